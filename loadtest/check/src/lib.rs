@@ -1,0 +1,1 @@
+//! Invariant checkers, one per file, shared by every test harness.

@@ -1,0 +1,3 @@
+//! Development commands: up, test, check.
+
+fn main() {}

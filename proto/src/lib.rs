@@ -1,0 +1,1 @@
+//! Wire messages of Headwater and their conversions.

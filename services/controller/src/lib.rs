@@ -1,0 +1,1 @@
+//! Sources of objects, the interest of each node, and the fold of what the edges report.

@@ -1,0 +1,1 @@
+//! The edge node: replication client, materialized view, outbox, MetaSync, local API.

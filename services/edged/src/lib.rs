@@ -1,0 +1,1 @@
+//! The pod worker: desired pods, plan, runtime, status.

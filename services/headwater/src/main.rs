@@ -1,0 +1,3 @@
+//! The one binary: composition, configuration, command line.
+
+fn main() {}

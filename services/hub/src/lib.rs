@@ -1,0 +1,1 @@
+//! The cloud end: folds the log and serves it to edge sessions.

@@ -1,0 +1,1 @@
+//! The replication protocol as a pure state machine, both ends.

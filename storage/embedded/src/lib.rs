@@ -1,0 +1,1 @@
+//! The embedded log: one log on one storage engine.

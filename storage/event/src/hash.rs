@@ -1,0 +1,184 @@
+//! The state hash: a sum over the entries of a stream's state, kept up to date in O(1) an event.
+//!
+//! `hash(state) = sum over entries of BLAKE3_keyed(len(key) ‖ key ‖ BLAKE3(object)) mod 2^256`.
+//! Adding an entry adds its term, removing it subtracts it, so the order of events and of keys
+//! does not matter, only the set that is left. The key is derived from the log id, so that two
+//! lives of a log never agree by chance. The object's bytes are those the writer had,
+//! uncompressed and unsealed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::key::EntryKey;
+use crate::position::LogId;
+
+/// The context string of the key derivation; changing it changes every hash.
+const CONTEXT: &str = "headwater 2026-11 state hash v1";
+
+/// BLAKE3 of one object's bytes: what a store keeps beside the object, so that its term can be
+/// subtracted without reading the object again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectHash(pub [u8; 32]);
+
+impl ObjectHash {
+    /// The hash of an object's bytes.
+    pub fn of(object: &[u8]) -> Self {
+        Self(*blake3::hash(object).as_bytes())
+    }
+}
+
+/// The key under which the terms of one log's state hashes are made.
+#[derive(Clone, Copy)]
+pub struct HashKey([u8; 32]);
+
+impl HashKey {
+    /// The key of `log_id`.
+    pub fn new(log_id: &LogId) -> Self {
+        let mut material = [0; 24];
+        material[..8].copy_from_slice(&log_id.number.to_le_bytes());
+        material[8..].copy_from_slice(log_id.uuid.as_bytes());
+        Self(blake3::derive_key(CONTEXT, &material))
+    }
+
+    fn term(&self, key: &EntryKey, object: &ObjectHash) -> [u64; 4] {
+        let key = key.as_str().as_bytes();
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&(key.len() as u64).to_le_bytes());
+        hasher.update(key);
+        hasher.update(&object.0);
+        limbs(hasher.finalize().as_bytes())
+    }
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashKey")
+    }
+}
+
+/// The hash of a stream's state at one position. The empty state hashes to zero.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct StateHash([u64; 4]);
+
+impl StateHash {
+    /// The hash of the empty state.
+    pub const EMPTY: Self = Self([0; 4]);
+
+    /// Adds the term of an entry that came into the state.
+    pub fn add(&mut self, hash_key: &HashKey, key: &EntryKey, object: &ObjectHash) {
+        let term = hash_key.term(key, object);
+        let mut carry = false;
+        for (limb, term) in self.0.iter_mut().zip(term) {
+            let (sum, first) = limb.overflowing_add(term);
+            let (sum, second) = sum.overflowing_add(u64::from(carry));
+            *limb = sum;
+            carry = first || second;
+        }
+    }
+
+    /// Subtracts the term of an entry that left the state.
+    pub fn subtract(&mut self, hash_key: &HashKey, key: &EntryKey, object: &ObjectHash) {
+        let term = hash_key.term(key, object);
+        let mut borrow = false;
+        for (limb, term) in self.0.iter_mut().zip(term) {
+            let (difference, first) = limb.overflowing_sub(term);
+            let (difference, second) = difference.overflowing_sub(u64::from(borrow));
+            *limb = difference;
+            borrow = first || second;
+        }
+    }
+
+    /// The hash as 32 little-endian bytes, as it is stored and sent.
+    pub fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (chunk, limb) in bytes.chunks_exact_mut(8).zip(self.0) {
+            chunk.copy_from_slice(&limb.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The hash from its 32 bytes.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(limbs(bytes))
+    }
+}
+
+fn limbs(bytes: &[u8; 32]) -> [u64; 4] {
+    let mut limbs = [0; 4];
+    for (limb, chunk) in limbs.iter_mut().zip(bytes.chunks_exact(8)) {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        *limb = u64::from_le_bytes(word);
+    }
+    limbs
+}
+
+impl fmt::Display for StateHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        blake3::Hash::from_bytes(self.to_bytes()).fmt(f)
+    }
+}
+
+impl fmt::Debug for StateHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StateHash({self})")
+    }
+}
+
+impl FromStr for StateHash {
+    type Err = blake3::HexError;
+
+    fn from_str(text: &str) -> Result<Self, blake3::HexError> {
+        Ok(Self::from_bytes(blake3::Hash::from_hex(text)?.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn hash_key() -> HashKey {
+        HashKey::new(&LogId { number: 1, uuid: Uuid::from_u128(7) })
+    }
+
+    fn entry(n: u8) -> (EntryKey, ObjectHash) {
+        (format!("ns/pod/p{n}").parse().expect("well-formed"), ObjectHash::of(&[n]))
+    }
+
+    #[test]
+    fn the_hash_survives_text_and_bytes() {
+        let (key, object) = entry(1);
+        let mut hash = StateHash::EMPTY;
+        hash.add(&hash_key(), &key, &object);
+        assert_eq!(hash.to_string().parse::<StateHash>().expect("hexadecimal"), hash);
+        assert_eq!(StateHash::from_bytes(&hash.to_bytes()), hash);
+        assert_ne!(hash, StateHash::EMPTY);
+    }
+
+    #[test]
+    fn two_lives_of_a_log_never_agree() {
+        let (key, object) = entry(1);
+        let other = HashKey::new(&LogId { number: 2, uuid: Uuid::from_u128(7) });
+        let (mut a, mut b) = (StateHash::EMPTY, StateHash::EMPTY);
+        a.add(&hash_key(), &key, &object);
+        b.add(&other, &key, &object);
+        assert_ne!(a, b);
+    }
+
+    proptest! {
+        #[test]
+        fn only_the_set_that_is_left_matters(mut added in proptest::collection::btree_set(0u8..40, 0..20), removed in proptest::collection::btree_set(0u8..40, 0..20)) {
+            let key = hash_key();
+            let mut walked = StateHash::EMPTY;
+            for n in added.union(&removed) { let (k, o) = entry(*n); walked.add(&key, &k, &o); }
+            for n in removed.iter().rev() { let (k, o) = entry(*n); walked.subtract(&key, &k, &o); }
+            added.retain(|n| !removed.contains(n));
+            let mut direct = StateHash::EMPTY;
+            for n in added.iter().rev() { let (k, o) = entry(*n); direct.add(&key, &k, &o); }
+            prop_assert_eq!(walked, direct);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The vocabulary of Headwater: identifiers, positions, events and the state hash.
+//!
+//! Everything here is a value. Nothing does I/O, knows a clock or a runtime, or depends on
+//! another crate of ours; every other crate speaks in these words.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`name`] | node names, validated once |
+//! | [`key`] | resource keys and the keys of stream entries |
+//! | [`stream`] | stream ids and their partition |
+//! | [`position`] | seq, log id, writer epoch, checkpoint, offset, cursor |
+//! | [`event`] | the events of a stream, and the envelope they travel in |
+//! | [`header`] | the binary header of a downstream record |
+//! | [`hash`] | the state hash |
+//! | [`report`] | what edges say upstream, and the order of what they say |
+//! | [`record`] | keys, headers and values of log records, one place for both topics |
+
+pub mod event;
+pub mod hash;
+pub mod header;
+pub mod key;
+pub mod name;
+pub mod position;
+pub mod record;
+pub mod report;
+pub mod stream;
+
+pub use event::{Applied, Change, Envelope, Event, Removed};
+pub use hash::{HashKey, ObjectHash, StateHash};
+pub use header::EventHeader;
+pub use key::{EntryKey, KeyError, ResourceKey};
+pub use name::{NameError, NodeName};
+pub use position::{
+    Checkpoint, Cursor, LeaderEpoch, LogId, Offset, Partition, Seq, TopicId, WriterEpoch,
+};
+pub use record::{RecordKey, ReportKey};
+pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId};
+pub use stream::StreamId;

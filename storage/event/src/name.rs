@@ -1,0 +1,116 @@
+//! Node names: validated once, on construction, and trusted from then on.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest node name, in bytes: a DNS-1123 subdomain (Kubernetes "Object Names and IDs").
+pub const NODE_NAME_BYTES_MAX: usize = 253;
+
+/// The name of an edge node: a DNS-1123 subdomain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeName(String);
+
+/// Why a text is not a DNS-1123 subdomain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The name has no characters.
+    #[error("a name must not be empty")]
+    Empty,
+    /// The name is longer than [`NODE_NAME_BYTES_MAX`].
+    #[error("a name has at most {NODE_NAME_BYTES_MAX} characters, this one {bytes}")]
+    TooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// The name has a character or a label that DNS-1123 does not allow.
+    #[error(
+        "{name:?} is no DNS-1123 subdomain: lower-case letters, digits, '-' and '.' only, \
+         each label starting and ending with a letter or digit"
+    )]
+    Malformed {
+        /// The name as given.
+        name: String,
+    },
+}
+
+impl NodeName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Checks that `name` is a DNS-1123 subdomain, the form of most Kubernetes object names.
+///
+/// # Errors
+/// Says which rule `name` breaks.
+pub fn check_dns1123_subdomain(name: &str) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name.len() > NODE_NAME_BYTES_MAX {
+        return Err(NameError::TooLong { bytes: name.len() });
+    }
+    let label_is_valid = |label: &str| {
+        let bytes = label.as_bytes();
+        !bytes.is_empty()
+            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+            && bytes[0] != b'-'
+            && bytes[bytes.len() - 1] != b'-'
+    };
+    if name.split('.').all(label_is_valid) {
+        Ok(())
+    } else {
+        Err(NameError::Malformed { name: name.to_owned() })
+    }
+}
+
+impl TryFrom<String> for NodeName {
+    type Error = NameError;
+
+    fn try_from(name: String) -> Result<Self, NameError> {
+        check_dns1123_subdomain(&name)?;
+        Ok(Self(name))
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        Self::try_from(name.to_owned())
+    }
+}
+
+impl From<NodeName> for String {
+    fn from(name: NodeName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_dns1123_subdomains() {
+        for good in ["a", "node-1", "gw.tunnel-7.example", "0"] {
+            assert!(good.parse::<NodeName>().is_ok(), "{good}");
+        }
+        for bad in ["", "Node", "-a", "a-", "a..b", "a/b", "a b", "ä"] {
+            assert!(bad.parse::<NodeName>().is_err(), "{bad}");
+        }
+        let long = "a".repeat(NODE_NAME_BYTES_MAX + 1);
+        assert_eq!(long.parse::<NodeName>(), Err(NameError::TooLong { bytes: long.len() }));
+        assert!(long[1..].parse::<NodeName>().is_ok());
+    }
+}

@@ -1,0 +1,258 @@
+//! The keys of log records, one registry for both topics, and the values of reserved records.
+//!
+//! Keys are text, readable with ordinary Kafka tools:
+//!
+//! | downstream key | value | record |
+//! |---|---|---|
+//! | `!log` | [`LogBirth`] | first record of partition 0: the log's id and partition count |
+//! | `!writer <epoch>` | [`Claim`] | a writer's claim, in every partition, never superseded |
+//! | `!heartbeat <epoch>` | empty object | the writer lives |
+//! | `!reconciled <epoch>` | empty object | the writer has appended all differences of its sources |
+//! | `<stream> !head` | empty object | [`crate::Event::Head`] |
+//! | `<stream> <entry key>` | the object, or null for a removal | an event of the stream |
+//!
+//! | upstream key | value | record |
+//! |---|---|---|
+//! | `node/<name> !snapshot` | `SnapshotClosed` | end of a pod status snapshot |
+//! | `node/<name> !position` | a hub's account of the node | where the node stands |
+//! | `node/<name> <resource key>` | status, Node or message; null for a removal | a report |
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::key::{EntryKey, KeyError, ResourceKey};
+use crate::name::NodeName;
+use crate::position::{LogId, WriterEpoch};
+use crate::stream::{StreamId, StreamIdError};
+
+/// The key of a downstream record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RecordKey {
+    /// The log's birth.
+    Log,
+    /// A writer's claim.
+    Claim(WriterEpoch),
+    /// The writer's sign of life.
+    Heartbeat(WriterEpoch),
+    /// The writer has reconciled.
+    Reconciled(WriterEpoch),
+    /// A stream's head.
+    Head(StreamId),
+    /// An entry of a stream.
+    Entry(StreamId, EntryKey),
+}
+
+/// The part of an upstream record's key that follows the node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReportKey {
+    /// `!snapshot`: the end of a pod status snapshot.
+    Snapshot,
+    /// `!position`: a hub's account of where the node stands.
+    Position,
+    /// A report under a resource key.
+    Resource(ResourceKey),
+}
+
+/// The value of the first record of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogBirth {
+    /// This life of the log.
+    pub log_id: LogId,
+    /// How many partitions the streams are spread over; fixed for the log's life.
+    pub partitions: u32,
+}
+
+/// The value of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The claimed epoch.
+    pub epoch: WriterEpoch,
+    /// The claiming process: a fresh UUID a start.
+    pub writer: uuid::Uuid,
+    /// Where hubs reach the active controller, where it listens.
+    pub address: Option<String>,
+}
+
+/// Why a record key cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordKeyError {
+    /// The key is not UTF-8.
+    #[error("the record key is not UTF-8")]
+    NotText,
+    /// The key has no form known here.
+    #[error("{text:?} is no record key")]
+    Unknown {
+        /// The key as text.
+        text: String,
+    },
+    /// The stream part is malformed.
+    #[error("the record key {text:?} names no stream")]
+    Stream {
+        /// The key as text.
+        text: String,
+        /// What is wrong.
+        source: StreamIdError,
+    },
+    /// The part after the stream is malformed.
+    #[error("the record key {text:?} names no entry")]
+    Entry {
+        /// The key as text.
+        text: String,
+        /// What is wrong.
+        source: KeyError,
+    },
+}
+
+const LOG: &str = "!log";
+const WRITER: &str = "!writer";
+const HEARTBEAT: &str = "!heartbeat";
+const RECONCILED: &str = "!reconciled";
+const HEAD: &str = "!head";
+const SNAPSHOT: &str = "!snapshot";
+const POSITION: &str = "!position";
+
+impl RecordKey {
+    /// Reads a key's bytes.
+    ///
+    /// # Errors
+    /// Names the key and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordKeyError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| RecordKeyError::NotText)?;
+        let unknown = || RecordKeyError::Unknown { text: text.to_owned() };
+        if text == LOG {
+            return Ok(Self::Log);
+        }
+        let (first, second) = text.split_once(' ').ok_or_else(unknown)?;
+        if first.starts_with('!') {
+            let epoch = WriterEpoch(second.parse().map_err(|_| unknown())?);
+            return match first {
+                WRITER => Ok(Self::Claim(epoch)),
+                HEARTBEAT => Ok(Self::Heartbeat(epoch)),
+                RECONCILED => Ok(Self::Reconciled(epoch)),
+                _ => Err(unknown()),
+            };
+        }
+        let stream: StreamId = first
+            .parse()
+            .map_err(|source| RecordKeyError::Stream { text: text.to_owned(), source })?;
+        if second == HEAD {
+            return Ok(Self::Head(stream));
+        }
+        let entry = second
+            .parse()
+            .map_err(|source| RecordKeyError::Entry { text: text.to_owned(), source })?;
+        Ok(Self::Entry(stream, entry))
+    }
+}
+
+impl fmt::Display for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log => f.write_str(LOG),
+            Self::Claim(epoch) => write!(f, "{WRITER} {epoch}"),
+            Self::Heartbeat(epoch) => write!(f, "{HEARTBEAT} {epoch}"),
+            Self::Reconciled(epoch) => write!(f, "{RECONCILED} {epoch}"),
+            Self::Head(stream) => write!(f, "{stream} {HEAD}"),
+            Self::Entry(stream, entry) => write!(f, "{stream} {entry}"),
+        }
+    }
+}
+
+impl ReportKey {
+    /// The whole key of an upstream record.
+    pub fn record_key(&self, node: &NodeName) -> String {
+        format!("node/{node} {self}")
+    }
+
+    /// Reads the key of an upstream record.
+    ///
+    /// # Errors
+    /// Names the key and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<(NodeName, Self), RecordKeyError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| RecordKeyError::NotText)?;
+        let unknown = || RecordKeyError::Unknown { text: text.to_owned() };
+        let (first, second) = text.split_once(' ').ok_or_else(unknown)?;
+        let stream = first
+            .parse()
+            .map_err(|source| RecordKeyError::Stream { text: text.to_owned(), source })?;
+        let StreamId::Node(node) = stream else { return Err(unknown()) };
+        let key = second
+            .parse()
+            .map_err(|source| RecordKeyError::Entry { text: text.to_owned(), source })?;
+        Ok((node, key))
+    }
+}
+
+impl FromStr for ReportKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        match text {
+            SNAPSHOT => Ok(Self::Snapshot),
+            POSITION => Ok(Self::Position),
+            _ => text.parse().map(Self::Resource),
+        }
+    }
+}
+
+impl fmt::Display for ReportKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Snapshot => SNAPSHOT,
+            Self::Position => POSITION,
+            Self::Resource(key) => key.as_str(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_read_as_people_write_them() {
+        for text in [
+            "!log",
+            "!writer 3",
+            "!heartbeat 3",
+            "!reconciled 3",
+            "cluster !head",
+            "node/gw-1 !streams",
+            "node/gw-1 !snapshot-request",
+            "node/gw-1 default/pod/web",
+            "cluster default/service/web",
+        ] {
+            assert_eq!(RecordKey::decode(text.as_bytes()).expect(text).to_string(), text);
+        }
+        for bad in
+            ["", "!log ", "!writer", "!writer x", "!other 1", "pool default/pod/a", "cluster a/b"]
+        {
+            assert!(RecordKey::decode(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert_eq!(RecordKey::decode(&[0xff]), Err(RecordKeyError::NotText));
+    }
+
+    #[test]
+    fn upstream_keys_name_their_node() {
+        let node: NodeName = "gw-1".parse().expect("ok");
+        for key in
+            [ReportKey::Snapshot, ReportKey::Position, "d/podstatus/web".parse().expect("ok")]
+        {
+            let text = key.record_key(&node);
+            assert_eq!(ReportKey::decode(text.as_bytes()), Ok((node.clone(), key)));
+        }
+        assert!(ReportKey::decode(b"cluster d/podstatus/web").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            let _ = RecordKey::decode(&bytes);
+            let _ = ReportKey::decode(&bytes);
+        }
+    }
+}

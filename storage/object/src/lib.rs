@@ -1,0 +1,1 @@
+//! Kubernetes objects as Headwater sees them: identity, references, status rules.

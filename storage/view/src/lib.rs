@@ -1,0 +1,1 @@
+//! Materialized state: projections, the materializer, the pod status snapshot.
