@@ -6,7 +6,14 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 macro_rules! package {
     ($(#[$doc:meta])* $module:ident, $package:literal) => {
         $(#[$doc])*
-        #[allow(missing_docs, clippy::all, rustdoc::all, reason = "generated code")]
+        #[allow(
+            missing_docs,
+            unused_qualifications,
+            clippy::all,
+            clippy::allow_attributes_without_reason,
+            rustdoc::all,
+            reason = "generated code"
+        )]
         pub mod $module {
             tonic::include_proto!($package);
         }
