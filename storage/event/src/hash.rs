@@ -9,6 +9,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::key::EntryKey;
 use crate::position::LogId;
 
@@ -130,6 +133,18 @@ impl FromStr for StateHash {
 
     fn from_str(text: &str) -> Result<Self, blake3::HexError> {
         Ok(Self::from_bytes(blake3::Hash::from_hex(text)?.as_bytes()))
+    }
+}
+
+impl Serialize for StateHash {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StateHash {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The longest node name, in bytes: a DNS-1123 subdomain (Kubernetes "Object Names and IDs").
 pub const NODE_NAME_BYTES_MAX: usize = 253;
 
+/// The longest DNS-1123 label, in bytes (RFC 1123 section 2.1).
+pub const LABEL_BYTES_MAX: usize = 63;
+
 /// The name of an edge node: a DNS-1123 subdomain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -31,6 +34,12 @@ pub enum NameError {
          each label starting and ending with a letter or digit"
     )]
     Malformed {
+        /// The name as given.
+        name: String,
+    },
+    /// The name is a subdomain where a single label is wanted.
+    #[error("{name:?} is no DNS-1123 label: at most {LABEL_BYTES_MAX} characters, and no '.'")]
+    NotALabel {
         /// The name as given.
         name: String,
     },
@@ -66,6 +75,18 @@ pub fn check_dns1123_subdomain(name: &str) -> Result<(), NameError> {
     } else {
         Err(NameError::Malformed { name: name.to_owned() })
     }
+}
+
+/// Checks that `name` is a DNS-1123 label, the form of namespaces and of Services.
+///
+/// # Errors
+/// Says which rule `name` breaks.
+pub fn check_dns1123_label(name: &str) -> Result<(), NameError> {
+    check_dns1123_subdomain(name)?;
+    if name.len() > LABEL_BYTES_MAX || name.contains('.') {
+        return Err(NameError::NotALabel { name: name.to_owned() });
+    }
+    Ok(())
 }
 
 impl TryFrom<String> for NodeName {
@@ -112,5 +133,8 @@ mod tests {
         let long = "a".repeat(NODE_NAME_BYTES_MAX + 1);
         assert_eq!(long.parse::<NodeName>(), Err(NameError::TooLong { bytes: long.len() }));
         assert!(long[1..].parse::<NodeName>().is_ok());
+        assert!(check_dns1123_label("a-b").is_ok());
+        assert!(matches!(check_dns1123_label("a.b"), Err(NameError::NotALabel { .. })));
+        assert!(check_dns1123_label(&"a".repeat(LABEL_BYTES_MAX + 1)).is_err());
     }
 }

@@ -4,12 +4,15 @@
 //!
 //! | downstream key | value | record |
 //! |---|---|---|
-//! | `!log` | [`LogBirth`] | first record of partition 0: the log's id and partition count |
-//! | `!writer <epoch>` | [`Claim`] | a writer's claim, in every partition, never superseded |
+//! | `!log <uuid>` | [`LogBirth`] | first record of partition 0: the log's id and partition count |
+//! | `!writer <epoch> <uuid>` | [`Claim`] | a writer's claim, in every partition, never superseded |
 //! | `!heartbeat <epoch>` | empty object | the writer lives |
 //! | `!reconciled <epoch>` | empty object | the writer has appended all differences of its sources |
 //! | `<stream> !head` | empty object | [`crate::Event::Head`] |
 //! | `<stream> <entry key>` | the object, or null for a removal | an event of the stream |
+//!
+//! Of births and of claims of one epoch the first in partition 0 counts. Their keys name who wrote
+//! them, so that compaction, which keeps the last record of a key, never drops the first.
 //!
 //! | upstream key | value | record |
 //! |---|---|---|
@@ -21,6 +24,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::key::{EntryKey, KeyError, ResourceKey};
 use crate::name::NodeName;
@@ -30,10 +34,10 @@ use crate::stream::{StreamId, StreamIdError};
 /// The key of a downstream record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKey {
-    /// The log's birth.
-    Log,
-    /// A writer's claim.
-    Claim(WriterEpoch),
+    /// The log's birth, with the UUID of its id.
+    Log(Uuid),
+    /// A writer's claim of an epoch, with the UUID of the claiming process.
+    Claim(WriterEpoch, Uuid),
     /// The writer's sign of life.
     Heartbeat(WriterEpoch),
     /// The writer has reconciled.
@@ -70,7 +74,7 @@ pub struct Claim {
     /// The claimed epoch.
     pub epoch: WriterEpoch,
     /// The claiming process: a fresh UUID a start.
-    pub writer: uuid::Uuid,
+    pub writer: Uuid,
     /// Where hubs reach the active controller, where it listens.
     pub address: Option<String>,
 }
@@ -121,18 +125,9 @@ impl RecordKey {
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordKeyError> {
         let text = std::str::from_utf8(bytes).map_err(|_| RecordKeyError::NotText)?;
         let unknown = || RecordKeyError::Unknown { text: text.to_owned() };
-        if text == LOG {
-            return Ok(Self::Log);
-        }
         let (first, second) = text.split_once(' ').ok_or_else(unknown)?;
         if first.starts_with('!') {
-            let epoch = WriterEpoch(second.parse().map_err(|_| unknown())?);
-            return match first {
-                WRITER => Ok(Self::Claim(epoch)),
-                HEARTBEAT => Ok(Self::Heartbeat(epoch)),
-                RECONCILED => Ok(Self::Reconciled(epoch)),
-                _ => Err(unknown()),
-            };
+            return reserved(first, second).ok_or_else(unknown);
         }
         let stream: StreamId = first
             .parse()
@@ -147,11 +142,26 @@ impl RecordKey {
     }
 }
 
+/// The reserved record whose key is `first`, a space, and `second`.
+fn reserved(first: &str, second: &str) -> Option<RecordKey> {
+    let epoch = |text: &str| text.parse().ok().map(WriterEpoch);
+    match first {
+        LOG => second.parse().ok().map(RecordKey::Log),
+        WRITER => {
+            let (number, writer) = second.split_once(' ')?;
+            Some(RecordKey::Claim(epoch(number)?, writer.parse().ok()?))
+        }
+        HEARTBEAT => epoch(second).map(RecordKey::Heartbeat),
+        RECONCILED => epoch(second).map(RecordKey::Reconciled),
+        _ => None,
+    }
+}
+
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Log => f.write_str(LOG),
-            Self::Claim(epoch) => write!(f, "{WRITER} {epoch}"),
+            Self::Log(uuid) => write!(f, "{LOG} {uuid}"),
+            Self::Claim(epoch, writer) => write!(f, "{WRITER} {epoch} {writer}"),
             Self::Heartbeat(epoch) => write!(f, "{HEARTBEAT} {epoch}"),
             Self::Reconciled(epoch) => write!(f, "{RECONCILED} {epoch}"),
             Self::Head(stream) => write!(f, "{stream} {HEAD}"),
@@ -216,8 +226,8 @@ mod tests {
     #[test]
     fn keys_read_as_people_write_them() {
         for text in [
-            "!log",
-            "!writer 3",
+            "!log 67e55044-10b1-426f-9247-bb680e5fe0c8",
+            "!writer 3 67e55044-10b1-426f-9247-bb680e5fe0c8",
             "!heartbeat 3",
             "!reconciled 3",
             "cluster !head",
@@ -228,9 +238,16 @@ mod tests {
         ] {
             assert_eq!(RecordKey::decode(text.as_bytes()).expect(text).to_string(), text);
         }
-        for bad in
-            ["", "!log ", "!writer", "!writer x", "!other 1", "pool default/pod/a", "cluster a/b"]
-        {
+        for bad in [
+            "",
+            "!log",
+            "!log ",
+            "!writer 3",
+            "!writer x y",
+            "!other 1",
+            "pool default/pod/a",
+            "cluster a/b",
+        ] {
             assert!(RecordKey::decode(bad.as_bytes()).is_err(), "{bad:?}");
         }
         assert_eq!(RecordKey::decode(&[0xff]), Err(RecordKeyError::NotText));

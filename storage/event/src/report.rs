@@ -124,7 +124,6 @@ pub enum ReportBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotClosed {
     /// The hash of the whole snapshot (pod key -> status), see `headwater-view`.
-    #[serde(with = "hash_text")]
     pub hash: StateHash,
     /// How many pods it holds.
     pub pods: u64,
@@ -149,21 +148,6 @@ impl ReportBody {
             Self::PodTerminated { pod, .. } => ReportKey::Resource(pod.with_kind("podtermination")),
             Self::Message { key, .. } => ReportKey::Resource(key.clone()),
         })
-    }
-}
-
-/// A state hash as its hexadecimal text.
-mod hash_text {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::hash::StateHash;
-
-    pub(super) fn serialize<S: Serializer>(hash: &StateHash, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(hash)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<StateHash, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
