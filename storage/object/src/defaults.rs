@@ -1,0 +1,97 @@
+//! What a Kubernetes API server fills in when an object is written, where readers rely on it.
+//!
+//! Objects from a cluster come with it. Those from files and sockets get it here, so that an edge
+//! reads both alike.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use crate::object_type::ObjectType;
+
+/// The namespace of an object that names none.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// Maps from text to text, in which a missing value means the empty text.
+const TEXT_MAPS: [&str; 4] =
+    ["/metadata/labels", "/metadata/annotations", "/data", "/spec/nodeSelector"];
+
+/// Fills in the namespace, a Secret's `stringData`, and the empty values of maps of text.
+pub fn fill_in(object_type: &ObjectType, object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        if !object_type.namespaced {
+            metadata.remove("namespace");
+        } else if metadata.get("namespace").is_none_or(is_blank) {
+            metadata.insert("namespace".to_owned(), DEFAULT_NAMESPACE.into());
+        }
+    }
+    for path in TEXT_MAPS {
+        for value in object.pointer_mut(path).and_then(Value::as_object_mut).into_iter().flatten() {
+            if value.1.is_null() {
+                *value.1 = Value::String(String::new());
+            }
+        }
+    }
+    if object_type.name == "secret" {
+        encode_string_data(object);
+    }
+}
+
+fn is_blank(value: &Value) -> bool {
+    value.is_null() || value.as_str() == Some("")
+}
+
+/// Moves `stringData` to `data`, where it wins, as the API server does.
+fn encode_string_data(secret: &mut Value) {
+    let Some(fields) = secret.as_object_mut() else { return };
+    if !fields.get("stringData").is_some_and(Value::is_object) {
+        return;
+    }
+    let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
+    let data = fields.entry("data").or_insert_with(|| Value::Object(Map::new()));
+    if data.is_null() {
+        *data = Value::Object(Map::new());
+    }
+    for (key, value) in plain {
+        if let (Some(data), Some(text)) = (data.as_object_mut(), value.as_str()) {
+            data.insert(key, STANDARD.encode(text).into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn filled_in(kind: &str, mut object: Value) -> Value {
+        fill_in(ObjectType::of("v1", kind).expect("known"), &mut object);
+        object
+    }
+
+    #[test]
+    fn an_object_without_namespace_lies_in_the_default_one() {
+        let metadata =
+            |kind, metadata| filled_in(kind, json!({ "metadata": metadata }))["metadata"].clone();
+        assert_eq!(metadata("Pod", json!({})), json!({"namespace": "default"}));
+        assert_eq!(metadata("Pod", json!({"namespace": "shop"})), json!({"namespace": "shop"}));
+        assert_eq!(metadata("Node", json!({"namespace": "shop"})), json!({}));
+    }
+
+    #[test]
+    fn plain_secret_values_are_encoded_and_win() {
+        let secret = json!({"data": {"a": "eA==", "b": "eA=="}, "stringData": {"b": "hello"}});
+        assert_eq!(filled_in("Secret", secret), json!({"data": {"a": "eA==", "b": "aGVsbG8="}}));
+        assert_eq!(
+            filled_in("Secret", json!({"stringData": {"b": "hello"}})),
+            json!({"data": {"b": "aGVsbG8="}})
+        );
+    }
+
+    #[test]
+    fn an_entry_without_value_is_the_empty_text() {
+        let map = json!({"data": {"empty": null, "full": "x"}});
+        assert_eq!(filled_in("ConfigMap", map), json!({"data": {"empty": "", "full": "x"}}));
+    }
+}

@@ -1,0 +1,184 @@
+//! An object that was checked: what the rest of Headwater handles in place of loose JSON.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::name::{check_dns1123_label, check_dns1123_subdomain};
+use headwater_event::{Applied, NameError, NodeName, ResourceKey};
+use serde_json::Value;
+
+use crate::defaults::{DEFAULT_NAMESPACE, fill_in};
+use crate::error::ObjectError;
+use crate::object_type::ObjectType;
+use crate::payload::{canonical, prune};
+use crate::references::{Reference, references};
+use crate::shape;
+
+/// The largest payload in bytes: Kubernetes' own limit for one object (etcd's request size).
+pub const OBJECT_BYTES_MAX: usize = 3 * 512 * 1024;
+
+/// A Kubernetes object, checked, with what is replicated of it. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    object_type: &'static ObjectType,
+    key: ResourceKey,
+    uid: String,
+    resource_version: String,
+    node: Option<NodeName>,
+    references: Arc<[Reference]>,
+    payload: Bytes,
+}
+
+/// Which object a value is: its type and key, the namespace filled in.
+///
+/// # Errors
+/// When it has no kind or name, an invalid one, or is of a type that is not replicated.
+pub fn identify(value: &Value) -> Result<(&'static ObjectType, ResourceKey), ObjectError> {
+    let found = match value {
+        Value::Object(_) => None,
+        Value::Null => Some("nothing"),
+        Value::Bool(_) => Some("a boolean"),
+        Value::Number(_) => Some("a number"),
+        Value::String(_) => Some("a text"),
+        Value::Array(_) => Some("a list"),
+    };
+    if let Some(found) = found {
+        return Err(ObjectError::NotAMap { found });
+    }
+    let text = |field: &'static str| {
+        value[field].as_str().filter(|text| !text.is_empty()).ok_or(ObjectError::Untyped { field })
+    };
+    let kind = text("kind")?;
+    let api_version = text("apiVersion")?;
+    let object_type = ObjectType::of(api_version, kind)
+        .filter(|object_type| object_type.replicated)
+        .ok_or_else(|| ObjectError::NotReplicated {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        })?;
+    let kind = kind.to_owned();
+    let metadata = &value["metadata"];
+    let Some(name) = metadata["name"].as_str().filter(|name| !name.is_empty()) else {
+        return Err(ObjectError::Nameless { kind });
+    };
+    if let Err(source) = check_name(object_type, name) {
+        return Err(ObjectError::Name { kind, source });
+    }
+    let namespace = match metadata["namespace"].as_str() {
+        None | Some("") => DEFAULT_NAMESPACE,
+        Some(namespace) => namespace,
+    };
+    let namespace = object_type.namespaced.then_some(namespace);
+    if let Some(Err(source)) = namespace.map(check_dns1123_label) {
+        return Err(ObjectError::Namespace { kind, name: name.to_owned(), source });
+    }
+    match ResourceKey::new(namespace, object_type.name, name) {
+        Ok(key) => Ok((object_type, key)),
+        Err(source) => Err(ObjectError::Key { kind, source }),
+    }
+}
+
+impl Object {
+    /// Checks `value`, fills in what an API server would, and takes its payload.
+    ///
+    /// # Errors
+    /// Says which object it is, as far as that is known, and what is wrong with it.
+    pub fn from_value(mut value: Value) -> Result<Self, ObjectError> {
+        let (object_type, key) = identify(&value)?;
+        fill_in(object_type, &mut value);
+        shape::check(object_type, &key, &value)?;
+        prune(object_type, &mut value);
+        let payload = canonical(&value);
+        if payload.len() > OBJECT_BYTES_MAX {
+            return Err(ObjectError::TooLarge { key, bytes: payload.len() });
+        }
+        let metadata = |field| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            object_type,
+            uid: metadata("uid"),
+            resource_version: metadata("resourceVersion"),
+            node: node_of(object_type, &key, &value),
+            references: references(&key, &value).into(),
+            payload,
+            key,
+        })
+    }
+
+    /// Reads an object's JSON, as [`Object::from_value`].
+    ///
+    /// # Errors
+    /// When it is no JSON, and as [`Object::from_value`].
+    pub fn from_json(json: &[u8]) -> Result<Self, ObjectError> {
+        Self::from_value(serde_json::from_slice(json).map_err(ObjectError::Json)?)
+    }
+
+    /// The type.
+    pub fn object_type(&self) -> &'static ObjectType {
+        self.object_type
+    }
+
+    /// The key.
+    pub fn key(&self) -> &ResourceKey {
+        &self.key
+    }
+
+    /// The UID; empty if a source has not given it one yet.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The resource version: opaque. Empty where the source has none.
+    pub fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    /// The node that a Pod is assigned to, or that a Node is.
+    pub fn node(&self) -> Option<&NodeName> {
+        self.node.as_ref()
+    }
+
+    /// What the object names.
+    pub fn references(&self) -> &[Reference] {
+        &self.references
+    }
+
+    /// The bytes that are replicated: canonical JSON without what an edge itself reports.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// The payload as a value.
+    pub fn value(&self) -> Value {
+        // The payload was written from a value.
+        serde_json::from_slice(&self.payload).unwrap_or_default()
+    }
+
+    /// The entry that the object is in a stream's state.
+    pub fn to_applied(&self) -> Applied {
+        Applied {
+            key: self.key.clone().into(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            object: self.payload.clone(),
+        }
+    }
+}
+
+fn node_of(object_type: &ObjectType, key: &ResourceKey, value: &Value) -> Option<NodeName> {
+    match object_type.name {
+        "pod" => value["spec"]["nodeName"].as_str()?.parse().ok(),
+        "node" => key.name().parse().ok(),
+        _ => None,
+    }
+}
+
+/// Checks a name as the API server does for its type.
+fn check_name(object_type: &ObjectType, name: &str) -> Result<(), NameError> {
+    match object_type.name {
+        "service" => check_dns1123_label(name),
+        _ => check_dns1123_subdomain(name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What is accepted as an object, and how what is not is named.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn pod(metadata: Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": "gw-1", "containers": [{"name": "c", "image": "i"}]},
+    })
+}
+
+fn reason(value: Value) -> String {
+    let error = Object::from_value(value).expect_err("not acceptable");
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+#[test]
+fn an_object_knows_what_others_ask_of_it() {
+    let metadata = json!({"name": "web", "uid": "u-1", "resourceVersion": "7"});
+    let object = Object::from_value(pod(metadata)).expect("a pod");
+    assert_eq!(object.key().as_str(), "default/pod/web");
+    assert_eq!((object.uid(), object.resource_version()), ("u-1", "7"));
+    assert_eq!(object.node().map(NodeName::as_str), Some("gw-1"));
+    assert_eq!(object.references()[0].key.as_str(), "default/serviceaccount/default");
+    assert_eq!(object.value()["metadata"]["namespace"], "default");
+    assert_eq!(object.to_applied().object, object.payload());
+}
+
+#[test]
+fn a_payload_read_back_is_the_same_object() {
+    let object = Object::from_value(pod(json!({"name": "web"}))).expect("a pod");
+    assert_eq!(Object::from_json(object.payload()).expect("a pod"), object);
+}
+
+#[test]
+fn what_is_no_object_is_told_apart() {
+    assert!(reason(json!(["a"])).contains("found a list"));
+    assert!(reason(json!({"apiVersion": "v1"})).contains("no kind"));
+    assert!(reason(json!({"kind": "Pod"})).contains("no apiVersion"));
+    assert!(
+        reason(json!({"apiVersion": "apps/v1", "kind": "Deployment"}))
+            .contains("Deployment of apps/v1")
+    );
+    assert!(
+        reason(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}))
+            .contains("not a replicated type")
+    );
+    assert_eq!(reason(pod(json!({"generateName": "web-"}))), "Pod without metadata.name");
+    assert!(matches!(Object::from_json(b"{"), Err(ObjectError::Json(_))));
+}
+
+#[test]
+fn names_that_kubernetes_refuses_are_refused() {
+    assert!(reason(pod(json!({"name": "vttablet-{{uid}}"}))).contains("vttablet-{{uid}}"));
+    assert!(reason(pod(json!({"name": "web", "namespace": "a.b"}))).contains("invalid namespace"));
+    let service = |name| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}});
+    assert!(reason(service("a.b")).contains("a.b"));
+    assert!(Object::from_value(service("a-b")).is_ok());
+}
+
+#[test]
+fn a_field_of_the_wrong_type_is_named_by_its_path() {
+    let mut wrong = pod(json!({"name": "web"}));
+    wrong["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": 5}]);
+    let reason_given = reason(wrong);
+    assert!(
+        reason_given.starts_with("default/pod/web: spec.containers[0].env[0].value: "),
+        "{reason_given}"
+    );
+    let empty = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": []}});
+    assert!(reason(empty).contains("at least one container"));
+}
+
+#[test]
+fn an_object_over_the_limit_of_kubernetes_is_refused_by_name() {
+    let map = |bytes: usize| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "big"},
+            "data": {"k": "x".repeat(bytes)},
+        })
+    };
+    assert!(Object::from_value(map(OBJECT_BYTES_MAX - 200)).is_ok());
+    assert!(matches!(
+        Object::from_value(map(OBJECT_BYTES_MAX)),
+        Err(ObjectError::TooLarge { key, .. }) if key.name() == "big"
+    ));
+}
+
+/// JSON of every shape, with the field names that matter here more often than others.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-zA-Z0-9./{} -]{0,12}".prop_map(Value::from),
+        Just(json!("v1")),
+        Just(json!("Pod")),
+        Just(json!("Secret")),
+    ];
+    let field = prop_oneof![
+        Just("kind"),
+        Just("apiVersion"),
+        Just("metadata"),
+        Just("name"),
+        Just("namespace"),
+        Just("spec"),
+        Just("containers"),
+        Just("volumes"),
+        Just("env"),
+        Just("data"),
+        Just("stringData"),
+        Just("status"),
+        Just("conditions"),
+        Just("readinessGates"),
+    ];
+    leaf.prop_recursive(5, 60, 6, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::hash_map(field.clone(), inner, 0..6).prop_map(|fields| {
+                fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_value_panics(value in any_value(), spec in any_value(), data in any_value()) {
+        let _ = Object::from_value(value.clone());
+        for kind in ["Pod", "Secret", "PersistentVolume", "ServiceAccount"] {
+            let _ = Object::from_value(json!({
+                "apiVersion": "v1", "kind": kind,
+                "metadata": {"name": "a", "labels": value},
+                "spec": spec, "data": data, "stringData": data, "status": spec,
+            }));
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes: Vec<u8>) {
+        let _ = Object::from_json(&bytes);
+    }
+}

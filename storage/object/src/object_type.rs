@@ -1,0 +1,139 @@
+//! The object types Headwater knows by name: how each is written in keys, manifests and commands.
+//!
+//! Types that are not in the table are nobody's business here: a source counts them, and nothing
+//! carries them.
+
+/// One type of Kubernetes object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ObjectType {
+    /// Lower-case singular, as in resource keys: `configmap`.
+    pub name: &'static str,
+    /// Lower-case plural, as in the Kubernetes API: `configmaps`.
+    pub plural: &'static str,
+    /// As in manifests: `ConfigMap`.
+    pub kind: &'static str,
+    /// Group and version served by every supported cluster: `v1`, `discovery.k8s.io/v1`.
+    pub api_version: &'static str,
+    /// Whether objects of the type live in a namespace.
+    pub namespaced: bool,
+    /// Whether the log carries objects of the type to the edges.
+    pub replicated: bool,
+    /// What `kubectl` lets a person type instead.
+    pub short_names: &'static [&'static str],
+}
+
+const fn replicated(
+    [name, plural, kind, api_version]: [&'static str; 4],
+    namespaced: bool,
+    short_names: &'static [&'static str],
+) -> ObjectType {
+    ObjectType { name, plural, kind, api_version, namespaced, replicated: true, short_names }
+}
+
+/// Every type, those that are replicated first.
+pub static OBJECT_TYPES: [ObjectType; 12] = [
+    replicated(["pod", "pods", "Pod", "v1"], true, &["po"]),
+    replicated(["node", "nodes", "Node", "v1"], false, &["no"]),
+    replicated(["configmap", "configmaps", "ConfigMap", "v1"], true, &["cm"]),
+    replicated(["secret", "secrets", "Secret", "v1"], true, &[]),
+    replicated(["service", "services", "Service", "v1"], true, &["svc"]),
+    replicated(["endpoints", "endpoints", "Endpoints", "v1"], true, &["ep"]),
+    replicated(
+        ["endpointslice", "endpointslices", "EndpointSlice", "discovery.k8s.io/v1"],
+        true,
+        &[],
+    ),
+    replicated(["persistentvolume", "persistentvolumes", "PersistentVolume", "v1"], false, &["pv"]),
+    replicated(
+        ["persistentvolumeclaim", "persistentvolumeclaims", "PersistentVolumeClaim", "v1"],
+        true,
+        &["pvc"],
+    ),
+    replicated(["serviceaccount", "serviceaccounts", "ServiceAccount", "v1"], true, &["sa"]),
+    ObjectType {
+        name: "lease",
+        plural: "leases",
+        kind: "Lease",
+        api_version: "coordination.k8s.io/v1",
+        namespaced: true,
+        replicated: false,
+        short_names: &[],
+    },
+    ObjectType {
+        name: "volumeattachment",
+        plural: "volumeattachments",
+        kind: "VolumeAttachment",
+        api_version: "storage.k8s.io/v1",
+        namespaced: false,
+        replicated: false,
+        short_names: &[],
+    },
+];
+
+impl ObjectType {
+    /// The type that a manifest means by `apiVersion` and `kind`.
+    ///
+    /// The group must match, the version need not: `discovery.k8s.io/v1beta1` slices are slices,
+    /// and a `Service` of another group is something else.
+    pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
+        OBJECT_TYPES.iter().find(|t| t.kind == kind && group(t.api_version) == group(api_version))
+    }
+
+    /// The type that a person means by `text`: its name, plural, kind or a short name, in any case.
+    pub fn named(text: &str) -> Option<&'static Self> {
+        let text = text.to_ascii_lowercase();
+        OBJECT_TYPES
+            .iter()
+            .find(|t| t.name == text || t.plural == text || t.short_names.contains(&text.as_str()))
+    }
+}
+
+/// The API group of an `apiVersion`; the core group is empty.
+pub fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_name_types_as_kubectl_lets_them() {
+        for (text, name) in [
+            ("po", "pod"),
+            ("pods", "pod"),
+            ("Pod", "pod"),
+            ("cm", "configmap"),
+            ("svc", "service"),
+            ("ep", "endpoints"),
+            ("pvc", "persistentvolumeclaim"),
+            ("sa", "serviceaccount"),
+            ("no", "node"),
+            ("leases", "lease"),
+        ] {
+            assert_eq!(ObjectType::named(text).map(|t| t.name), Some(name), "{text}");
+        }
+        assert_eq!(ObjectType::named("deploy"), None);
+    }
+
+    #[test]
+    fn the_group_tells_apart_kinds_of_one_name() {
+        assert!(ObjectType::of("v1", "Service").is_some());
+        assert!(ObjectType::of("serving.knative.dev/v1", "Service").is_none());
+        assert!(ObjectType::of("discovery.k8s.io/v1beta1", "EndpointSlice").is_some());
+        assert!(ObjectType::of("v1", "EndpointSlice").is_none());
+    }
+
+    #[test]
+    fn no_two_types_share_a_word() {
+        let mut words: Vec<&str> = OBJECT_TYPES
+            .iter()
+            .flat_map(|t| t.short_names.iter().copied().chain([t.name]))
+            .collect();
+        words.extend(OBJECT_TYPES.iter().map(|t| t.plural).filter(|p| *p != "endpoints"));
+        let count = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), count);
+    }
+}

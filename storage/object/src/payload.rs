@@ -1,0 +1,147 @@
+//! Payloads: which part of an object is replicated, and as which bytes.
+//!
+//! A payload leaves out `metadata.managedFields`, and of Pods and Nodes the `status`, but for the
+//! pod conditions that the pod's readiness gates name: those are input to the node, not output of
+//! it. So a report of an edge never comes back to it as a change. The bytes are canonical (keys
+//! sorted, no white space): one object, one hash.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::object_type::ObjectType;
+
+/// Takes out of `object` what is not replicated.
+pub fn prune(object_type: &ObjectType, object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    let status = match object_type.name {
+        "pod" => gated_conditions(object),
+        "node" => None,
+        _ => return,
+    };
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+        if let Some(status) = status {
+            fields.insert("status".to_owned(), status);
+        }
+    }
+}
+
+/// The canonical JSON of `value`.
+pub fn canonical(value: &Value) -> Bytes {
+    // Values hold no map with keys that are not text and no type that fails to serialize.
+    serde_json::to_vec(&Canonical(value)).unwrap_or_default().into()
+}
+
+/// Whether two payloads are the same but for the resource version, which says nothing by itself.
+pub fn same_payload(a: &[u8], b: &[u8]) -> bool {
+    if a == b {
+        return true;
+    }
+    let parse = |bytes| serde_json::from_slice(bytes).ok().map(without_resource_version);
+    match (parse(a), parse(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => false,
+    }
+}
+
+fn without_resource_version(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    object
+}
+
+/// The status of a pod with the conditions that its readiness gates name, if there are any.
+fn gated_conditions(pod: &Value) -> Option<Value> {
+    let gates = pod.pointer("/spec/readinessGates")?.as_array()?;
+    let is_gated = |condition: &&Value| {
+        gates.iter().any(|gate| {
+            gate.get("conditionType").is_some_and(|named| condition.get("type") == Some(named))
+        })
+    };
+    let conditions = pod.pointer("/status/conditions")?.as_array()?;
+    let kept: Vec<Value> = conditions.iter().filter(is_gated).cloned().collect();
+    if kept.is_empty() {
+        return None;
+    }
+    Some(Value::Object(Map::from_iter([("conditions".to_owned(), Value::Array(kept))])))
+}
+
+/// Serializes with sorted keys, whatever map `serde_json` was built with.
+struct Canonical<'a>(&'a Value);
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => to.collect_seq(items.iter().map(Canonical)),
+            Value::Object(fields) => {
+                let sorted: BTreeMap<&str, &Value> =
+                    fields.iter().map(|(key, value)| (key.as_str(), value)).collect();
+                to.collect_map(sorted.into_iter().map(|(key, value)| (key, Canonical(value))))
+            }
+            scalar => scalar.serialize(to),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pruned(kind: &str, mut object: Value) -> Value {
+        prune(ObjectType::of("v1", kind).expect("known"), &mut object);
+        object
+    }
+
+    #[test]
+    fn what_an_edge_reports_is_no_part_of_a_payload() {
+        let metadata = json!({"name": "a", "managedFields": [{"manager": "kubelet"}]});
+        for kind in ["Pod", "Node"] {
+            assert_eq!(
+                pruned(kind, json!({"metadata": metadata, "status": {"phase": "Running"}})),
+                json!({"metadata": {"name": "a"}})
+            );
+        }
+        let claim = json!({"metadata": {"name": "a"}, "status": {"phase": "Bound"}});
+        assert_eq!(pruned("PersistentVolumeClaim", claim.clone()), claim);
+    }
+
+    #[test]
+    fn conditions_that_readiness_gates_name_stay() {
+        let pod = json!({
+            "spec": {"readinessGates": [{"conditionType": "lb-ready"}]},
+            "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": "True"}, {"type": "lb-ready", "status": "True"},
+            ]},
+        });
+        assert_eq!(
+            pruned("Pod", pod)["status"],
+            json!({"conditions": [{"type": "lb-ready", "status": "True"}]})
+        );
+    }
+
+    #[test]
+    fn canonical_bytes_do_not_depend_on_order_or_space() {
+        let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+        let a = canonical(&parse(r#"{"b": [1, {"d": null, "c": "é"}], "a": 1.0}"#));
+        assert_eq!(a, canonical(&parse(r#"{"a":1.0,"b":[1,{"c":"é","d":null}]}"#)));
+        assert_eq!(&a[..], r#"{"a":1.0,"b":[1,{"c":"é","d":null}]}"#.as_bytes());
+    }
+
+    #[test]
+    fn the_resource_version_alone_is_no_change() {
+        let at = |version: &str, data: &str| {
+            canonical(&json!({"metadata": {"resourceVersion": version}, "data": {"k": data}}))
+        };
+        assert!(same_payload(&at("1", "v"), &at("2", "v")));
+        assert!(!same_payload(&at("1", "v"), &at("1", "w")));
+        assert!(!same_payload(b"{", b"}"));
+    }
+}
