@@ -96,6 +96,21 @@ impl Range {
         Self { from, to: None }
     }
 
+    /// Every key.
+    pub fn all() -> Self {
+        Self { from: Bytes::new(), to: None }
+    }
+
+    /// Whether `key` lies in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        key >= self.from.as_ref() && self.to.as_ref().is_none_or(|to| key < to.as_ref())
+    }
+
+    /// Whether no key can lie in the range.
+    pub fn is_empty(&self) -> bool {
+        self.to.as_ref().is_some_and(|to| *to <= self.from)
+    }
+
     /// The rest of this range behind `key`, exclusive: where the next chunk of a scan begins.
     #[must_use]
     pub fn after(&self, key: &[u8]) -> Self {
@@ -143,6 +158,14 @@ pub enum EngineError {
         /// What is unknown.
         reason: String,
     },
+    /// The caller asked for what can never be written (a value that does not encode, a folded
+    /// state without its position, a batch above the bound). Nothing was written; the engine
+    /// goes on.
+    #[error("the batch was refused, nothing was written: {reason}")]
+    Refused {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Another process holds the database.
     #[error("the database is in use: {reason}")]
     Locked {
@@ -151,10 +174,8 @@ pub enum EngineError {
     },
 }
 
-/// An ordered key-value engine. Shared by reference; writers serialize inside.
-///
-/// Calls block on disk: async callers go through a thread of their own.
-pub trait Engine: Send + Sync + fmt::Debug {
+/// What can be asked of a state: the present one of an [`Engine`], or that of a snapshot.
+pub trait Read {
     /// The value of `key`.
     ///
     /// # Errors
@@ -173,11 +194,17 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`EngineError::Read`] or [`EngineError::Corrupt`].
     fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError>;
+}
 
+/// An ordered key-value engine. Shared by reference; writers serialize inside.
+///
+/// Calls block on disk: async callers go through a thread of their own.
+pub trait Engine: Read + Send + Sync + fmt::Debug {
     /// Applies `batch`: all of it or nothing, visible at once when this returns.
     ///
     /// # Errors
-    /// [`EngineError::Write`]: unknown until reopened; every later write is refused.
+    /// [`EngineError::Write`]: unknown until reopened; every later write is refused with
+    /// [`EngineError::Poisoned`], while reads still answer from before it.
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError>;
 
     /// Makes every write so far survive power loss. When this returns, they do.
@@ -186,26 +213,12 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// [`EngineError::Write`]: unknown until reopened; never retried on this instance.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// A consistent view of the present state, unchanged by later writes. Held briefly.
-    fn snapshot(&self) -> Box<dyn Snapshot + '_>;
+    /// A consistent view of the present state, unchanged by later writes. Held briefly: it
+    /// keeps what it shows from being reclaimed.
+    fn snapshot(&self) -> Box<dyn Read + '_>;
 }
 
-/// A consistent view of an engine's state.
-pub trait Snapshot {
-    /// The value of `key` when the snapshot was taken.
-    ///
-    /// # Errors
-    /// As [`Engine::get`].
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
-
-    /// As [`Engine::scan`], of the state when the snapshot was taken.
-    ///
-    /// # Errors
-    /// As [`Engine::scan`].
-    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError>;
-}
-
-impl<E: Engine + ?Sized> Engine for Arc<E> {
+impl<E: Read + ?Sized> Read for Arc<E> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         (**self).get(key)
     }
@@ -217,7 +230,9 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
     fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
         (**self).last(range)
     }
+}
 
+impl<E: Engine + ?Sized> Engine for Arc<E> {
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
         (**self).write(batch, durability)
     }
@@ -226,7 +241,27 @@ impl<E: Engine + ?Sized> Engine for Arc<E> {
         (**self).sync()
     }
 
-    fn snapshot(&self) -> Box<dyn Snapshot + '_> {
+    fn snapshot(&self) -> Box<dyn Read + '_> {
         (**self).snapshot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_covers_what_begins_with_it_and_nothing_else() {
+        let range = Range::prefix(&b"a\xff"[..]);
+        assert!(range.contains(b"a\xff") && range.contains(b"a\xff\xff\xff"));
+        assert!(!range.contains(b"a\xfe") && !range.contains(b"b"));
+        assert_eq!(Range::prefix(&b"\xff\xff"[..]).to, None, "nothing lies behind it");
+        assert!(Range::prefix(&b""[..]).contains(b""));
+    }
+
+    #[test]
+    fn the_rest_of_a_range_begins_behind_the_key() {
+        let rest = Range::prefix(&b"a"[..]).after(b"ab");
+        assert!(!rest.contains(b"ab") && rest.contains(b"ab\0") && !rest.contains(b"b"));
     }
 }

@@ -1,8 +1,61 @@
-//! Ordered key-value engines, typed tables, and batches that carry their checkpoint.
+//! Ordered key-value engines, typed tables, and batches that carry their position.
 //!
 //! [`Engine`] is the seam: the in-memory engine ([`memory`]) and RocksDB stand behind it, and
-//! both pass one suite ([`conformance`]). Above it, tables give keys and values their types.
+//! both pass one suite (`conformance`, with the feature `testing`). Above it, tables give keys
+//! and values their types, and folded state is committed only with its position:
+//!
+//! ```
+//! use headwater_event::{Cursor, LeaderEpoch, NodeName, Offset, Partition, TopicId};
+//! use headwater_store::{Batch, Durability, Folded, MemoryEngine, Table, TableId, schema};
+//!
+//! const PODS: Table<(NodeName, String), String, Folded> = Table::new(TableId::Pods);
+//!
+//! let engine = MemoryEngine::new();
+//! schema::HUB.check(&engine)?;
+//!
+//! let node: NodeName = "gw-1".parse().expect("a node name");
+//! let cursor = Cursor {
+//!     topic: TopicId(uuid::Uuid::nil()),
+//!     partition: Partition(0),
+//!     next: Offset(1),
+//!     leader_epoch: LeaderEpoch(0),
+//! };
+//! let mut batch = Batch::new();
+//! batch.put(&PODS, &(node.clone(), "web-0".to_owned()), &"Running".to_owned());
+//! batch.commit(&engine, &[cursor], Durability::Buffered)?;
+//!
+//! let rows: Result<Vec<_>, _> = PODS.rows_of(&engine, &node).collect();
+//! assert_eq!(rows?, [((node, "web-0".to_owned()), "Running".to_owned())]);
+//! # Ok::<(), headwater_store::EngineError>(())
+//! ```
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`registry`] | which byte belongs to which table |
+//! | [`key`] | order-preserving keys |
+//! | [`codec`] | values |
+//! | [`table`] | typed tables and iteration |
+//! | [`batch`] | batches, and the commit of folded state with its position |
+//! | [`position`] | the positions that are stored |
+//! | [`schema`] | what a database is |
+//! | [`memory`] | the in-memory engine with its faults |
 
+pub mod batch;
+pub mod codec;
 mod engine;
+pub mod key;
+pub mod memory;
+pub mod position;
+pub mod registry;
+pub mod schema;
+pub mod table;
 
-pub use engine::{Durability, Engine, EngineError, KeyValue, Range, Snapshot, WriteBatch, WriteOp};
+pub use batch::{BATCH_BYTES_MAX, Batch};
+pub use codec::{DecodeError, EncodeError, Json, Proto, Value};
+pub use engine::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBatch, WriteOp};
+pub use key::{Key, PrefixOf, TextStart};
+pub use memory::{Failure, MemoryEngine, Survives};
+pub use position::{Position, StreamPosition};
+pub use registry::TableId;
+pub use schema::Schema;
+pub use table::{Folded, Free, Rows, Table};

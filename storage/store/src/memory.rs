@@ -1,0 +1,317 @@
+//! The in-memory engine: the twin of a disk that can lose what was not synced.
+//!
+//! ```text
+//!   durable            + unsynced batches, oldest first   = what reads see
+//!   survives all         a crash keeps a prefix of them
+//! ```
+//!
+//! Crashes and failures are asked for, never drawn at random inside, so that one seed gives one
+//! run.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::engine::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBatch, WriteOp};
+
+type Map = BTreeMap<Bytes, Bytes>;
+
+/// An engine in memory, see the module.
+pub struct MemoryEngine {
+    inner: Mutex<Inner>,
+}
+
+/// Which of the batches that were not synced are there after a crash. Always a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survives {
+    /// All: the process died, the machine did not.
+    Everything,
+    /// None: the power failed before anything more reached the disk.
+    Synced,
+    /// As many of the oldest as the seed says: the power failed at some moment.
+    Some {
+        /// Draws how many.
+        seed: u64,
+    },
+}
+
+/// How a write or sync fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Whether it fails for want of room.
+    pub disk_full: bool,
+    /// Whether the batch is there all the same when the engine is opened again: the error
+    /// leaves that unknown. Means nothing for a sync.
+    pub took_effect: bool,
+}
+
+/// What an engine was asked to do since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Batches written.
+    pub writes: u64,
+    /// Times that data was made durable: synced writes, and syncs.
+    pub syncs: u64,
+    /// Bytes of keys and values in the batches written.
+    pub bytes: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// What reads see. Shared with snapshots, copied only when one is held during a write.
+    live: Arc<Map>,
+    /// What survives everything.
+    durable: Map,
+    /// What is in `live` but not in `durable`, oldest first.
+    unsynced: VecDeque<WriteBatch>,
+    /// A batch that failed and took effect nevertheless: seen only after opening again.
+    unseen: Option<WriteBatch>,
+    poisoned: Option<String>,
+    /// Writes until the failure, the failing one included.
+    write_failure: Option<(u64, Failure)>,
+    /// Syncs until the failure, the failing one included.
+    sync_failure: Option<(u64, Failure)>,
+    counts: Counts,
+}
+
+impl MemoryEngine {
+    /// An empty engine.
+    pub fn new() -> Self {
+        Self::with(Map::new(), VecDeque::new())
+    }
+
+    /// Lets the `nth` write from now fail; 1 is the next one.
+    pub fn fail_write(&self, nth: u64, failure: Failure) {
+        self.lock().write_failure = Some((nth.max(1), failure));
+    }
+
+    /// Lets the `nth` sync from now fail, be it a synced write or a sync; 1 is the next one.
+    pub fn fail_sync(&self, nth: u64, failure: Failure) {
+        self.lock().sync_failure = Some((nth.max(1), failure));
+    }
+
+    /// Crashes: the engine as it opens again, with what `survives`. This instance takes no
+    /// further write, as its process is gone.
+    #[must_use]
+    pub fn crash(&self, survives: Survives) -> Self {
+        let mut inner = self.lock();
+        let mut unsynced = inner.unsynced.clone();
+        unsynced.extend(inner.unseen.clone());
+        let kept = match survives {
+            Survives::Everything => unsynced.len(),
+            Survives::Synced => 0,
+            Survives::Some { seed } => draw(seed, unsynced.len()),
+        };
+        unsynced.truncate(kept);
+        let mut durable = inner.durable.clone();
+        inner.poisoned.get_or_insert_with(|| "its process crashed".to_owned());
+        drop(inner);
+        if survives != Survives::Everything {
+            for batch in unsynced.drain(..) {
+                apply(&mut durable, batch);
+            }
+        }
+        Self::with(durable, unsynced)
+    }
+
+    /// Closes this instance and opens it again, as after a failed write: nothing that reached
+    /// the disk is lost, and the new instance takes writes.
+    #[must_use]
+    pub fn reopen(&self) -> Self {
+        self.crash(Survives::Everything)
+    }
+
+    /// What was done since this instance was opened.
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// How many batches a loss of power could take.
+    pub fn unsynced(&self) -> usize {
+        self.lock().unsynced.len()
+    }
+
+    fn with(durable: Map, unsynced: VecDeque<WriteBatch>) -> Self {
+        let mut live = durable.clone();
+        for batch in &unsynced {
+            apply(&mut live, batch.clone());
+        }
+        let inner = Inner { live: Arc::new(live), durable, unsynced, ..Inner::default() };
+        Self { inner: Mutex::new(inner) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A thread that panicked left no change half done: every change is made in one piece.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> Arc<Map> {
+        Arc::clone(&self.lock().live)
+    }
+}
+
+impl Inner {
+    fn refuse_if_poisoned(&self) -> Result<(), EngineError> {
+        match &self.poisoned {
+            Some(reason) => Err(EngineError::Poisoned { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, what: &str, failure: Failure) -> EngineError {
+        let cause =
+            if failure.disk_full { "no space left on device" } else { "input/output error" };
+        let reason = format!("{what}: {cause} (injected)");
+        self.poisoned = Some(reason.clone());
+        EngineError::Write { reason, disk_full: failure.disk_full }
+    }
+
+    fn sync(&mut self) -> Result<(), EngineError> {
+        if let Some(failure) = count_down(&mut self.sync_failure) {
+            return Err(self.fail("sync", failure));
+        }
+        self.counts.syncs += 1;
+        for batch in self.unsynced.drain(..) {
+            apply(&mut self.durable, batch);
+        }
+        Ok(())
+    }
+}
+
+impl Default for MemoryEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.lock();
+        f.debug_struct("MemoryEngine")
+            .field("rows", &inner.live.len())
+            .field("unsynced", &inner.unsynced.len())
+            .field("poisoned", &inner.poisoned)
+            .finish()
+    }
+}
+
+impl Read for MemoryEngine {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.live().get(key)
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        self.live().scan(range, limit)
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        self.live().last(range)
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
+        let mut inner = self.lock();
+        inner.refuse_if_poisoned()?;
+        if let Some(failure) = count_down(&mut inner.write_failure) {
+            if failure.took_effect {
+                inner.unseen = Some(batch);
+            }
+            return Err(inner.fail("write", failure));
+        }
+        let bytes = batch.bytes() as u64;
+        inner.unsynced.push_back(batch.clone());
+        if durability == Durability::Synced
+            && let Err(error) = inner.sync()
+        {
+            // Written, perhaps, but not acknowledged: not seen before opening again.
+            inner.unseen = inner.unsynced.pop_back();
+            return Err(error);
+        }
+        apply(Arc::make_mut(&mut inner.live), batch);
+        inner.counts.writes += 1;
+        inner.counts.bytes += bytes;
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        let mut inner = self.lock();
+        inner.refuse_if_poisoned()?;
+        inner.sync()
+    }
+
+    fn snapshot(&self) -> Box<dyn Read + '_> {
+        Box::new(self.live())
+    }
+}
+
+impl Read for Map {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Ok(self.get(key).cloned())
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        Ok(rows(self, range).take(limit).collect())
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        Ok(rows(self, range).next_back())
+    }
+}
+
+fn rows(map: &Map, range: &Range) -> impl DoubleEndedIterator<Item = KeyValue> {
+    // A map panics where a range ends before it begins; an engine has nothing there.
+    let to = match &range.to {
+        Some(to) if *to <= range.from => Bound::Excluded(&range.from),
+        Some(to) => Bound::Excluded(to),
+        None => Bound::Unbounded,
+    };
+    map.range::<Bytes, _>((Bound::Included(&range.from), to))
+        .map(|(key, value)| (key.clone(), value.clone()))
+}
+
+fn apply(map: &mut Map, batch: WriteBatch) {
+    for op in batch.ops {
+        match op {
+            WriteOp::Put(key, value) => {
+                map.insert(key, value);
+            }
+            WriteOp::Delete(key) => {
+                map.remove(&key);
+            }
+            WriteOp::DeleteRange(from, to) => {
+                let range = Range { from, to: Some(to) };
+                let gone: Vec<_> = rows(map, &range).map(|(key, _)| key).collect();
+                for key in gone {
+                    map.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+/// The failure, if it is due now.
+fn count_down(pending: &mut Option<(u64, Failure)>) -> Option<Failure> {
+    let (left, failure) = pending.as_mut()?;
+    *left -= 1;
+    let due = (*left == 0).then_some(*failure);
+    if due.is_some() {
+        *pending = None;
+    }
+    due
+}
+
+/// A number from 0 to `max`, inclusive, by the seed: one round of SplitMix64.
+fn draw(seed: u64, max: usize) -> usize {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    let choices = max as u64 + 1;
+    usize::try_from((z ^ (z >> 31)) % choices).unwrap_or(max)
+}
+
+#[cfg(test)]
+mod tests;

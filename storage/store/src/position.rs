@@ -1,0 +1,46 @@
+//! Positions as they are stored: what says how far a folded state has come.
+//!
+//! An edge is at a checkpoint in each of its streams; whoever reads the log itself is at a
+//! cursor in each of its partitions, and knows the checkpoints of the streams besides.
+
+use headwater_event::{Checkpoint, Cursor, Partition, StateHash, StreamId};
+
+use crate::batch::Batch;
+use crate::registry::TableId;
+use crate::table::{Folded, Table};
+
+/// Per stream: the checkpoint, and the state hash there.
+pub const CHECKPOINTS: Table<StreamId, (Checkpoint, StateHash), Folded> =
+    Table::new(TableId::Checkpoints);
+
+/// Per partition: the cursor up to which the log is folded.
+pub const CURSORS: Table<Partition, Cursor, Folded> = Table::new(TableId::Cursors);
+
+/// A position that [`Batch::commit`] stores with the state.
+pub trait Position {
+    /// Adds the position to the batch that moves the state there.
+    fn put(&self, batch: &mut Batch<Folded>);
+}
+
+/// How far the state of one stream has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPosition {
+    /// Which stream.
+    pub stream: StreamId,
+    /// How far.
+    pub checkpoint: Checkpoint,
+    /// The state hash there.
+    pub hash: StateHash,
+}
+
+impl Position for StreamPosition {
+    fn put(&self, batch: &mut Batch<Folded>) {
+        batch.put(&CHECKPOINTS, &self.stream, &(self.checkpoint, self.hash));
+    }
+}
+
+impl Position for Cursor {
+    fn put(&self, batch: &mut Batch<Folded>) {
+        batch.put(&CURSORS, &self.partition, self);
+    }
+}

@@ -1,0 +1,159 @@
+//! The key registry: which first byte of a key belongs to which table.
+//!
+//! A database is one flat key space, and a table is the keys that begin with its byte. A byte
+//! once given away is never given to another table: a retired one moves to [`RETIRED`] and
+//! stays there, so that old bytes on a disk are never read as something they are not.
+
+/// A table, by the byte that begins each of its keys.
+///
+/// One registry serves every kind of database; each uses the tables it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum TableId {
+    /// What the database is and which schema it has. In every database.
+    Meta = 0x01,
+
+    /// Per stream: how far the state has come, and its hash.
+    Checkpoints = 0x10,
+    /// Per stream and entry key: the entry.
+    Entries = 0x11,
+    /// Pods as the pod worker sees them, derived from the entries.
+    Pods = 0x12,
+    /// A catch-up that is not yet visible.
+    Staging = 0x13,
+    /// The durable mark that makes a staged catch-up visible, redone after a crash.
+    StagingCommits = 0x14,
+    /// Statuses of the node's pods, as the pod worker reported them.
+    PodStatuses = 0x15,
+
+    /// Reports not yet acknowledged, by their key: the latest each.
+    OutboxReports = 0x20,
+    /// The order of the reports: report id to key.
+    OutboxOrder = 0x21,
+    /// Who the node is, and which start of it this is.
+    Identity = 0x22,
+    /// The pod status snapshot that the cloud has acknowledged.
+    AcknowledgedStatuses = 0x23,
+
+    /// Per partition and offset: a record of the embedded log.
+    LogRecords = 0x30,
+    /// Per partition: what the embedded log knows of itself.
+    LogPartitions = 0x31,
+    /// Per partition and append time: the offset there.
+    LogTimes = 0x32,
+    /// Per partition and record key: the offset of its latest record, for compaction.
+    LogKeys = 0x33,
+
+    /// Per partition: the cursor up to which the log is folded.
+    Cursors = 0x40,
+    /// What a reader of the log must remember to accept the next record.
+    Acceptance = 0x41,
+    /// Per stream and seq: the entry key that was last changed there.
+    HubChanges = 0x42,
+    /// Per stream and seq: the last events as they came.
+    HubEvents = 0x43,
+    /// Per stream: what the hub knows of its history (holes, the end of its tail).
+    HubStreams = 0x44,
+
+    /// The cloud's picture of the nodes.
+    NodePictures = 0x50,
+    /// The cloud's picture of pod statuses, per node and pod.
+    StatusPictures = 0x51,
+    /// Where each node stands, as the hubs say.
+    Positions = 0x52,
+    /// What the controller has published, folded from its own topic.
+    Published = 0x53,
+    /// Objects a node asked for, and until when they are its interest.
+    RequestedInterest = 0x54,
+}
+
+/// Bytes of tables that no longer exist. Never to be given away again.
+pub const RETIRED: &[u8] = &[];
+
+impl TableId {
+    /// Every table, in the order of their bytes.
+    pub const ALL: &'static [Self] = &[
+        Self::Meta,
+        Self::Checkpoints,
+        Self::Entries,
+        Self::Pods,
+        Self::Staging,
+        Self::StagingCommits,
+        Self::PodStatuses,
+        Self::OutboxReports,
+        Self::OutboxOrder,
+        Self::Identity,
+        Self::AcknowledgedStatuses,
+        Self::LogRecords,
+        Self::LogPartitions,
+        Self::LogTimes,
+        Self::LogKeys,
+        Self::Cursors,
+        Self::Acceptance,
+        Self::HubChanges,
+        Self::HubEvents,
+        Self::HubStreams,
+        Self::NodePictures,
+        Self::StatusPictures,
+        Self::Positions,
+        Self::Published,
+        Self::RequestedInterest,
+    ];
+
+    /// The byte that begins each key of the table.
+    pub const fn prefix(self) -> u8 {
+        self as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_is_given_away_twice() {
+        let bytes: Vec<u8> = TableId::ALL.iter().map(|id| id.prefix()).collect();
+        assert!(bytes.is_sorted_by(|a, b| a < b), "listed once each, in order: {bytes:x?}");
+        for byte in RETIRED {
+            assert!(!bytes.contains(byte), "{byte:#x} is retired and must not come back");
+        }
+        assert!(!bytes.contains(&u8::MAX), "every table needs a key behind its last");
+    }
+
+    #[test]
+    fn the_bytes_on_disk_never_change() {
+        // Fixed by the format. A new table adds a line, a retired one moves to `RETIRED`.
+        let registry = TableId::ALL.iter().map(|id| format!("{:02x} {id:?}", id.prefix()));
+        assert_eq!(
+            registry.collect::<Vec<_>>(),
+            [
+                "01 Meta",
+                "10 Checkpoints",
+                "11 Entries",
+                "12 Pods",
+                "13 Staging",
+                "14 StagingCommits",
+                "15 PodStatuses",
+                "20 OutboxReports",
+                "21 OutboxOrder",
+                "22 Identity",
+                "23 AcknowledgedStatuses",
+                "30 LogRecords",
+                "31 LogPartitions",
+                "32 LogTimes",
+                "33 LogKeys",
+                "40 Cursors",
+                "41 Acceptance",
+                "42 HubChanges",
+                "43 HubEvents",
+                "44 HubStreams",
+                "50 NodePictures",
+                "51 StatusPictures",
+                "52 Positions",
+                "53 Published",
+                "54 RequestedInterest",
+            ]
+        );
+    }
+}
