@@ -1,0 +1,52 @@
+//! The commands, one file each.
+
+mod describe;
+mod diff;
+mod get;
+mod history;
+mod link;
+mod logs;
+pub(crate) mod render;
+mod status;
+mod verify;
+
+use clap::CommandFactory;
+
+use crate::cli::{Cli, Command};
+use crate::exit::{CommandResult, Failure, Outcome};
+
+/// Runs the command that was asked for.
+pub(crate) fn run(cli: Cli) -> CommandResult {
+    match cli.command {
+        Command::Completion { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "headwater",
+                &mut std::io::stdout(),
+            );
+            Ok(Outcome::Done)
+        }
+        Command::Up(_) | Command::Shim { .. } => Err(Failure::message("absent")),
+        asking => runtime()?.block_on(ask(asking)),
+    }
+}
+
+async fn ask(command: Command) -> CommandResult {
+    match command {
+        Command::Get(args) => get::run(args).await,
+        Command::Describe(args) => describe::run(args).await,
+        Command::Logs(args) => logs::run(args).await,
+        Command::History(args) => history::run(args).await,
+        Command::Diff(args) => diff::run(args).await,
+        Command::Status(args) => status::run(args).await,
+        Command::Link(args) => link::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
+        Command::Up(_) | Command::Shim { .. } | Command::Completion { .. } => Ok(Outcome::Done),
+    }
+}
+
+/// A small runtime: an asking command waits for one answer.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}

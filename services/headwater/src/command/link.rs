@@ -1,0 +1,15 @@
+//! `headwater link`: cuts or restores a node's link.
+
+use headwater_proto::operator::SetLinkRequest;
+
+use crate::cli::{Link, LinkAction};
+use crate::client;
+use crate::exit::{CommandResult, Outcome};
+
+pub(super) async fn run(args: Link) -> CommandResult {
+    let cut = args.action == LinkAction::Cut;
+    let mut operator = client::connect(&args.target.data).await?;
+    operator.set_link(SetLinkRequest { node: args.node.clone(), cut }).await?;
+    println!("node/{} link {}", args.node, if cut { "cut" } else { "restored" });
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,66 @@
+//! How values are shown: times, ages, YAML.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// A time in UTC with milliseconds, RFC 3339.
+pub(crate) fn time(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| "-".to_owned(), |time| format!("{time:.3}"))
+}
+
+/// A span as kubectl shows it: `5s`, `3m12s`, `4h`, `12d`.
+pub(crate) fn age(from: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(from).as_secs().max(0);
+    let (minute, hour, day) = (60, 3600, 86_400);
+    match seconds {
+        s if s < 2 * minute => format!("{s}s"),
+        s if s < 10 * minute && s % minute != 0 => format!("{}m{}s", s / minute, s % minute),
+        s if s < 3 * hour => format!("{}m", s / minute),
+        s if s < 8 * hour && s % hour >= minute => {
+            format!("{}h{}m", s / hour, s % hour / minute)
+        }
+        s if s < 2 * day => format!("{}h", s / hour),
+        s if s < 8 * day && s % day >= hour => format!("{}d{}h", s / day, s % day / hour),
+        s => format!("{}d", s / day),
+    }
+}
+
+/// The age of an object by its creation timestamp, `<unknown>` where it has none.
+pub(crate) fn object_age(object: &Value, now: Timestamp) -> String {
+    object
+        .pointer("/metadata/creationTimestamp")
+        .and_then(Value::as_str)
+        .and_then(|text| text.parse().ok())
+        .map_or_else(|| "<unknown>".to_owned(), |created| age(created, now))
+}
+
+/// An object as YAML.
+pub(crate) fn yaml(object: &Value) -> String {
+    serde_saphyr::to_string(object).unwrap_or_else(|error| format!("# not shown: {error}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_read_as_kubectl_writes_them() {
+        let now = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(24 * 100);
+        for (seconds, shown) in [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (192, "3m12s"),
+            (3599, "59m"),
+            (4 * 3600, "4h"),
+            (4 * 3600 + 120, "4h2m"),
+            (30 * 3600, "30h"),
+            (3 * 86_400 + 3600, "3d1h"),
+            (12 * 86_400, "12d"),
+        ] {
+            let from = now - jiff::SignedDuration::from_secs(seconds);
+            assert_eq!(age(from, now), shown);
+        }
+        assert_eq!(time(1_500), "1970-01-01T00:00:01.500Z");
+    }
+}

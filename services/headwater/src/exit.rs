@@ -1,0 +1,104 @@
+//! How a command ends: its exit status, and the one place where an error is printed.
+
+use std::error::Error;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// What a command that ran to its end found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done: exit status 0.
+    Done,
+    /// A difference or a problem was found: exit status 3.
+    Found,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It could not be done: exit status 1.
+    Failed(Box<dyn Error + Send + Sync>),
+    /// It was asked wrongly: exit status 2.
+    Usage(String),
+}
+
+/// What a command gives back.
+pub(crate) type CommandResult = Result<Outcome, Failure>;
+
+/// Exit status of a command that failed.
+const FAILED: u8 = 1;
+/// Exit status of a command that was asked wrongly; clap's own.
+const WRONG_USAGE: u8 = 2;
+/// Exit status of a command that found a difference or a problem.
+const FOUND: u8 = 3;
+
+impl Failure {
+    /// A failure with nothing but a sentence to say.
+    pub(crate) fn message(text: impl Into<String>) -> Self {
+        Self::Failed(text.into().into())
+    }
+
+    /// A refused question is told in the server's sentence, not by its code.
+    fn of(error: Box<dyn Error + Send + Sync>) -> Self {
+        match error.downcast_ref::<tonic::Status>() {
+            Some(status) if status.code() == tonic::Code::InvalidArgument => {
+                Self::Usage(status.message().to_owned())
+            }
+            Some(status) => Self::message(status.message()),
+            None => Self::Failed(error),
+        }
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::of(Box::new(error))
+    }
+}
+
+/// Prints what is to be said of `result` on stderr and gives its exit status.
+pub(crate) fn of(result: CommandResult) -> ExitCode {
+    match result {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Found) => ExitCode::from(FOUND),
+        Err(Failure::Usage(text)) => {
+            eprintln!("{}{text}", prefix());
+            ExitCode::from(WRONG_USAGE)
+        }
+        // A reader of our output that goes away (`| head`) is no failure of ours.
+        Err(Failure::Failed(error)) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) => {
+            eprintln!("{}{}", prefix(), chain(error.as_ref()));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// An error with its sources, each said once.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+fn prefix() -> &'static str {
+    if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        "\u{1b}[1;31merror:\u{1b}[0m "
+    } else {
+        "error: "
+    }
+}

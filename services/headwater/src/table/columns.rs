@@ -1,0 +1,290 @@
+//! Which columns an object has in a table, type by type, as kubectl prints them.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::command::render;
+
+/// The header of a type's table.
+pub(crate) fn header(kind: &str, wide: bool) -> Vec<&'static str> {
+    let mut columns = match kind {
+        "pod" => vec!["NAME", "READY", "STATUS", "RESTARTS", "AGE"],
+        "node" => vec!["NAME", "STATUS", "ROLES", "AGE", "VERSION", "LAST CONTACT"],
+        "configmap" => vec!["NAME", "DATA", "AGE"],
+        "secret" => vec!["NAME", "TYPE", "DATA", "AGE"],
+        "service" => vec!["NAME", "TYPE", "CLUSTER-IP", "PORT(S)", "AGE"],
+        "persistentvolumeclaim" => vec!["NAME", "STATUS", "VOLUME", "AGE"],
+        "persistentvolume" => vec!["NAME", "CAPACITY", "RECLAIM POLICY", "STATUS", "AGE"],
+        _ => vec!["NAME", "AGE"],
+    };
+    if wide {
+        columns.extend(match kind {
+            "pod" => ["IP", "NODE"].as_slice(),
+            "node" => &["INTERNAL-IP", "OS", "KERNEL-VERSION"],
+            "service" => &["SELECTOR"],
+            _ => &[],
+        });
+    }
+    columns
+}
+
+/// The cells of one object.
+pub(crate) fn cells(kind: &str, object: &Value, wide: bool, now: Timestamp) -> Vec<String> {
+    let name = text(object, "/metadata/name");
+    let age = render::object_age(object, now);
+    let mut cells = match kind {
+        "pod" => {
+            let (ready, all) = ready_containers(object);
+            let restarts = restarts(object);
+            vec![name, format!("{ready}/{all}"), pod_status(object), restarts.to_string(), age]
+        }
+        "node" => vec![
+            name,
+            node_status(object).to_owned(),
+            node_roles(object),
+            age,
+            text(object, "/status/nodeInfo/kubeletVersion"),
+            last_contact(object, now),
+        ],
+        "configmap" => {
+            let data = count(object, "/data") + count(object, "/binaryData");
+            vec![name, data.to_string(), age]
+        }
+        "secret" => {
+            vec![name, text_or(object, "/type", "Opaque"), count(object, "/data").to_string(), age]
+        }
+        "service" => vec![
+            name,
+            text_or(object, "/spec/type", "ClusterIP"),
+            text_or(object, "/spec/clusterIP", "<none>"),
+            ports(object),
+            age,
+        ],
+        "persistentvolumeclaim" => vec![
+            name,
+            text_or(object, "/status/phase", "Pending"),
+            text(object, "/spec/volumeName"),
+            age,
+        ],
+        "persistentvolume" => vec![
+            name,
+            text(object, "/spec/capacity/storage"),
+            text_or(object, "/spec/persistentVolumeReclaimPolicy", "Retain"),
+            text_or(object, "/status/phase", "Available"),
+            age,
+        ],
+        _ => vec![name, age],
+    };
+    if wide {
+        let none = "<none>";
+        match kind {
+            "pod" => cells.extend([
+                text_or(object, "/status/podIP", none),
+                text_or(object, "/spec/nodeName", none),
+            ]),
+            "node" => cells.extend([
+                address(object, "InternalIP").unwrap_or_else(|| none.to_owned()),
+                text_or(object, "/status/nodeInfo/operatingSystem", none),
+                text_or(object, "/status/nodeInfo/kernelVersion", none),
+            ]),
+            "service" => cells.push(selector(object)),
+            _ => {}
+        }
+    }
+    cells
+}
+
+/// The STATUS of a pod: the reason that matters most, as kubectl chooses it.
+pub(crate) fn pod_status(pod: &Value) -> String {
+    let phase = text_or(pod, "/status/phase", "Pending");
+    let mut status =
+        pod.pointer("/status/reason").and_then(Value::as_str).map_or(phase.clone(), str::to_owned);
+    let mut initializing = false;
+    let init = list(pod, "/status/initContainerStatuses");
+    for (index, container) in init.iter().enumerate() {
+        let exit = container.pointer("/state/terminated/exitCode").and_then(Value::as_i64);
+        if exit == Some(0) || container.pointer("/started") == Some(&Value::Bool(true)) {
+            continue;
+        }
+        initializing = true;
+        let reason = container
+            .pointer("/state/terminated/reason")
+            .or_else(|| container.pointer("/state/waiting/reason"))
+            .and_then(Value::as_str);
+        let all = list(pod, "/spec/initContainers").len();
+        status = match reason {
+            Some(reason) if reason != "PodInitializing" => format!("Init:{reason}"),
+            _ => format!("Init:{index}/{all}"),
+        };
+        break;
+    }
+    if !initializing {
+        for container in list(pod, "/status/containerStatuses").iter().rev() {
+            let reason = container
+                .pointer("/state/waiting/reason")
+                .or_else(|| container.pointer("/state/terminated/reason"))
+                .and_then(Value::as_str);
+            if let Some(reason) = reason {
+                status = reason.to_owned();
+            }
+        }
+    }
+    if pod.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()) {
+        "Terminating".clone_into(&mut status);
+    }
+    status
+}
+
+fn ready_containers(pod: &Value) -> (usize, usize) {
+    let statuses = list(pod, "/status/containerStatuses");
+    let ready = statuses.iter().filter(|status| status["ready"] == Value::Bool(true)).count();
+    (ready, list(pod, "/spec/containers").len())
+}
+
+fn restarts(pod: &Value) -> i64 {
+    list(pod, "/status/containerStatuses")
+        .iter()
+        .filter_map(|status| status["restartCount"].as_i64())
+        .sum()
+}
+
+fn node_status(node: &Value) -> &'static str {
+    let ready = list(node, "/status/conditions")
+        .iter()
+        .find(|condition| condition["type"] == "Ready")
+        .and_then(|condition| condition["status"].as_str());
+    match ready {
+        Some("True") => "Ready",
+        Some("False") => "NotReady",
+        _ => "Unknown",
+    }
+}
+
+fn node_roles(node: &Value) -> String {
+    let roles: Vec<&str> = node
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(label, _)| label.strip_prefix("node-role.kubernetes.io/"))
+        .collect();
+    if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") }
+}
+
+/// How long ago the node was last heard of, by the Ready condition's heartbeat.
+fn last_contact(node: &Value, now: Timestamp) -> String {
+    list(node, "/status/conditions")
+        .iter()
+        .find(|condition| condition["type"] == "Ready")
+        .and_then(|condition| condition["lastHeartbeatTime"].as_str())
+        .and_then(|text| text.parse().ok())
+        .map_or_else(|| "<none>".to_owned(), |at| render::age(at, now))
+}
+
+fn address(node: &Value, kind: &str) -> Option<String> {
+    let address = list(node, "/status/addresses").iter().find(|address| address["type"] == kind)?;
+    address["address"].as_str().map(str::to_owned)
+}
+
+fn ports(service: &Value) -> String {
+    let ports: Vec<String> = list(service, "/spec/ports")
+        .iter()
+        .map(|port| {
+            let protocol = port["protocol"].as_str().unwrap_or("TCP");
+            match port["nodePort"].as_i64() {
+                Some(node) => format!("{}:{node}/{protocol}", port["port"]),
+                None => format!("{}/{protocol}", port["port"]),
+            }
+        })
+        .collect();
+    if ports.is_empty() { "<none>".to_owned() } else { ports.join(",") }
+}
+
+fn selector(service: &Value) -> String {
+    let pairs: Vec<String> = service
+        .pointer("/spec/selector")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+}
+
+fn text(object: &Value, pointer: &str) -> String {
+    text_or(object, pointer, "")
+}
+
+fn text_or(object: &Value, pointer: &str, otherwise: &str) -> String {
+    match object.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => otherwise.to_owned(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn count(object: &Value, pointer: &str) -> usize {
+    object.pointer(pointer).and_then(Value::as_object).map_or(0, serde_json::Map::len)
+}
+
+fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(status: Value) -> Value {
+        json!({
+            "metadata": {"name": "web"},
+            "spec": {"nodeName": "node-1", "containers": [{"name": "a"}, {"name": "b"}],
+                     "initContainers": [{"name": "i"}]},
+            "status": status,
+        })
+    }
+
+    #[test]
+    fn the_status_of_a_pod_is_the_reason_that_matters_most() {
+        let waiting = json!({"phase": "Pending", "containerStatuses": [
+            {"state": {"waiting": {"reason": "CreateContainerConfigError"}}}]});
+        assert_eq!(pod_status(&pod(waiting)), "CreateContainerConfigError");
+        assert_eq!(pod_status(&pod(json!({"phase": "Running"}))), "Running");
+        assert_eq!(pod_status(&pod(json!({}))), "Pending");
+        let init = json!({"phase": "Pending", "initContainerStatuses": [{"state": {"running": {}}}],
+            "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]});
+        assert_eq!(pod_status(&pod(init)), "Init:0/1");
+        let mut going = pod(json!({"phase": "Running"}));
+        going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(pod_status(&going), "Terminating");
+    }
+
+    #[test]
+    fn every_row_is_as_wide_as_its_header() {
+        for kind in [
+            "pod",
+            "node",
+            "configmap",
+            "secret",
+            "service",
+            "persistentvolumeclaim",
+            "persistentvolume",
+            "serviceaccount",
+        ] {
+            for wide in [false, true] {
+                let row = cells(kind, &pod(json!({})), wide, Timestamp::UNIX_EPOCH);
+                assert_eq!(row.len(), header(kind, wide).len(), "{kind} wide={wide}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_row_counts_ready_containers_and_restarts() {
+        let status = json!({"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [
+            {"ready": true, "restartCount": 2}, {"ready": false, "restartCount": 1}]});
+        let row = cells("pod", &pod(status), true, Timestamp::UNIX_EPOCH);
+        assert_eq!(row, ["web", "1/2", "Running", "3", "<unknown>", "127.0.0.1", "node-1"]);
+    }
+}
