@@ -1,6 +1,32 @@
 //! The replication protocol as a pure state machine, both ends.
 //!
-//! No socket, no clock, no task: inputs go in, outputs come out. [`message`] holds what the two
-//! ends say; `headwater-proto` puts it on the wire.
+//! No socket, no clock, no task: inputs go in, outputs come out. A shell feeds [`EdgeSession`] or
+//! [`HubSession`] with what happened and does what comes out, in order. [`message`] holds what
+//! the two ends say; `headwater-proto` puts it on the wire.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`message`] | what the two ends say to each other |
+//! | [`edge`] | the edge's end: checks every push, offers reports |
+//! | [`hub`] | the hub's end: decides tail, delta or snapshot, keeps the window |
+//! | [`source`] | what the hub's end reads of the hub's fold |
+//! | [`memory`] | a fold in memory, for tests and simulation |
+//! | [`registry`] | which session speaks for a node; clones |
+//! | [`settings`] | the bounds |
 
+pub mod edge;
+pub mod hub;
+pub mod memory;
 pub mod message;
+pub mod registry;
+pub mod settings;
+pub mod source;
+
+pub use edge::{
+    EdgeInput, EdgeOutput, EdgeSession, EdgeState, EdgeStream, PushFault, SessionEnd, StreamStop,
+};
+pub use hub::{HubEnd, HubInput, HubOutput, HubSession, HubStream, Violation};
+pub use memory::MemorySource;
+pub use registry::{Registry, SessionId, Verdict};
+pub use settings::{EdgeSettings, HubSettings};
+pub use source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing};

@@ -19,8 +19,8 @@ pub enum EdgeMessage {
     Ack(Ack),
     /// The state at a push's end did not hash to what the push said.
     Diverged(Diverged),
-    /// Reports of one boot, in seq order.
-    Reports(Vec<Report>),
+    /// What the node says, in the order of the reports' ids.
+    Reports(Reports),
     /// A sign of life; newest only.
     Heartbeat(EdgeHeartbeat),
     /// A question that needs the cloud.
@@ -153,6 +153,16 @@ pub struct Diverged {
     pub stream: StreamId,
     /// Where it noticed.
     pub seq: Seq,
+}
+
+/// What a node says, in the order of the reports' ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reports {
+    /// The last report sent before these in this session; `None` with the first. Ids have gaps,
+    /// so this is how a hub notices that reports went missing between the two ends.
+    pub after: Option<ReportId>,
+    /// The reports, ids rising.
+    pub reports: Vec<Report>,
 }
 
 /// An edge's sign of life.

@@ -13,8 +13,10 @@
 //! | [`header`] | the binary header of a downstream record |
 //! | [`hash`] | the state hash |
 //! | [`report`] | what edges say upstream, and the order of what they say |
+//! | [`assignment`] | which streams a node has: the object of its `!streams` entry |
 //! | [`record`] | keys, headers and values of log records, one place for both topics |
 
+pub mod assignment;
 pub mod event;
 pub mod hash;
 pub mod header;
@@ -25,6 +27,7 @@ pub mod record;
 pub mod report;
 pub mod stream;
 
+pub use assignment::{Assignment, AssignmentError};
 pub use event::{Applied, Change, Envelope, Event, Removed};
 pub use hash::{HashKey, ObjectHash, StateHash};
 pub use header::EventHeader;

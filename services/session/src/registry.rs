@@ -1,0 +1,92 @@
+//! Which session speaks for a node.
+//!
+//! At most one session of a node is live at a hub. A newer connection of the same start, or of
+//! a later start, takes over from the older one, whose connection is dead or about to be. Two
+//! live sessions with the same incarnation and boot number but different nonces are two machines
+//! with one disk image: both are refused, and the node is held until an operator releases it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_event::{Identity, NodeName};
+
+use crate::message::{Refusal, RefusalCode};
+
+/// A session of this hub, numbered by the shell, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// The live session of each node, and the nodes that are held as clones.
+#[derive(Debug, Default)]
+pub struct Registry {
+    live: BTreeMap<NodeName, (SessionId, Identity)>,
+    held: BTreeSet<NodeName>,
+}
+
+/// What follows from a hello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What the shell gives the new session: [`crate::HubInput::Admitted`] with what is in `Ok`,
+    /// or [`crate::HubInput::Dismissed`] with what is in `Err`.
+    pub arrived: Result<Option<Identity>, Refusal>,
+    /// The older session to give [`crate::HubInput::Dismissed`], where there is one.
+    pub dismissed: Option<(SessionId, Refusal)>,
+}
+
+impl Registry {
+    /// Decides about a hello. An admitted session is live until [`Registry::left`].
+    pub fn arrived(&mut self, session: SessionId, identity: &Identity) -> Verdict {
+        let node = &identity.node;
+        let clone = || Refusal {
+            code: RefusalCode::Clone,
+            message: format!(
+                "two machines speak as node {node} with incarnation {} and boot {}: \
+                 both are held until one is re-enrolled and the node released",
+                identity.incarnation.0, identity.boot.number,
+            ),
+        };
+        if self.held.contains(node) {
+            return Verdict { arrived: Err(clone()), dismissed: None };
+        }
+        let Some((older, theirs)) = self.live.get(node).cloned() else {
+            self.live.insert(node.clone(), (session, identity.clone()));
+            return Verdict { arrived: Ok(None), dismissed: None };
+        };
+        if theirs.rank() == identity.rank() && theirs.boot.nonce != identity.boot.nonce {
+            self.live.remove(node);
+            self.held.insert(node.clone());
+            return Verdict { arrived: Err(clone()), dismissed: Some((older, clone())) };
+        }
+        if theirs.rank() > identity.rank() {
+            // Welcomed with what is known and refused: it raises its boot number and comes back.
+            return Verdict { arrived: Ok(Some(theirs)), dismissed: None };
+        }
+        self.live.insert(node.clone(), (session, identity.clone()));
+        let superseded = Refusal {
+            code: RefusalCode::Superseded,
+            message: format!("a newer connection of node {node} took over"),
+        };
+        Verdict { arrived: Ok(None), dismissed: Some((older, superseded)) }
+    }
+
+    /// The session's connection has ended. A session that was dismissed before changes nothing.
+    pub fn left(&mut self, node: &NodeName, session: SessionId) {
+        if self.live.get(node).is_some_and(|(live, _)| *live == session) {
+            self.live.remove(node);
+        }
+    }
+
+    /// The operator has picked: the node may connect again.
+    pub fn release(&mut self, node: &NodeName) -> bool {
+        self.held.remove(node)
+    }
+
+    /// The nodes held as clones.
+    pub fn held(&self) -> impl Iterator<Item = &NodeName> {
+        self.held.iter()
+    }
+
+    /// The live session of a node.
+    pub fn live(&self, node: &NodeName) -> Option<(SessionId, &Identity)> {
+        self.live.get(node).map(|(session, identity)| (*session, identity))
+    }
+}

@@ -1,0 +1,106 @@
+//! The bounds of a session, and their defaults.
+
+/// Bytes of pushes in flight to one edge: enough for a few full frames at a long round trip,
+/// little enough that ten thousand slow edges fit a hub.
+pub const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Bytes of changes in one push: leaves room below the 4 MiB that a gRPC message may have.
+/// A single larger object travels alone.
+pub const FRAME_BYTES_MAX: u64 = 1 << 20;
+
+/// Events that a hub sends as such to an edge that is behind; with more, each key once is less.
+pub const TAIL_EVENTS_MAX: u64 = 1024;
+
+/// Streams of one node: its own and shared ones.
+pub const STREAMS_MAX: usize = 64;
+
+/// Reports sent and not yet acknowledged.
+pub const REPORTS_WINDOW: usize = 256;
+
+/// Reports that a hub holds for its log before it calls the edge's window broken.
+pub const REPORTS_UNAPPENDED_MAX: usize = 4 * REPORTS_WINDOW;
+
+/// Requests of one edge without an answer.
+pub const REQUESTS_MAX: usize = 64;
+
+/// Pushes given to the shell and not yet answered; a shell that batches stays far below.
+pub const UNAPPLIED_MAX: usize = 65_536;
+
+/// How often a hub says where its streams end.
+pub const HEARTBEAT_MS: u64 = 10_000;
+
+/// A peer silent for this long is gone: half-open connections end within 45 s.
+pub const SILENCE_MS_MAX: u64 = 45_000;
+
+/// A catch-up that takes longer ends the session, so that no stalled edge pins an old state of
+/// the hub's store.
+pub const CATCH_UP_MS_MAX: u64 = 300_000;
+
+/// Bounds at the edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeSettings {
+    /// See [`WINDOW_BYTES`].
+    pub window_bytes: u64,
+    /// Bytes of reports in one message; see [`FRAME_BYTES_MAX`].
+    pub frame_bytes_max: u64,
+    /// See [`REPORTS_WINDOW`].
+    pub reports_window: usize,
+    /// See [`REQUESTS_MAX`].
+    pub requests_max: usize,
+    /// See [`UNAPPLIED_MAX`].
+    pub unapplied_max: usize,
+    /// See [`SILENCE_MS_MAX`].
+    pub silence_ms_max: u64,
+}
+
+impl Default for EdgeSettings {
+    fn default() -> Self {
+        Self {
+            window_bytes: WINDOW_BYTES,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            reports_window: REPORTS_WINDOW,
+            requests_max: REQUESTS_MAX,
+            unapplied_max: UNAPPLIED_MAX,
+            silence_ms_max: SILENCE_MS_MAX,
+        }
+    }
+}
+
+/// Bounds at the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubSettings {
+    /// See [`WINDOW_BYTES`]; the edge's own window holds too.
+    pub window_bytes: u64,
+    /// See [`FRAME_BYTES_MAX`].
+    pub frame_bytes_max: u64,
+    /// See [`TAIL_EVENTS_MAX`].
+    pub tail_events_max: u64,
+    /// See [`STREAMS_MAX`].
+    pub streams_max: usize,
+    /// See [`REPORTS_UNAPPENDED_MAX`].
+    pub reports_unappended_max: usize,
+    /// See [`REQUESTS_MAX`].
+    pub requests_max: usize,
+    /// See [`HEARTBEAT_MS`].
+    pub heartbeat_ms: u64,
+    /// See [`SILENCE_MS_MAX`].
+    pub silence_ms_max: u64,
+    /// See [`CATCH_UP_MS_MAX`].
+    pub catch_up_ms_max: u64,
+}
+
+impl Default for HubSettings {
+    fn default() -> Self {
+        Self {
+            window_bytes: WINDOW_BYTES,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            tail_events_max: TAIL_EVENTS_MAX,
+            streams_max: STREAMS_MAX,
+            reports_unappended_max: REPORTS_UNAPPENDED_MAX,
+            requests_max: REQUESTS_MAX,
+            heartbeat_ms: HEARTBEAT_MS,
+            silence_ms_max: SILENCE_MS_MAX,
+            catch_up_ms_max: CATCH_UP_MS_MAX,
+        }
+    }
+}
