@@ -1,0 +1,302 @@
+//! Interest: which node needs which object, kept up to date as objects come and go.
+//!
+//! A node needs its Node, its pods, and what those name, directly or through another object
+//! (pod -> claim -> volume -> secret), **whether or not it exists just now**: an object that is
+//! deleted and made again finds its readers. Services, Endpoints and EndpointSlices are in the
+//! shared stream instead. Each use is counted, so interest shrinks when the last user leaves, and
+//! a change costs as much as it reaches, however many nodes and objects there are.
+//!
+//! [`Interest`] is level-triggered: a change returns which entries it may have affected, in the
+//! order in which they are to be published (what a pod names before the pod, and after it when it
+//! leaves), and [`Interest::desired`] says what such an entry is to be now. It knows nothing of
+//! what was published; comparing is left to the caller.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
+use headwater_object::Object;
+
+/// An entry of a stream that a change may have affected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Affected {
+    /// The stream.
+    pub stream: StreamId,
+    /// The entry.
+    pub key: EntryKey,
+}
+
+/// Every object, and which nodes use it.
+#[derive(Debug, Default)]
+pub struct Interest {
+    objects: HashMap<ResourceKey, Object>,
+    nodes: BTreeMap<NodeName, NodeInterest>,
+    /// For each object that some node uses, those nodes: the other direction of `uses`.
+    users: HashMap<ResourceKey, BTreeSet<NodeName>>,
+    /// How many uses were looked at, so that a test can tell what a change cost.
+    #[cfg(test)]
+    visits: usize,
+}
+
+/// What one node uses.
+#[derive(Debug, Default)]
+struct NodeInterest {
+    /// Whether somebody declared the node.
+    declared: bool,
+    /// How many reasons there are for the node's stream: a declaration, a Node, each pod.
+    reasons: usize,
+    /// For each object that the node uses, by how many others it is named there.
+    uses: HashMap<ResourceKey, usize>,
+}
+
+/// Types that every node gets.
+const SHARED_TYPES: [&str; 3] = ["service", "endpoints", "endpointslice"];
+
+/// The content of `!streams`: the shared streams of a node, besides its own.
+const SHARED_STREAMS: &[u8] = br#"["cluster"]"#;
+
+impl Interest {
+    /// No objects, no nodes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that `node` exists: it has a stream even before it has a pod.
+    pub fn declare(&mut self, node: &NodeName) -> Vec<Affected> {
+        let mut affected = Vec::new();
+        if !self.nodes.get(node).is_some_and(|interest| interest.declared) {
+            self.add_reason(node, &mut affected);
+            self.nodes.entry(node.clone()).or_default().declared = true;
+        }
+        affected
+    }
+
+    /// Takes back [`Interest::declare`]. The stream stays while a Node or a pod needs it.
+    pub fn withdraw(&mut self, node: &NodeName) -> Vec<Affected> {
+        let mut affected = Vec::new();
+        if let Some(interest) = self.nodes.get_mut(node).filter(|interest| interest.declared) {
+            interest.declared = false;
+            self.remove_reason(node, &mut affected);
+        }
+        affected
+    }
+
+    /// Notes that an object came or changed.
+    pub fn apply(&mut self, object: Object) -> Vec<Affected> {
+        let mut affected = Vec::new();
+        let key = object.key().clone();
+        let root = root_of(&object);
+        let named = names(&object);
+        let previous = self.objects.insert(key.clone(), object);
+        if is_shared(&key) {
+            affected.push(Affected { stream: StreamId::Cluster, key: key.into() });
+            return affected;
+        }
+        let (previous_root, previously_named) =
+            previous.as_ref().map_or((None, BTreeSet::new()), |old| (root_of(old), names(old)));
+        for node in self.users_of(&key) {
+            for added in named.difference(&previously_named) {
+                self.acquire(&node, added, &mut affected);
+            }
+            affected.push(entry_of(&node, &key));
+            for dropped in previously_named.difference(&named) {
+                self.release(&node, dropped, &mut affected);
+            }
+        }
+        if previous_root != root {
+            if let Some(node) = root {
+                self.add_root(&node, &key, &mut affected);
+            }
+            if let Some(node) = previous_root {
+                self.remove_root(&node, &key, &mut affected);
+            }
+        }
+        affected
+    }
+
+    /// Notes that an object left. Another object of the same name, told by its UID, is not meant.
+    pub fn remove(&mut self, key: &ResourceKey, uid: &str) -> Vec<Affected> {
+        let mut affected = Vec::new();
+        let Some(object) = self.objects.get(key) else { return affected };
+        if object.uid() != uid {
+            return affected;
+        }
+        if is_shared(key) {
+            affected.push(Affected { stream: StreamId::Cluster, key: key.clone().into() });
+        }
+        let (root, named) = (root_of(object), names(object));
+        if let Some(node) = root {
+            self.remove_root(&node, key, &mut affected);
+        }
+        for node in self.users_of(key) {
+            affected.push(entry_of(&node, key));
+            for name in &named {
+                self.release(&node, name, &mut affected);
+            }
+        }
+        self.objects.remove(key);
+        affected
+    }
+
+    /// What an entry of a stream is to be now; `None` if it is to be absent.
+    ///
+    /// `!snapshot-request` is not derived from objects and always `None` here.
+    pub fn desired(&self, stream: &StreamId, key: &EntryKey) -> Option<Applied> {
+        let is_wanted = match (stream, key) {
+            (_, EntryKey::SnapshotRequest) | (StreamId::Cluster, EntryKey::Streams) => false,
+            (StreamId::Node(node), EntryKey::Streams) => {
+                return self.nodes.contains_key(node).then(assigned_streams);
+            }
+            (StreamId::Cluster, EntryKey::Resource(key)) => is_shared(key),
+            (StreamId::Node(node), EntryKey::Resource(key)) => {
+                self.nodes.get(node).is_some_and(|interest| interest.uses.contains_key(key))
+            }
+        };
+        let object = is_wanted.then(|| self.objects.get(key.resource()?)).flatten()?;
+        Some(object.to_applied())
+    }
+
+    /// Every stream that is to have entries.
+    pub fn streams(&self) -> impl Iterator<Item = StreamId> {
+        std::iter::once(StreamId::Cluster).chain(self.nodes.keys().map(StreamId::node))
+    }
+
+    /// The object at `key`, if it exists.
+    pub fn object(&self, key: &ResourceKey) -> Option<&Object> {
+        self.objects.get(key)
+    }
+
+    /// The nodes that have a stream.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
+    }
+
+    fn users_of(&self, key: &ResourceKey) -> Vec<NodeName> {
+        self.users.get(key).into_iter().flatten().cloned().collect()
+    }
+
+    /// Makes `node` use `key` for its own sake: a pod of it, or its Node.
+    fn add_root(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+        self.add_reason(node, affected);
+        if !is_node(key) {
+            self.acquire(node, key, affected);
+        }
+    }
+
+    fn remove_root(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+        if !is_node(key) {
+            self.release(node, key, affected);
+        }
+        self.remove_reason(node, affected);
+    }
+
+    /// The first reason for a node's stream opens it: its assigned streams, then its Node.
+    fn add_reason(&mut self, node: &NodeName, affected: &mut Vec<Affected>) {
+        let interest = self.nodes.entry(node.clone()).or_default();
+        interest.reasons += 1;
+        if interest.reasons == 1 {
+            affected.push(Affected { stream: StreamId::node(node), key: EntryKey::Streams });
+            if let Some(key) = node_key(node) {
+                self.acquire(node, &key, affected);
+            }
+        }
+    }
+
+    fn remove_reason(&mut self, node: &NodeName, affected: &mut Vec<Affected>) {
+        let Some(interest) = self.nodes.get_mut(node) else { return };
+        interest.reasons = interest.reasons.saturating_sub(1);
+        if interest.reasons == 0 {
+            if let Some(key) = node_key(node) {
+                self.release(node, &key, affected);
+            }
+            affected.push(Affected { stream: StreamId::node(node), key: EntryKey::Streams });
+            self.nodes.remove(node);
+        }
+    }
+
+    /// Counts one more use of `key` on `node`. The first brings the object, and before it what the
+    /// object names.
+    fn acquire(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+        #[cfg(test)]
+        {
+            self.visits += 1;
+        }
+        let uses = &mut self.nodes.entry(node.clone()).or_default().uses;
+        let count = uses.entry(key.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            return;
+        }
+        self.users.entry(key.clone()).or_default().insert(node.clone());
+        let Some(object) = self.objects.get(key) else { return };
+        for name in names(object) {
+            self.acquire(node, &name, affected);
+        }
+        affected.push(entry_of(node, key));
+    }
+
+    /// Counts one use of `key` on `node` less. The last takes the object away, and after it what
+    /// the object names.
+    fn release(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+        #[cfg(test)]
+        {
+            self.visits += 1;
+        }
+        let Some(interest) = self.nodes.get_mut(node) else { return };
+        let Some(count) = interest.uses.get_mut(key) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        interest.uses.remove(key);
+        if let Some(users) = self.users.get_mut(key) {
+            users.remove(node);
+            if users.is_empty() {
+                self.users.remove(key);
+            }
+        }
+        let Some(object) = self.objects.get(key) else { return };
+        affected.push(entry_of(node, key));
+        for name in names(object) {
+            self.release(node, &name, affected);
+        }
+    }
+}
+
+/// The node for whose own sake an object is there: a pod's, or the one that a Node is.
+fn root_of(object: &Object) -> Option<NodeName> {
+    object.node().cloned()
+}
+
+fn names(object: &Object) -> BTreeSet<ResourceKey> {
+    object.references().iter().map(|reference| reference.key.clone()).collect()
+}
+
+fn is_shared(key: &ResourceKey) -> bool {
+    SHARED_TYPES.contains(&key.kind())
+}
+
+fn is_node(key: &ResourceKey) -> bool {
+    key.kind() == "node"
+}
+
+fn node_key(node: &NodeName) -> Option<ResourceKey> {
+    // Every node name makes a key.
+    ResourceKey::new(None, "node", node.as_str()).ok()
+}
+
+fn entry_of(node: &NodeName, key: &ResourceKey) -> Affected {
+    Affected { stream: StreamId::node(node), key: key.clone().into() }
+}
+
+fn assigned_streams() -> Applied {
+    Applied {
+        key: EntryKey::Streams,
+        uid: String::new(),
+        resource_version: String::new(),
+        object: Bytes::from_static(SHARED_STREAMS),
+    }
+}
+
+#[cfg(test)]
+mod tests;
