@@ -42,6 +42,8 @@
 
 pub mod batch;
 pub mod codec;
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod engine;
 pub mod key;
 pub mod memory;

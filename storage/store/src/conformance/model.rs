@@ -1,0 +1,116 @@
+//! Random histories against the plainest possible model.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::Subject;
+use crate::engine::{Durability, Engine, Range, Read, WriteBatch, WriteOp};
+
+/// How many histories are tried: opening a database on a disk dominates.
+const HISTORIES: u32 = 24;
+
+type Map = BTreeMap<Bytes, Bytes>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(WriteBatch, bool),
+    Sync,
+    Crash,
+    CutPower(u64),
+}
+
+/// Any history of batches, syncs, crashes and power cuts leaves what a sorted map would hold
+/// that can fall back to any state since its last sync.
+pub fn an_engine_behaves_as_a_sorted_map_that_can_fall_back(subject: &impl Subject) {
+    let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
+    let histories = proptest::collection::vec(step(), 0..24);
+    let outcome = TestRunner::new(config).run(&histories, |steps| {
+        run(subject, steps);
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+fn run<S: Subject>(subject: &S, steps: Vec<Step>) {
+    let mut engine = subject.create();
+    // The states that a power cut may leave, oldest first; reads see the last.
+    let mut states = vec![Map::new()];
+    for step in steps {
+        match step {
+            Step::Write(batch, synced) => {
+                let mut state = states.last().cloned().unwrap_or_default();
+                apply(&mut state, &batch);
+                let durability = if synced { Durability::Synced } else { Durability::Buffered };
+                engine.write(batch, durability).expect("writes");
+                if synced {
+                    states.clear();
+                }
+                states.push(state);
+            }
+            Step::Sync => {
+                engine.sync().expect("syncs");
+                states.drain(..states.len() - 1);
+            }
+            Step::Crash => engine = subject.crash(engine),
+            Step::CutPower(seed) => {
+                engine = subject.cut_power(engine, seed);
+                let left: Map = scan(&engine);
+                let kept = states.iter().rposition(|state| *state == left);
+                let kept =
+                    kept.unwrap_or_else(|| panic!("{left:?} was never a state since the sync"));
+                states.truncate(kept + 1);
+            }
+        }
+        let state = states.last().cloned().unwrap_or_default();
+        assert_eq!(scan(&engine), state);
+        let last = engine.last(&Range::all()).expect("reads");
+        assert_eq!(last, state.last_key_value().map(|(k, v)| (k.clone(), v.clone())));
+        for key in (0..8_u8).map(|n| vec![n]) {
+            assert_eq!(engine.get(&key).expect("reads").as_ref(), state.get(key.as_slice()));
+        }
+    }
+}
+
+fn scan(engine: &impl Engine) -> Map {
+    engine.scan(&Range::all(), usize::MAX).expect("reads").into_iter().collect()
+}
+
+fn apply(state: &mut Map, batch: &WriteBatch) {
+    for op in &batch.ops {
+        match op {
+            WriteOp::Put(key, value) => {
+                state.insert(key.clone(), value.clone());
+            }
+            WriteOp::Delete(key) => {
+                state.remove(key);
+            }
+            WriteOp::DeleteRange(from, to) => state.retain(|key, _| key < from || key >= to),
+        }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (proptest::collection::vec(op(), 1..6), prop::bool::weighted(0.2))
+            .prop_map(|(ops, synced)| Step::Write(WriteBatch { ops }, synced)),
+        2 => Just(Step::Sync),
+        1 => Just(Step::Crash),
+        1 => any::<u64>().prop_map(Step::CutPower),
+    ]
+}
+
+fn op() -> impl Strategy<Value = WriteOp> {
+    // Few keys, so that writes meet.
+    let key = || (0..8_u8).prop_map(|n| Bytes::from(vec![n]));
+    let value = proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+    prop_oneof![
+        6 => (key(), value).prop_map(|(key, value)| WriteOp::Put(key, value)),
+        2 => key().prop_map(WriteOp::Delete),
+        1 => (key(), key()).prop_map(|(from, to)| WriteOp::DeleteRange(from, to)),
+    ]
+}
