@@ -27,6 +27,13 @@ pub struct Record {
     pub traceparent: Option<String>,
 }
 
+impl Record {
+    /// The bytes that a log's limit counts: key, value and header.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Bytes::len) + self.header.len()
+    }
+}
+
 /// A record on its way to an explicit partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
@@ -137,7 +144,9 @@ pub enum ReadError {
     },
     /// The log is shorter than the cursor, or its tail was replaced: what was read from
     /// `diverged` on never happened.
-    #[error("partition {partition}: the log was truncated, records from offset {diverged} on are void")]
+    #[error(
+        "partition {partition}: the log was truncated, records from offset {diverged} on are void"
+    )]
     Truncated {
         /// Which partition.
         partition: Partition,

@@ -6,9 +6,22 @@
 //! the writer's claim and fencing ([`writer`]) and the rules by which a reader accepts a record
 //! ([`acceptance`]).
 
+pub mod acceptance;
+pub mod birth;
+pub mod claim;
 mod contract;
+pub mod fold;
+pub mod memory;
+pub mod value;
+pub mod writer;
 
+pub use acceptance::{Acceptance, AcceptanceChanges, FoldRange, Outcome};
+pub use birth::{BirthError, BirthWish, read_birth, read_or_create_birth};
+pub use claim::{ClaimError, Claimant, Claiming, claim};
 pub use contract::{
     Append, AppendError, Appended, Batch, Bounds, Description, Log, ReadError, Reader, Record,
     Recorded,
 };
+pub use fold::{begin_fold, begin_fold_of};
+pub use memory::{AppendFault, MemoryLog, MemorySettings};
+pub use writer::{Draft, Writer, WriterError, Written, repair};

@@ -1,0 +1,176 @@
+//! What a reader keeps of each partition and of each stream: plain values, stored as they are.
+
+use std::collections::BTreeSet;
+
+use headwater_event::record::Claim;
+use headwater_event::{
+    Cursor, EntryKey, Envelope, Event, Offset, Partition, Seq, StateHash, WriterEpoch,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{FoldRange, Ignored, Outcome};
+use crate::contract::Recorded;
+
+/// How a partition is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// From the start to the high watermark seen at the beginning; compaction leaves gaps.
+    Fold {
+        /// The fold ends before this offset.
+        until: Offset,
+        /// Records appended from here on cannot have been compacted away.
+        intact_from_ms: i64,
+    },
+    /// Inside the replay window: every record is seen.
+    Follow,
+}
+
+/// What a reader keeps of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionState {
+    /// Where to read on.
+    pub cursor: Cursor,
+    /// How it is read.
+    pub mode: Mode,
+    /// The claim of the highest epoch so far.
+    pub claim: Option<Claim>,
+    /// The highest epoch that has reconciled here while it was the highest claimed.
+    pub reconciled: WriterEpoch,
+    /// When the first record that was read had been appended: nothing that was here is older.
+    pub first_time_ms: Option<i64>,
+    /// When this reader last stood at the end of the partition, by its own clock.
+    pub caught_up_ms: Option<i64>,
+}
+
+/// How far a stream went.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamPosition {
+    /// The last event accepted.
+    pub seq: Seq,
+    /// The epoch of its writer.
+    pub epoch: WriterEpoch,
+    /// The first seq of that epoch in the stream.
+    pub epoch_first_seq: Seq,
+    /// The stream's state hash after it, as the writer recorded it.
+    pub hash: StateHash,
+    /// When the log appended it.
+    pub time_ms: i64,
+    /// Whether it was a removal: then a head record is due before its tombstone can go.
+    pub head_due: bool,
+    /// The stream stands before a hole; only an epoch above this one can resume it.
+    pub stopped: Option<WriterEpoch>,
+    /// Keys that records which do not count have touched, and no event since.
+    pub repairs: BTreeSet<RepairKey>,
+}
+
+/// A key whose last record in the log may not be the truth.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RepairKey {
+    /// The stream's head.
+    Head,
+    /// An entry.
+    Entry(EntryKey),
+}
+
+impl RepairKey {
+    /// What an event touches.
+    pub fn of(event: &Event) -> Self {
+        event.key().map_or(Self::Head, |key| Self::Entry(key.clone()))
+    }
+}
+
+impl PartitionState {
+    pub(super) fn fold(range: FoldRange, intact_from_ms: i64) -> Self {
+        let mode = match range.start.next < range.high {
+            true => Mode::Fold { until: range.high, intact_from_ms },
+            false => Mode::Follow,
+        };
+        Self {
+            cursor: range.start,
+            mode,
+            claim: None,
+            reconciled: WriterEpoch::default(),
+            first_time_ms: None,
+            caught_up_ms: None,
+        }
+    }
+
+    /// The highest epoch claimed.
+    pub fn claimed(&self) -> WriterEpoch {
+        self.claim.as_ref().map_or(WriterEpoch::default(), |claim| claim.epoch)
+    }
+
+    /// Whether every record after the cursor is still there at `now_ms`, given how long the log
+    /// keeps superseded ones: what was not read yet was appended after this reader last stood at
+    /// the end. Half the window is left for clocks that differ and for reading on. A reader that
+    /// is outside drops its state and folds from the start.
+    pub fn inside_window(&self, now_ms: i64, replay_window_ms: u64) -> bool {
+        let away = self.caught_up_ms.and_then(|then| u64::try_from(now_ms.checked_sub(then)?).ok());
+        away.is_some_and(|away_ms| away_ms <= replay_window_ms / 2)
+    }
+
+    /// Moves over `recorded`; `false` if it lies below the cursor.
+    pub(super) fn meet(&mut self, recorded: &Recorded) -> bool {
+        if recorded.offset < self.cursor.next {
+            return false;
+        }
+        self.cursor.next = recorded.offset.next();
+        self.cursor.leader_epoch = recorded.leader_epoch;
+        self.first_time_ms.get_or_insert(recorded.time_ms);
+        if matches!(self.mode, Mode::Fold { until, .. } if recorded.offset >= until) {
+            self.mode = Mode::Follow;
+        }
+        true
+    }
+
+    /// Moves to the end of a batch.
+    pub(super) fn pass(&mut self, cursor: Cursor, high: Offset, now_ms: i64) {
+        self.cursor = cursor;
+        if matches!(self.mode, Mode::Fold { until, .. } if cursor.next >= until) {
+            self.mode = Mode::Follow;
+        }
+        if cursor.next >= high {
+            self.caught_up_ms = Some(now_ms);
+        }
+    }
+
+    /// Whether events may be missing behind `position` because compaction dropped them. What is
+    /// missing was appended after the last event accepted, or, before the first, after the
+    /// partition's first record.
+    pub(super) fn gap_allowed(&self, position: &StreamPosition) -> bool {
+        let Mode::Fold { intact_from_ms, .. } = self.mode else { return false };
+        let before_ms = match position.seq {
+            Seq::ZERO => self.first_time_ms.unwrap_or(i64::MIN),
+            _ => position.time_ms,
+        };
+        before_ms < intact_from_ms
+    }
+
+    pub(super) fn claim(&mut self, partition: Partition, claim: Claim) -> Outcome {
+        if claim.epoch <= self.claimed() {
+            return Outcome::Ignored(Ignored::LostClaim);
+        }
+        self.claim = Some(claim.clone());
+        Outcome::Claimed { partition, claim }
+    }
+}
+
+impl StreamPosition {
+    /// Takes the next event.
+    pub(super) fn advance(&mut self, envelope: &Envelope, touched: &RepairKey) {
+        self.seq = envelope.seq;
+        self.epoch = envelope.epoch;
+        self.epoch_first_seq = envelope.epoch_first_seq;
+        self.hash = envelope.hash;
+        self.time_ms = envelope.time_ms;
+        self.head_due = matches!(envelope.event, Event::Removed(_));
+        self.stopped = None;
+        self.repairs.remove(touched);
+    }
+
+    /// Stops before the next event, which records of `epoch` and below cannot carry any more.
+    pub(super) fn stop(&mut self, epoch: WriterEpoch, touched: RepairKey) {
+        self.stopped = self.stopped.max(Some(epoch));
+        self.repairs.insert(touched);
+    }
+}

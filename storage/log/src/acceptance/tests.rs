@@ -1,0 +1,310 @@
+use bytes::Bytes;
+use headwater_event::record::{Claim, LogBirth};
+use headwater_event::{
+    Cursor, EventHeader, LeaderEpoch, LogId, Offset, Partition, Seq, StateHash, StreamId, TopicId,
+    WriterEpoch,
+};
+use uuid::Uuid;
+
+use super::*;
+use crate::contract::Record;
+
+const LAG_MS: i64 = 1000;
+
+/// A partition whose records are made by hand: every one a second after the one before.
+struct Story {
+    acceptance: Acceptance,
+    next: u64,
+}
+
+impl Story {
+    fn following() -> Self {
+        Self { acceptance: Acceptance::fold(birth(), vec![range(0)], 0), next: 0 }
+    }
+
+    /// Folds up to `high`; records before `intact_from` (an offset) may have lost neighbours.
+    fn folding(high: u64, intact_from: u64) -> Self {
+        let intact_from_ms = time_ms(intact_from);
+        Self { acceptance: Acceptance::fold(birth(), vec![range(high)], intact_from_ms), next: 0 }
+    }
+
+    fn read(&mut self, record: Record) -> Outcome {
+        let offset = Offset(self.next);
+        self.next += 1;
+        let recorded = Recorded {
+            partition: Partition(0),
+            offset,
+            leader_epoch: LeaderEpoch(0),
+            time_ms: time_ms(offset.0),
+            record,
+        };
+        let batch =
+            Batch { records: vec![recorded], cursor: cursor(self.next), high: Offset(u64::MAX) };
+        self.acceptance.accept_batch(&batch, 0).remove(0)
+    }
+
+    /// Passes an offset whose record compaction dropped.
+    fn skip(&mut self) {
+        self.next += 1;
+    }
+
+    fn claim(&mut self, epoch: u64, writer: u128) -> Outcome {
+        self.read(claim(epoch, writer))
+    }
+
+    fn event(&mut self, key: &str, epoch: u64, seq: u64) -> Outcome {
+        self.read(event(key, epoch, seq, Some("{}")))
+    }
+
+    fn at(&self) -> (u64, bool) {
+        let position = self.acceptance.stream(&stream()).expect("the stream was met");
+        (position.seq.0, position.stopped.is_some())
+    }
+
+    fn repairs(&self) -> Vec<String> {
+        let repairs = self.acceptance.repairs().map(|(_, key)| match key {
+            RepairKey::Head => "!head".to_owned(),
+            RepairKey::Entry(key) => key.to_string(),
+        });
+        repairs.collect()
+    }
+}
+
+fn time_ms(offset: u64) -> i64 {
+    i64::try_from(offset).expect("small") * LAG_MS
+}
+
+fn birth() -> LogBirth {
+    LogBirth { log_id: LogId { number: 1, uuid: Uuid::from_u128(1) }, partitions: 1 }
+}
+
+fn cursor(next: u64) -> Cursor {
+    Cursor {
+        topic: TopicId(Uuid::from_u128(9)),
+        partition: Partition(0),
+        next: Offset(next),
+        leader_epoch: LeaderEpoch(0),
+    }
+}
+
+fn range(high: u64) -> FoldRange {
+    FoldRange { start: cursor(0), high: Offset(high) }
+}
+
+fn stream() -> StreamId {
+    "node/gw-1".parse().expect("well-formed")
+}
+
+fn record(key: String, value: Option<Vec<u8>>, header: Vec<u8>) -> Record {
+    Record {
+        key: key.into(),
+        value: value.map(Bytes::from),
+        header: header.into(),
+        traceparent: None,
+    }
+}
+
+fn claim(epoch: u64, writer: u128) -> Record {
+    let (epoch, writer) = (WriterEpoch(epoch), Uuid::from_u128(writer));
+    let value = serde_json::to_vec(&Claim { epoch, writer, address: None }).expect("JSON");
+    record(RecordKey::Claim(epoch, writer).to_string(), Some(value), Vec::new())
+}
+
+fn sign(key: RecordKey) -> Record {
+    record(key.to_string(), Some(b"{}".to_vec()), Vec::new())
+}
+
+fn event(key: &str, epoch: u64, seq: u64, value: Option<&str>) -> Record {
+    let header = EventHeader {
+        seq: Seq(seq),
+        epoch: WriterEpoch(epoch),
+        epoch_first_seq: Seq(1),
+        uid: String::new(),
+        resource_version: String::new(),
+        hash: StateHash::EMPTY,
+    };
+    record(
+        format!("{} {key}", stream()),
+        value.map(|text| text.as_bytes().to_vec()),
+        header.encode(),
+    )
+}
+
+fn is_accepted(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Accepted(_))
+}
+
+#[test]
+fn nothing_counts_before_a_claim() {
+    let mut story = Story::following();
+    assert!(matches!(story.event("d/pod/a", 1, 1), Outcome::Fenced(_)));
+    story.claim(1, 1);
+    assert!(is_accepted(&story.event("d/pod/a", 1, 1)));
+}
+
+#[test]
+fn a_frozen_writer_that_wakes_is_fenced_until_its_key_is_written_again() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    assert!(is_accepted(&story.event("d/pod/a", 1, 1)));
+    story.claim(2, 2);
+    assert!(matches!(story.event("d/pod/a", 1, 2), Outcome::Fenced(_)));
+    assert_eq!((story.at(), story.repairs()), ((1, false), vec!["d/pod/a".to_owned()]));
+    assert!(is_accepted(&story.event("d/pod/a", 2, 2)));
+    assert_eq!(story.repairs(), Vec::<String>::new());
+}
+
+#[test]
+fn of_two_claims_of_one_epoch_the_first_wins() {
+    let mut story = Story::following();
+    assert!(matches!(story.claim(1, 1), Outcome::Claimed { .. }));
+    assert_eq!(story.claim(1, 2), Outcome::Ignored(Ignored::LostClaim));
+    let writer = story.acceptance.writer().expect("claimed");
+    assert_eq!(writer.writer, Uuid::from_u128(1));
+}
+
+#[test]
+fn a_hole_stops_the_stream_until_a_higher_epoch_fills_it() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    story.event("d/pod/a", 1, 1);
+    let hole = Hole { stream: stream(), expected: Seq(2), found: Seq(4), epoch: WriterEpoch(1) };
+    assert_eq!(story.event("d/pod/d", 1, 4), Outcome::Hole(hole));
+    // What comes late, or later, from the same writer is not the history any more.
+    assert_eq!(story.event("d/pod/b", 1, 2), Outcome::Ignored(Ignored::BehindHole));
+    assert_eq!(story.event("d/pod/e", 1, 5), Outcome::Ignored(Ignored::BehindHole));
+    assert_eq!(story.at(), (1, true));
+    story.claim(2, 2);
+    assert!(is_accepted(&story.event("d/pod/c", 2, 2)));
+    assert_eq!(story.at(), (2, false));
+    assert_eq!(story.repairs(), ["d/pod/b", "d/pod/d", "d/pod/e"]);
+}
+
+#[test]
+fn a_writer_that_started_from_another_state_is_a_hole() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    story.event("d/pod/a", 1, 1);
+    story.event("d/pod/b", 1, 2);
+    story.claim(2, 2);
+    assert!(matches!(story.event("d/pod/c", 2, 2), Outcome::Hole(_)));
+    assert_eq!(story.at(), (2, true));
+}
+
+#[test]
+fn a_record_appended_twice_is_one_event() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    assert!(is_accepted(&story.event("d/pod/a", 1, 1)));
+    assert_eq!(story.event("d/pod/a", 1, 1), Outcome::Ignored(Ignored::Duplicate));
+    assert!(is_accepted(&story.event("d/pod/a", 1, 2)));
+}
+
+#[test]
+fn a_record_below_the_cursor_is_not_judged_again() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    story.event("d/pod/a", 1, 1);
+    story.next -= 1;
+    assert_eq!(story.event("d/pod/a", 1, 1), Outcome::Ignored(Ignored::ReadBefore));
+    assert_eq!(story.repairs(), Vec::<String>::new());
+}
+
+#[test]
+fn compaction_leaves_gaps_in_a_fold_and_never_in_what_follows_it() {
+    let mut story = Story::folding(4, u64::MAX / 2_000);
+    story.claim(1, 1);
+    story.skip();
+    story.skip();
+    assert!(!story.acceptance.is_folded());
+    assert!(is_accepted(&story.event("d/pod/a", 1, 3)));
+    assert!(story.acceptance.is_folded());
+    assert!(matches!(story.event("d/pod/a", 1, 5), Outcome::Hole(_)));
+}
+
+#[test]
+fn a_gap_among_events_too_young_for_compaction_is_a_hole_in_a_fold_too() {
+    let mut story = Story::folding(100, 2);
+    story.claim(1, 1);
+    assert!(is_accepted(&story.event("d/pod/a", 1, 3)), "older ones may be compacted");
+    assert!(is_accepted(&story.event("d/pod/b", 1, 5)), "the one before is old enough");
+    assert!(matches!(story.event("d/pod/c", 1, 7), Outcome::Hole(_)));
+}
+
+#[test]
+fn reconciled_counts_only_from_the_newest_writer() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    assert!(matches!(
+        story.read(sign(RecordKey::Reconciled(WriterEpoch(1)))),
+        Outcome::Reconciled { .. }
+    ));
+    assert!(story.acceptance.is_reconciled());
+    story.claim(2, 2);
+    assert!(!story.acceptance.is_reconciled());
+    let late = story.read(sign(RecordKey::Reconciled(WriterEpoch(1))));
+    assert_eq!(late, Outcome::Ignored(Ignored::FormerWriter));
+    assert!(!story.acceptance.is_reconciled());
+}
+
+#[test]
+fn a_removal_makes_a_head_due_and_the_head_keeps_the_position() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    story.event("d/pod/a", 1, 1);
+    assert!(is_accepted(&story.read(event("d/pod/a", 1, 2, None))));
+    assert!(story.acceptance.stream(&stream()).expect("met").head_due);
+    assert!(is_accepted(&story.read(event("!head", 1, 3, Some("{}")))));
+    let position = story.acceptance.stream(&stream()).expect("met");
+    assert_eq!((position.seq, position.head_due), (Seq(3), false));
+}
+
+#[test]
+fn an_event_that_cannot_be_read_stops_its_stream() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    let sealed = story.read(event("d/pod/a", 1, 1, Some("\u{3}secret")));
+    assert!(matches!(sealed, Outcome::Malformed(Malformed { stream: Some(_), .. })));
+    assert_eq!(story.event("d/pod/b", 1, 2), Outcome::Ignored(Ignored::BehindHole));
+    assert!(matches!(
+        story.read(sign(RecordKey::Heartbeat(WriterEpoch(1)))),
+        Outcome::Heartbeat { .. }
+    ));
+}
+
+#[test]
+fn what_changed_restores_the_same_state() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    story.event("d/pod/a", 1, 1);
+    story.claim(2, 2);
+    story.event("d/pod/a", 1, 2);
+    let changes = story.acceptance.take_changes();
+    assert_eq!(story.acceptance.take_changes(), AcceptanceChanges::default());
+    let text = serde_json::to_string(&(&changes.partitions, &changes.streams)).expect("JSON");
+    let (partitions, streams): (Vec<_>, Vec<_>) = serde_json::from_str(&text).expect("JSON");
+    story.acceptance = Acceptance::restore(birth(), partitions, streams);
+    assert_eq!(story.repairs(), ["d/pod/a"]);
+    assert!(is_accepted(&story.event("d/pod/b", 2, 2)));
+}
+
+#[test]
+fn the_window_is_left_half_way() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    let mut state = story.acceptance.partitions()[&Partition(0)].clone();
+    assert!(!state.inside_window(0, 1000), "it never stood at the end");
+    state.caught_up_ms = Some(100);
+    assert!(state.inside_window(600, 1000) && !state.inside_window(601, 1000));
+    assert!(!state.inside_window(99, 1000), "a clock set back proves nothing");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_record_panics(key: Vec<u8>, value: Option<Vec<u8>>, header: Vec<u8>) {
+        let mut story = Story::following();
+        story.read(Record {
+            key: key.into(), value: value.map(Bytes::from), header: header.into(), traceparent: None,
+        });
+    }
+}

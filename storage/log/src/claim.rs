@@ -1,0 +1,164 @@
+//! How a process becomes the one writer of a log, without the broker's help.
+//!
+//! ```text
+//!  begin: append the claim     read back in partition 0      read back everywhere
+//!  ──────────────────────► Claimed ───────────────────► Marking ───────────────► Writer
+//!                             │ another's was first        │ a higher claim
+//!                             └──────────► lost ◄──────────┘
+//! ```
+//!
+//! The claimant reads the log all the while, in its own loop, and feeds the same [`Acceptance`]
+//! that its state is folded with: once its mark has come back in a partition, nothing that a
+//! former writer appends there counts any more, and the positions in `Acceptance` are final.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::record::Claim;
+use headwater_event::{Partition, RecordKey, WriterEpoch};
+use uuid::Uuid;
+
+use crate::acceptance::{Acceptance, Outcome};
+use crate::contract::{Append, AppendError, Batch, Log, ReadError, Reader, Record};
+use crate::writer::Writer;
+
+/// Who claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// The claiming process: a fresh UUID a start.
+    pub writer: Uuid,
+    /// Where hubs reach it, where it listens.
+    pub address: Option<String>,
+}
+
+/// Why a claim did not make a writer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Another process claimed first, or a higher epoch. It is the writer; stand by.
+    #[error("epoch {epoch} was lost to {winner:?}")]
+    Lost {
+        /// The epoch that was claimed.
+        epoch: WriterEpoch,
+        /// Who won.
+        winner: Box<Claim>,
+    },
+    /// The reader does not read every partition of the log, or has not folded it to its end.
+    #[error("a claim takes a reader that has folded all {partitions} partitions")]
+    NotFolded {
+        /// How many partitions the log was born with.
+        partitions: u32,
+    },
+    /// The claim or a mark could not be appended. Trying again is safe.
+    #[error("the claim cannot be appended")]
+    Append(#[from] AppendError),
+    /// The log could not be read back.
+    #[error("the claim cannot be read back")]
+    Read(#[from] ReadError),
+    /// The claim cannot be written as JSON.
+    #[error("the claim cannot be encoded")]
+    Encode(#[from] serde_json::Error),
+}
+
+/// A claim on its way.
+#[derive(Debug)]
+pub struct Claiming {
+    claim: Claim,
+    marking: bool,
+}
+
+impl Claiming {
+    /// Claims the next epoch in partition 0.
+    ///
+    /// # Errors
+    /// See [`ClaimError`].
+    pub async fn begin(
+        log: &dyn Log,
+        acceptance: &Acceptance,
+        claimant: &Claimant,
+    ) -> Result<Self, ClaimError> {
+        let partitions = acceptance.birth().partitions;
+        let read = acceptance.partitions().keys().copied();
+        if !acceptance.is_folded() || !read.eq((0..partitions).map(Partition)) {
+            return Err(ClaimError::NotFolded { partitions });
+        }
+        let highest = acceptance.partitions().values().map(|state| state.claimed()).max();
+        let claim = Claim {
+            epoch: highest.unwrap_or_default().next(),
+            writer: claimant.writer,
+            address: claimant.address.clone(),
+        };
+        log.append(vec![append(&claim, Partition(0))?]).await?;
+        Ok(Self { claim, marking: false })
+    }
+
+    /// Goes on as far as what was read allows; to be called after every batch that `acceptance`
+    /// took in. Gives the writer once the claim has come back in every partition.
+    ///
+    /// # Errors
+    /// See [`ClaimError`].
+    pub async fn advance(
+        &mut self,
+        log: &Arc<dyn Log>,
+        acceptance: &Acceptance,
+    ) -> Result<Option<Writer>, ClaimError> {
+        let mut came_back = 0;
+        for state in acceptance.partitions().values() {
+            let Some(winner) = &state.claim else { continue };
+            if winner.epoch < self.claim.epoch {
+                continue;
+            }
+            if winner.epoch > self.claim.epoch || winner.writer != self.claim.writer {
+                let winner = Box::new(winner.clone());
+                return Err(ClaimError::Lost { epoch: self.claim.epoch, winner });
+            }
+            came_back += 1;
+        }
+        if came_back == acceptance.partitions().len() {
+            let description = log.describe().await?;
+            let claim = self.claim.clone();
+            return Ok(Some(Writer::new(log.clone(), &description, claim, acceptance)));
+        }
+        if came_back > 0 && !self.marking {
+            let others = acceptance.partitions().keys().filter(|other| **other != Partition(0));
+            let marks = others.map(|other| append(&self.claim, *other));
+            log.append(marks.collect::<Result<_, _>>()?).await?;
+            self.marking = true;
+        }
+        Ok(None)
+    }
+}
+
+/// Claims, reading on through `reader` until the claim is won or lost. `each` gets every batch
+/// with its outcomes, and must fold them as the reader's own loop would: they are in
+/// `acceptance` already. `clock` gives the reader's time in milliseconds.
+///
+/// # Errors
+/// See [`ClaimError`]; the batches given to `each` before stay valid.
+pub async fn claim(
+    log: &Arc<dyn Log>,
+    reader: &mut dyn Reader,
+    acceptance: &mut Acceptance,
+    claimant: &Claimant,
+    clock: &(dyn Fn() -> i64 + Sync),
+    each: &mut (dyn FnMut(&Batch, Vec<Outcome>) + Send),
+) -> Result<Writer, ClaimError> {
+    let mut claiming = Claiming::begin(log.as_ref(), acceptance, claimant).await?;
+    loop {
+        let batch = reader.next().await?;
+        let outcomes = acceptance.accept_batch(&batch, clock());
+        each(&batch, outcomes);
+        if let Some(writer) = claiming.advance(log, acceptance).await? {
+            return Ok(writer);
+        }
+    }
+}
+
+fn append(claim: &Claim, partition: Partition) -> Result<Append, serde_json::Error> {
+    let record = Record {
+        key: RecordKey::Claim(claim.epoch, claim.writer).to_string().into(),
+        value: Some(Bytes::from(serde_json::to_vec(claim)?)),
+        header: Bytes::new(),
+        traceparent: None,
+    };
+    Ok(Append { partition, record })
+}

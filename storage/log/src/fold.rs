@@ -1,0 +1,42 @@
+//! How a reader without usable state begins: a fold of partitions from their start.
+
+use headwater_event::Partition;
+use headwater_event::record::LogBirth;
+
+use crate::acceptance::{Acceptance, FoldRange};
+use crate::contract::{Log, ReadError};
+
+/// Begins a fold of every partition that the log was born with, up to where each ends now.
+/// Read on from [`Acceptance::cursors`]. `now_ms` is the reader's clock.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn begin_fold(
+    log: &dyn Log,
+    birth: LogBirth,
+    now_ms: i64,
+) -> Result<Acceptance, ReadError> {
+    begin_fold_of(log, birth, (0..birth.partitions).map(Partition), now_ms).await
+}
+
+/// As [`begin_fold`], of some partitions only.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn begin_fold_of(
+    log: &dyn Log,
+    birth: LogBirth,
+    partitions: impl IntoIterator<Item = Partition>,
+    now_ms: i64,
+) -> Result<Acceptance, ReadError> {
+    let mut ranges = Vec::new();
+    for partition in partitions {
+        let start = log.start(partition).await?;
+        let high = log.bounds(partition).await?.high;
+        ranges.push(FoldRange { start, high });
+    }
+    let window_ms = log.describe().await?.replay_window_ms;
+    // Half the window is left for a reader's clock that is not the log's.
+    let intact_from_ms = now_ms.saturating_sub_unsigned(window_ms / 2);
+    Ok(Acceptance::fold(birth, ranges, intact_from_ms))
+}

@@ -1,0 +1,68 @@
+//! What can go wrong between one client and the log.
+
+use std::collections::VecDeque;
+
+use crate::contract::{Append, AppendError};
+
+/// The outcome of one append, chosen by a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppendFault {
+    /// `Rejected`: nothing is written.
+    Rejected,
+    /// `Unknown`, and everything is written.
+    UnknownWritten,
+    /// `Unknown`, and nothing is written, ever.
+    UnknownLost,
+    /// `Unknown`; nothing is written until [`super::MemoryLog::deliver_late`].
+    UnknownWrittenLater,
+    /// `Unknown`; of the records, in order, those marked `true` are written, the rest never.
+    UnknownSome(Vec<bool>),
+    /// `Fatal`: this handle never appends again.
+    Fatal {
+        /// Whether the records of the call are written.
+        written: bool,
+    },
+}
+
+/// The faults of one handle.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    pub(super) next: VecDeque<AppendFault>,
+    pub(super) held: Vec<Append>,
+    pub(super) frozen: bool,
+    fatal: bool,
+}
+
+impl Faults {
+    pub(super) fn check_fatal(&self) -> Result<(), AppendError> {
+        match self.fatal {
+            true => Err(AppendError::Fatal { reason: "an earlier append was fatal".to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Which of `appends` are written now, and what the caller is told.
+    pub(super) fn meet(&mut self, appends: Vec<Append>) -> (Vec<Append>, Result<(), AppendError>) {
+        let Some(fault) = self.next.pop_front() else { return (appends, Ok(())) };
+        let reason = format!("injected: {fault:?}");
+        let unknown = Err(AppendError::Unknown { reason: reason.clone() });
+        match fault {
+            AppendFault::Rejected => (Vec::new(), Err(AppendError::Rejected { reason })),
+            AppendFault::UnknownWritten => (appends, unknown),
+            AppendFault::UnknownLost => (Vec::new(), unknown),
+            AppendFault::UnknownWrittenLater => {
+                self.held.extend(appends);
+                (Vec::new(), unknown)
+            }
+            AppendFault::UnknownSome(written) => {
+                let marked = appends.into_iter().zip(written);
+                (marked.filter_map(|(append, yes)| yes.then_some(append)).collect(), unknown)
+            }
+            AppendFault::Fatal { written } => {
+                self.fatal = true;
+                let appends = if written { appends } else { Vec::new() };
+                (appends, Err(AppendError::Fatal { reason }))
+            }
+        }
+    }
+}

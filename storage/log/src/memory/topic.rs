@@ -1,0 +1,170 @@
+//! The records of one life of a topic, and what time and elections do to them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
+
+use super::new_topic_id;
+use crate::contract::{Append, Appended, ReadError, Record, Recorded};
+
+#[derive(Debug)]
+pub(super) struct Topic {
+    pub(super) id: TopicId,
+    partitions: Vec<Held>,
+}
+
+/// What one partition holds.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) low: Offset,
+    pub(super) high: Offset,
+    pub(super) records: BTreeMap<Offset, Stored>,
+    /// Where each leader epoch began.
+    epochs: BTreeMap<LeaderEpoch, Offset>,
+    leader_epoch: LeaderEpoch,
+    last_time_ms: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) record: Record,
+    pub(super) time_ms: i64,
+    pub(super) leader_epoch: LeaderEpoch,
+    /// When a tombstone that compaction has met may go (KIP-534).
+    horizon_ms: Option<i64>,
+}
+
+impl Topic {
+    pub(super) fn new(partitions: u32) -> Self {
+        Self { id: new_topic_id(), partitions: (0..partitions).map(|_| Held::new()).collect() }
+    }
+
+    pub(super) fn partition(&self, partition: Partition) -> Result<&Held, ReadError> {
+        let index = partition.0 as usize;
+        self.partitions.get(index).ok_or(ReadError::NoPartition { partition })
+    }
+
+    fn held(&mut self, partition: Partition) -> Option<&mut Held> {
+        self.partitions.get_mut(partition.0 as usize)
+    }
+
+    /// Appends a record that was checked before.
+    pub(super) fn push(&mut self, append: Append, now_ms: i64) -> Appended {
+        let partition = append.partition;
+        let offset =
+            self.held(partition).map_or(Offset(0), |held| held.push(append.record, now_ms));
+        Appended { partition, offset }
+    }
+
+    pub(super) fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
+        let next = self.partition(partition)?.low;
+        // No record read yet: the lowest epoch, which truncation can only cut at the cursor.
+        Ok(Cursor { topic: self.id, partition, next, leader_epoch: LeaderEpoch(0) })
+    }
+
+    /// Whether `cursor` still stands for a prefix of this log.
+    pub(super) fn check(&self, cursor: &Cursor) -> Result<(), ReadError> {
+        let partition = cursor.partition;
+        if cursor.topic != self.id {
+            return Err(ReadError::Recreated { was: cursor.topic, is: self.id });
+        }
+        let held = self.partition(partition)?;
+        if cursor.next < held.low {
+            return Err(ReadError::Expired { partition, wanted: cursor.next, low: held.low });
+        }
+        let diverged = held.end_of(cursor.leader_epoch);
+        if cursor.next > diverged && cursor.next > held.low {
+            return Err(ReadError::Truncated { partition, diverged });
+        }
+        Ok(())
+    }
+
+    pub(super) fn compact(&mut self, now_ms: i64, window_ms: u64, retention_ms: u64) {
+        for held in &mut self.partitions {
+            held.compact(now_ms, window_ms, retention_ms);
+        }
+    }
+
+    pub(super) fn expire(&mut self, partition: Partition, up_to: Offset) {
+        let Some(held) = self.held(partition) else { return };
+        held.low = held.low.max(up_to.min(held.high));
+        held.records = held.records.split_off(&held.low);
+    }
+
+    pub(super) fn truncate(&mut self, partition: Partition, high: Offset) {
+        let Some(held) = self.held(partition) else { return };
+        if high >= held.high {
+            return;
+        }
+        held.high = high.max(held.low);
+        let high = held.high;
+        held.records.split_off(&high);
+        held.leader_epoch = LeaderEpoch(held.leader_epoch.0 + 1);
+        held.epochs.retain(|_, start| *start < high);
+        held.epochs.insert(held.leader_epoch, high);
+    }
+
+    pub(super) fn skip(&mut self, partition: Partition, count: u64) {
+        let Some(held) = self.held(partition) else { return };
+        held.high = Offset(held.high.0 + count);
+    }
+}
+
+impl Held {
+    fn new() -> Self {
+        let epochs = BTreeMap::from([(LeaderEpoch(0), Offset(0))]);
+        Self { epochs, last_time_ms: i64::MIN, ..Self::default() }
+    }
+
+    fn push(&mut self, record: Record, now_ms: i64) -> Offset {
+        let offset = self.high;
+        self.last_time_ms = self.last_time_ms.max(now_ms);
+        let (time_ms, leader_epoch) = (self.last_time_ms, self.leader_epoch);
+        self.records.insert(offset, Stored { record, time_ms, leader_epoch, horizon_ms: None });
+        self.high = offset.next();
+        offset
+    }
+
+    /// The offset behind the last record of `epoch` and of the epochs before it (KIP-320).
+    fn end_of(&self, epoch: LeaderEpoch) -> Offset {
+        let later = self.epochs.iter().find(|(held, _)| **held > epoch);
+        later.map_or(self.high, |(_, start)| *start)
+    }
+
+    /// The leader epoch of what lies just before `offset`.
+    pub(super) fn epoch_before(&self, offset: Offset) -> LeaderEpoch {
+        let begun = self.epochs.iter().rev().find(|(_, start)| **start < offset);
+        begun.map_or(LeaderEpoch(0), |(epoch, _)| *epoch)
+    }
+
+    fn compact(&mut self, now_ms: i64, window_ms: u64, retention_ms: u64) {
+        let cleanable =
+            |stored: &Stored| stored.time_ms.saturating_add_unsigned(window_ms) <= now_ms;
+        // Times never decrease with the offset: the cleanable records are a prefix.
+        let mut last: HashMap<Bytes, Offset> = HashMap::new();
+        for (offset, stored) in self.records.iter().take_while(|(_, stored)| cleanable(stored)) {
+            last.insert(stored.record.key.clone(), *offset);
+        }
+        self.records.retain(|offset, stored| match last.get(&stored.record.key) {
+            Some(latest) if offset < latest => false,
+            Some(latest) if offset == latest && stored.record.value.is_none() => {
+                match stored.horizon_ms {
+                    Some(horizon_ms) => now_ms < horizon_ms,
+                    None => {
+                        stored.horizon_ms = Some(now_ms.saturating_add_unsigned(retention_ms));
+                        true
+                    }
+                }
+            }
+            _ => true,
+        });
+    }
+}
+
+impl Stored {
+    pub(super) fn recorded(&self, partition: Partition, offset: Offset) -> Recorded {
+        let (time_ms, leader_epoch) = (self.time_ms, self.leader_epoch);
+        Recorded { partition, offset, leader_epoch, time_ms, record: self.record.clone() }
+    }
+}
