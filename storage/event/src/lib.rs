@@ -14,6 +14,7 @@
 //! | [`hash`] | the state hash |
 //! | [`report`] | what edges say upstream, and the order of what they say |
 //! | [`assignment`] | which streams a node has: the object of its `!streams` entry |
+//! | [`upstream`] | reports as records of the upstream log |
 //! | [`record`] | keys, headers and values of log records, one place for both topics |
 
 pub mod assignment;
@@ -26,6 +27,7 @@ pub mod position;
 pub mod record;
 pub mod report;
 pub mod stream;
+pub mod upstream;
 
 pub use assignment::{Assignment, AssignmentError};
 pub use event::{Applied, Change, Envelope, Event, Removed};

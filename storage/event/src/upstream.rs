@@ -1,0 +1,236 @@
+//! Upstream records: a report as the log holds it, and back.
+//!
+//! The key says of which node and about what, the value is what kcat shows (a status, a Node, or
+//! null where a status was removed), and the header orders it:
+//! `proto/headwater/log/v1/record.proto` describes its bytes behind the version byte.
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::header::HeaderError;
+use crate::key::KeyError;
+use crate::name::NodeName;
+use crate::record::{RecordKeyError, ReportKey};
+use crate::report::{Incarnation, Report, ReportBody, ReportId};
+
+/// The version of the header written here. A reader refuses one it does not know.
+pub const REPORT_HEADER_VERSION: u8 = 1;
+
+/// A report as a record: what the log is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportRecord {
+    /// The record's key.
+    pub key: Bytes,
+    /// The record's value; `None` is a tombstone.
+    pub value: Option<Bytes>,
+    /// The record's header.
+    pub header: Bytes,
+}
+
+/// Why a record is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportRecordError {
+    /// The key cannot be read.
+    #[error(transparent)]
+    Key(#[from] RecordKeyError),
+    /// The header cannot be read.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// Key, header and value do not belong together.
+    #[error("the report {key} is malformed: {reason}")]
+    Malformed {
+        /// The record's key.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// The wire form; field numbers are never reused.
+#[derive(Clone, PartialEq, Message)]
+struct Wire {
+    #[prost(uint64, tag = "1")]
+    incarnation: u64,
+    #[prost(uint64, tag = "2")]
+    boot: u64,
+    #[prost(uint64, tag = "3")]
+    seq: u64,
+    #[prost(string, tag = "4")]
+    uid: String,
+    #[prost(enumeration = "Kind", tag = "5")]
+    kind: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+enum Kind {
+    Unspecified = 0,
+    PodStatus = 1,
+    PodStatusRemoved = 2,
+    SnapshotClosed = 3,
+    Node = 4,
+    PodTerminated = 5,
+    Message = 6,
+}
+
+/// The record of what `node` reported.
+///
+/// # Errors
+/// When the report's key cannot be made of the node's name.
+pub fn encode_report(node: &NodeName, report: &Report) -> Result<ReportRecord, KeyError> {
+    let key = report.body.key(node)?.record_key(node);
+    let (kind, uid, value) = match &report.body {
+        ReportBody::PodStatus { uid, status, .. } => {
+            (Kind::PodStatus, uid.as_str(), Some(status.clone()))
+        }
+        ReportBody::PodStatusRemoved { uid, .. } => (Kind::PodStatusRemoved, uid.as_str(), None),
+        ReportBody::SnapshotClosed(closed) => {
+            let json = serde_json::to_vec(closed).unwrap_or_default();
+            (Kind::SnapshotClosed, "", Some(json.into()))
+        }
+        ReportBody::Node { object } => (Kind::Node, "", Some(object.clone())),
+        ReportBody::PodTerminated { uid, .. } => {
+            (Kind::PodTerminated, uid.as_str(), Some(Bytes::from_static(b"{}")))
+        }
+        ReportBody::Message { content, .. } => (Kind::Message, "", Some(content.clone())),
+    };
+    let wire = Wire {
+        incarnation: report.id.incarnation.0,
+        boot: report.id.boot,
+        seq: report.id.seq,
+        uid: uid.to_owned(),
+        kind: kind.into(),
+    };
+    let mut header = Vec::with_capacity(1 + wire.encoded_len());
+    header.push(REPORT_HEADER_VERSION);
+    wire.encode_raw(&mut header);
+    Ok(ReportRecord { key: key.into(), value, header: header.into() })
+}
+
+/// Reads a report back; `None` for a record that is no report (a hub's position record).
+///
+/// # Errors
+/// Says what is wrong with the record; the reader leaves it out and goes on.
+pub fn decode_report(
+    record: &ReportRecord,
+    traceparent: Option<String>,
+) -> Result<Option<(NodeName, Report)>, ReportRecordError> {
+    let (node, key) = ReportKey::decode(&record.key)?;
+    if key == ReportKey::Position {
+        return Ok(None);
+    }
+    let malformed = |reason: &str| ReportRecordError::Malformed {
+        key: String::from_utf8_lossy(&record.key).into_owned(),
+        reason: reason.to_owned(),
+    };
+    let wire = decode_header(&record.header)?;
+    let value = || record.value.clone().ok_or_else(|| malformed("it has no value"));
+    let resource = || match &key {
+        ReportKey::Resource(key) => Ok(key.clone()),
+        ReportKey::Snapshot | ReportKey::Position => Err(malformed("it names no resource")),
+    };
+    let pod = || resource().map(|key| key.with_kind("pod"));
+    let uid = wire.uid.clone();
+    let body = match wire.kind() {
+        Kind::PodStatus => ReportBody::PodStatus { pod: pod()?, uid, status: value()? },
+        Kind::PodStatusRemoved => ReportBody::PodStatusRemoved { pod: pod()?, uid },
+        Kind::SnapshotClosed => ReportBody::SnapshotClosed(
+            serde_json::from_slice(&value()?)
+                .map_err(|error| malformed(&format!("its closing record: {error}")))?,
+        ),
+        Kind::Node => ReportBody::Node { object: value()? },
+        Kind::PodTerminated => ReportBody::PodTerminated { pod: pod()?, uid },
+        Kind::Message => ReportBody::Message { key: resource()?, content: value()? },
+        Kind::Unspecified => return Err(malformed("its header names no kind")),
+    };
+    if body.key(&node).ok().as_ref() != Some(&key) {
+        return Err(malformed("its key is not that of its kind"));
+    }
+    let id =
+        ReportId { incarnation: Incarnation(wire.incarnation), boot: wire.boot, seq: wire.seq };
+    Ok(Some((node, Report { id, body, traceparent })))
+}
+
+fn decode_header(bytes: &[u8]) -> Result<Wire, HeaderError> {
+    let (version, rest) = bytes.split_first().ok_or(HeaderError::Missing)?;
+    if *version != REPORT_HEADER_VERSION {
+        return Err(HeaderError::Version { found: *version });
+    }
+    Wire::decode(rest).map_err(|error| HeaderError::Malformed { reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hash::StateHash;
+    use crate::report::SnapshotClosed;
+
+    fn node() -> NodeName {
+        "gw-1".parse().expect("a node name")
+    }
+
+    fn bodies() -> Vec<ReportBody> {
+        let pod: crate::key::ResourceKey = "shop/pod/web".parse().expect("a key");
+        let uid = "u-1".to_owned();
+        let json = Bytes::from_static(b"{\"phase\":\"Running\"}");
+        vec![
+            ReportBody::PodStatus { pod: pod.clone(), uid: uid.clone(), status: json.clone() },
+            ReportBody::PodStatusRemoved { pod: pod.clone(), uid: uid.clone() },
+            ReportBody::SnapshotClosed(SnapshotClosed {
+                hash: StateHash::EMPTY,
+                pods: 2,
+                full: true,
+                first: ReportId { seq: 4, ..ReportId::default() },
+            }),
+            ReportBody::Node { object: json.clone() },
+            ReportBody::PodTerminated { pod, uid },
+            ReportBody::Message { key: "shop/alarm/door".parse().expect("a key"), content: json },
+        ]
+    }
+
+    #[test]
+    fn every_report_survives_its_record() {
+        for (n, body) in bodies().into_iter().enumerate() {
+            let id = ReportId { incarnation: Incarnation(1), boot: 2, seq: n as u64 };
+            let report = Report { id, body, traceparent: None };
+            let record = encode_report(&node(), &report).expect("a record");
+            let back = decode_report(&record, None).expect("readable");
+            assert_eq!(back, Some((node(), report)));
+        }
+    }
+
+    #[test]
+    fn a_removed_status_is_a_tombstone_and_a_position_no_report() {
+        let removed =
+            Report { id: ReportId::default(), body: bodies().remove(1), traceparent: None };
+        assert_eq!(encode_report(&node(), &removed).expect("a record").value, None);
+        let position = ReportRecord {
+            key: ReportKey::Position.record_key(&node()).into(),
+            value: Some(Bytes::from_static(b"{}")),
+            header: Bytes::new(),
+        };
+        assert!(decode_report(&position, None).expect("readable").is_none());
+    }
+
+    #[test]
+    fn a_kind_under_anothers_key_is_refused() {
+        let mut record = encode_report(
+            &node(),
+            &Report { id: ReportId::default(), body: bodies().remove(3), traceparent: None },
+        )
+        .expect("a record");
+        record.key = Bytes::from_static(b"node/gw-1 null/node/other");
+        assert!(matches!(decode_report(&record, None), Err(ReportRecordError::Malformed { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(key: Vec<u8>, value: Option<Vec<u8>>, header: Vec<u8>) {
+            let value = value.map(Bytes::from);
+            let record = ReportRecord { key: key.into(), value, header: header.into() };
+            let _ = decode_report(&record, None);
+        }
+    }
+}
