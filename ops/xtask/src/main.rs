@@ -1,3 +1,63 @@
-//! Development commands: up, test, check.
+//! Development commands, as `cargo xtask COMMAND`.
+//!
+//! Depends on nothing but the standard library: it runs first in an empty clone, before the
+//! machine has what the rest needs to be built.
 
-fn main() {}
+mod check;
+mod demo;
+mod deny;
+mod machine;
+mod place;
+mod step;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+use crate::place::Place;
+use crate::step::Failure;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  up [MANIFESTS] [ARGS]   build, then `headwater up` on MANIFESTS (default: ops/demo)
+  test [ARGS]             build and run every test; ARGS go to `cargo test`
+  check                   what CI checks: format, tidy, licences, lints, docs, tests
+  fix                     format, and apply what the lints can mend by themselves
+  tidy                    the rules of the source tree, without building anything
+  path                    print the folder that holds the built `headwater`
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    match run(&command, &rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}
+
+fn run(command: &str, args: &[String]) -> Result<(), Failure> {
+    let place = Place::find()?;
+    match command {
+        "up" => demo::up(&place, args),
+        "test" => suite::test(&place, args),
+        "check" => check::check(&place),
+        "fix" => check::fix(&place),
+        "tidy" => tidy::tidy(&place),
+        "path" => {
+            println!("{}", place.binaries().display());
+            Ok(())
+        }
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        "" => Err(Failure::usage(USAGE)),
+        other => Err(Failure::usage(format!("no command {other:?}\n\n{USAGE}"))),
+    }
+}

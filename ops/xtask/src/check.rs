@@ -1,0 +1,42 @@
+//! `cargo xtask check`, which is what CI runs and never writes; and `fix`, which writes.
+
+use crate::place::Place;
+use crate::step::{self, Failure, Steps};
+use crate::{deny, machine, suite, tidy};
+
+/// Checks everything, the cheapest first.
+///
+/// # Errors
+/// The first check that fails.
+pub(crate) fn check(place: &Place) -> Result<(), Failure> {
+    let mut steps = Steps::default();
+    steps.take("format", || step::run(&mut place.cargo(&["fmt", "--all", "--check"])))?;
+    steps.take("tidy", || tidy::tidy(place))?;
+    steps.take("cargo-deny, installed", || deny::install(place))?;
+    steps.take("licences, bans, sources", || deny::check(place))?;
+    steps.take("advisories", || deny::advisories(place))?;
+    steps.take("machine", || suite::prepare(place))?;
+    steps.take("lints", || step::run(&mut place.cargo(&LINTS)))?;
+    steps.take("docs", || {
+        let docs = ["doc", "--workspace", "--no-deps", "--locked"];
+        step::run(place.cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    suite::take_tests(place, &mut steps, &[])?;
+    steps.report();
+    Ok(())
+}
+
+const LINTS: [&str; 7] =
+    ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+
+/// Formats, and lets the lints mend what they can.
+///
+/// # Errors
+/// When one of them cannot run.
+pub(crate) fn fix(place: &Place) -> Result<(), Failure> {
+    machine::prepare()?;
+    let mend =
+        ["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets"];
+    step::run(&mut place.cargo(&mend))?;
+    step::run(&mut place.cargo(&["fmt", "--all"]))
+}

@@ -1,0 +1,43 @@
+//! `cargo xtask up`: builds `headwater` and becomes it.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::place::Place;
+use crate::step::{self, Failure};
+use crate::suite;
+
+/// Builds, then replaces this program by `headwater up`, so that Ctrl-C reaches it directly.
+///
+/// # Errors
+/// When the build fails; it does not return otherwise.
+pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
+    suite::prepare(place)?;
+    step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
+    let program = place.binaries().join("headwater");
+    let mut command = Command::new(&program);
+    command.arg("up");
+    if names_no_manifests(args) {
+        command.arg(place.root.join("ops/demo"));
+    }
+    let error = command.args(args).exec();
+    Err(Failure::new(format!("{} could not be started: {error}", program.display())))
+}
+
+/// Whether the demo is meant: the manifests come first, and options begin with a dash.
+fn names_no_manifests(args: &[String]) -> bool {
+    args.first().is_none_or(|first| first.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demo_is_what_is_run_unless_manifests_come_first() {
+        let args = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(names_no_manifests(&args(&[])));
+        assert!(names_no_manifests(&args(&["--nodes", "3"])));
+        assert!(!names_no_manifests(&args(&["my/manifests", "--nodes", "3"])));
+    }
+}

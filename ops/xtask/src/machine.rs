@@ -1,0 +1,208 @@
+//! What the build needs from the machine beside a Rust toolchain, and getting it.
+//!
+//! RocksDB is C++: it needs a C++ compiler, and libclang to read its C header for the bindings.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::step::{self, Failure};
+
+/// Something the build needs.
+struct Need {
+    what: &'static str,
+    why: &'static str,
+    is_there: fn() -> bool,
+    apt: &'static str,
+    dnf: &'static str,
+    apk: &'static str,
+}
+
+const NEEDS: [Need; 2] = [
+    Need {
+        what: "a C++ compiler",
+        why: "RocksDB is compiled from source",
+        is_there: compiler_is_there,
+        apt: "g++",
+        dnf: "gcc-c++",
+        apk: "g++",
+    },
+    Need {
+        what: "libclang with its headers",
+        why: "the bindings to RocksDB are made from its C header",
+        is_there: libclang_is_there,
+        apt: "libclang-dev",
+        dnf: "clang-devel",
+        apk: "clang-dev",
+    },
+];
+
+/// A package manager we know how to ask.
+struct Manager {
+    program: &'static str,
+    refresh: &'static [&'static str],
+    install: &'static [&'static str],
+    package: fn(&Need) -> &'static str,
+}
+
+const MANAGERS: [Manager; 3] = [
+    Manager {
+        program: "apt-get",
+        refresh: &["update", "-qq"],
+        install: &["install", "-qq", "--yes", "--no-install-recommends"],
+        package: |need| need.apt,
+    },
+    Manager {
+        program: "dnf",
+        refresh: &[],
+        install: &["install", "--quiet", "--assumeyes"],
+        package: |need| need.dnf,
+    },
+    Manager {
+        program: "apk",
+        refresh: &["update", "--quiet"],
+        install: &["add", "--quiet"],
+        package: |need| need.apk,
+    },
+];
+
+/// Installs what is missing; says nothing where nothing is.
+///
+/// # Errors
+/// When something is missing and cannot be installed from here; says what to do by hand.
+pub(crate) fn prepare() -> Result<(), Failure> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for need in &missing {
+        eprintln!("xtask: missing: {} ({})", need.what, need.why);
+    }
+    let Some(manager) = MANAGERS.iter().find(|manager| on_path(manager.program)) else {
+        return Err(by_hand(&missing));
+    };
+    let packages: Vec<_> = missing.iter().map(|need| (manager.package)(need)).collect();
+    if !is_root() {
+        return Err(Failure::new(
+            format!(
+                "install it with `sudo {} install {}`, then run this again",
+                manager.program,
+                packages.join(" "),
+            )
+            .replace("apk install", "apk add"),
+        ));
+    }
+    eprintln!("xtask: installing {} with {}", packages.join(" "), manager.program);
+    let ask = |args: &[&str]| {
+        let mut command = Command::new(manager.program);
+        command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    if !manager.refresh.is_empty() {
+        // An old list of packages may still do: what counts is the installation.
+        if let Err(failure) = step::run(&mut ask(manager.refresh)) {
+            eprintln!("xtask: {failure}; going on with the package lists as they are");
+        }
+    }
+    step::run(&mut ask(&[manager.install, packages.as_slice()].concat()))?;
+    let missing = self::missing();
+    if missing.is_empty() { Ok(()) } else { Err(by_hand(&missing)) }
+}
+
+fn missing() -> Vec<&'static Need> {
+    NEEDS.iter().filter(|need| !(need.is_there)()).collect()
+}
+
+/// What to do where no package manager can help.
+fn by_hand(missing: &[&Need]) -> Failure {
+    let mut text = String::from("the build needs what no package manager here could bring:\n");
+    for need in missing {
+        text += &format!(
+            "  {}: package {} (Debian, Ubuntu), {} (Fedora), {} (Alpine)\n",
+            need.what, need.apt, need.dnf, need.apk,
+        );
+    }
+    text += "libclang in an unusual place is found through LIBCLANG_PATH, a compiler through CXX";
+    Failure::new(text)
+}
+
+fn is_root() -> bool {
+    step::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+fn compiler_is_there() -> bool {
+    env::var_os("CXX").is_some() || on_path("c++") || on_path("g++") || on_path("clang++")
+}
+
+fn libclang_is_there() -> bool {
+    env::var_os("LIBCLANG_PATH").is_some()
+        || on_path("clang") && library_folders().iter().any(|folder| holds_libclang(folder))
+        || library_folders().iter().any(|folder| holds_libclang(folder) && has_headers(folder))
+}
+
+fn on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Where distributions put libclang: its own folder per version, or among the other libraries.
+fn library_folders() -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::from("/usr/lib"), "/usr/lib64".into(), "/usr/local/lib".into()];
+    for entry in Path::new("/usr/lib").read_dir().into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("llvm") {
+            folders.push(entry.path().join("lib"));
+        } else if name.ends_with("-linux-gnu") {
+            folders.push(entry.path());
+        }
+    }
+    folders
+}
+
+/// Whether `folder` holds a library under one of the names that the bindings' generator tries.
+fn holds_libclang(folder: &Path) -> bool {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| is_libclang(&name.to_string_lossy()))
+}
+
+fn is_libclang(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("libclang") else { return false };
+    let named = rest.starts_with(".so")
+        || rest
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    named && rest.contains(".so")
+}
+
+/// Whether the compiler's own headers (`stddef.h` and the like) lie beside the library: a
+/// libclang without them loads, and then fails at the first `#include`.
+fn has_headers(folder: &Path) -> bool {
+    let versions = folder.join("clang").read_dir().into_iter().flatten().flatten();
+    let beside = versions.map(|version| version.path().join("include/stddef.h"));
+    let fedora = Path::new("/usr/lib/clang").read_dir().into_iter().flatten().flatten();
+    beside.chain(fedora.map(|v| v.path().join("include/stddef.h"))).any(|header| header.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libclang_is_told_from_its_neighbours() {
+        for name in ["libclang.so", "libclang.so.1", "libclang-14.so.1", "libclang-18.so.18"] {
+            assert!(is_libclang(name), "{name}");
+        }
+        for name in ["libclang-cpp.so.14", "libclangAST.a", "libclang-14.a", "clang.so"] {
+            assert!(!is_libclang(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_done_by_hand_names_every_package() {
+        let text = by_hand(&NEEDS.iter().collect::<Vec<_>>()).to_string();
+        for package in ["g++", "gcc-c++", "libclang-dev", "clang-devel", "clang-dev"] {
+            assert!(text.contains(package), "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `cargo xtask tidy`: the rules of the source tree that no compiler knows.
+//!
+//! A rule is a function from texts to [`Finding`]s, so that each is tested on small inputs; only
+//! [`tree`] reads files. There is no way to ask for an exception: a rule that needs one is the
+//! wrong rule.
+
+mod direction;
+mod manifest;
+mod module;
+mod source;
+mod tree;
+mod unused;
+mod word;
+
+use std::fmt;
+
+use crate::place::Place;
+use crate::step::{self, Failure};
+
+/// Something that breaks a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// The file, from the top of the clone.
+    path: String,
+    /// Counted from 1; 0 for the whole file.
+    line: usize,
+    /// What is wrong and what to do.
+    what: String,
+}
+
+impl Finding {
+    fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into() }
+    }
+
+    fn of(path: &str, what: impl Into<String>) -> Self {
+        Self::at(path, 0, what)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
+
+/// Checks every rule over the whole tree.
+///
+/// # Errors
+/// When anything breaks a rule; all of it is printed first.
+pub(crate) fn tidy(place: &Place) -> Result<(), Failure> {
+    let tree = tree::Tree::read(&place.root)?;
+    let mut findings = tree.top_level();
+    for file in &tree.files {
+        findings.extend(source::check(&file.path, &file.text));
+    }
+    let crates = tree.crates();
+    for one in &crates {
+        findings.extend(direction::check(one));
+        findings.extend(module::unreached(&one.folder, &tree.rust_files_of(one)));
+        findings.extend(unused::of_crate(one, &tree.rust_files_of(one)));
+    }
+    findings.extend(unused::of_workspace(&crates, tree.text("Cargo.toml")));
+    for name in direction::PURE {
+        let args = ["tree", "--package", name, "--edges", "normal", "--prefix", "none", "--locked"];
+        let reached = step::output(&mut place.cargo(&args))?;
+        findings.extend(direction::reaches_runtime(name, &reached));
+    }
+    findings.sort();
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    for hint in tree.files.iter().flat_map(|file| source::sleeps(&file.path, &file.text)) {
+        eprintln!("hint: {hint}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!("{count} untidy"))),
+    }
+}

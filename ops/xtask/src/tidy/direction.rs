@@ -1,0 +1,160 @@
+//! Which crate may depend on which.
+//!
+//! The arrows are written down once, here; ARCHITECTURE.md draws the same picture.
+
+use super::Finding;
+use super::manifest::{Dependency, Table};
+use super::tree::Crate;
+
+/// What each crate of ours may depend on. Those at the top, which put everything together, are
+/// not listed: they may depend on all.
+const MAY_USE: [(&str, &[&str]); 15] = [
+    ("headwater-event", &[]),
+    ("headwater-object", &["event"]),
+    ("headwater-log", &["event"]),
+    ("headwater-store", &["event"]),
+    ("headwater-embedded", &["event", "log", "store"]),
+    ("headwater-rocks", &["event", "store"]),
+    ("headwater-view", &["event", "object", "store"]),
+    ("headwater-session", &["event"]),
+    ("headwater-proto", &["event", "session"]),
+    ("headwater-check", &["event", "session"]),
+    ("headwater-hub", &["event", "log", "object", "proto", "session", "store", "view"]),
+    ("headwater-controller", &["event", "log", "object", "proto", "store", "view"]),
+    ("headwater-edge", &["event", "object", "proto", "session", "store", "view"]),
+    ("headwater-edged", &["event", "object", "proto"]),
+    ("xtask", &[]),
+];
+
+/// The ones that compose: the program, and what tests from outside.
+const MAY_USE_ALL: [&str; 2] = ["services/headwater", "loadtest/"];
+
+/// Where the storage that needs C++ is chosen; even tests elsewhere use the in-memory twins.
+const NATIVE: [&str; 2] = ["headwater-rocks", "headwater-embedded"];
+
+/// What only one folder may name.
+const NAMED_ONCE: [(&str, &str); 3] =
+    [("rocksdb", "storage/rocks"), ("rdkafka", "storage/kafka"), ("kube", "services/controller")];
+
+/// The crates without a runtime: nothing in them waits, so nothing in them needs one.
+pub(crate) const PURE: [&str; 4] =
+    ["headwater-event", "headwater-object", "headwater-session", "headwater-check"];
+
+/// Checks the dependencies of one crate.
+pub(crate) fn check(one: &Crate) -> Vec<Finding> {
+    let path = format!("{}/Cargo.toml", one.folder);
+    let mut findings = Vec::new();
+    if !one.manifest.inherits_lints {
+        findings.push(Finding::of(&path, "add `[lints] workspace = true`"));
+    }
+    let composes = MAY_USE_ALL.iter().any(|folder| one.folder.starts_with(folder))
+        && one.manifest.name != "headwater-check";
+    let allowed = MAY_USE.iter().find(|(name, _)| *name == one.manifest.name);
+    if allowed.is_none() && !composes {
+        let what = "a new crate: say in ops/xtask/src/tidy/direction.rs what it may depend on";
+        findings.push(Finding::of(&path, what));
+    }
+    for dependency in &one.manifest.dependencies {
+        let mut object = |what: String| findings.push(Finding::at(&path, dependency.line, what));
+        let name = &dependency.name;
+        if !dependency.is_inherited {
+            object(format!("write `{name}.workspace = true`: versions lie in the root alone"));
+        }
+        if let Some((_, folder)) = NAMED_ONCE.iter().find(|(only, _)| only == name)
+            && one.folder != *folder
+        {
+            object(format!("only {folder} may name {name}"));
+        }
+        if let Some((_, allowed)) = allowed
+            && !composes
+            && !may_use(&one.manifest.name, allowed, dependency)
+        {
+            object(format!("{} must not depend on {name}", one.manifest.name));
+        }
+    }
+    findings
+}
+
+fn may_use(user: &str, allowed: &[&str], dependency: &Dependency) -> bool {
+    let Some(ours) = dependency.name.strip_prefix("headwater-") else { return true };
+    if NATIVE.contains(&dependency.name.as_str()) {
+        // The log on an engine is worth testing on the engine that it ships with.
+        return dependency.table == Table::Dev && user == "headwater-embedded";
+    }
+    allowed.contains(&ours) || dependency.table == Table::Dev
+}
+
+/// Checks what a pure crate reaches, from the lines of `cargo tree`.
+pub(crate) fn reaches_runtime(name: &str, reached: &str) -> Option<Finding> {
+    let runtime = reached.lines().any(|line| line.split_whitespace().next() == Some("tokio"));
+    runtime.then(|| Finding::of(name, "reaches tokio; it is to need no runtime"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::manifest::Manifest;
+    use super::*;
+
+    fn findings(folder: &str, name: &str, tables: &str) -> Vec<String> {
+        let text = format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{tables}");
+        let one = Crate { folder: folder.into(), manifest: Manifest::parse(&text) };
+        check(&one).into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn an_arrow_against_the_direction_is_found() {
+        let tables = "[dependencies]\nheadwater-view.workspace = true\nbytes.workspace = true\n";
+        assert_eq!(
+            findings("storage/event", "headwater-event", tables),
+            ["headwater-event must not depend on headwater-view"]
+        );
+        assert!(findings("services/hub", "headwater-hub", tables).is_empty());
+    }
+
+    #[test]
+    fn a_service_never_reaches_the_native_engine() {
+        for table in ["dependencies", "dev-dependencies"] {
+            let tables = format!("[{table}]\nheadwater-rocks.workspace = true\n");
+            assert_eq!(findings("services/edge", "headwater-edge", &tables).len(), 1, "{table}");
+            assert!(findings("services/headwater", "headwater", &tables).is_empty(), "{table}");
+            assert!(findings("loadtest/e2e", "headwater-e2e", &tables).is_empty(), "{table}");
+        }
+        let tables = "[dev-dependencies]\nheadwater-rocks.workspace = true\n";
+        assert!(findings("storage/embedded", "headwater-embedded", tables).is_empty());
+    }
+
+    #[test]
+    fn tests_may_use_what_the_crate_may_not() {
+        let tables = "[dev-dependencies]\nheadwater-log.workspace = true\n";
+        assert!(findings("services/edge", "headwater-edge", tables).is_empty());
+    }
+
+    #[test]
+    fn rocksdb_is_named_in_one_place() {
+        let tables = "[dependencies]\nrocksdb.workspace = true\n";
+        assert_eq!(
+            findings("services/headwater", "headwater", tables),
+            ["only storage/rocks may name rocksdb"]
+        );
+        assert!(findings("storage/rocks", "headwater-rocks", tables).is_empty());
+    }
+
+    #[test]
+    fn versions_lie_in_the_root() {
+        assert_eq!(
+            findings("storage/event", "headwater-event", "[dependencies]\nbytes = \"1\"\n"),
+            ["write `bytes.workspace = true`: versions lie in the root alone"]
+        );
+    }
+
+    #[test]
+    fn a_new_crate_must_be_given_its_place() {
+        assert_eq!(findings("storage/new", "headwater-new", "").len(), 1);
+    }
+
+    #[test]
+    fn a_pure_crate_that_reaches_a_runtime_is_found() {
+        assert!(reaches_runtime("headwater-event", "bytes v1\ntokio v1.5 (*)\n").is_some());
+        assert!(reaches_runtime("headwater-event", "bytes v1\ntokio-util v0.7\n").is_none());
+    }
+}

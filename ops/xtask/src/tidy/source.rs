@@ -1,0 +1,151 @@
+//! Rules about one file: its name, its first line, its length, and words it must not hold.
+
+use super::{Finding, word};
+
+/// A file longer than this holds more than one idea.
+const LINES_MAX: usize = 700;
+
+/// Names that say nothing about what lies behind them.
+const EMPTY_NAMES: [&str; 7] = ["common", "helper", "helpers", "misc", "shared", "util", "utils"];
+
+/// Words that must not be in a Rust file, and what to do. In two halves each, so that this file
+/// does not hold them.
+const WORDS: [(&str, &str, &str); 4] = [
+    ("FIX", "ME", "mend it, or say in the documentation what is absent"),
+    ("TO", "DO", "do it, or say in the documentation what is absent"),
+    ("dbg", "!(", "remove it, or use tracing"),
+    ("#[ign", "ore", "a test that is not run tells nothing: mend or delete it"),
+];
+
+/// Folders of one machine. In two halves each, as above.
+const PLACES: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/home", "/")];
+
+/// Checks one file by its path and text.
+pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        for (first, second) in PLACES {
+            if line.contains(&[first, second].concat()) {
+                findings.push(Finding::at(path, at + 1, "names a folder of one machine"));
+            }
+        }
+    }
+    if path.ends_with(".rs") {
+        findings.extend(check_rust(path, text));
+    }
+    findings
+}
+
+fn check_rust(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !text.starts_with("//!") {
+        findings.push(Finding::at(path, 1, "open with `//!`: what the file owns"));
+    }
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        findings.push(Finding::of(path, format!("{lines} lines, at most {LINES_MAX}: split it")));
+    }
+    if path.ends_with("/mod.rs") {
+        findings.push(Finding::of(path, "no mod.rs: name.rs beside name/"));
+    }
+    let mut parts = path.trim_end_matches(".rs").split('/');
+    if let Some(name) = parts.find(|part| EMPTY_NAMES.contains(part)) {
+        let what = format!("{name:?} names nothing: name what it holds");
+        findings.push(Finding::of(path, what));
+    }
+    for (at, line) in text.lines().enumerate() {
+        for (first, second, remedy) in WORDS {
+            let word = [first, second].concat();
+            if word::holds(line, &word) {
+                findings.push(Finding::at(path, at + 1, format!("{word}: {remedy}")));
+            }
+        }
+    }
+    findings
+}
+
+/// Calls that wait for a time. In two halves each, as above.
+const SLEEPS: [(&str, &str); 2] = [("thread::", "sleep("), ("time::", "sleep(")];
+
+/// Places where test code sleeps for a fixed time. A hint and no finding: waiting for a
+/// condition with a deadline looks alike.
+pub(crate) fn sleeps(path: &str, text: &str) -> Vec<Finding> {
+    if !path.ends_with(".rs") {
+        return Vec::new();
+    }
+    let is_test_file = path.contains("/tests/") || path.ends_with("/tests.rs");
+    let tests_from = if is_test_file { 0 } else { text.find("#[cfg(test)]").unwrap_or(text.len()) };
+    let before = text[..tests_from].lines().count();
+    let lines = text[tests_from..].lines().enumerate();
+    let sleeping = lines.filter(|(_, line)| {
+        SLEEPS.iter().any(|(module, call)| line.contains(&[*module, *call].concat()))
+    });
+    sleeping
+        .map(|(at, _)| Finding::at(path, before + at + 1, "sleeps in a test: wait for a condition"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whats(path: &str, text: &str) -> Vec<String> {
+        check(path, text).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_good_file_passes() {
+        assert_eq!(whats("a/src/seq.rs", "//! Owns seqs.\n\nfn todo_list() {}\n"), [""; 0]);
+        assert_eq!(whats("README.md", "no rules of Rust here\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_says_first_what_it_owns() {
+        assert_eq!(
+            whats("a/src/x.rs", "use y;\n"),
+            ["a/src/x.rs:1: open with `//!`: what the file owns"]
+        );
+    }
+
+    #[test]
+    fn names_mean_something() {
+        for path in ["a/src/util.rs", "a/src/helpers/x.rs", "a/src/x/mod.rs", "a/tests/common/x.rs"]
+        {
+            assert_eq!(whats(path, "//! x\n").len(), 1, "{path}");
+        }
+        assert!(whats("a/src/utility_bill.rs", "//! x\n").is_empty());
+    }
+
+    #[test]
+    fn files_stay_short() {
+        let long = format!("//! x\n{}", "\n".repeat(LINES_MAX));
+        assert_eq!(whats("a/src/x.rs", &long), ["a/src/x.rs: 701 lines, at most 700: split it"]);
+        assert!(whats("a/src/x.rs", &long[1..].replacen("/!", "//!", 1)[..LINES_MAX]).is_empty());
+    }
+
+    #[test]
+    fn words_that_must_not_stay_are_found() {
+        for (first, second, _) in WORDS {
+            let text = format!("//! x\n\n    {first}{second}: later\n");
+            assert_eq!(whats("a/src/x.rs", &text).len(), 1, "{first}{second}");
+        }
+        assert!(whats("a/src/x.rs", "//! x\nlet mastodon = MASTODON;\n").is_empty());
+    }
+
+    #[test]
+    fn no_file_names_a_folder_of_one_machine() {
+        for (first, second) in PLACES {
+            let text = format!("see {first}{second}x\n");
+            assert_eq!(whats("ops/demo/x.yaml", &text).len(), 1, "{first}{second}");
+        }
+    }
+
+    #[test]
+    fn sleeping_in_a_test_is_hinted_at() {
+        let call = ["thread::sl", "eep(a);"].concat();
+        let text = format!("//! x\n{call}\n#[cfg(test)]\nmod tests {{\n  {call}\n}}\n");
+        let lines = |path| sleeps(path, &text).iter().map(|hint| hint.line).collect::<Vec<_>>();
+        assert_eq!(lines("a/src/x.rs"), [5]);
+        assert_eq!(lines("a/tests/x.rs"), [2, 5]);
+    }
+}
