@@ -15,6 +15,7 @@
 //! | [`report`] | what edges say upstream, and the order of what they say |
 //! | [`assignment`] | which streams a node has: the object of its `!streams` entry |
 //! | [`upstream`] | reports as records of the upstream log |
+//! | [`standing`] | where a node stands, as a hub says it |
 //! | [`record`] | keys, headers and values of log records, one place for both topics |
 
 pub mod assignment;
@@ -26,6 +27,7 @@ pub mod name;
 pub mod position;
 pub mod record;
 pub mod report;
+pub mod standing;
 pub mod stream;
 pub mod upstream;
 
@@ -40,4 +42,5 @@ pub use position::{
 };
 pub use record::{RecordKey, ReportKey};
 pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId};
+pub use standing::{NodeStanding, StreamStanding};
 pub use stream::StreamId;
