@@ -1,18 +1,71 @@
-//! The edge's end of a session.
+//! The edge's end of a session: checks every push before it is applied, acknowledges what is
+//! durable, offers the outbox.
+//!
+//! ```text
+//!             Connected               all durable: Hello            Welcome
+//!   Down ----------------> Settling ---------------------> Greeting --------> Open
+//!    ^                         |                               |                |
+//!    |       Disconnected      v        violation, refusal,    v    silence     v
+//!    +--------------------- Closing <-------------------------------------------+
+//! ```
+//!
+//! A session begins from durable positions only, so that hub and edge agree after whatever the
+//! edge may lose. Nothing from above the durable position is ever acknowledged as durable (I8),
+//! a push that does not begin where its stream stands ends the session (I7), and a stream is
+//! dropped only on the word of the private stream's own `!streams` entry, never because a hub
+//! does not serve it (I14).
 
 mod io;
+mod outbox;
+mod replica;
+mod requests;
 
-use headwater_event::{Checkpoint, Seq, StateHash, StreamId};
+use std::collections::BTreeMap;
+
+use headwater_event::{
+    Assignment, Change, Checkpoint, EntryKey, Identity, LogId, Seq, StateHash, StreamId,
+};
 
 pub use io::{EdgeInput, EdgeOutput, EdgeState, PushFault, SessionEnd, StreamStop};
+use outbox::Window;
+use replica::{Answer, Replica, Verdict};
+use requests::{Requests, unavailable};
 
+use crate::message::{
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, PROTOCOL, Push,
+    PushMode, StreamPosition, StreamProgress, Welcome,
+};
 use crate::settings::EdgeSettings;
 
 /// The edge's end of the protocol, for one start of an edge: lives across connections.
 #[derive(Debug)]
 pub struct EdgeSession {
     settings: EdgeSettings,
-    state: EdgeState,
+    identity: Identity,
+    assignment: Option<Assignment>,
+    replicas: BTreeMap<StreamId, Replica>,
+    connection: Connection,
+    window: Window,
+    requests: Requests,
+    /// Received before the hub could take it; newest only.
+    heartbeat: Option<EdgeHeartbeat>,
+    /// Bytes of all pushes of this connection, and how many of them are acknowledged.
+    received_bytes: u64,
+    acked_bytes: u64,
+    /// Whether a position moved that the hub was not told.
+    moved: bool,
+    now_ms: u64,
+    heard_ms: u64,
+}
+
+/// See the module's drawing.
+#[derive(Debug)]
+enum Connection {
+    Down,
+    Settling { sync_asked: bool },
+    Greeting,
+    Open { log_id: LogId },
+    Closing,
 }
 
 /// Where a stream stands, for `status`: `durable <= applied <= received <= tail`.
@@ -37,22 +90,457 @@ pub struct EdgeStream {
 impl EdgeSession {
     /// A session that stands where the edge's disk stands.
     pub fn new(settings: EdgeSettings, state: EdgeState) -> Self {
-        Self { settings, state }
+        let replicas = state
+            .positions
+            .iter()
+            .map(|position| (position.stream.clone(), Replica::found(position)))
+            .collect();
+        Self {
+            settings,
+            identity: state.identity,
+            assignment: state.assignment,
+            replicas,
+            connection: Connection::Down,
+            window: Window::default(),
+            requests: Requests::default(),
+            heartbeat: None,
+            received_bytes: 0,
+            acked_bytes: 0,
+            moved: false,
+            now_ms: 0,
+            heard_ms: 0,
+        }
     }
 
     /// Takes in what happened and says what is to be done, in order. Never panics.
-    pub fn step(&mut self, _input: EdgeInput) -> Vec<EdgeOutput> {
-        let _ = (&self.settings, &self.state);
-        Vec::new()
+    pub fn step(&mut self, input: EdgeInput) -> Vec<EdgeOutput> {
+        let mut outputs = Vec::new();
+        let result = match input {
+            EdgeInput::Connected => {
+                self.disconnected(&mut outputs);
+                self.connection = Connection::Settling { sync_asked: false };
+                self.drop_unassigned(&mut outputs);
+                self.greet(&mut outputs);
+                Ok(())
+            }
+            EdgeInput::Disconnected => {
+                self.disconnected(&mut outputs);
+                Ok(())
+            }
+            EdgeInput::Received(message) => self.received(message, &mut outputs),
+            EdgeInput::Applied { stream, checkpoint, hash } => {
+                self.applied(&stream, checkpoint, hash, &mut outputs)
+            }
+            EdgeInput::Durable { stream, checkpoint } => {
+                self.durable(&stream, checkpoint, &mut outputs)
+            }
+            EdgeInput::Reported => {
+                if self.is_open() {
+                    outputs.extend(self.window.reported(self.settings.reports_window));
+                }
+                Ok(())
+            }
+            EdgeInput::Outbox(reports) => {
+                let (max, frame) = (self.settings.reports_window, self.settings.frame_bytes_max);
+                outputs.extend(self.window.take(reports, max, frame));
+                Ok(())
+            }
+            EdgeInput::BootRaised(identity) => {
+                self.identity = identity;
+                Ok(())
+            }
+            EdgeInput::Asked(request) => {
+                outputs.push(if self.is_open() {
+                    self.requests.ask(request, self.now_ms, self.settings.requests_max)
+                } else {
+                    unavailable(request.id, "the node is not connected to the cloud")
+                });
+                Ok(())
+            }
+            EdgeInput::Heartbeat(heartbeat) => {
+                self.heartbeat = Some(heartbeat);
+                self.beat(&mut outputs);
+                Ok(())
+            }
+            EdgeInput::Tick(now_ms) => self.tick(now_ms, &mut outputs),
+        };
+        if let Err(end) = result {
+            // Without a connection there is nothing to end.
+            if !matches!(self.connection, Connection::Down | Connection::Closing) {
+                self.close(end, &mut outputs);
+            }
+        }
+        outputs
     }
 
     /// Whether a hub has welcomed the present connection.
     pub fn is_open(&self) -> bool {
-        false
+        matches!(self.connection, Connection::Open { .. })
+    }
+
+    /// Who this edge is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// Where every stream stands.
     pub fn streams(&self) -> impl Iterator<Item = EdgeStream> + '_ {
-        std::iter::empty()
+        self.replicas.iter().map(|(stream, replica)| {
+            let received = replica.received().map_or(Seq::ZERO, |received| received.seq);
+            EdgeStream {
+                stream: stream.clone(),
+                tail: replica.tail.max(received),
+                received,
+                applied: replica.applied,
+                hash: replica.hash,
+                durable: replica.durable_seq(),
+                stopped: replica.stopped.is_some(),
+            }
+        })
     }
+
+    fn close(&mut self, end: SessionEnd, outputs: &mut Vec<EdgeOutput>) {
+        self.disconnected(outputs);
+        self.connection = Connection::Closing;
+        outputs.push(EdgeOutput::Close(end));
+    }
+
+    fn disconnected(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        for (stream, replica) in &mut self.replicas {
+            if replica.unstage() {
+                outputs.push(EdgeOutput::Unstage(stream.clone()));
+            }
+        }
+        outputs.extend(self.requests.close());
+        self.window.close();
+        self.received_bytes = 0;
+        self.acked_bytes = 0;
+        self.moved = false;
+        self.connection = Connection::Down;
+    }
+
+    /// Says hello once everything applied is durable and nothing is under way.
+    fn greet(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        let Connection::Settling { sync_asked } = &mut self.connection else { return };
+        if self.replicas.values().any(|replica| replica.unapplied() > 0) {
+            return;
+        }
+        if !self.replicas.values().all(Replica::is_durable) {
+            if !*sync_asked {
+                *sync_asked = true;
+                outputs.push(EdgeOutput::Sync);
+            }
+            return;
+        }
+        let positions = self
+            .replicas
+            .iter()
+            .filter_map(|(stream, replica)| {
+                let checkpoint = replica.durable?;
+                Some(StreamPosition { stream: stream.clone(), checkpoint, hash: replica.hash })
+            })
+            .collect();
+        self.connection = Connection::Greeting;
+        self.heard_ms = self.now_ms;
+        outputs.push(EdgeOutput::Send(EdgeMessage::Hello(Hello {
+            protocol: PROTOCOL,
+            identity: self.identity.clone(),
+            positions,
+            window_bytes: self.settings.window_bytes,
+        })));
+    }
+
+    fn received(
+        &mut self,
+        message: HubMessage,
+        outputs: &mut Vec<EdgeOutput>,
+    ) -> Result<(), SessionEnd> {
+        self.heard_ms = self.now_ms;
+        let log_id = match (&self.connection, message) {
+            // Nothing was said yet, or the session has ended: what still arrives is void.
+            (Connection::Down | Connection::Settling { .. } | Connection::Closing, _) => {
+                return Ok(());
+            }
+            (_, HubMessage::Refusal(refusal)) => return Err(SessionEnd::Refused(refusal)),
+            (Connection::Greeting, HubMessage::Welcome(welcome)) => {
+                return self.welcomed(&welcome, outputs);
+            }
+            (Connection::Open { log_id }, message) => (*log_id, message),
+            (Connection::Greeting, message) => {
+                return Err(SessionEnd::Unexpected { message: message.name() });
+            }
+        };
+        match log_id {
+            (log_id, HubMessage::Push(push)) => self.pushed(push, &log_id, outputs),
+            (_, HubMessage::ReportsAcked(through)) => {
+                let forgotten = self.window.acked(through, self.settings.reports_window);
+                let message = "an acknowledgement of reports that were not sent";
+                outputs.extend(forgotten.ok_or(SessionEnd::Unexpected { message })?);
+                Ok(())
+            }
+            (_, HubMessage::Heartbeat(heartbeat)) => {
+                self.compare(&heartbeat, outputs);
+                Ok(())
+            }
+            (_, HubMessage::Response(response)) => {
+                outputs.extend(self.requests.answer(response));
+                Ok(())
+            }
+            (_, HubMessage::Parked(parked)) => {
+                outputs.push(EdgeOutput::Parked(parked));
+                Ok(())
+            }
+            (_, message @ (HubMessage::Welcome(_) | HubMessage::Refusal(_))) => {
+                Err(SessionEnd::Unexpected { message: message.name() })
+            }
+        }
+    }
+
+    fn welcomed(
+        &mut self,
+        welcome: &Welcome,
+        outputs: &mut Vec<EdgeOutput>,
+    ) -> Result<(), SessionEnd> {
+        if welcome.protocol != PROTOCOL {
+            return Err(SessionEnd::Protocol { ours: PROTOCOL, theirs: welcome.protocol });
+        }
+        for (stream, replica) in &self.replicas {
+            let Some(held) = replica.applied.map(|applied| applied.log_id) else { continue };
+            if held != welcome.log_id && !welcome.log_id.follows(&held) {
+                let stream = stream.clone();
+                return Err(SessionEnd::ForeignLog { stream, held, offered: welcome.log_id });
+            }
+        }
+        if let Some(known) = &welcome.known {
+            if known.incarnation > self.identity.incarnation {
+                return Err(SessionEnd::Fenced { known: known.clone() });
+            }
+            if outranked(&self.identity, known) {
+                outputs.push(EdgeOutput::RaiseBoot { known: known.clone() });
+                return Err(SessionEnd::RaisingBoot { known: known.clone() });
+            }
+        }
+        self.connection = Connection::Open { log_id: welcome.log_id };
+        outputs.push(EdgeOutput::Welcomed { log_id: welcome.log_id });
+        for (stream, replica) in &self.replicas {
+            if let Some(seq) = replica.stopped {
+                outputs.push(diverged(stream, seq));
+            }
+        }
+        outputs.extend(self.window.open(self.settings.reports_window));
+        self.beat(outputs);
+        Ok(())
+    }
+
+    fn pushed(
+        &mut self,
+        push: Push,
+        log_id: &LogId,
+        outputs: &mut Vec<EdgeOutput>,
+    ) -> Result<(), SessionEnd> {
+        let stream = push.stream.clone();
+        let fault = |fault| SessionEnd::Push { stream: stream.clone(), fault };
+        if !stream.readable_by(&self.identity.node) {
+            return Err(fault(PushFault::NotReadable));
+        }
+        let unapplied: usize = self.replicas.values().map(Replica::unapplied).sum();
+        if unapplied >= self.settings.unapplied_max {
+            return Err(SessionEnd::Overflow { pushes: unapplied });
+        }
+        self.received_bytes = self.received_bytes.saturating_add(push.bytes());
+        let assigned = self.assigned_by(&push);
+        let replica = self.replicas.entry(stream.clone()).or_default();
+        let verdict = replica.receive(&push, log_id, assigned).map_err(fault)?;
+        if verdict == Verdict::Apply {
+            outputs.push(EdgeOutput::Apply(push));
+        }
+        // Before the window can close, so that the hub never waits for the clock.
+        if self.received_bytes - self.acked_bytes >= self.settings.window_bytes / 4 {
+            self.acknowledge(outputs);
+        }
+        Ok(())
+    }
+
+    /// What the part says of the node's streams. An entry that cannot be read says nothing.
+    fn assigned_by(&self, push: &Push) -> Option<Assignment> {
+        let node = &self.identity.node;
+        if push.stream != StreamId::node(node) {
+            return None;
+        }
+        let mut assigned = None;
+        if push.mode == PushMode::Snapshot && push.part == 0 {
+            assigned = Some(Assignment::new(node, []));
+        }
+        for pushed in &push.changes {
+            match &pushed.change {
+                Change::Applied(applied) if applied.key == EntryKey::Streams => {
+                    assigned = Assignment::decode(node, &applied.object).ok();
+                }
+                Change::Removed(removed) if removed.key == EntryKey::Streams => {
+                    assigned = Some(Assignment::new(node, []));
+                }
+                Change::Applied(_) | Change::Removed(_) => {}
+            }
+        }
+        assigned
+    }
+
+    fn applied(
+        &mut self,
+        stream: &StreamId,
+        checkpoint: Checkpoint,
+        hash: StateHash,
+        outputs: &mut Vec<EdgeOutput>,
+    ) -> Result<(), SessionEnd> {
+        let seq = checkpoint.seq;
+        // The answer may have crossed the drop of its stream.
+        let Some(replica) = self.replicas.get_mut(stream) else { return Ok(()) };
+        match replica.answered(checkpoint, hash) {
+            None => {
+                let stream = stream.clone();
+                return Err(SessionEnd::Unasked { stream, answer: "Applied", seq });
+            }
+            Some(Answer::Visible(assigned)) => {
+                self.moved = true;
+                if let Some(assigned) = assigned {
+                    self.assignment = Some(assigned);
+                    self.drop_unassigned(outputs);
+                }
+            }
+            Some(Answer::Superseded) => {}
+            Some(Answer::Stopped { expected, unstage }) => {
+                if unstage {
+                    outputs.push(EdgeOutput::Unstage(stream.clone()));
+                }
+                self.stopped(stream, seq, expected, hash, outputs);
+            }
+            Some(Answer::BadSnapshot { expected }) => {
+                let fault = PushFault::Snapshot { expected, found: hash };
+                return Err(SessionEnd::Push { stream: stream.clone(), fault });
+            }
+        }
+        self.greet(outputs);
+        Ok(())
+    }
+
+    fn durable(
+        &mut self,
+        stream: &StreamId,
+        checkpoint: Checkpoint,
+        outputs: &mut Vec<EdgeOutput>,
+    ) -> Result<(), SessionEnd> {
+        let Some(replica) = self.replicas.get_mut(stream) else { return Ok(()) };
+        let before = replica.durable_seq();
+        if !replica.synced(checkpoint) {
+            let (stream, seq) = (stream.clone(), checkpoint.seq);
+            return Err(SessionEnd::Unasked { stream, answer: "Durable", seq });
+        }
+        let rose = replica.durable_seq() != before;
+        self.moved |= rose;
+        self.greet(outputs);
+        if rose && self.is_open() {
+            self.acknowledge(outputs);
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, now_ms: u64, outputs: &mut Vec<EdgeOutput>) -> Result<(), SessionEnd> {
+        self.now_ms = self.now_ms.max(now_ms);
+        outputs.extend(self.requests.expire(self.now_ms));
+        let silent_ms = self.now_ms - self.heard_ms;
+        let listening = matches!(self.connection, Connection::Greeting | Connection::Open { .. });
+        if listening && silent_ms > self.settings.silence_ms_max {
+            return Err(SessionEnd::Silent { silent_ms });
+        }
+        if self.is_open() {
+            self.acknowledge(outputs);
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, heartbeat: &HubHeartbeat, outputs: &mut Vec<EdgeOutput>) {
+        for end in &heartbeat.tails {
+            let Some(replica) = self.replicas.get_mut(&end.stream) else { continue };
+            let found = replica.hash;
+            if let Some(expected) = replica.compare(end) {
+                self.stopped(&end.stream, end.checkpoint.seq, expected, found, outputs);
+            }
+        }
+    }
+
+    fn stopped(
+        &self,
+        stream: &StreamId,
+        seq: Seq,
+        expected: StateHash,
+        found: StateHash,
+        outputs: &mut Vec<EdgeOutput>,
+    ) {
+        outputs.push(EdgeOutput::Stopped(StreamStop {
+            stream: stream.clone(),
+            seq,
+            expected,
+            found,
+        }));
+        if self.is_open() {
+            outputs.push(diverged(stream, seq));
+        }
+    }
+
+    /// Removes the streams that the private stream no longer names.
+    fn drop_unassigned(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        let Some(assignment) = &self.assignment else { return };
+        self.replicas.retain(|stream, _| {
+            let assigned = assignment.contains(stream);
+            if !assigned {
+                outputs.push(EdgeOutput::Drop(stream.clone()));
+            }
+            assigned
+        });
+    }
+
+    /// Says how far the edge came, if the hub has not been told.
+    fn acknowledge(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        if !self.moved && self.acked_bytes == self.received_bytes {
+            return;
+        }
+        self.moved = false;
+        self.acked_bytes = self.received_bytes;
+        let progress = self.progress();
+        let ack = Ack { received_bytes: self.received_bytes, progress };
+        outputs.push(EdgeOutput::Send(EdgeMessage::Ack(ack)));
+    }
+
+    /// Sends the newest heartbeat, behind an acknowledgement that covers its positions.
+    fn beat(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        if !self.is_open() {
+            return;
+        }
+        let Some(mut heartbeat) = self.heartbeat.take() else { return };
+        self.acknowledge(outputs);
+        heartbeat.progress = self.progress();
+        outputs.push(EdgeOutput::Send(EdgeMessage::Heartbeat(heartbeat)));
+    }
+
+    fn progress(&self) -> Vec<StreamProgress> {
+        self.replicas
+            .iter()
+            .filter(|(_, replica)| !replica.is_resetting())
+            .filter_map(|(stream, replica)| {
+                let applied = replica.applied?.seq;
+                let durable = replica.durable_seq();
+                Some(StreamProgress { stream: stream.clone(), applied, durable })
+            })
+            .collect()
+    }
+}
+
+/// Whether the cloud knows a later start than `ours`, or another one with the same number.
+fn outranked(ours: &Identity, known: &Identity) -> bool {
+    known.rank() > ours.rank()
+        || (known.rank() == ours.rank() && known.boot.nonce != ours.boot.nonce)
+}
+
+fn diverged(stream: &StreamId, seq: Seq) -> EdgeOutput {
+    EdgeOutput::Send(EdgeMessage::Diverged(Diverged { stream: stream.clone(), seq }))
 }

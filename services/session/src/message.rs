@@ -4,7 +4,8 @@
 
 use bytes::Bytes;
 use headwater_event::{
-    Change, Checkpoint, Identity, LogId, Report, ReportId, ResourceKey, Seq, StateHash, StreamId,
+    Change, Checkpoint, Identity, LogId, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash,
+    StreamId,
 };
 
 /// The version of the protocol that this build speaks.
@@ -256,6 +257,35 @@ pub enum RefusalCode {
     Unavailable,
 }
 
+impl EdgeMessage {
+    /// What kind of message it is, for people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a hello",
+            Self::Ack(_) => "an ack",
+            Self::Diverged(_) => "a divergence",
+            Self::Reports(_) => "reports",
+            Self::Heartbeat(_) => "a heartbeat",
+            Self::Request(_) => "a request",
+        }
+    }
+}
+
+impl HubMessage {
+    /// What kind of message it is, for people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Welcome(_) => "a welcome",
+            Self::Push(_) => "a push",
+            Self::ReportsAcked(_) => "an acknowledgement of reports",
+            Self::Heartbeat(_) => "a heartbeat",
+            Self::Response(_) => "a response",
+            Self::Parked(_) => "a parking",
+            Self::Refusal(_) => "a refusal",
+        }
+    }
+}
+
 impl Push {
     /// What the push counts against the window: its keys, objects and a fixed share a change.
     pub fn bytes(&self) -> u64 {
@@ -280,3 +310,20 @@ pub fn change_bytes(change: &Change) -> u64 {
     };
     (change.key().as_str().len() + texts) as u64 + CHANGE_OVERHEAD_BYTES
 }
+
+/// What one report counts against a frame.
+pub fn report_bytes(report: &Report) -> u64 {
+    let body = match &report.body {
+        ReportBody::PodStatus { pod, uid, status } => pod.as_str().len() + uid.len() + status.len(),
+        ReportBody::PodStatusRemoved { pod, uid } | ReportBody::PodTerminated { pod, uid } => {
+            pod.as_str().len() + uid.len()
+        }
+        ReportBody::SnapshotClosed(_) => 0,
+        ReportBody::Node { object } => object.len(),
+        ReportBody::Message { key, content } => key.as_str().len() + content.len(),
+    };
+    body as u64 + REPORT_OVERHEAD_BYTES
+}
+
+/// Counted for every report besides its texts and content.
+pub const REPORT_OVERHEAD_BYTES: u64 = 128;

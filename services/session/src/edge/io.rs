@@ -30,14 +30,14 @@ pub enum EdgeInput {
     Disconnected,
     /// The hub said this on the present connection.
     Received(HubMessage),
-    /// Every [`EdgeOutput::Apply`] of the stream up to this seq has been done and is visible.
-    /// `hash` is what the state at `seq` hashes to; where it differs from the push's, the shell
-    /// has left the state as it was before that push.
+    /// Every [`EdgeOutput::Apply`] of the stream up to the push that ends here has been done and
+    /// is visible. `hash` is what the state there hashes to; where it differs from the push's,
+    /// the shell has left the state as it was before that push.
     Applied {
         /// The stream.
         stream: StreamId,
         /// The `to` of the push.
-        seq: Seq,
+        checkpoint: Checkpoint,
         /// The state hash that came out.
         hash: StateHash,
     },
@@ -283,5 +283,14 @@ pub enum PushFault {
     Repeated {
         /// The key.
         key: EntryKey,
+    },
+    /// A snapshot whose state does not hash to what it says: asking for another at once could
+    /// go on for ever.
+    #[error("the snapshot hashes to {found}, the log to {expected}")]
+    Snapshot {
+        /// What the log says.
+        expected: StateHash,
+        /// What the edge has.
+        found: StateHash,
     },
 }

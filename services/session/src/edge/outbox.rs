@@ -1,0 +1,117 @@
+//! The window of reports under way: read from the edge's outbox, said, not yet acknowledged.
+//!
+//! Holds ids only. Every connection begins at the first report of the outbox, and nothing is
+//! forgotten before the hub says that the log has it.
+
+use std::collections::VecDeque;
+
+use headwater_event::{Report, ReportId};
+
+use super::io::EdgeOutput;
+use crate::message::{EdgeMessage, Reports, report_bytes};
+
+/// The reports under way in one session.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// Sent and not acknowledged, ids rising.
+    unacked: VecDeque<ReportId>,
+    /// The last one sent in this connection.
+    sent: Option<ReportId>,
+    /// Whether the outbox may hold more behind `sent`.
+    more: bool,
+    /// How many reports the read under way asked for.
+    reading: Option<usize>,
+    /// Reads of earlier connections whose answers are still to come: they begin elsewhere.
+    stale_reads: usize,
+}
+
+impl Window {
+    /// The hub takes reports: begins at the first.
+    pub(super) fn open(&mut self, max: usize) -> Option<EdgeOutput> {
+        self.more = true;
+        self.read(max)
+    }
+
+    /// The connection is gone: everything not acknowledged is to be sent again.
+    pub(super) fn close(&mut self) {
+        let stale_reads = self.stale_reads + usize::from(self.reading.is_some());
+        *self = Self { stale_reads, ..Self::default() };
+    }
+
+    /// The outbox has something new.
+    pub(super) fn reported(&mut self, max: usize) -> Option<EdgeOutput> {
+        self.more = true;
+        self.read(max)
+    }
+
+    /// The outbox was read.
+    pub(super) fn take(
+        &mut self,
+        reports: Vec<Report>,
+        max: usize,
+        frame_bytes_max: u64,
+    ) -> Vec<EdgeOutput> {
+        if self.stale_reads > 0 {
+            self.stale_reads -= 1;
+            return Vec::new();
+        }
+        let Some(count) = self.reading.take() else { return Vec::new() };
+        // With a short answer nothing more is there, unless a report came while it was read.
+        self.more |= reports.len() >= count;
+        let mut outputs = Vec::new();
+        let mut frame = Vec::new();
+        let mut frame_bytes = 0;
+        let mut after = self.sent;
+        for report in reports.into_iter().take(count) {
+            if self.sent.is_some_and(|sent| report.id <= sent) {
+                continue;
+            }
+            let bytes = report_bytes(&report);
+            if !frame.is_empty() && frame_bytes + bytes > frame_bytes_max {
+                outputs.push(say(after, std::mem::take(&mut frame)));
+                after = self.sent;
+                frame_bytes = 0;
+            }
+            frame_bytes += bytes;
+            self.sent = Some(report.id);
+            self.unacked.push_back(report.id);
+            frame.push(report);
+        }
+        if !frame.is_empty() {
+            outputs.push(say(after, frame));
+        }
+        outputs.extend(self.read(max));
+        outputs
+    }
+
+    /// The log has everything up to `through`. False: that was never sent.
+    pub(super) fn acked(&mut self, through: ReportId, max: usize) -> Option<Vec<EdgeOutput>> {
+        if self.sent.is_none_or(|sent| sent < through) {
+            return None;
+        }
+        let before = self.unacked.len();
+        while self.unacked.front().is_some_and(|id| *id <= through) {
+            self.unacked.pop_front();
+        }
+        let mut outputs = Vec::new();
+        if self.unacked.len() < before {
+            outputs.push(EdgeOutput::Forget(through));
+        }
+        outputs.extend(self.read(max));
+        Some(outputs)
+    }
+
+    fn read(&mut self, max: usize) -> Option<EdgeOutput> {
+        let room = max.saturating_sub(self.unacked.len());
+        if !self.more || self.reading.is_some() || room == 0 {
+            return None;
+        }
+        self.more = false;
+        self.reading = Some(room);
+        Some(EdgeOutput::ReadOutbox { after: self.sent, count: room })
+    }
+}
+
+fn say(after: Option<ReportId>, reports: Vec<Report>) -> EdgeOutput {
+    EdgeOutput::Send(EdgeMessage::Reports(Reports { after, reports }))
+}

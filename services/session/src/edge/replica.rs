@@ -1,0 +1,364 @@
+//! One stream at the edge: what is applied, what is on its way to be, and which push fits.
+//!
+//! A replica only ever moves forward in (log number, writer epoch, seq). A snapshot may lower
+//! the seq, under a higher epoch or log number; nothing else may.
+//!
+//! ```text
+//!            Tail, Delta, Snapshot that fit             Applied, hash equal
+//!   applied ------------------------------> pending --------------------------> applied
+//!      |                                       |
+//!      | heartbeat with another hash           | Applied, hash differs
+//!      v                                       v
+//!   stopped (everything but a snapshot is passed over) <--- part 0 of a snapshot leads out
+//! ```
+
+use std::collections::{BTreeSet, VecDeque};
+
+use headwater_event::{
+    Assignment, Change, Checkpoint, EntryKey, LogId, Seq, StateHash, WriterEpoch,
+};
+
+use super::io::PushFault;
+use crate::message::{Push, PushMode, StreamPosition};
+
+/// One stream at the edge.
+#[derive(Debug, Default)]
+pub(super) struct Replica {
+    /// What is applied and visible.
+    pub(super) applied: Option<Checkpoint>,
+    /// The state hash at `applied`.
+    pub(super) hash: StateHash,
+    /// What is synced.
+    pub(super) durable: Option<Checkpoint>,
+    /// The end of the stream at the hub, as last heard.
+    pub(super) tail: Seq,
+    /// Where the difference from the log was noticed; only a snapshot goes on from there.
+    pub(super) stopped: Option<Seq>,
+    /// Where the last snapshot ended: a durable position below it is of another history.
+    history_from: Option<Checkpoint>,
+    /// Pushes received whole and given to the shell.
+    pending: VecDeque<Pending>,
+    /// The push whose last part is still to come.
+    staged: Option<Staged>,
+}
+
+/// A push that the shell has and has not answered.
+#[derive(Debug)]
+struct Pending {
+    to: Checkpoint,
+    hash: StateHash,
+    mode: PushMode,
+    assigned: Option<Assignment>,
+}
+
+/// A push of which some parts have come.
+#[derive(Debug)]
+struct Staged {
+    push: Pending,
+    from: Seq,
+    next_part: u32,
+    changes: u64,
+    last_key: Option<EntryKey>,
+}
+
+/// What to do with a push.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It fits.
+    Apply,
+    /// The stream is stopped, and it is no snapshot.
+    PassOver,
+}
+
+/// What came of an answer of the shell.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The push is visible; the private stream's may bring another assignment.
+    Visible(Option<Assignment>),
+    /// The hash did not come out, and a snapshot is already on its way.
+    Superseded,
+    /// The hash did not come out: the stream is stopped now.
+    Stopped {
+        /// What the log says.
+        expected: StateHash,
+        /// Whether parts were staged, which will not be completed.
+        unstage: bool,
+    },
+    /// The hash of a snapshot did not come out: the stream is stopped now.
+    BadSnapshot {
+        /// What the log says.
+        expected: StateHash,
+    },
+}
+
+impl Replica {
+    /// A stream as found on disk.
+    pub(super) fn found(position: &StreamPosition) -> Self {
+        Self {
+            applied: Some(position.checkpoint),
+            hash: position.hash,
+            durable: Some(position.checkpoint),
+            tail: position.checkpoint.seq,
+            ..Self::default()
+        }
+    }
+
+    /// The last event of the pushes received whole.
+    pub(super) fn received(&self) -> Option<Checkpoint> {
+        self.pending.back().map(|pending| pending.to).or(self.applied)
+    }
+
+    /// How many pushes the shell has not answered.
+    pub(super) fn unapplied(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether all that is applied is synced.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable == self.applied
+    }
+
+    /// Whether a snapshot is on its way: until it is visible, positions are of the old history
+    /// and are not told.
+    pub(super) fn is_resetting(&self) -> bool {
+        let staged = self.staged.iter().map(|staged| &staged.push);
+        self.pending.iter().chain(staged).any(|push| push.mode == PushMode::Snapshot)
+    }
+
+    /// Whether nothing is on its way.
+    pub(super) fn is_settled(&self) -> bool {
+        self.pending.is_empty() && self.staged.is_none()
+    }
+
+    /// The durable seq in the history of `applied`: nothing, while the last snapshot is unsynced.
+    pub(super) fn durable_seq(&self) -> Seq {
+        match (self.durable, self.history_from) {
+            (Some(durable), Some(from)) if rank(&durable) < rank(&from) => Seq::ZERO,
+            (Some(durable), _) => durable.seq,
+            (None, _) => Seq::ZERO,
+        }
+    }
+
+    /// Checks a part against the position and takes note of it. On a fault nothing changes.
+    ///
+    /// `assigned` is what a `!streams` entry in the part says; `log_id` the life of the log that
+    /// the hub serves.
+    pub(super) fn receive(
+        &mut self,
+        push: &Push,
+        log_id: &LogId,
+        assigned: Option<Assignment>,
+    ) -> Result<Verdict, PushFault> {
+        if self.stopped.is_some() && (push.mode != PushMode::Snapshot || push.part != 0) {
+            return Ok(Verdict::PassOver);
+        }
+        if self.staged.is_none() || self.stopped.is_some() {
+            self.check_position(push, log_id)?;
+        }
+        let staged = self.continue_staged(push, assigned)?;
+        self.stopped = None;
+        if push.last_part {
+            self.staged = None;
+            self.tail = if push.mode == PushMode::Snapshot {
+                push.to.seq
+            } else {
+                self.tail.max(push.to.seq)
+            };
+            self.pending.push_back(staged.push);
+        } else {
+            self.staged = Some(staged);
+        }
+        Ok(Verdict::Apply)
+    }
+
+    /// The shell has applied everything up to `to`. `None`: it was not asked to.
+    pub(super) fn answered(&mut self, to: Checkpoint, hash: StateHash) -> Option<Answer> {
+        let at = self.pending.iter().position(|pending| pending.to == to)?;
+        let push = self.pending.drain(..=at).next_back()?;
+        if push.hash == hash {
+            self.applied = Some(push.to);
+            self.hash = hash;
+            if push.mode == PushMode::Snapshot {
+                self.history_from = Some(push.to);
+            }
+            return Some(Answer::Visible(push.assigned));
+        }
+        let expected = push.hash;
+        if push.mode == PushMode::Snapshot {
+            self.stop(to.seq);
+            return Some(Answer::BadSnapshot { expected });
+        }
+        if self.is_resetting() {
+            while self.pending.front().is_some_and(|push| push.mode != PushMode::Snapshot) {
+                self.pending.pop_front();
+            }
+            return Some(Answer::Superseded);
+        }
+        let unstage = self.staged.is_some();
+        self.stop(to.seq);
+        Some(Answer::Stopped { expected, unstage })
+    }
+
+    /// The state at `checkpoint` is synced. False: it was never applied.
+    pub(super) fn synced(&mut self, checkpoint: Checkpoint) -> bool {
+        if self.applied.is_none_or(|applied| rank(&applied) < rank(&checkpoint)) {
+            return false;
+        }
+        if self.durable.is_none_or(|durable| rank(&durable) < rank(&checkpoint)) {
+            self.durable = Some(checkpoint);
+        }
+        true
+    }
+
+    /// The hub says where the stream ends. Returns the hash there when it is where this replica
+    /// stands and differs: the replica is stopped then.
+    pub(super) fn compare(&mut self, end: &StreamPosition) -> Option<StateHash> {
+        if self.applied.is_some_and(|applied| applied.log_id == end.checkpoint.log_id) {
+            let received = self.received().map_or(Seq::ZERO, |received| received.seq);
+            self.tail = received.max(end.checkpoint.seq);
+        }
+        let differs = self.stopped.is_none()
+            && self.is_settled()
+            && self.applied == Some(end.checkpoint)
+            && self.hash != end.hash;
+        differs.then(|| {
+            self.stop(end.checkpoint.seq);
+            end.hash
+        })
+    }
+
+    /// Forgets a push that will not be completed. True: parts of it had come.
+    pub(super) fn unstage(&mut self) -> bool {
+        self.staged.take().is_some()
+    }
+
+    fn stop(&mut self, seq: Seq) {
+        self.stopped = Some(seq);
+        self.pending.clear();
+        self.staged = None;
+    }
+
+    /// Whether the first part of a push fits where the stream stands.
+    fn check_position(&self, push: &Push, log_id: &LogId) -> Result<(), PushFault> {
+        let to = push.to;
+        if to.log_id != *log_id {
+            return Err(PushFault::Log { held: *log_id, offered: to.log_id });
+        }
+        let held = self.received();
+        if push.mode == PushMode::Snapshot {
+            if push.from != Seq::ZERO {
+                return Err(PushFault::Mode { mode: "snapshot", what: "continue a position" });
+            }
+            let Some(held) = held else { return Ok(()) };
+            if to.log_id != held.log_id && !to.log_id.follows(&held.log_id) {
+                return Err(PushFault::Log { held: held.log_id, offered: to.log_id });
+            }
+            if rank(&to) < rank(&held) {
+                return Err(PushFault::Back { held, to });
+            }
+            return Ok(());
+        }
+        let Some(held) = held else { return Err(PushFault::NoBase { from: push.from }) };
+        if to.log_id != held.log_id {
+            return Err(PushFault::Log { held: held.log_id, offered: to.log_id });
+        }
+        if push.from != held.seq {
+            return Err(PushFault::Gap { from: push.from, applied: held.seq });
+        }
+        if to.epoch < held.epoch || to.seq <= held.seq {
+            return Err(PushFault::Back { held, to });
+        }
+        Ok(())
+    }
+
+    /// What is staged with this part added; checks that the part is the one due.
+    fn continue_staged(
+        &self,
+        push: &Push,
+        assigned: Option<Assignment>,
+    ) -> Result<Staged, PushFault> {
+        let part = |expected, staged| PushFault::Part {
+            expected,
+            staged,
+            part: push.part,
+            to: push.to.seq,
+        };
+        let (next_part, changes, last_key, before) = match &self.staged {
+            Some(staged) if self.stopped.is_none() => {
+                let same = staged.push.to == push.to
+                    && staged.push.hash == push.hash
+                    && staged.push.mode == push.mode
+                    && staged.from == push.from;
+                if !same || staged.next_part != push.part {
+                    return Err(part(staged.next_part, staged.push.to.seq));
+                }
+                let key = staged.last_key.clone();
+                (staged.next_part, staged.changes, key, staged.push.assigned.clone())
+            }
+            _ if push.part != 0 => return Err(part(0, push.to.seq)),
+            _ => (0, 0, None, None),
+        };
+        let changes = changes.saturating_add(push.changes.len() as u64);
+        check_changes(push, changes, last_key.as_ref())?;
+        let next_part = next_part.checked_add(1).ok_or_else(|| part(next_part, push.to.seq))?;
+        let last_key = push.changes.last().map(|pushed| pushed.change.key().clone()).or(last_key);
+        Ok(Staged {
+            push: Pending {
+                to: push.to,
+                hash: push.hash,
+                mode: push.mode,
+                assigned: assigned.or(before),
+            },
+            from: push.from,
+            next_part,
+            changes,
+            last_key,
+        })
+    }
+}
+
+/// The order in which a replica moves.
+fn rank(checkpoint: &Checkpoint) -> (u64, WriterEpoch, Seq) {
+    (checkpoint.log_id.number, checkpoint.epoch, checkpoint.seq)
+}
+
+/// What the changes of a part may be in its mode; `count` is theirs and those of earlier parts.
+fn check_changes(push: &Push, count: u64, last_key: Option<&EntryKey>) -> Result<(), PushFault> {
+    let mode = match push.mode {
+        PushMode::Tail => "tail",
+        PushMode::Delta => "delta",
+        PushMode::Snapshot => "snapshot",
+    };
+    let events = push.to.seq.0.saturating_sub(push.from.0);
+    if push.mode != PushMode::Snapshot && count > events {
+        return Err(PushFault::Mode { mode, what: "hold more changes than events" });
+    }
+    match push.mode {
+        PushMode::Tail => {}
+        PushMode::Delta => {
+            let mut keys = BTreeSet::new();
+            for pushed in &push.changes {
+                if !keys.insert(pushed.change.key()) {
+                    return Err(PushFault::Repeated { key: pushed.change.key().clone() });
+                }
+            }
+        }
+        PushMode::Snapshot => {
+            let mut last = last_key;
+            for pushed in &push.changes {
+                if matches!(pushed.change, Change::Removed(_)) {
+                    return Err(PushFault::Mode { mode, what: "remove entries" });
+                }
+                if last.is_some_and(|last| text_order(last) >= text_order(pushed.change.key())) {
+                    return Err(PushFault::Mode { mode, what: "leave the order of keys" });
+                }
+                last = Some(pushed.change.key());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text_order(key: &EntryKey) -> &str {
+    key.as_str()
+}
