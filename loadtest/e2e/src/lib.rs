@@ -1,1 +1,3 @@
-//! Tests with the real binary and real processes.
+//! Tests with the real binary and real processes, and what they need to be told in few words.
+
+pub mod transcript;

@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// What each crate of ours may depend on. Those at the top, which put everything together, are
 /// not listed: they may depend on all.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -16,11 +16,12 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("headwater-embedded", &["event", "log", "store"]),
     ("headwater-rocks", &["event", "store"]),
     ("headwater-view", &["event", "object", "store"]),
+    ("headwater-follow", &["event", "log", "store", "view"]),
     ("headwater-session", &["event"]),
     ("headwater-proto", &["event", "session"]),
     ("headwater-check", &["event", "session"]),
-    ("headwater-hub", &["event", "log", "object", "proto", "session", "store", "view"]),
-    ("headwater-controller", &["event", "log", "object", "proto", "store", "view"]),
+    ("headwater-hub", &["event", "follow", "log", "object", "proto", "session", "store", "view"]),
+    ("headwater-controller", &["event", "follow", "log", "object", "proto", "store", "view"]),
     ("headwater-edge", &["event", "object", "proto", "session", "store", "view"]),
     ("headwater-edged", &["event", "object", "proto"]),
     ("xtask", &[]),

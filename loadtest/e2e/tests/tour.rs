@@ -1,0 +1,203 @@
+//! The tour of the README, typed and compared: what a newcomer is promised is what happens.
+//!
+//! `cargo xtask up` is typed as `headwater up ops/demo`, for everything has been built by then,
+//! and on a copy of `ops/demo`, for the tour edits it. A command whose answer is in the README is
+//! typed again until it answers so: what it shows takes a moment to come about.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_e2e::transcript::{self, Step, Typed};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// How long an answer may take to be the one in the README. Far more than it needs: two cores
+/// may be busy with something else.
+const WAIT: Duration = Duration::from_secs(90);
+
+/// Between two tries.
+const POLL: Duration = Duration::from_millis(200);
+
+/// How long one command may take, in seconds as `timeout` takes them: none of the tour's follows.
+const COMMAND_WAIT_SECONDS: &str = "60";
+
+/// What the README has a person type where the test types something else.
+const UP: &str = "cargo xtask up";
+
+/// The exit status of `headwater diff` that found a difference.
+const FOUND: i32 = 3;
+
+#[test]
+fn the_tour_of_the_readme_is_true() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = fs::read_to_string(root.join("README.md")).expect("the README is there");
+    let steps = transcript::steps(&readme);
+    assert!(steps.len() > 10, "the tour is more than {} steps", steps.len());
+    let mut tour = Tour::new(&root.join("ops/demo"));
+    for step in &steps {
+        tour.take(step);
+    }
+    assert!(tour.up.is_none(), "the tour ends with nothing left running");
+}
+
+/// A folder that looks like the top of a clone, and what runs in it.
+struct Tour {
+    folder: TempDir,
+    path: OsString,
+    up: Option<Up>,
+}
+
+/// What `cargo xtask up` started.
+struct Up {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Tour {
+    fn new(demo: &Path) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let copy = folder.path().join("ops/demo");
+        fs::create_dir_all(&copy).expect("the copy's folder");
+        for entry in fs::read_dir(demo).expect("the demo is there") {
+            let entry = entry.expect("the demo can be listed");
+            fs::copy(entry.path(), copy.join(entry.file_name())).expect("a manifest is copied");
+        }
+        let mut path = OsString::from(programs());
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        Self { folder, path, up: None }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match &step.typed {
+            Typed::Command(command) if command == UP => self.start(step),
+            Typed::Command(command) => self.ask(step, command),
+            Typed::Interrupt => self.interrupt(step),
+        }
+    }
+
+    fn start(&mut self, step: &Step) {
+        let log = self.folder.path().join(format!("up-{}.log", step.line));
+        let output = File::create(&log).expect("a log");
+        let error = output.try_clone().expect("the same log");
+        let mut command = self.command("headwater", &["up", "ops/demo"]);
+        let process = command.stdout(output).stderr(error).spawn().expect("headwater starts");
+        self.up = Some(Up { process, log: log.clone() });
+        self.wait_until_agrees(step, || fs::read_to_string(&log).unwrap_or_default());
+    }
+
+    fn ask(&self, step: &Step, command: &str) {
+        let ask = || {
+            let both = format!("exec 2>&1\n{command}");
+            let mut shell = self.command("timeout", &[COMMAND_WAIT_SECONDS, "sh", "-c", &both]);
+            let output = shell.output().expect("a shell starts");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            (is_done(command, output.status), text)
+        };
+        if step.expected.is_empty() {
+            let (done, text) = ask();
+            assert!(done, "README.md:{}: `{command}` failed:\n{text}", step.line);
+            return;
+        }
+        self.wait_until_agrees(step, || match ask() {
+            (true, text) => text,
+            (false, text) => format!("{text}(the command failed)\n"),
+        });
+    }
+
+    fn interrupt(&mut self, step: &Step) {
+        let mut up = self.up.take().expect("something runs that Ctrl-C can stop");
+        let before = fs::read(&up.log).expect("its log").len();
+        let status = up.interrupt();
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "README.md:{}: Ctrl-C ends in {status:?}:\n{}",
+            step.line,
+            up.said(),
+        );
+        if !step.expected.is_empty() {
+            self.wait_until_agrees(step, || up.said().get(before..).unwrap_or_default().to_owned());
+        }
+    }
+
+    /// A program started in the tour's folder, with the binary on its path.
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.folder.path()).env("PATH", &self.path);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("HEADWATER_") {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    fn wait_until_agrees(&self, step: &Step, output: impl Fn() -> String) {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let seen = output();
+            if transcript::agrees(&step.expected, &seen) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "README.md:{}: {:?} does not answer as the README says.\n\
+                 --- README\n{}\n--- seen\n{seen}\n--- up\n{}",
+                step.line,
+                step.typed,
+                step.expected.join("\n"),
+                self.up.as_ref().map(Up::said).unwrap_or_default(),
+            );
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Up {
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Types Ctrl-C and waits for the end; `None` when it does not come.
+    fn interrupt(&mut self) -> Option<ExitStatus> {
+        let id = i32::try_from(self.process.id()).expect("a process id");
+        // It may have ended by itself, which its status tells.
+        let _ = kill(Pid::from_raw(id), Signal::SIGINT);
+        let deadline = Instant::now() + WAIT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.try_wait().expect("our own child") {
+                return Some(status);
+            }
+            thread::sleep(POLL);
+        }
+        None
+    }
+}
+
+impl Drop for Up {
+    /// Leaves no pods behind when the tour fails midway.
+    fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) && self.interrupt().is_none() {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+fn is_done(command: &str, status: ExitStatus) -> bool {
+    status.success() || command.starts_with("headwater diff") && status.code() == Some(FOUND)
+}
+
+/// The folder of the built programs, two above this test's own.
+fn programs() -> PathBuf {
+    let test = std::env::current_exe().expect("this test is a file");
+    let folder = test.ancestors().nth(2).expect("cargo puts tests into target/PROFILE/deps");
+    let headwater = folder.join("headwater");
+    assert!(headwater.is_file(), "{} is missing: run `cargo xtask test`", headwater.display());
+    folder.to_path_buf()
+}
