@@ -20,6 +20,11 @@ pub(crate) fn unreached(folder: &str, files: &[&File]) -> Vec<Finding> {
             let child = format!("{below}/{name}.rs");
             waiting.extend(files.iter().copied().filter(|file| file.path == child));
         }
+        let beside = file.path.rsplit_once('/').map_or("", |(parent, _)| parent);
+        for path in placed(&file.text) {
+            let child = format!("{beside}/{path}");
+            waiting.extend(files.iter().copied().filter(|file| file.path == child));
+        }
     }
     let dead = files.iter().filter(|file| !reached.contains(&file.path));
     dead.map(|file| Finding::of(&file.path, "no `mod` declares it: declare or delete it")).collect()
@@ -61,6 +66,11 @@ fn declared(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The paths in lines of the form `#[path = "..."]`, by which tests share a part of theirs.
+fn placed(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,7 +92,8 @@ mod tests {
             ("src/one/tests.rs", ""),
             ("src/two.rs", "pub mod deep;"),
             ("src/two/deep.rs", ""),
-            ("tests/whole.rs", ""),
+            ("tests/whole.rs", "#[path = \"part/x.rs\"]\nmod y;"),
+            ("tests/part/x.rs", ""),
             ("tests/many/main.rs", "mod part;"),
             ("tests/many/part.rs", ""),
             ("build.rs", ""),
