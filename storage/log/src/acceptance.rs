@@ -13,9 +13,8 @@
 //!  following n ───────► stopped at n     stopped ───────────────────────► stopped
 //! ```
 //!
-//! While a partition is folded from its start, records that compaction may have dropped leave
-//! gaps: they are allowed as long as the stream's last event is old enough to have had a
-//! neighbour compacted. Nothing of a fold may be shown before [`Acceptance::is_folded`], and then
+//! While a partition is folded from its start, seqs may be missing where compaction may have
+//! dropped records: where offsets are missing too, before records old enough for it. Nothing of a fold may be shown before [`Acceptance::is_folded`], and then
 //! only if the state's own hash equals [`StreamPosition::hash`]: that is what proves that the
 //! gaps were compaction's.
 
@@ -73,8 +72,9 @@ pub struct AcceptanceChanges {
 impl Acceptance {
     /// Begins a fold from the start of each partition to the high watermark seen now.
     ///
-    /// Events appended at or after `intact_from_ms` are younger than the log's replay window and
-    /// cannot have been compacted away: among them a gap is an error even in a fold.
+    /// Events appended at or after `intact_from_ms` are younger than the log's replay window:
+    /// compaction has dropped none of them, nor the one before each. A seq missing there is a
+    /// hole even in a fold.
     pub fn fold(birth: LogBirth, ranges: Vec<FoldRange>, intact_from_ms: i64) -> Self {
         let partitions = ranges
             .into_iter()
@@ -249,7 +249,8 @@ impl Acceptance {
             let (seq, epoch, claimed) = (header.seq, header.epoch, state.claimed());
             return Outcome::Fenced(Fenced { stream, key, seq, epoch, claimed });
         }
-        match judge(position, &header, state.gap_allowed(position)) {
+        let gap_allowed = state.gap_allowed(position, header.seq, recorded.time_ms);
+        match judge(position, &header, gap_allowed) {
             Verdict::Accept => {}
             Verdict::Duplicate => {
                 position.repairs.insert(repair);
@@ -268,7 +269,7 @@ impl Acceptance {
         }
         match envelope(recorded, stream.clone(), key, header) {
             Ok(envelope) => {
-                position.advance(&envelope, &repair);
+                position.advance(&envelope, recorded.offset, &repair);
                 Outcome::Accepted(envelope)
             }
             Err(reason) => {

@@ -36,8 +36,10 @@ pub struct PartitionState {
     pub claim: Option<Claim>,
     /// The highest epoch that has reconciled here while it was the highest claimed.
     pub reconciled: WriterEpoch,
-    /// When the first record that was read had been appended: nothing that was here is older.
-    pub first_time_ms: Option<i64>,
+    /// The offset behind the last record met.
+    pub met: Offset,
+    /// The first record behind the last gap in the offsets of a fold.
+    pub last_gap: Option<Offset>,
     /// When this reader last stood at the end of the partition, by its own clock.
     pub caught_up_ms: Option<i64>,
 }
@@ -55,6 +57,8 @@ pub struct StreamPosition {
     pub hash: StateHash,
     /// When the log appended it.
     pub time_ms: i64,
+    /// Where it lies in its partition.
+    pub offset: Offset,
     /// Whether it was a removal: then a head record is due before its tombstone can go.
     pub head_due: bool,
     /// The stream stands before a hole; only an epoch above this one can resume it.
@@ -90,7 +94,8 @@ impl PartitionState {
             mode,
             claim: None,
             reconciled: WriterEpoch::default(),
-            first_time_ms: None,
+            met: range.start.next,
+            last_gap: None,
             caught_up_ms: None,
         }
     }
@@ -116,7 +121,11 @@ impl PartitionState {
         }
         self.cursor.next = recorded.offset.next();
         self.cursor.leader_epoch = recorded.leader_epoch;
-        self.first_time_ms.get_or_insert(recorded.time_ms);
+        // Before the first claim nothing counts, so nothing that did is missing.
+        if recorded.offset > self.met && self.claim.is_some() {
+            self.last_gap = Some(recorded.offset);
+        }
+        self.met = recorded.offset.next();
         if matches!(self.mode, Mode::Fold { until, .. } if recorded.offset >= until) {
             self.mode = Mode::Follow;
         }
@@ -134,16 +143,20 @@ impl PartitionState {
         }
     }
 
-    /// Whether events may be missing behind `position` because compaction dropped them. What is
-    /// missing was appended after the last event accepted, or, before the first, after the
-    /// partition's first record.
-    pub(super) fn gap_allowed(&self, position: &StreamPosition) -> bool {
-        let Mode::Fold { intact_from_ms, .. } = self.mode else { return false };
-        let before_ms = match position.seq {
-            Seq::ZERO => self.first_time_ms.unwrap_or(i64::MIN),
-            _ => position.time_ms,
-        };
-        before_ms < intact_from_ms
+    /// Whether a fold may take an event that is not the next one behind `position`.
+    ///
+    /// Compaction leaves gaps in the offsets, an append that was lost never had one: so events
+    /// may be missing only where offsets are. And compaction drops a record only for a later one
+    /// that is past the replay window itself: so the event before a younger one is there. Where
+    /// offsets are missing, a fold may have taken an event that had come behind a hole; the next
+    /// writer then began at a lower seq.
+    pub(super) fn gap_allowed(&self, position: &StreamPosition, seq: Seq, time_ms: i64) -> bool {
+        match (self.mode, self.last_gap) {
+            (Mode::Fold { intact_from_ms, .. }, Some(gap)) => {
+                seq <= position.seq || (gap > position.offset && time_ms < intact_from_ms)
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn claim(&mut self, partition: Partition, claim: Claim) -> Outcome {
@@ -157,7 +170,8 @@ impl PartitionState {
 
 impl StreamPosition {
     /// Takes the next event.
-    pub(super) fn advance(&mut self, envelope: &Envelope, touched: &RepairKey) {
+    pub(super) fn advance(&mut self, envelope: &Envelope, offset: Offset, touched: &RepairKey) {
+        self.offset = offset;
         self.seq = envelope.seq;
         self.epoch = envelope.epoch;
         self.epoch_first_seq = envelope.epoch_first_seq;

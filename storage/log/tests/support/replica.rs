@@ -1,0 +1,140 @@
+//! The plainest view there can be: entries by key, a hash of its own, and every rule checked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::record::LogBirth;
+use headwater_event::{
+    Applied, EntryKey, Envelope, Event, HashKey, ObjectHash, StateHash, StreamId,
+};
+use headwater_log::acceptance::Mode;
+use headwater_log::{Acceptance, Batch, Log, MemoryLog, Outcome, ReadError, Reader, begin_fold};
+
+/// What a stream holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) entries: BTreeMap<EntryKey, Applied>,
+    pub(crate) hash: StateHash,
+}
+
+/// A reader with what it folded.
+pub(crate) struct Replica {
+    pub(crate) log: MemoryLog,
+    pub(crate) reader: Box<dyn Reader>,
+    pub(crate) acceptance: Acceptance,
+    pub(crate) folded: Folded,
+}
+
+/// What a reader folded, apart from where it stands.
+pub(crate) struct Folded {
+    hash_key: HashKey,
+    pub(crate) streams: BTreeMap<StreamId, State>,
+    /// Every event accepted while following, by what was seen.
+    pub(crate) history: Vec<Envelope>,
+}
+
+impl Replica {
+    /// A replica that has folded the log to where it ends now.
+    pub(crate) async fn fold(log: &MemoryLog, birth: LogBirth) -> Result<Self, ReadError> {
+        let acceptance = begin_fold(log, birth, log.now_ms()).await?;
+        let reader = log.read(acceptance.cursors()).await?;
+        let folded = Folded {
+            hash_key: HashKey::new(&birth.log_id),
+            streams: BTreeMap::new(),
+            history: Vec::new(),
+        };
+        let mut replica = Self { log: log.clone(), reader, acceptance, folded };
+        replica.drain().await?;
+        Ok(replica)
+    }
+
+    /// Reads on to where the log ends now; folds anew if it was away for too long.
+    pub(crate) async fn catch_up(&mut self) -> Result<Vec<Outcome>, ReadError> {
+        let window_ms = self.log.describe().await?.replay_window_ms;
+        let now_ms = self.log.now_ms();
+        let inside = |state: &headwater_log::acceptance::PartitionState| {
+            state.inside_window(now_ms, window_ms) || state.caught_up_ms.is_none()
+        };
+        if !self.acceptance.partitions().values().all(inside) {
+            let history = std::mem::take(&mut self.folded.history);
+            *self = Box::pin(Self::fold(&self.log, *self.acceptance.birth())).await?;
+            self.folded.history = history;
+        }
+        self.drain().await
+    }
+
+    async fn drain(&mut self) -> Result<Vec<Outcome>, ReadError> {
+        let mut seen = Vec::new();
+        loop {
+            let mut behind = false;
+            for cursor in self.acceptance.cursors() {
+                behind |= cursor.next < self.log.bounds(cursor.partition).await?.high;
+            }
+            if !behind {
+                for partition in self.acceptance.partitions().values() {
+                    assert_eq!(partition.mode, Mode::Follow, "a fold ends where the log ended");
+                }
+                return Ok(seen);
+            }
+            let batch = self.reader.next().await?;
+            let following = self.acceptance.is_folded();
+            let outcomes = self.acceptance.accept_batch(&batch, self.log.now_ms());
+            self.folded.take(&batch, &outcomes, following);
+            seen.extend(outcomes);
+        }
+    }
+
+    /// That the state is the one that the writer had at this position.
+    pub(crate) fn check_hashes(&self) {
+        for (stream, position) in self.acceptance.streams() {
+            let state = self.folded.streams.get(stream).cloned().unwrap_or_default();
+            assert_eq!(state.hash, position.hash, "{stream} at {position:?}: {state:?}");
+        }
+    }
+
+    /// The entries of every stream that has any.
+    pub(crate) fn entries(&self) -> BTreeMap<(StreamId, EntryKey), Bytes> {
+        let streams = self.folded.streams.iter();
+        let entries = streams.flat_map(|(stream, state)| {
+            let of = |(key, applied): (&EntryKey, &Applied)| {
+                ((stream.clone(), key.clone()), applied.object.clone())
+            };
+            state.entries.iter().map(of)
+        });
+        entries.collect()
+    }
+}
+
+impl Folded {
+    /// Folds a batch.
+    pub(crate) fn take(&mut self, _batch: &Batch, outcomes: &[Outcome], following: bool) {
+        for outcome in outcomes {
+            let Outcome::Accepted(envelope) = outcome else { continue };
+            let state = self.streams.entry(envelope.stream.clone()).or_default();
+            state.apply(&self.hash_key, envelope);
+            if following {
+                assert_eq!(state.hash, envelope.hash, "after {envelope:?}");
+                self.history.push(envelope.clone());
+            }
+        }
+    }
+}
+
+impl State {
+    fn apply(&mut self, hash_key: &HashKey, envelope: &Envelope) {
+        let Some(key) = envelope.event.key() else { return };
+        if let Some(before) = self.entries.remove(key) {
+            self.hash.subtract(hash_key, key, &ObjectHash::of(&before.object));
+        }
+        if let Event::Applied(applied) = &envelope.event {
+            self.hash.add(hash_key, key, &ObjectHash::of(&applied.object));
+            self.entries.insert(key.clone(), applied.clone());
+        }
+    }
+}
+
+/// A log as its users share it.
+pub(crate) fn shared(log: &MemoryLog) -> Arc<dyn Log> {
+    Arc::new(log.clone())
+}
