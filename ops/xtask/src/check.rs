@@ -15,7 +15,7 @@ pub(crate) fn check(place: &Place) -> Result<(), Failure> {
     steps.take("cargo-deny, installed", || deny::install(place))?;
     steps.take("licences, bans, sources", || deny::check(place))?;
     steps.take("advisories", || deny::advisories(place))?;
-    steps.take("machine", || suite::prepare(place))?;
+    steps.take("prepare", || suite::prepare(place))?;
     steps.take("lints", || step::run(&mut place.cargo(&LINTS)))?;
     steps.take("docs", || {
         let docs = ["doc", "--workspace", "--no-deps", "--locked"];

@@ -16,17 +16,17 @@ const FIRST_BUILD: &str = "about 12 minutes on two cores, most of it RocksDB's C
 /// When the machine lacks something, or a test fails.
 pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::default();
+    steps.take("prepare", || prepare(place))?;
     take_tests(place, &mut steps, args)?;
     steps.report();
     Ok(())
 }
 
-/// The steps of the tests, as part of something larger.
+/// The steps of the tests on a prepared machine, as part of something larger.
 ///
 /// # Errors
-/// When the machine lacks something, or a test fails.
+/// When something does not build, or a test fails.
 pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
-    steps.take("prepare", || prepare(place))?;
     steps.take("build", || step::run(&mut place.cargo(&BUILD)))?;
     steps.take("test", || step::run(place.cargo(&TEST).args(args)))
 }
