@@ -1,1 +1,34 @@
-//! Materialized state: projections, the materializer, the pod status snapshot.
+//! Materialized state: what hub, controller and edge fold from the log, and the loop around it.
+//!
+//! [`StreamState`] folds streams into an engine: entries, state hash and position move in one
+//! batch. A [`Projection`] says how one input becomes changes of that batch, and the
+//! [`Materializer`] commits batches and lets their effects out once they are durable.
+//!
+//! Nothing here waits, knows a clock or a runtime; all I/O goes through an
+//! [`Engine`](headwater_store::Engine).
+//!
+//! There are no derived pod rows: entries lie on disk by type, namespace and name, so the pods
+//! of a stream are one range of its entries already (see [`Selection`]).
+
+mod admission;
+mod advance;
+mod effect;
+mod entry;
+mod generation;
+mod materializer;
+mod projection;
+mod refusal;
+mod slot;
+mod staging;
+mod stream_reader;
+mod stream_row;
+mod stream_state;
+
+pub use advance::{Advance, Continuity, Mode};
+pub use effect::{Effect, Effected};
+pub use entry::{Entry, Held};
+pub use materializer::{Bounds, Materializer, Position, Released, SyncTicket};
+pub use projection::{FoldError, Projection};
+pub use refusal::Refusal;
+pub use stream_reader::{Selection, StreamReader, Verification};
+pub use stream_state::{ACCEPTANCE, HELD_ENTRIES_MAX, StreamState};

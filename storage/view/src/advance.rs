@@ -1,0 +1,55 @@
+//! What moves a replica's stream forward: a tail, a delta or a snapshot, whole or in parts.
+
+use headwater_event::{Change, Checkpoint, Seq, StateHash, StreamId};
+
+/// How a replica is brought forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Every event in `(from, to]`.
+    Tail,
+    /// Each key changed in `(from, to]`, once, its latest change.
+    Delta,
+    /// The complete state at `to`: what is absent is deleted.
+    Snapshot,
+}
+
+/// Carries a stream from `from`, exclusive, to `to`, inclusive; or one part of what does.
+///
+/// Visible whole or not at all. One that comes in parts is staged, and visible with its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advance {
+    /// The stream.
+    pub stream: StreamId,
+    /// How.
+    pub mode: Mode,
+    /// Where the replica must stand; of no meaning for a snapshot.
+    pub from: Seq,
+    /// Where it then stands.
+    pub to: Checkpoint,
+    /// The state hash at `to`: another one refuses the whole.
+    pub hash: StateHash,
+    /// What changes, in order.
+    pub changes: Vec<Change>,
+    /// Which part this is, from 0; `stream`, `mode`, `from`, `to` and `hash` are the same in each.
+    pub part: u32,
+    /// Whether it is the last part.
+    pub last_part: bool,
+}
+
+impl Advance {
+    /// Whether this is all of it.
+    pub fn is_whole(&self) -> bool {
+        self.part == 0 && self.last_part
+    }
+}
+
+/// Whether the events that a fold is given may leave out seqs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continuity {
+    /// Each event has the next seq, and a hole is refused. The state hash is compared at each.
+    Dense,
+    /// Compaction may have dropped superseded events: seqs grow, with holes, and the state
+    /// hash means nothing before the end. Only for a fold that shows nothing before that end;
+    /// [`StreamState::differing`](crate::StreamState::differing) then tells what is wrong.
+    Sparse,
+}
