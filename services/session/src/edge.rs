@@ -315,7 +315,7 @@ impl EdgeSession {
             if known.incarnation > self.identity.incarnation {
                 return Err(SessionEnd::Fenced { known: known.clone() });
             }
-            if outranked(&self.identity, known) {
+            if known.outranks(&self.identity) {
                 outputs.push(EdgeOutput::RaiseBoot { known: known.clone() });
                 return Err(SessionEnd::RaisingBoot { known: known.clone() });
             }
@@ -468,8 +468,10 @@ impl EdgeSession {
         }
     }
 
+    /// Tells of a stopped stream, behind an acknowledgement: the hub then knows whether a
+    /// snapshot that it has sent came before.
     fn stopped(
-        &self,
+        &mut self,
         stream: &StreamId,
         seq: Seq,
         expected: StateHash,
@@ -483,6 +485,7 @@ impl EdgeSession {
             found,
         }));
         if self.is_open() {
+            self.acknowledge(outputs);
             outputs.push(diverged(stream, seq));
         }
     }
@@ -533,12 +536,6 @@ impl EdgeSession {
             })
             .collect()
     }
-}
-
-/// Whether the cloud knows a later start than `ours`, or another one with the same number.
-fn outranked(ours: &Identity, known: &Identity) -> bool {
-    known.rank() > ours.rank()
-        || (known.rank() == ours.rank() && known.boot.nonce != ours.boot.nonce)
 }
 
 fn diverged(stream: &StreamId, seq: Seq) -> EdgeOutput {

@@ -1,18 +1,68 @@
-//! The hub's end of a session.
+//! The hub's end of a session: decides how each stream comes forward, keeps the window, checks
+//! what the edge says.
+//!
+//! ```text
+//!            Hello: Identify           Admitted: Welcome
+//!  Expecting ---------------> Identifying ---------------> Open
+//!      |                          |                         |
+//!      |      violation, Dismissed, silence, unreadable fold|
+//!      +--------------------------+-------------------------+---> Closed
+//! ```
+//!
+//! In an open session each stream rests at the fold's end, is parked, or has a push on its way:
+//! every event as long as the window is open, one delta for what lay past it (see `course`).
+//! `acked <= durable <= applied <= received <= sent <= tail` holds for every stream that is
+//! served; an edge that says otherwise is refused with both numbers.
 
+mod course;
+mod intake;
 mod io;
+mod service;
 
-use headwater_event::{Identity, LogId, NodeName, Seq, StreamId};
+use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_event::{Checkpoint, Identity, LogId, NodeName, Seq, StreamId};
+
+use course::{Behind, Course, choose};
+use intake::Intake;
 pub use io::{HubEnd, HubInput, HubOutput, Violation};
+use service::Service;
 
+use crate::message::{
+    Ack, Diverged, EdgeMessage, Hello, HubHeartbeat, HubMessage, PROTOCOL, Parked, Push, PushMode,
+    PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response, StreamPosition,
+    StreamProgress, Welcome,
+};
 use crate::settings::HubSettings;
-use crate::source::Source;
+use crate::source::{Readiness, Source, SourceError, Standing};
 
 /// The hub's end of one connection.
 pub struct HubSession {
     settings: HubSettings,
     node: NodeName,
+    phase: Phase,
+    /// What the hello said of streams that are not served yet.
+    hello: BTreeMap<StreamId, StreamPosition>,
+    services: BTreeMap<StreamId, Service>,
+    window_bytes: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    intake: Intake,
+    requests: BTreeSet<u64>,
+    resets: u32,
+    now_ms: u64,
+    /// When the edge was last heard; `None` before the first tick.
+    heard_ms: Option<u64>,
+    beat_ms: u64,
+}
+
+/// See the module's drawing.
+#[derive(Debug)]
+enum Phase {
+    Expecting,
+    Identifying(Identity),
+    Open { identity: Identity, log_id: LogId },
+    Closed,
 }
 
 /// Where a node stands in a stream:
@@ -21,8 +71,8 @@ pub struct HubSession {
 pub struct HubStream {
     /// The stream.
     pub stream: StreamId,
-    /// The log that it is sent from.
-    pub log_id: LogId,
+    /// The log of what was sent; `None` while nothing was.
+    pub log_id: Option<LogId>,
     /// The end of the stream in the hub's fold.
     pub tail: Seq,
     /// The last event sent.
@@ -35,20 +85,42 @@ pub struct HubStream {
     pub durable: Seq,
     /// What the hub took as acknowledged.
     pub acked: Seq,
-    /// Why it is not served, where it is not.
-    pub parked: Option<String>,
+    /// Why it is not served, where it is not; the inequality says nothing then.
+    pub parked: Option<&'static str>,
 }
 
 impl HubSession {
     /// The session of a connection whose certificate is for `node`.
     pub fn new(settings: HubSettings, node: NodeName) -> Self {
-        Self { settings, node }
+        Self {
+            settings,
+            node,
+            phase: Phase::Expecting,
+            hello: BTreeMap::new(),
+            services: BTreeMap::new(),
+            window_bytes: 0,
+            sent_bytes: 0,
+            received_bytes: 0,
+            intake: Intake::default(),
+            requests: BTreeSet::new(),
+            resets: 0,
+            now_ms: 0,
+            heard_ms: None,
+            beat_ms: 0,
+        }
     }
 
     /// Takes in what happened and says what is to be done, in order. Never panics.
-    pub fn step(&mut self, _source: &dyn Source, _input: HubInput) -> Vec<HubOutput> {
-        let _ = &self.settings;
-        Vec::new()
+    pub fn step(&mut self, source: &dyn Source, input: HubInput) -> Vec<HubOutput> {
+        let mut outputs = Vec::new();
+        if matches!(self.phase, Phase::Closed) {
+            return outputs;
+        }
+        let taken = self.take(source, input, &mut outputs);
+        if let Err(end) = taken.and_then(|()| self.serve(source, &mut outputs)) {
+            self.close(end, &mut outputs);
+        }
+        outputs
     }
 
     /// The node that the connection is for.
@@ -56,13 +128,465 @@ impl HubSession {
         &self.node
     }
 
-    /// Who the edge said it is, once it did.
+    /// Who the edge said it is, while the session lasts.
     pub fn identity(&self) -> Option<&Identity> {
-        None
+        match &self.phase {
+            Phase::Identifying(identity) | Phase::Open { identity, .. } => Some(identity),
+            Phase::Expecting | Phase::Closed => None,
+        }
+    }
+
+    /// Whether the edge was welcomed and the session lasts.
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open { .. })
     }
 
     /// Where the node stands in each of its streams.
     pub fn streams(&self) -> impl Iterator<Item = HubStream> + '_ {
-        std::iter::empty()
+        self.services.iter().map(|(stream, service)| {
+            let progress = service.progress();
+            HubStream {
+                stream: stream.clone(),
+                log_id: service.log_id(),
+                tail: service.tail,
+                sent: service.sent(),
+                received: progress.received,
+                applied: progress.applied,
+                durable: progress.durable,
+                acked: progress.acked,
+                parked: service.parked,
+            }
+        })
+    }
+
+    fn take(
+        &mut self,
+        source: &dyn Source,
+        input: HubInput,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        match input {
+            HubInput::Received(message) => self.received(source, message, outputs),
+            HubInput::Admitted { known } => self.admitted(source, known, outputs),
+            HubInput::Dismissed(refusal) => Err(HubEnd::Refused(refusal)),
+            HubInput::Advanced => self.advanced(source),
+            HubInput::Appended(through) => {
+                if let Some(acked) = self.intake.appended(through) {
+                    outputs.push(HubOutput::Send(HubMessage::ReportsAcked(acked)));
+                }
+                Ok(())
+            }
+            HubInput::Answered(response) => {
+                if self.requests.remove(&response.id) {
+                    outputs.push(HubOutput::Send(HubMessage::Response(response)));
+                }
+                Ok(())
+            }
+            HubInput::Tick(now_ms) => self.tick(source, now_ms, outputs),
+        }
+    }
+
+    /// Tells the edge why, as far as it concerns it, and ends.
+    fn close(&mut self, end: HubEnd, outputs: &mut Vec<HubOutput>) {
+        let refusal = match &end {
+            HubEnd::Refused(refusal) => refusal.clone(),
+            HubEnd::Violation(violation) => {
+                Refusal { code: RefusalCode::Violation, message: violation.to_string() }
+            }
+            HubEnd::Source(error) => unavailable(&error.to_string()),
+            HubEnd::Silent { .. } => unavailable("the edge was silent"),
+        };
+        self.phase = Phase::Closed;
+        self.services.clear();
+        outputs.push(HubOutput::Send(HubMessage::Refusal(refusal)));
+        outputs.push(HubOutput::Close(end));
+    }
+
+    fn received(
+        &mut self,
+        source: &dyn Source,
+        message: EdgeMessage,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        self.heard_ms = self.heard_ms.map(|_| self.now_ms);
+        match (&self.phase, message) {
+            (Phase::Expecting, EdgeMessage::Hello(hello)) => self.greeted(hello, outputs),
+            (Phase::Open { .. }, EdgeMessage::Ack(ack)) => self.acknowledged(&ack, outputs),
+            (Phase::Open { .. }, EdgeMessage::Heartbeat(heartbeat)) => {
+                self.progressed(&heartbeat.progress, outputs)?;
+                outputs.push(HubOutput::Alive(heartbeat));
+                Ok(())
+            }
+            (Phase::Open { .. }, EdgeMessage::Diverged(diverged)) => self.diverged(&diverged),
+            (Phase::Open { identity, .. }, EdgeMessage::Reports(reports)) => {
+                let identity = identity.clone();
+                self.reported(source, &identity, reports, outputs)
+            }
+            (Phase::Open { .. }, EdgeMessage::Request(request)) => {
+                self.requested(source, request, outputs)
+            }
+            (_, message) => Err(Violation::Unexpected { message: message.name() }.into()),
+        }
+    }
+
+    fn greeted(&mut self, hello: Hello, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+        if hello.protocol != PROTOCOL {
+            let message =
+                format!("this hub speaks protocol {PROTOCOL}, the edge {}", hello.protocol);
+            return Err(HubEnd::Refused(Refusal { code: RefusalCode::Protocol, message }));
+        }
+        if hello.identity.node != self.node {
+            let (certified, claimed) = (self.node.clone(), hello.identity.node);
+            let message = Violation::Node { certified, claimed }.to_string();
+            return Err(HubEnd::Refused(Refusal { code: RefusalCode::Forbidden, message }));
+        }
+        let (count, max) = (hello.positions.len(), self.settings.streams_max);
+        if count > max {
+            return Err(Violation::TooMany { what: "positions", count, max }.into());
+        }
+        for position in hello.positions {
+            let stream = position.stream.clone();
+            let is_readable = stream.readable_by(&self.node);
+            if self.hello.insert(stream.clone(), position).is_some() || !is_readable {
+                return Err(Violation::Stream { stream }.into());
+            }
+        }
+        self.window_bytes = self.settings.window_bytes.min(hello.window_bytes);
+        outputs.push(HubOutput::Identify(hello.identity.clone()));
+        self.phase = Phase::Identifying(hello.identity);
+        Ok(())
+    }
+
+    fn admitted(
+        &mut self,
+        source: &dyn Source,
+        live: Option<Identity>,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        let Phase::Identifying(identity) = &self.phase else { return Ok(()) };
+        let identity = identity.clone();
+        let log_id = source.log_id().ok_or_else(|| {
+            HubEnd::Refused(unavailable("the hub has not read the beginning of the log"))
+        })?;
+        let logged = source.known(&self.node)?;
+        let known = [logged, live].into_iter().flatten().max_by_key(|known| {
+            let is_another = known.boot.nonce != identity.boot.nonce;
+            (known.rank(), is_another)
+        });
+        self.assign(source)?;
+        outputs.push(HubOutput::Send(HubMessage::Welcome(Welcome {
+            protocol: PROTOCOL,
+            log_id,
+            streams: self.services.keys().cloned().collect(),
+            known: known.clone(),
+        })));
+        if let Some(known) = known.filter(|known| known.outranks(&identity)) {
+            return Err(HubEnd::Refused(stale(&known)));
+        }
+        self.phase = Phase::Open { identity, log_id };
+        self.beat_ms = self.now_ms;
+        Ok(())
+    }
+
+    fn advanced(&mut self, source: &dyn Source) -> Result<(), HubEnd> {
+        let Phase::Open { log_id, .. } = &self.phase else { return Ok(()) };
+        if source.log_id() != Some(*log_id) {
+            return Err(HubEnd::Refused(unavailable("the hub reads another log now")));
+        }
+        self.assign(source)?;
+        for service in self.services.values_mut() {
+            service.resting = false;
+        }
+        Ok(())
+    }
+
+    /// Serves exactly the streams that the node has.
+    fn assign(&mut self, source: &dyn Source) -> Result<(), SourceError> {
+        let mut streams = source.streams(&self.node)?;
+        streams.retain(|stream| stream.readable_by(&self.node));
+        self.services.retain(|stream, _| streams.contains(stream));
+        for stream in streams {
+            let held = self.hello.remove(&stream);
+            self.services
+                .entry(stream)
+                .or_insert_with_key(|stream| Service::new(stream.clone(), held));
+        }
+        Ok(())
+    }
+
+    fn acknowledged(&mut self, ack: &Ack, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+        let (before, sent) = (self.received_bytes, self.sent_bytes);
+        let received = ack.received_bytes;
+        if received < before || received > sent {
+            return Err(Violation::Bytes { received, before, sent }.into());
+        }
+        self.received_bytes = received;
+        for service in self.services.values_mut() {
+            service.received(received);
+        }
+        self.progressed(&ack.progress, outputs)
+    }
+
+    fn progressed(
+        &mut self,
+        progress: &[StreamProgress],
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        let mut seen = BTreeSet::new();
+        for said in progress {
+            let stream = &said.stream;
+            if !stream.readable_by(&self.node) || !seen.insert(stream) {
+                return Err(Violation::Stream { stream: stream.clone() }.into());
+            }
+            // A stream that the edge still holds and the node no longer has.
+            let Some(service) = self.services.get_mut(stream) else { continue };
+            if service.progressed(said)? {
+                outputs.push(HubOutput::Progressed(stream.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn diverged(&mut self, diverged: &Diverged) -> Result<(), HubEnd> {
+        let received_bytes = self.received_bytes;
+        let Some(service) = self.services.get_mut(&diverged.stream) else { return Ok(()) };
+        if service.diverged(received_bytes) {
+            self.resets += 1;
+        }
+        if self.resets > self.settings.resets_max {
+            let message = format!("{} differs from the log again and again", diverged.stream);
+            return Err(HubEnd::Refused(unavailable(&message)));
+        }
+        Ok(())
+    }
+
+    fn reported(
+        &mut self,
+        source: &dyn Source,
+        identity: &Identity,
+        reports: Reports,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        // A later start may have connected elsewhere since.
+        if let Some(known) = source.known(&self.node)?.filter(|known| known.outranks(identity)) {
+            return Err(HubEnd::Refused(stale(&known)));
+        }
+        self.intake.take(&reports, identity, self.settings.reports_unappended_max)?;
+        if !reports.reports.is_empty() {
+            outputs.push(HubOutput::AppendReports(reports.reports));
+        }
+        Ok(())
+    }
+
+    fn requested(
+        &mut self,
+        source: &dyn Source,
+        request: Request,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        let error = if !source.interested(&self.node, &request.key)? {
+            RequestError::Forbidden
+        } else if self.requests.len() >= self.settings.requests_max {
+            RequestError::Unavailable("too many requests of this node wait".to_owned())
+        } else if self.requests.insert(request.id) {
+            outputs.push(HubOutput::Ask(request));
+            return Ok(());
+        } else {
+            return Err(Violation::Unexpected { message: "a request id in use" }.into());
+        };
+        let response = Response { id: request.id, outcome: Err(error) };
+        outputs.push(HubOutput::Send(HubMessage::Response(response)));
+        Ok(())
+    }
+
+    fn tick(
+        &mut self,
+        source: &dyn Source,
+        now_ms: u64,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        self.now_ms = self.now_ms.max(now_ms);
+        let silent_ms = self.now_ms - *self.heard_ms.get_or_insert(self.now_ms);
+        if silent_ms > self.settings.silence_ms_max {
+            return Err(HubEnd::Silent { silent_ms });
+        }
+        if !self.is_open() {
+            return Ok(());
+        }
+        let began_ms = self.services.values().filter_map(Service::catching_up_since).min();
+        if began_ms.is_some_and(|began| self.now_ms - began > self.settings.catch_up_ms_max) {
+            return Err(HubEnd::Refused(unavailable("the edge takes its catch-up too slowly")));
+        }
+        if self.now_ms - self.beat_ms < self.settings.heartbeat_ms {
+            return Ok(());
+        }
+        self.beat_ms = self.now_ms;
+        let mut tails = Vec::new();
+        for (stream, service) in &mut self.services {
+            let Standing { checkpoint, hash, readiness, .. } = source.standing(stream)?;
+            service.tail = service.tail.max(checkpoint.seq);
+            if readiness >= Readiness::Folded {
+                tails.push(StreamPosition { stream: stream.clone(), checkpoint, hash });
+            }
+        }
+        outputs.push(HubOutput::Send(HubMessage::Heartbeat(HubHeartbeat { tails })));
+        Ok(())
+    }
+
+    /// Sends what the window takes, the private stream first.
+    fn serve(&mut self, source: &dyn Source, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let mut services = std::mem::take(&mut self.services);
+        let private = StreamId::node(&self.node);
+        let mut order: Vec<_> = services.iter_mut().filter(|(_, s)| !s.resting).collect();
+        order.sort_by_key(|(stream, _)| **stream != private);
+        let mut result = Ok(());
+        for (stream, service) in order {
+            result = self.serve_stream(source, stream, service, outputs);
+            if result.is_err() {
+                break;
+            }
+        }
+        self.services = services;
+        result
+    }
+
+    fn serve_stream(
+        &mut self,
+        source: &dyn Source,
+        stream: &StreamId,
+        service: &mut Service,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        loop {
+            let room = self.room();
+            if let Some(bytes_max) = room
+                && let Some(push) = service.next_part(bytes_max)?
+            {
+                self.send(service, push, outputs);
+                continue;
+            }
+            if service.catching_up_since().is_some() {
+                return Ok(());
+            }
+            let standing = source.standing(stream)?;
+            service.tail = standing.checkpoint.seq;
+            let next_epoch_from = match &service.held {
+                Some(held) => source.next_epoch_from(stream, held.checkpoint.epoch)?,
+                None => None,
+            };
+            let behind = Behind {
+                held: service.held.as_ref(),
+                reset: service.reset,
+                overflowed: service.overflowed,
+                next_epoch_from,
+            };
+            let course = choose(&behind, &standing, self.settings.tail_events_max);
+            let parked = if let Course::Park(reason) = course { Some(reason) } else { None };
+            if let Some(reason) = parked
+                && service.parked != parked
+            {
+                let parked = Parked { stream: stream.clone(), reason: reason.to_owned() };
+                outputs.push(HubOutput::Send(HubMessage::Parked(parked)));
+            }
+            service.parked = parked;
+            match (course, room) {
+                (Course::Rest | Course::Park(_), _) => {
+                    service.resting = true;
+                    service.overflowed = false;
+                    return Ok(());
+                }
+                (_, None) => {
+                    service.overflowed = true;
+                    return Ok(());
+                }
+                (Course::Tail, Some(bytes_max)) => {
+                    let push = tail(source, stream, service.sent(), &standing, bytes_max)?;
+                    self.send(service, push, outputs);
+                }
+                (Course::Delta, Some(_)) => {
+                    let reader = source.delta(stream, service.sent())?;
+                    service.begin(PushMode::Delta, reader, &standing, self.now_ms);
+                }
+                (Course::Snapshot, Some(_)) => {
+                    let reader = source.snapshot(stream)?;
+                    service.begin(PushMode::Snapshot, reader, &standing, self.now_ms);
+                }
+            }
+        }
+    }
+
+    /// How many bytes the next push may have; `None`: the window is closed. With nothing in
+    /// flight there is always room, else an object larger than the window would never pass.
+    fn room(&self) -> Option<u64> {
+        let in_flight = self.sent_bytes - self.received_bytes;
+        if in_flight == 0 {
+            return Some(self.settings.frame_bytes_max.min(self.window_bytes));
+        }
+        let left = self.window_bytes.saturating_sub(in_flight);
+        (left > 0).then(|| left.min(self.settings.frame_bytes_max))
+    }
+
+    fn send(&mut self, service: &mut Service, push: Push, outputs: &mut Vec<HubOutput>) {
+        self.sent_bytes = self.sent_bytes.saturating_add(push.bytes());
+        service.sending(&push, self.sent_bytes);
+        outputs.push(HubOutput::Send(HubMessage::Push(push)));
+    }
+}
+
+/// The next events, as one push.
+fn tail(
+    source: &dyn Source,
+    stream: &StreamId,
+    from: Seq,
+    standing: &Standing,
+    bytes_max: u64,
+) -> Result<Push, SourceError> {
+    let events = source.events(stream, from, standing.checkpoint.seq, bytes_max)?;
+    let is_dense = events.iter().zip(from.0 + 1..).all(|(event, seq)| event.seq.0 == seq);
+    let Some(last) = events.last().filter(|_| is_dense) else {
+        let reason = format!("the events of {stream} behind {from} are not all there");
+        return Err(SourceError { reason });
+    };
+    let (epoch, seq, hash) = (last.epoch, last.seq, last.hash);
+    let changes = events.into_iter().filter_map(|event| {
+        let change = event.event.change()?;
+        Some(PushedChange { change, traceparent: event.traceparent })
+    });
+    Ok(Push {
+        stream: stream.clone(),
+        mode: PushMode::Tail,
+        from,
+        to: Checkpoint { log_id: standing.checkpoint.log_id, epoch, seq },
+        changes: changes.collect(),
+        hash,
+        part: 0,
+        last_part: true,
+    })
+}
+
+fn unavailable(message: &str) -> Refusal {
+    Refusal { code: RefusalCode::Unavailable, message: message.to_owned() }
+}
+
+fn stale(known: &Identity) -> Refusal {
+    let message = format!(
+        "the cloud knows incarnation {} boot {} of node {}: raise the boot number past it",
+        known.incarnation.0, known.boot.number, known.node,
+    );
+    Refusal { code: RefusalCode::StaleIdentity, message }
+}
+
+impl From<Violation> for HubEnd {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+impl From<SourceError> for HubEnd {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
     }
 }

@@ -26,7 +26,7 @@ pub use edge::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeState, EdgeStream, PushFault, SessionEnd, StreamStop,
 };
 pub use hub::{HubEnd, HubInput, HubOutput, HubSession, HubStream, Violation};
-pub use memory::MemorySource;
+pub use memory::{FoldError, MemorySource};
 pub use registry::{Registry, SessionId, Verdict};
 pub use settings::{EdgeSettings, HubSettings};
 pub use source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing};

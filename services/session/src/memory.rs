@@ -1,20 +1,82 @@
-//! A fold in memory: the [`crate::Source`] of tests and simulation.
+//! A fold in memory: the [`Source`] of tests and simulation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
-use headwater_event::{Identity, LogId, NodeName};
+use headwater_event::{
+    Applied, Assignment, Change, Checkpoint, EntryKey, Envelope, Event, Identity, LogId, NodeName,
+    Removed, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
+};
 
-/// Folds envelopes, in memory.
-#[derive(Clone, Debug, Default)]
+use crate::message::{PushedChange, change_bytes};
+use crate::source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing};
+
+/// Folds envelopes, in memory. What it is given are the events that count, in order.
+#[derive(Clone, Debug)]
 pub struct MemorySource {
     log_id: Option<LogId>,
+    readiness: Readiness,
+    raw_events_max: usize,
+    folds: BTreeMap<StreamId, Fold>,
     known: BTreeMap<NodeName, Identity>,
 }
 
+/// An event that does not continue its stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("event {seq} of {stream} comes behind {folded}")]
+pub struct FoldError {
+    /// The stream.
+    pub stream: StreamId,
+    /// The event.
+    pub seq: Seq,
+    /// Where the fold stands.
+    pub folded: Seq,
+}
+
+/// One stream.
+#[derive(Clone, Debug, Default)]
+struct Fold {
+    epoch: WriterEpoch,
+    seq: Seq,
+    hash: StateHash,
+    /// By the key's text, as a store of bytes would have them.
+    entries: BTreeMap<String, Latest<Applied>>,
+    removed: BTreeMap<EntryKey, Latest<Removed>>,
+    raw: VecDeque<Envelope>,
+    delta_from: Seq,
+    /// The first seq of each epoch.
+    epochs: BTreeMap<WriterEpoch, Seq>,
+}
+
+#[derive(Clone, Debug)]
+struct Latest<T> {
+    seq: Seq,
+    traceparent: Option<String>,
+    what: T,
+}
+
 impl MemorySource {
-    /// The fold of nothing, of no log yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// A fold that keeps the last `raw_events_max` events of each stream as such.
+    pub fn new(raw_events_max: usize) -> Self {
+        Self {
+            log_id: None,
+            readiness: Readiness::Folding,
+            raw_events_max,
+            folds: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Begins the fold of a log, with nothing.
+    pub fn begin(&mut self, log_id: LogId) {
+        self.log_id = Some(log_id);
+        self.readiness = Readiness::Folding;
+        self.folds.clear();
+    }
+
+    /// Says what may be served from now on.
+    pub fn set_readiness(&mut self, readiness: Readiness) {
+        self.readiness = readiness;
     }
 
     /// What the cloud knows of a node.
@@ -22,8 +84,174 @@ impl MemorySource {
         self.known.insert(identity.node.clone(), identity);
     }
 
-    /// The log that is folded.
-    pub fn log(&self) -> Option<LogId> {
+    /// Forgets the removals up to `seq`: an older replica takes a snapshot.
+    pub fn forget_removals(&mut self, stream: &StreamId, seq: Seq) {
+        let Some(fold) = self.folds.get_mut(stream) else { return };
+        fold.removed.retain(|_, removed| removed.seq > seq);
+        fold.delta_from = fold.delta_from.max(seq.min(fold.seq));
+    }
+
+    /// Takes in the next event that counts. A gap before it is a hole that compaction left.
+    ///
+    /// # Errors
+    /// When the event is not behind what is folded; nothing changes then.
+    pub fn fold(&mut self, envelope: Envelope) -> Result<(), FoldError> {
+        let fold = self.folds.entry(envelope.stream.clone()).or_default();
+        let (seq, traceparent) = (envelope.seq, envelope.traceparent.clone());
+        if seq <= fold.seq {
+            return Err(FoldError { stream: envelope.stream, seq, folded: fold.seq });
+        }
+        if seq.0 - fold.seq.0 > 1 {
+            fold.delta_from = Seq(seq.0 - 1);
+            fold.raw.clear();
+        }
+        fold.epochs.entry(envelope.epoch).or_insert(envelope.epoch_first_seq);
+        (fold.epoch, fold.seq, fold.hash) = (envelope.epoch, seq, envelope.hash);
+        match &envelope.event {
+            Event::Applied(applied) => {
+                fold.removed.remove(&applied.key);
+                let what = applied.clone();
+                let key = applied.key.as_str().to_owned();
+                fold.entries.insert(key, Latest { seq, traceparent, what });
+            }
+            Event::Removed(removed) => {
+                fold.entries.remove(removed.key.as_str());
+                let what = removed.clone();
+                fold.removed.insert(removed.key.clone(), Latest { seq, traceparent, what });
+            }
+            Event::Head => {}
+        }
+        fold.raw.push_back(envelope);
+        while fold.raw.len() > self.raw_events_max {
+            fold.raw.pop_front();
+        }
+        Ok(())
+    }
+
+    /// How far a stream is folded.
+    pub fn folded(&self, stream: &StreamId) -> Seq {
+        self.folds.get(stream).map_or(Seq::ZERO, |fold| fold.seq)
+    }
+
+    fn unread(&self) -> SourceError {
+        SourceError { reason: "no log has been read".to_owned() }
+    }
+}
+
+impl Source for MemorySource {
+    fn log_id(&self) -> Option<LogId> {
         self.log_id
+    }
+
+    fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
+        let private = self.folds.get(&StreamId::node(node));
+        let entry = private.and_then(|fold| fold.entries.get(EntryKey::Streams.as_str()));
+        let assignment = match entry {
+            None => Assignment::new(node, []),
+            Some(entry) => Assignment::decode(node, &entry.what.object)
+                .map_err(|error| SourceError { reason: error.to_string() })?,
+        };
+        Ok(assignment.streams().clone())
+    }
+
+    fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
+        Ok(self.known.get(node).cloned())
+    }
+
+    fn standing(&self, stream: &StreamId) -> Result<Standing, SourceError> {
+        let log_id = self.log_id.ok_or_else(|| self.unread())?;
+        let empty = Fold::default();
+        let fold = self.folds.get(stream).unwrap_or(&empty);
+        Ok(Standing {
+            checkpoint: Checkpoint { log_id, epoch: fold.epoch, seq: fold.seq },
+            hash: fold.hash,
+            readiness: self.readiness,
+            raw_from: fold.raw.front().map_or(fold.seq, |first| Seq(first.seq.0 - 1)),
+            delta_from: fold.delta_from,
+        })
+    }
+
+    fn next_epoch_from(
+        &self,
+        stream: &StreamId,
+        epoch: WriterEpoch,
+    ) -> Result<Option<Seq>, SourceError> {
+        let epochs = self.folds.get(stream).map(|fold| &fold.epochs);
+        let next = epochs.and_then(|epochs| epochs.range((Bound::Excluded(epoch), Bound::Unbounded)).next());
+        Ok(next.map(|(_, first)| *first))
+    }
+
+    fn events(
+        &self,
+        stream: &StreamId,
+        from: Seq,
+        to: Seq,
+        bytes_max: u64,
+    ) -> Result<Vec<Envelope>, SourceError> {
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        for event in self.folds.get(stream).into_iter().flat_map(|fold| &fold.raw) {
+            if event.seq <= from || event.seq > to {
+                continue;
+            }
+            bytes += event.event.change().as_ref().map_or(0, change_bytes);
+            if !events.is_empty() && bytes > bytes_max {
+                break;
+            }
+            events.push(event.clone());
+        }
+        Ok(events)
+    }
+
+    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError> {
+        let mut changes = BTreeMap::new();
+        if let Some(fold) = self.folds.get(stream) {
+            for latest in fold.entries.values().filter(|latest| latest.seq > since) {
+                let traceparent = latest.traceparent.clone();
+                let change = Change::Applied(latest.what.clone());
+                changes.insert(latest.seq, PushedChange { change, traceparent });
+            }
+            for latest in fold.removed.values().filter(|latest| latest.seq > since) {
+                let traceparent = latest.traceparent.clone();
+                let change = Change::Removed(latest.what.clone());
+                changes.insert(latest.seq, PushedChange { change, traceparent });
+            }
+        }
+        Ok(Box::new(Prepared { changes: changes.into_values().collect() }))
+    }
+
+    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
+        let entries = self.folds.get(stream).into_iter().flat_map(|fold| fold.entries.values());
+        let changes = entries.map(|latest| PushedChange {
+            change: Change::Applied(latest.what.clone()),
+            traceparent: None,
+        });
+        Ok(Box::new(Prepared { changes: changes.collect() }))
+    }
+
+    fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
+        let private = self.folds.get(&StreamId::node(node));
+        Ok(private.is_some_and(|fold| fold.entries.contains_key(key.as_str())))
+    }
+}
+
+/// A catch-up whose changes are all in memory.
+struct Prepared {
+    changes: VecDeque<PushedChange>,
+}
+
+impl CatchUp for Prepared {
+    fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError> {
+        let mut part = CatchUpPart::default();
+        let mut bytes = 0;
+        while let Some(pushed) = self.changes.front() {
+            bytes += change_bytes(&pushed.change);
+            if !part.changes.is_empty() && bytes > bytes_max {
+                return Ok(part);
+            }
+            part.changes.extend(self.changes.pop_front());
+        }
+        part.last = true;
+        Ok(part)
     }
 }

@@ -26,6 +26,10 @@ pub const REQUESTS_MAX: usize = 64;
 /// Pushes given to the shell and not yet answered; a shell that batches stays far below.
 pub const UNAPPLIED_MAX: usize = 65_536;
 
+/// Snapshots that an edge may ask for in one session by saying that it differs; with more it
+/// comes back after a back-off.
+pub const RESETS_MAX: u32 = 8;
+
 /// How often a hub says where its streams end.
 pub const HEARTBEAT_MS: u64 = 10_000;
 
@@ -81,6 +85,8 @@ pub struct HubSettings {
     pub reports_unappended_max: usize,
     /// See [`REQUESTS_MAX`].
     pub requests_max: usize,
+    /// See [`RESETS_MAX`].
+    pub resets_max: u32,
     /// See [`HEARTBEAT_MS`].
     pub heartbeat_ms: u64,
     /// See [`SILENCE_MS_MAX`].
@@ -98,6 +104,7 @@ impl Default for HubSettings {
             streams_max: STREAMS_MAX,
             reports_unappended_max: REPORTS_UNAPPENDED_MAX,
             requests_max: REQUESTS_MAX,
+            resets_max: RESETS_MAX,
             heartbeat_ms: HEARTBEAT_MS,
             silence_ms_max: SILENCE_MS_MAX,
             catch_up_ms_max: CATCH_UP_MS_MAX,

@@ -46,6 +46,13 @@ impl Identity {
     pub fn rank(&self) -> (Incarnation, u64) {
         (self.incarnation, self.boot.number)
     }
+
+    /// Whether this start puts `other` in its place: it is a later one, or another machine's
+    /// with the same number. `other` must raise its boot number before it reports.
+    pub fn outranks(&self, other: &Self) -> bool {
+        self.rank() > other.rank()
+            || (self.rank() == other.rank() && self.boot.nonce != other.boot.nonce)
+    }
 }
 
 /// The place of a report in everything its node ever said. Compared field by field, in order.

@@ -14,9 +14,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use headwater_event::{
-    Assignment, Change, Checkpoint, EntryKey, LogId, Seq, StateHash, WriterEpoch,
-};
+use headwater_event::{Assignment, Change, Checkpoint, LogId, Seq, StateHash, WriterEpoch};
 
 use super::io::PushFault;
 use crate::message::{Push, PushMode, StreamPosition};
@@ -58,7 +56,6 @@ struct Staged {
     from: Seq,
     next_part: u32,
     changes: u64,
-    last_key: Option<EntryKey>,
 }
 
 /// What to do with a push.
@@ -283,7 +280,7 @@ impl Replica {
             part: push.part,
             to: push.to.seq,
         };
-        let (next_part, changes, last_key, before) = match &self.staged {
+        let (next_part, changes, before) = match &self.staged {
             Some(staged) if self.stopped.is_none() => {
                 let same = staged.push.to == push.to
                     && staged.push.hash == push.hash
@@ -292,16 +289,14 @@ impl Replica {
                 if !same || staged.next_part != push.part {
                     return Err(part(staged.next_part, staged.push.to.seq));
                 }
-                let key = staged.last_key.clone();
-                (staged.next_part, staged.changes, key, staged.push.assigned.clone())
+                (staged.next_part, staged.changes, staged.push.assigned.clone())
             }
             _ if push.part != 0 => return Err(part(0, push.to.seq)),
-            _ => (0, 0, None, None),
+            _ => (0, 0, None),
         };
         let changes = changes.saturating_add(push.changes.len() as u64);
-        check_changes(push, changes, last_key.as_ref())?;
+        check_changes(push, changes)?;
         let next_part = next_part.checked_add(1).ok_or_else(|| part(next_part, push.to.seq))?;
-        let last_key = push.changes.last().map(|pushed| pushed.change.key().clone()).or(last_key);
         Ok(Staged {
             push: Pending {
                 to: push.to,
@@ -312,7 +307,6 @@ impl Replica {
             from: push.from,
             next_part,
             changes,
-            last_key,
         })
     }
 }
@@ -323,7 +317,7 @@ fn rank(checkpoint: &Checkpoint) -> (u64, WriterEpoch, Seq) {
 }
 
 /// What the changes of a part may be in its mode; `count` is theirs and those of earlier parts.
-fn check_changes(push: &Push, count: u64, last_key: Option<&EntryKey>) -> Result<(), PushFault> {
+fn check_changes(push: &Push, count: u64) -> Result<(), PushFault> {
     let mode = match push.mode {
         PushMode::Tail => "tail",
         PushMode::Delta => "delta",
@@ -333,32 +327,17 @@ fn check_changes(push: &Push, count: u64, last_key: Option<&EntryKey>) -> Result
     if push.mode != PushMode::Snapshot && count > events {
         return Err(PushFault::Mode { mode, what: "hold more changes than events" });
     }
-    match push.mode {
-        PushMode::Tail => {}
-        PushMode::Delta => {
-            let mut keys = BTreeSet::new();
-            for pushed in &push.changes {
-                if !keys.insert(pushed.change.key()) {
-                    return Err(PushFault::Repeated { key: pushed.change.key().clone() });
-                }
-            }
+    if push.mode == PushMode::Tail {
+        return Ok(());
+    }
+    let mut keys = BTreeSet::new();
+    for pushed in &push.changes {
+        if push.mode == PushMode::Snapshot && matches!(pushed.change, Change::Removed(_)) {
+            return Err(PushFault::Mode { mode, what: "remove entries" });
         }
-        PushMode::Snapshot => {
-            let mut last = last_key;
-            for pushed in &push.changes {
-                if matches!(pushed.change, Change::Removed(_)) {
-                    return Err(PushFault::Mode { mode, what: "remove entries" });
-                }
-                if last.is_some_and(|last| text_order(last) >= text_order(pushed.change.key())) {
-                    return Err(PushFault::Mode { mode, what: "leave the order of keys" });
-                }
-                last = Some(pushed.change.key());
-            }
+        if !keys.insert(pushed.change.key()) {
+            return Err(PushFault::Repeated { key: pushed.change.key().clone() });
         }
     }
     Ok(())
-}
-
-fn text_order(key: &EntryKey) -> &str {
-    key.as_str()
 }

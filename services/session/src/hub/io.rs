@@ -116,7 +116,16 @@ pub enum Violation {
         /// The stream.
         stream: StreamId,
     },
-    /// Reports out of order, or not of this identity.
+    /// A report under a later boot or another incarnation than the hello's.
+    #[error("report {found} is not of incarnation {} up to boot {}",
+        .identity.incarnation.0, .identity.boot.number)]
+    ReportIdentity {
+        /// The report received.
+        found: ReportId,
+        /// Who the edge said it is.
+        identity: Identity,
+    },
+    /// Reports out of order.
     #[error("report {found} does not follow {after}")]
     ReportOrder {
         /// The last one that counted.

@@ -1,0 +1,239 @@
+//! One stream of one session at the hub: what was sent, and how far the edge came.
+
+use std::collections::VecDeque;
+
+use headwater_event::{Checkpoint, LogId, Seq, StateHash, StreamId};
+
+use super::io::Violation;
+use crate::message::{Push, PushMode, StreamPosition, StreamProgress};
+use crate::source::{CatchUp, CatchUpPart, SourceError, Standing};
+
+/// One stream of one session.
+pub(super) struct Service {
+    stream: StreamId,
+    /// What the edge has once it has everything sent whole; `None`: nothing.
+    pub(super) held: Option<StreamPosition>,
+    /// The edge's state differs from the log: a snapshot is due.
+    pub(super) reset: bool,
+    /// The window was closed with events left.
+    pub(super) overflowed: bool,
+    /// Nothing to do until the fold moves.
+    pub(super) resting: bool,
+    /// Why it is not served.
+    pub(super) parked: Option<&'static str>,
+    /// The end of the stream in the fold, as last read.
+    pub(super) tail: Seq,
+    catching_up: Option<CatchingUp>,
+    /// Pushes sent whole and not known to be received: bytes of the session sent by then, and
+    /// where the push ends.
+    unreceived: VecDeque<(u64, Seq)>,
+    progress: Progress,
+    history: History,
+}
+
+/// How far the edge came in the present history of the stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) received: Seq,
+    pub(super) applied: Seq,
+    pub(super) durable: Seq,
+    pub(super) acked: Seq,
+}
+
+/// A snapshot begins a new history, whose seqs may be lower. What the edge says before it has
+/// received the first part is about the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct History {
+    /// Bytes of the session that are sent up to and with that first part.
+    from_bytes: u64,
+    /// The highest seq of histories before.
+    ceiling: Seq,
+    begun: bool,
+}
+
+/// A delta or snapshot on its way.
+struct CatchingUp {
+    reader: Box<dyn CatchUp>,
+    mode: PushMode,
+    from: Seq,
+    to: Checkpoint,
+    hash: StateHash,
+    next_part: u32,
+    began_ms: u64,
+}
+
+impl Service {
+    /// A stream as the edge's hello describes it.
+    pub(super) fn new(stream: StreamId, held: Option<StreamPosition>) -> Self {
+        let seq = held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq);
+        Self {
+            stream,
+            held,
+            reset: false,
+            overflowed: false,
+            resting: false,
+            parked: None,
+            tail: Seq::ZERO,
+            catching_up: None,
+            unreceived: VecDeque::new(),
+            progress: Progress { received: seq, applied: seq, durable: seq, acked: seq },
+            history: History { begun: true, ..History::default() },
+        }
+    }
+
+    /// How far the edge came.
+    pub(super) fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// The last event sent.
+    pub(super) fn sent(&self) -> Seq {
+        self.held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq)
+    }
+
+    /// The log that the stream is sent from.
+    pub(super) fn log_id(&self) -> Option<LogId> {
+        self.held.as_ref().map(|held| held.checkpoint.log_id)
+    }
+
+    /// Since when a catch-up is on its way.
+    pub(super) fn catching_up_since(&self) -> Option<u64> {
+        self.catching_up.as_ref().map(|catching_up| catching_up.began_ms)
+    }
+
+    /// The edge says that its state differs. False: a snapshot is on its way already, from
+    /// before the edge said so.
+    pub(super) fn diverged(&mut self, received_bytes: u64) -> bool {
+        let snapshot_under_way = received_bytes < self.history.from_bytes
+            || self.catching_up.as_ref().is_some_and(|up| up.mode == PushMode::Snapshot);
+        if snapshot_under_way {
+            return false;
+        }
+        self.catching_up = None;
+        self.reset = true;
+        self.resting = false;
+        true
+    }
+
+    /// Begins a delta or a snapshot that ends where the fold stands.
+    pub(super) fn begin(
+        &mut self,
+        mode: PushMode,
+        reader: Box<dyn CatchUp>,
+        standing: &Standing,
+        now_ms: u64,
+    ) {
+        let from = if mode == PushMode::Snapshot { Seq::ZERO } else { self.sent() };
+        if mode == PushMode::Snapshot {
+            self.reset = false;
+        }
+        self.overflowed = false;
+        self.catching_up = Some(CatchingUp {
+            reader,
+            mode,
+            from,
+            to: standing.checkpoint,
+            hash: standing.hash,
+            next_part: 0,
+            began_ms: now_ms,
+        });
+    }
+
+    /// The next part of the catch-up on its way; `None`: there is none.
+    pub(super) fn next_part(&mut self, bytes_max: u64) -> Result<Option<Push>, SourceError> {
+        let Some(up) = &mut self.catching_up else { return Ok(None) };
+        let CatchUpPart { changes, last } = up.reader.next(bytes_max)?;
+        if changes.is_empty() && !last {
+            let reason = format!("a catch-up of {} ends before its end", self.stream);
+            return Err(SourceError { reason });
+        }
+        let push = Push {
+            stream: self.stream.clone(),
+            mode: up.mode,
+            from: up.from,
+            to: up.to,
+            changes,
+            hash: up.hash,
+            part: up.next_part,
+            last_part: last,
+        };
+        up.next_part += 1;
+        if last {
+            self.catching_up = None;
+        }
+        Ok(Some(push))
+    }
+
+    /// A push goes out; `sent_bytes` are the session's with it.
+    pub(super) fn sending(&mut self, push: &Push, sent_bytes: u64) {
+        if push.mode == PushMode::Snapshot && push.part == 0 {
+            let ceiling = self.history.ceiling.max(self.sent());
+            self.history = History { from_bytes: sent_bytes, ceiling, begun: false };
+        }
+        if push.last_part {
+            self.unreceived.push_back((sent_bytes, push.to.seq));
+            self.held = Some(StreamPosition {
+                stream: self.stream.clone(),
+                checkpoint: push.to,
+                hash: push.hash,
+            });
+        }
+    }
+
+    /// The edge has received this many bytes of the session.
+    pub(super) fn received(&mut self, received_bytes: u64) {
+        if !self.history.begun && received_bytes >= self.history.from_bytes {
+            self.history.begun = true;
+            self.progress = Progress::default();
+        }
+        while let Some((_, to)) =
+            self.unreceived.front().copied().filter(|(bytes, _)| *bytes <= received_bytes)
+        {
+            self.unreceived.pop_front();
+            self.progress.received = to;
+        }
+    }
+
+    /// The edge says how far it came. True: `durable` rose.
+    pub(super) fn progressed(&mut self, said: &StreamProgress) -> Result<bool, Violation> {
+        let before = self.progress;
+        let is_present = self.history.begun;
+        let received = if is_present { before.received } else { self.history.ceiling };
+        let mut chain =
+            vec![("durable", said.durable), ("applied", said.applied), ("received", received)];
+        if is_present {
+            chain.insert(0, ("acked", before.acked));
+            chain.push(("sent", self.sent()));
+            // While parked the edge may be ahead of the fold.
+            if self.parked.is_none() {
+                chain.push(("tail", self.tail));
+            }
+        }
+        self.rises(&chain)?;
+        if !is_present {
+            return Ok(false);
+        }
+        self.rises(&[("applied before", before.applied), ("applied", said.applied)])?;
+        self.progress.applied = said.applied;
+        self.progress.durable = said.durable;
+        self.progress.acked = said.durable;
+        Ok(said.durable > before.durable)
+    }
+
+    /// Asserts that the positions do not fall from left to right.
+    fn rises(&self, chain: &[(&'static str, Seq)]) -> Result<(), Violation> {
+        for pair in chain.windows(2) {
+            let [(lower_name, lower), (upper_name, upper)] = pair else { continue };
+            if lower > upper {
+                return Err(Violation::Position {
+                    stream: self.stream.clone(),
+                    lower_name,
+                    lower: *lower,
+                    upper_name,
+                    upper: *upper,
+                });
+            }
+        }
+        Ok(())
+    }
+}
