@@ -1,0 +1,271 @@
+//! The engine: RocksDB behind the [`Engine`] contract.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use headwater_store::{
+    Durability, Engine, EngineError, KeyValue, Range, Read, Schema, WriteBatch, WriteOp,
+};
+use rocksdb::{
+    DB, DBPinnableSlice, DBRawIterator, ReadOptions, SnapshotWithThreadMode, WriteOptions,
+    properties,
+};
+
+use crate::error;
+use crate::open;
+use crate::role::Role;
+use crate::shared::Shared;
+
+/// The most room a scan asks for ahead of its rows: a limit is a bound, not a promise.
+const SCAN_CAPACITY_MAX: usize = 256;
+
+/// A RocksDB database. One process has it open at a time.
+///
+/// Dropping it syncs what was written and closes it.
+pub struct RocksEngine {
+    db: DB,
+    path: PathBuf,
+    /// The first failure of a write. RocksDB heals some by itself, others never, and reports
+    /// neither reliably: an instance that failed once takes no further write.
+    poisoned: OnceLock<String>,
+}
+
+/// What a database uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of its memtables, in memory.
+    pub memtable_bytes: u64,
+    /// Bytes that its open tables hold in memory outside the cache.
+    pub table_reader_bytes: u64,
+    /// Bytes of its write-ahead log, on disk.
+    pub wal_bytes: u64,
+    /// Bytes of its tables, on disk, obsolete ones that are still read included.
+    pub sst_bytes: u64,
+    /// Snapshots held.
+    pub snapshots: u64,
+}
+
+impl RocksEngine {
+    /// Opens the database in the directory `path`, or makes one if there is nothing.
+    ///
+    /// # Errors
+    /// - [`EngineError::Locked`]: it is open already, here or in another process.
+    /// - [`EngineError::Corrupt`]: it is damaged. Nothing was changed; see
+    ///   [`move_aside`](crate::move_aside).
+    /// - [`EngineError::Unsupported`]: another build, or another kind of database.
+    /// - [`EngineError::Write`]: opening needs room or could not write; release the
+    ///   [`Ballast`](crate::Ballast) if `disk_full`.
+    /// - [`EngineError::Read`]: the disk could not be read.
+    pub fn open(
+        path: impl AsRef<Path>,
+        role: Role,
+        shared: &Shared,
+        schema: Schema,
+    ) -> Result<Self, EngineError> {
+        let path = path.as_ref();
+        let db = open::open(path, role, shared)?;
+        let engine = Self { db, path: path.to_owned(), poisoned: OnceLock::new() };
+        schema.check(&engine)?;
+        Ok(engine)
+    }
+
+    /// Where the database lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the database uses.
+    ///
+    /// # Errors
+    /// [`EngineError::Read`] when its directory cannot be read.
+    pub fn stats(&self) -> Result<Stats, EngineError> {
+        let property = |name| {
+            let value = self.db.property_int_value(name).map_err(|error| error::of_read(&error))?;
+            Ok(value.unwrap_or(0))
+        };
+        Ok(Stats {
+            memtable_bytes: property(properties::CUR_SIZE_ALL_MEM_TABLES)?,
+            table_reader_bytes: property(properties::ESTIMATE_TABLE_READERS_MEM)?,
+            wal_bytes: self.wal_bytes()?,
+            sst_bytes: property(properties::TOTAL_SST_FILES_SIZE)?,
+            snapshots: property(properties::NUM_SNAPSHOTS)?,
+        })
+    }
+
+    /// RocksDB has no property for this.
+    fn wal_bytes(&self) -> Result<u64, EngineError> {
+        let unreadable = |error: std::io::Error| {
+            let reason = format!("{}: {error}", self.path.display());
+            EngineError::Read { reason }
+        };
+        let mut bytes = 0;
+        for entry in fs::read_dir(&self.path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            if entry.path().extension().is_some_and(|end| end == "log") {
+                // A file that is gone by now counts for nothing.
+                bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn refuse_if_poisoned(&self) -> Result<(), EngineError> {
+        match self.poisoned.get() {
+            Some(reason) => Err(EngineError::Poisoned { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the instance to writes.
+    fn poison(&self, error: &rocksdb::Error) -> EngineError {
+        let error = error::of_write(error);
+        self.poisoned.get_or_init(|| error.to_string());
+        error
+    }
+}
+
+impl Read for RocksEngine {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        value(self.db.get_pinned(key))
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        scan(range, limit, |options| self.db.raw_iterator_opt(options))
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        last(range, |options| self.db.raw_iterator_opt(options))
+    }
+}
+
+impl Engine for RocksEngine {
+    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
+        self.refuse_if_poisoned()?;
+        let mut options = WriteOptions::default();
+        options.set_sync(durability == Durability::Synced);
+        self.db.write_opt(to_rocks(batch), &options).map_err(|error| self.poison(&error))
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.refuse_if_poisoned()?;
+        self.db.flush_wal(true).map_err(|error| self.poison(&error))
+    }
+
+    fn snapshot(&self) -> Box<dyn Read + '_> {
+        Box::new(RocksSnapshot(self.db.snapshot()))
+    }
+}
+
+impl Drop for RocksEngine {
+    fn drop(&mut self) {
+        // A failed instance must not be synced: what a failed sync left behind is unknown.
+        if self.poisoned.get().is_none()
+            && let Err(error) = self.db.flush_wal(true)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "closing a database did not sync it");
+        }
+    }
+}
+
+impl fmt::Debug for RocksEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RocksEngine")
+            .field("path", &self.path)
+            .field("poisoned", &self.poisoned.get())
+            .finish_non_exhaustive()
+    }
+}
+
+struct RocksSnapshot<'a>(SnapshotWithThreadMode<'a, DB>);
+
+impl Read for RocksSnapshot<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        value(self.0.get_pinned(key))
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        scan(range, limit, |options| self.0.raw_iterator_opt(options))
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        last(range, |options| self.0.raw_iterator_opt(options))
+    }
+}
+
+fn value(
+    found: Result<Option<DBPinnableSlice<'_>>, rocksdb::Error>,
+) -> Result<Option<Bytes>, EngineError> {
+    let found = found.map_err(|error| error::of_read(&error))?;
+    Ok(found.map(|value| Bytes::copy_from_slice(&value)))
+}
+
+fn scan<'a>(
+    range: &Range,
+    limit: usize,
+    iterate: impl FnOnce(ReadOptions) -> DBRawIterator<'a>,
+) -> Result<Vec<KeyValue>, EngineError> {
+    if limit == 0 || range.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut rows = Vec::with_capacity(limit.min(SCAN_CAPACITY_MAX));
+    let mut iterator = iterate(within(range));
+    iterator.seek_to_first();
+    while rows.len() < limit
+        && let Some(row) = row(&iterator)
+    {
+        rows.push(row);
+        iterator.next();
+    }
+    checked(&iterator)?;
+    Ok(rows)
+}
+
+fn last<'a>(
+    range: &Range,
+    iterate: impl FnOnce(ReadOptions) -> DBRawIterator<'a>,
+) -> Result<Option<KeyValue>, EngineError> {
+    if range.is_empty() {
+        return Ok(None);
+    }
+    let mut iterator = iterate(within(range));
+    iterator.seek_to_last();
+    let row = row(&iterator);
+    checked(&iterator)?;
+    Ok(row)
+}
+
+fn within(range: &Range) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_iterate_lower_bound(range.from.to_vec());
+    if let Some(to) = &range.to {
+        options.set_iterate_upper_bound(to.to_vec());
+    }
+    options
+}
+
+fn row(iterator: &DBRawIterator<'_>) -> Option<KeyValue> {
+    let (key, value) = iterator.item()?;
+    Some((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)))
+}
+
+/// An iterator that is at its end may have failed there: the two look alike until asked.
+fn checked(iterator: &DBRawIterator<'_>) -> Result<(), EngineError> {
+    iterator.status().map_err(|error| error::of_read(&error))
+}
+
+fn to_rocks(batch: WriteBatch) -> rocksdb::WriteBatch {
+    let mut rocks = rocksdb::WriteBatch::default();
+    for op in batch.ops {
+        match op {
+            WriteOp::Put(key, value) => rocks.put(key, value),
+            WriteOp::Delete(key) => rocks.delete(key),
+            // RocksDB takes a reversed range for an error.
+            WriteOp::DeleteRange(from, to) if from < to => rocks.delete_range(from, to),
+            WriteOp::DeleteRange(..) => {}
+        }
+    }
+    rocks
+}
