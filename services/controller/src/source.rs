@@ -4,6 +4,7 @@
 //! of *every* kind, then `InitDone`: only there does absence mean that an object is gone. After it,
 //! `Apply` and `Delete`. A source that loses its place starts over with `Init`.
 
+pub mod manifest;
 mod notice;
 
 mod published;

@@ -1,0 +1,269 @@
+//! Descriptions: what all files together describe, workloads expanded and pods placed.
+//!
+//! Pure: the same entries, nodes and past give the same description, whatever the order in which
+//! the files changed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use headwater_event::{NodeName, ResourceKey};
+use headwater_object::defaults::fill_in;
+use headwater_object::identify;
+use serde_json::Value;
+
+use super::entry::{Content, Entry, EntryId};
+use super::fit::NodeTraits;
+use super::incarnation::is_same_object;
+use super::placement::{Floating, place};
+use super::workload::Workload;
+use crate::source::{Concern, Notice};
+
+/// The most objects of a folder: ten times what Kubernetes supports pods on a thousand nodes, and
+/// a bound for a folder that is not meant.
+pub(crate) const OBJECTS_MAX: usize = 1_000_000;
+
+/// What a folder describes.
+#[derive(Debug, Default)]
+pub(crate) struct Description {
+    /// Each object, with the file that it comes from.
+    pub(crate) objects: BTreeMap<ResourceKey, Described>,
+    /// What is to be told of it.
+    pub(crate) notices: Vec<Notice>,
+    /// The kinds that are counted only, by group and kind.
+    pub(crate) other_kinds: BTreeMap<(String, String), OtherKind>,
+}
+
+/// An object that a file describes.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    /// The object, its node filled in if it is a pod and has one.
+    pub(crate) value: Value,
+    /// Where it stands.
+    pub(crate) origin: Origin,
+}
+
+/// A place in the folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin {
+    /// The file, relative to the folder.
+    pub(crate) file: PathBuf,
+    /// The line, from 1.
+    pub(crate) line: u64,
+}
+
+/// A kind that is not replicated.
+#[derive(Debug)]
+pub(crate) struct OtherKind {
+    /// How many objects of it there are.
+    pub(crate) count: usize,
+    /// The first of them.
+    pub(crate) first: Origin,
+}
+
+/// What the objects were before: the last description, or what an earlier run published.
+pub(crate) type Past<'a> = dyn Fn(&ResourceKey) -> Option<Value> + 'a;
+
+/// Describes what `files` hold, in the order of their paths.
+pub(crate) fn describe<'a>(
+    files: impl Iterator<Item = (&'a Path, &'a [Entry])>,
+    node_names: &BTreeSet<NodeName>,
+    past: &Past<'_>,
+) -> Description {
+    let mut builder = Builder::default();
+    let mut restored = Vec::new();
+    for (file, entries) in files {
+        for entry in entries {
+            let origin = Origin { file: file.to_owned(), line: entry.line };
+            match &entry.content {
+                Content::Restored(value) => restored.push((&entry.id, value, origin)),
+                _ => builder.add(entry, origin),
+            }
+        }
+    }
+    for (id, value, origin) in restored {
+        // What a file says now goes before what it said in an earlier run.
+        if !builder.seen.contains_key(id) {
+            builder.insert(value.clone(), origin);
+        }
+    }
+    let nodes = builder.nodes(node_names);
+    builder.expand(&nodes);
+    builder.place(&nodes, past);
+    builder.description
+}
+
+#[derive(Default)]
+struct Builder<'a> {
+    description: Description,
+    seen: HashMap<&'a EntryId, Origin>,
+    workloads: Vec<(&'a Workload, Origin)>,
+}
+
+impl<'a> Builder<'a> {
+    fn add(&mut self, entry: &'a Entry, origin: Origin) {
+        if let Content::Other = entry.content {
+            let kind = (entry.id.group.clone(), entry.id.kind.clone());
+            let first = || OtherKind { count: 0, first: origin };
+            self.description.other_kinds.entry(kind).or_insert_with(first).count += 1;
+            return;
+        }
+        if let Some(first) = self.seen.get(&entry.id) {
+            let EntryId { kind, namespace, name, .. } = &entry.id;
+            let title = if namespace.is_empty() { name } else { &format!("{namespace}/{name}") };
+            let text = format!(
+                "{kind} {title} is described already in {}:{}, which stays; this one is left out",
+                first.file.display(),
+                first.line
+            );
+            self.tell(&origin, Concern::Duplicate, text);
+            return;
+        }
+        self.seen.insert(&entry.id, origin.clone());
+        match &entry.content {
+            Content::Object(value) => self.insert(value.clone(), origin),
+            Content::Workload(workload) => self.workloads.push((workload, origin)),
+            Content::Other | Content::Restored(_) => {}
+        }
+    }
+
+    /// Takes up an object, unless its key is taken.
+    fn insert(&mut self, value: Value, origin: Origin) {
+        if let Ok((_, key)) = identify(&value) {
+            self.description.objects.entry(key).or_insert(Described { value, origin });
+        }
+    }
+
+    /// The nodes that pods may be placed on: those named, else those described.
+    fn nodes(&self, names: &BTreeSet<NodeName>) -> BTreeMap<NodeName, NodeTraits> {
+        let objects = &self.description.objects;
+        let described: BTreeMap<NodeName, &Value> = objects
+            .iter()
+            .filter(|(key, _)| key.kind() == "node")
+            .filter_map(|(key, node)| Some((key.name().parse().ok()?, &node.value)))
+            .collect();
+        let names =
+            if names.is_empty() { described.keys().cloned().collect() } else { names.clone() };
+        names
+            .into_iter()
+            .map(|name| (name.clone(), NodeTraits::new(&name, described.get(&name).copied())))
+            .collect()
+    }
+
+    fn expand(&mut self, nodes: &BTreeMap<NodeName, NodeTraits>) {
+        for (workload, origin) in std::mem::take(&mut self.workloads) {
+            let fitting = |pod: &Value| {
+                let fits = nodes.values().filter(|node| node.fits_daemon(pod));
+                fits.map(|node| node.name.clone()).collect()
+            };
+            for mut value in workload.expand(fitting) {
+                let Ok((object_type, key)) = identify(&value) else { continue };
+                if self.description.objects.len() >= OBJECTS_MAX {
+                    let text = format!("more than {OBJECTS_MAX} objects: the rest is left out");
+                    self.tell(&origin, Concern::Invalid, text);
+                    return;
+                }
+                fill_in(object_type, &mut value);
+                if let Some(taken) = self.description.objects.get(&key) {
+                    // A claim that is there already is what a StatefulSet's pod uses.
+                    if key.kind() == "pod" {
+                        let text = format!(
+                            "{key} of {} is described already in {}:{}, which stays",
+                            workload.title(),
+                            taken.origin.file.display(),
+                            taken.origin.line
+                        );
+                        self.tell(&origin, Concern::Duplicate, text);
+                    }
+                    continue;
+                }
+                let described = Described { value, origin: origin.clone() };
+                self.description.objects.insert(key, described);
+            }
+        }
+    }
+
+    fn place(&mut self, nodes: &BTreeMap<NodeName, NodeTraits>, past: &Past<'_>) {
+        let mut named: BTreeMap<NodeName, usize> = BTreeMap::new();
+        let mut floating = Vec::new();
+        for (key, described) in &self.description.objects {
+            if key.kind() != "pod" {
+                continue;
+            }
+            let pod = &described.value;
+            match pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+                Some(node) => {
+                    if let Ok(node) = node.parse() {
+                        *named.entry(node).or_default() += 1;
+                    }
+                }
+                None => floating.push(floating_pod(key, pod, past)),
+            }
+        }
+        let placed = place(&floating, nodes, &named);
+        let homeless: Vec<ResourceKey> = floating
+            .iter()
+            .filter(|pod| !placed.contains_key(pod.key))
+            .map(|pod| pod.key.clone())
+            .collect();
+        for (key, node) in placed {
+            if let Some(described) = self.description.objects.get_mut(&key) {
+                set_node(&mut described.value, &node);
+            }
+        }
+        self.tell_homeless(&homeless, nodes.len());
+    }
+
+    /// Tells of pods that fit no node, once for each place that describes them.
+    fn tell_homeless(&mut self, homeless: &[ResourceKey], nodes: usize) {
+        let mut by_origin: BTreeMap<Origin, Vec<&ResourceKey>> = BTreeMap::new();
+        for key in homeless {
+            if let Some(described) = self.description.objects.get(key) {
+                by_origin.entry(described.origin.clone()).or_default().push(key);
+            }
+        }
+        for (origin, keys) in by_origin {
+            let [first, rest @ ..] = &keys[..] else { continue };
+            let who = match rest.len() {
+                0 => format!("pod {first} waits"),
+                more => format!("pod {first} and {more} more wait"),
+            };
+            let selector = &self.description.objects[*first].value["spec"]["nodeSelector"];
+            let asked = if selector.is_object() {
+                format!(", asking for {selector}")
+            } else {
+                String::new()
+            };
+            let text = match nodes {
+                0 => format!("{who}: there is no node"),
+                nodes => format!("{who}: none of {nodes} nodes fits{asked}"),
+            };
+            self.tell(&origin, Concern::Unplaced, text);
+        }
+    }
+
+    fn tell(&mut self, origin: &Origin, concern: Concern, text: String) {
+        let Origin { file, line } = origin.clone();
+        self.description.notices.push(Notice { file: Some(file), line: Some(line), concern, text });
+    }
+}
+
+fn floating_pod<'a>(key: &'a ResourceKey, pod: &'a Value, past: &Past<'_>) -> Floating<'a> {
+    let earlier = past(key);
+    let was_on: Option<NodeName> =
+        earlier.as_ref().and_then(|pod| pod["spec"]["nodeName"].as_str()?.parse().ok());
+    let is_same = match (&earlier, &was_on) {
+        (Some(earlier), Some(node)) => {
+            let mut there = pod.clone();
+            set_node(&mut there, node);
+            is_same_object(key, earlier, &there)
+        }
+        _ => false,
+    };
+    Floating { key, pod, was_on, is_same }
+}
+
+fn set_node(pod: &mut Value, node: &NodeName) {
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("nodeName".to_owned(), node.as_str().into());
+    }
+}

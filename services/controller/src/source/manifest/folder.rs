@@ -1,0 +1,362 @@
+//! The folder's state: turns one look at the files after another into events.
+//!
+//! Pure but for its arguments: the scan, the nodes, what was published, and births (UIDs and
+//! times). A file that does not read leaves what it described before in place; so does a folder
+//! that cannot be looked into. Looking twice at the same files says nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use headwater_event::{NodeName, ResourceKey};
+use headwater_object::payload::same_payload;
+use headwater_object::{Object, ObjectError};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::description::{Described, Description, describe};
+use super::entry::{Entries, Entry, with_sources};
+use super::incarnation::is_same_object;
+use super::parse::Finding;
+use super::scan::Scan;
+use crate::source::{Cause, Concern, Notice, Published, SourceError, SourceEvent};
+
+/// The annotation that says which file an object comes from: for people, and for a restart that
+/// finds the file broken.
+pub const MANIFEST_ANNOTATION: &str = "headwater/manifest";
+
+/// What an object is born with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// A UID that no object had before.
+    pub uid: String,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// Everything a source of manifests knows between two looks.
+#[derive(Debug)]
+pub struct Folder {
+    /// How messages call the folder.
+    name: String,
+    /// Whether to go on when every manifest is gone at once.
+    allow_empty: bool,
+    device: Option<u64>,
+    nodes: BTreeSet<NodeName>,
+    files: BTreeMap<PathBuf, File>,
+    objects: BTreeMap<ResourceKey, Object>,
+    told: BTreeSet<Notice>,
+    kinds_told: BTreeSet<(String, String)>,
+    is_first_look: bool,
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+struct File {
+    content: Result<blake3::Hash, String>,
+    /// What it describes, with what it described before and cannot say now.
+    entries: Vec<Entry>,
+    findings: Vec<Finding>,
+}
+
+impl Folder {
+    /// A folder that was not looked at yet.
+    pub fn new(name: impl Into<String>, allow_empty: bool) -> Self {
+        Self {
+            name: name.into(),
+            allow_empty,
+            device: None,
+            nodes: BTreeSet::new(),
+            files: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            told: BTreeSet::new(),
+            kinds_told: BTreeSet::new(),
+            is_first_look: true,
+        }
+    }
+
+    /// Takes in a look at the files. The first answers with a complete list.
+    ///
+    /// # Errors
+    /// When the folder is emptied or replaced: nothing is taken in, and the source has to stop.
+    pub fn look(
+        &mut self,
+        scan: Scan,
+        nodes: &BTreeSet<NodeName>,
+        published: &dyn Published,
+        births: &mut dyn FnMut() -> Birth,
+    ) -> Result<Vec<SourceEvent>, SourceError> {
+        self.refuse_what_looks_like_an_accident(&scan, published)?;
+        self.device = Some(scan.device);
+        let is_changed = self.take_files(&scan, published) || self.nodes != *nodes;
+        self.nodes.clone_from(nodes);
+        let mut events = Vec::new();
+        if self.is_first_look || is_changed {
+            let description = {
+                let past = |key: &ResourceKey| match self.objects.get(key) {
+                    Some(object) => Some(object.value()),
+                    None if self.is_first_look => published.get(key).map(|object| object.value()),
+                    None => None,
+                };
+                let files = self.files.iter().map(|(path, file)| (&**path, &file.entries[..]));
+                describe(files, nodes, &past)
+            };
+            self.take_description(description, published, births, &scan, &mut events);
+        } else {
+            let kept = self.told.iter().filter(|notice| notice.concern != Concern::Skipped);
+            let now = kept.cloned().chain(scan.skipped).collect();
+            self.tell(now, &mut events);
+        }
+        self.is_first_look = false;
+        Ok(events)
+    }
+
+    fn refuse_what_looks_like_an_accident(
+        &self,
+        scan: &Scan,
+        published: &dyn Published,
+    ) -> Result<(), SourceError> {
+        if self.allow_empty {
+            return Ok(());
+        }
+        if self.device.is_some_and(|device| device != scan.device) {
+            return Err(SourceError::OtherDevice { folder: self.name.clone() });
+        }
+        if !scan.files.is_empty() || !scan.unreadable_folders.is_empty() {
+            return Ok(());
+        }
+        let objects = if self.is_first_look { published.keys().len() } else { self.objects.len() };
+        if objects > 0 {
+            return Err(SourceError::Emptied { folder: self.name.clone(), objects });
+        }
+        Ok(())
+    }
+
+    /// Reads the files that changed; says whether any did.
+    fn take_files(&mut self, scan: &Scan, published: &dyn Published) -> bool {
+        let mut is_changed = false;
+        let is_hidden =
+            |path: &Path| scan.unreadable_folders.iter().any(|dir| path.starts_with(dir));
+        self.files.retain(|path, _| {
+            let stays = scan.files.contains_key(path) || is_hidden(path);
+            is_changed |= !stays;
+            stays
+        });
+        for (path, text) in &scan.files {
+            let content = match text {
+                Ok(text) => Ok(blake3::hash(text.as_bytes())),
+                Err(reason) => Err(reason.clone()),
+            };
+            if self.files.get(path).is_some_and(|file| file.content == content) {
+                continue;
+            }
+            is_changed = true;
+            let before = self.files.remove(path);
+            let file = File::read(path, text, content, before, published);
+            self.files.insert(path.clone(), file);
+        }
+        is_changed
+    }
+
+    fn take_description(
+        &mut self,
+        description: Description,
+        published: &dyn Published,
+        births: &mut dyn FnMut() -> Birth,
+        scan: &Scan,
+        events: &mut Vec<SourceEvent>,
+    ) {
+        let mut notices: BTreeSet<Notice> = scan.skipped.iter().cloned().collect();
+        notices.extend(description.notices);
+        if self.files.is_empty() {
+            let text = format!("no file under {} ends in .yaml, .yml or .json", self.name);
+            notices.insert(Notice { file: None, line: None, concern: Concern::Source, text });
+        }
+        for (path, file) in &self.files {
+            notices.extend(file.findings.iter().map(|finding| finding.in_file(path)));
+        }
+        for ((group, kind), other) in description.other_kinds {
+            if self.kinds_told.insert((group.clone(), kind.clone())) {
+                let of = if group.is_empty() { String::new() } else { format!(" of {group}") };
+                events.push(SourceEvent::Notice(Notice {
+                    file: Some(other.first.file),
+                    line: Some(other.first.line),
+                    concern: Concern::NotReplicated,
+                    text: format!("{kind}{of} is not replicated ({} found)", other.count),
+                }));
+            }
+        }
+        let mut objects = BTreeMap::new();
+        for (key, described) in description.objects {
+            let past = self.past(&key, published);
+            let file = described.origin.file.clone();
+            let line = described.origin.line;
+            match finish(&key, described, past.as_ref(), births) {
+                Ok(object) => {
+                    objects.insert(key, object);
+                }
+                Err(error) => {
+                    let text = with_sources(&error);
+                    let (file, line) = (Some(file), Some(line));
+                    notices.insert(Notice { file, line, concern: Concern::Invalid, text });
+                    if let Some(object) = self.objects.get(&key) {
+                        objects.insert(key, object.clone());
+                    }
+                }
+            }
+        }
+        if self.is_first_look {
+            list(&objects, events);
+        } else {
+            diff(&self.objects, &objects, events);
+        }
+        self.objects = objects;
+        self.tell(notices, events);
+    }
+
+    /// What the object was before: in the last look, or, at the first, in an earlier run.
+    fn past(&self, key: &ResourceKey, published: &dyn Published) -> Option<Past> {
+        if let Some(object) = self.objects.get(key) {
+            return Some(Past { uid: object.uid().to_owned(), value: object.value() });
+        }
+        let object = published.get(key).filter(|_| self.is_first_look)?;
+        Some(Past { value: object.value(), uid: object.uid })
+    }
+
+    /// Tells what was not told before.
+    fn tell(&mut self, notices: BTreeSet<Notice>, events: &mut Vec<SourceEvent>) {
+        let new = notices.difference(&self.told).cloned();
+        events.extend(new.map(SourceEvent::Notice));
+        self.told = notices;
+    }
+}
+
+impl File {
+    fn read(
+        path: &Path,
+        text: &Result<String, String>,
+        content: Result<blake3::Hash, String>,
+        before: Option<Self>,
+        published: &dyn Published,
+    ) -> Self {
+        let mut read = match text {
+            Ok(text) if text.trim().is_empty() => {
+                // Some editors empty a file before they write it.
+                let is_new = before.is_none() && restored(path, published).is_empty();
+                let reason = "the file is empty; to remove what it described, delete the file";
+                let finding = Finding::unreadable(None, reason);
+                let findings = if is_new { Vec::new() } else { vec![finding] };
+                Entries { entries: Vec::new(), findings }
+            }
+            Ok(text) => Entries::read(text),
+            Err(reason) => Entries {
+                entries: Vec::new(),
+                findings: vec![Finding::unreadable(None, reason.clone())],
+            },
+        };
+        if !read.is_whole() {
+            let earlier = before.map_or_else(|| restored(path, published), |file| file.entries);
+            let is_gone = |entry: &Entry| read.entries.iter().all(|now| now.id != entry.id);
+            let kept: Vec<Entry> = earlier.into_iter().filter(is_gone).collect();
+            if let (false, Some(finding)) = (kept.is_empty(), read.findings.first_mut()) {
+                finding.text.push_str("; what the file described before stays in place");
+            }
+            read.entries.extend(kept);
+        }
+        Self { content, entries: read.entries, findings: read.findings }
+    }
+}
+
+/// What an earlier run published from a file.
+fn restored(path: &Path, published: &dyn Published) -> Vec<Entry> {
+    let path = path.to_string_lossy();
+    let from_file = |object: &Value| {
+        object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str() == Some(&*path)
+    };
+    let objects = published.keys().into_iter().filter_map(|key| published.get(&key));
+    objects.map(|object| object.value()).filter(from_file).filter_map(Entries::restored).collect()
+}
+
+struct Past {
+    uid: String,
+    value: Value,
+}
+
+/// Gives a described object its UID and birth time: those it had, unless it is another object now.
+fn finish(
+    key: &ResourceKey,
+    described: Described,
+    past: Option<&Past>,
+    births: &mut dyn FnMut() -> Birth,
+) -> Result<Object, ObjectError> {
+    let Described { mut value, origin } = described;
+    let same = past.filter(|past| is_same_object(key, &past.value, &value));
+    let (uid, time) = match same {
+        Some(past) => {
+            let time = past.value["metadata"]["creationTimestamp"].as_str();
+            (past.uid.clone(), time.map(str::to_owned))
+        }
+        None => {
+            let Birth { uid, time } = births();
+            (uid, Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()))
+        }
+    };
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("uid".to_owned(), uid.into());
+        if let Some(time) = time {
+            metadata.insert("creationTimestamp".to_owned(), time.into());
+        }
+        let annotations =
+            metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        if annotations.is_null() {
+            *annotations = Value::Object(Map::new());
+        }
+        if let Some(annotations) = annotations.as_object_mut() {
+            let file = origin.file.to_string_lossy().into_owned();
+            annotations.insert(MANIFEST_ANNOTATION.to_owned(), file.into());
+        }
+    }
+    Object::from_value(value)
+}
+
+/// A complete list, pods last.
+fn list(objects: &BTreeMap<ResourceKey, Object>, events: &mut Vec<SourceEvent>) {
+    let (pods, others): (Vec<_>, Vec<_>) =
+        objects.values().partition(|object| is_pod(object.key()));
+    events.push(SourceEvent::Init);
+    events.extend(others.into_iter().chain(pods).cloned().map(SourceEvent::InitApply));
+    events.push(SourceEvent::InitDone);
+}
+
+/// What changed: pods leave first and come last, so that what they name is there with them.
+fn diff(
+    before: &BTreeMap<ResourceKey, Object>,
+    now: &BTreeMap<ResourceKey, Object>,
+    events: &mut Vec<SourceEvent>,
+) {
+    let delete = |object: &Object| SourceEvent::Delete {
+        key: object.key().clone(),
+        uid: object.uid().to_owned(),
+        cause: Cause::default(),
+    };
+    let is_gone =
+        |object: &&Object| now.get(object.key()).is_none_or(|now| now.uid() != object.uid());
+    let is_new = |object: &&Object| {
+        before.get(object.key()).is_none_or(|before| {
+            before.uid() != object.uid() || !same_payload(before.payload(), object.payload())
+        })
+    };
+    let of_kind = |pods: bool| move |object: &&Object| is_pod(object.key()) == pods;
+    events.extend(before.values().filter(of_kind(true)).filter(is_gone).map(delete));
+    for pods in [false, true] {
+        let new = now.values().filter(of_kind(pods)).filter(is_new).cloned();
+        events.extend(new.map(|object| SourceEvent::Apply(object, Cause::default())));
+    }
+    events.extend(before.values().filter(of_kind(false)).filter(is_gone).map(delete));
+}
+
+fn is_pod(key: &ResourceKey) -> bool {
+    key.kind() == "pod"
+}
+
+#[cfg(test)]
+mod tests;

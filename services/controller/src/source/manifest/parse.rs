@@ -1,0 +1,204 @@
+//! Parsing: the text of a file to the values in it, each with its line.
+//!
+//! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers, duplicate keys refused.
+//! A text that begins with `{` is tried as JSON first, as kubectl does.
+
+use std::path::Path;
+
+use serde_json::Value;
+use serde_saphyr::options::DuplicateKeyPolicy;
+
+use super::document::{Chunk, split};
+use crate::source::{Concern, Notice};
+
+/// The most documents of one file: a thousand times what people write, and a bound.
+const DOCUMENTS_MAX: usize = 10_000;
+
+/// The most nodes (maps, lists, scalars) of one document, aliases expanded: some ten times what
+/// fits in the largest object that is replicated, so that a YAML bomb ends here.
+const NODES_MAX: usize = 500_000;
+
+/// The deepest nesting of one document.
+const DEPTH_MAX: usize = 64;
+
+/// What is most often the matter with a document that holds `{{`.
+const UNFILLED_TEMPLATE: &str = " (a template whose {{...}} are not filled in?)";
+
+/// A value that stands in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Document {
+    /// Where it begins, from 1.
+    pub(crate) line: u64,
+    /// Its content.
+    pub(crate) value: Value,
+}
+
+/// Something to tell about a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// Where.
+    pub(crate) line: Option<u64>,
+    /// What it is about.
+    pub(crate) concern: Concern,
+    /// In words.
+    pub(crate) text: String,
+}
+
+impl Finding {
+    /// A document that does not parse.
+    pub(crate) fn unreadable(line: Option<u64>, text: impl Into<String>) -> Self {
+        Self { line, concern: Concern::Unreadable, text: text.into() }
+    }
+
+    /// The notice of this finding in `file`.
+    pub(crate) fn in_file(&self, file: &Path) -> Notice {
+        let Self { line, concern, text } = self.clone();
+        Notice { file: Some(file.to_owned()), line, concern, text }
+    }
+}
+
+/// The documents of a file, and what of it is none.
+pub(crate) fn parse(text: &str) -> (Vec<Document>, Vec<Finding>) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (mut documents, mut findings) = (Vec::new(), Vec::new());
+    if text.trim_start().starts_with('{')
+        && let Ok(values) = parse_json(text)
+    {
+        return (values, findings);
+    }
+    let chunks = split(text);
+    if let Some(first_left_out) = chunks.get(DOCUMENTS_MAX) {
+        findings.push(Finding::unreadable(
+            Some(first_left_out.first_line),
+            format!("more than {DOCUMENTS_MAX} documents: split the file"),
+        ));
+    }
+    for chunk in chunks.into_iter().take(DOCUMENTS_MAX) {
+        match parse_yaml(&chunk) {
+            Ok(values) => documents.extend(values),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    (documents, findings)
+}
+
+fn parse_json(text: &str) -> Result<Vec<Document>, serde_json::Error> {
+    let mut documents = Vec::new();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let (mut counted, mut line) = (0, 1);
+    while let Some(value) = {
+        let start = text.len() - text[values.byte_offset()..].trim_start().len();
+        line += newlines(&text[counted..start]);
+        counted = start;
+        values.next()
+    } {
+        documents.push(Document { line, value: value? });
+    }
+    Ok(documents)
+}
+
+fn newlines(text: &str) -> u64 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u64
+}
+
+fn parse_yaml(chunk: &Chunk<'_>) -> Result<Vec<Document>, Finding> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    };
+    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(chunk.text, options)
+        .map_err(|error| {
+            let line = error
+                .location()
+                .map_or(chunk.content_line, |at| chunk.first_line + at.line().saturating_sub(1));
+            let hint = if chunk.text.contains("{{") { UNFILLED_TEMPLATE } else { "" };
+            Finding::unreadable(Some(line), format!("not YAML: {}{hint}", reason(&error)))
+        })?;
+    let documents = values.into_iter().filter(|value| !value.is_null());
+    Ok(documents.map(|value| Document { line: chunk.content_line, value }).collect())
+}
+
+/// The error without its place, which counts from the document's start instead of the file's.
+fn reason(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" at line ") {
+        Some((reason, _)) => reason.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn values(text: &str) -> Vec<Value> {
+        let (documents, findings) = parse(text);
+        assert_eq!(findings, [], "{text}");
+        documents.into_iter().map(|document| document.value).collect()
+    }
+
+    #[test]
+    fn yaml_is_read_as_kubernetes_reads_it() {
+        assert_eq!(
+            values("a: 0644\nb: yes\nc: \"no\"\nd: 1.5\ne: ~\nf: 0o17\n"),
+            [json!({"a": 0o644, "b": true, "c": "no", "d": 1.5, "e": null, "f": 0o17})]
+        );
+        assert_eq!(
+            values("x: &a {k: 1}\ny: *a\nz: {<<: *a, l: 2}"),
+            [json!({"x": {"k": 1}, "y": {"k": 1}, "z": {"k": 1, "l": 2}})]
+        );
+        assert_eq!(values("1: a\ntrue: b\n"), [json!({"1": "a", "true": "b"})]);
+    }
+
+    #[test]
+    fn json_is_read_too_and_several_to_a_file() {
+        let (documents, findings) = parse("\n{\"a\":\t1}\n\n{\"b\": 2}\n");
+        assert_eq!(findings, []);
+        assert_eq!(
+            documents,
+            [
+                Document { line: 2, value: json!({"a": 1}) },
+                Document { line: 4, value: json!({"b": 2}) },
+            ]
+        );
+        assert_eq!(values("{a: 1}"), [json!({"a": 1})], "flow YAML is no JSON, and fine");
+        assert_eq!(values("\u{feff}a: 1"), [json!({"a": 1})]);
+    }
+
+    #[test]
+    fn a_broken_document_leaves_its_neighbours_and_is_named_by_its_line_in_the_file() {
+        let (documents, findings) = parse("a: 1\n---\nb: [\n---\nc: 3\n---\nd: 4\nd: 5\n");
+        assert_eq!(documents.iter().map(|d| d.line).collect::<Vec<_>>(), [1, 5]);
+        assert_eq!(findings.len(), 2);
+        assert!((3..=4).contains(&findings[0].line.expect("a line")), "{findings:?}");
+        assert_eq!(findings[1].line, Some(8), "{findings:?}");
+        for finding in findings {
+            assert!(!finding.text.contains("line "), "{}", finding.text);
+        }
+    }
+
+    #[test]
+    fn a_template_that_is_no_yaml_is_named() {
+        let (documents, findings) = parse("data:\n  config: {{config_data}}\n");
+        assert_eq!(documents, []);
+        assert_eq!(findings[0].line, Some(2), "{findings:?}");
+        assert!(findings[0].text.contains("a template"), "{findings:?}");
+    }
+
+    #[test]
+    fn a_bomb_goes_off_small() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..12 {
+            let alias = format!("*a{}", n - 1);
+            bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![alias; 10].join(", ")));
+        }
+        assert_eq!(parse(&bomb).1.len(), 1);
+        assert_eq!(parse(&"[".repeat(100_000)).1.len(), 1);
+        let deep = format!("{}{}", "{\"a\":".repeat(100_000), "1");
+        assert_eq!(parse(&deep).1.len(), 1);
+    }
+}

@@ -1,0 +1,134 @@
+//! Placement: which node each pod goes to.
+//!
+//! A pod goes to the node it names. Others stay where they were while that node is there and they
+//! are the same pod, or still fit; the rest go, one after another in the order of their keys, to
+//! the node with the fewest pods among those that fit. Nothing else ever moves a pod.
+
+use std::collections::BTreeMap;
+
+use headwater_event::{NodeName, ResourceKey};
+use serde_json::Value;
+
+use super::fit::NodeTraits;
+
+/// A pod that names no node.
+pub(crate) struct Floating<'a> {
+    /// Which.
+    pub(crate) key: &'a ResourceKey,
+    /// What it asks for.
+    pub(crate) pod: &'a Value,
+    /// Where it was, if it was anywhere.
+    pub(crate) was_on: Option<NodeName>,
+    /// Whether it is the pod that was there, so that only the node's leaving moves it.
+    pub(crate) is_same: bool,
+}
+
+/// Assigns each floating pod, given in the order of keys, to a node; a pod that fits nowhere is
+/// left out. `named` counts the pods that name their node.
+pub(crate) fn place(
+    floating: &[Floating<'_>],
+    nodes: &BTreeMap<NodeName, NodeTraits>,
+    named: &BTreeMap<NodeName, usize>,
+) -> BTreeMap<ResourceKey, NodeName> {
+    let mut load: BTreeMap<&NodeName, usize> =
+        nodes.keys().map(|node| (node, named.get(node).copied().unwrap_or(0))).collect();
+    let mut placed = BTreeMap::new();
+    for pod in floating {
+        let stays_on = pod.was_on.as_ref().and_then(|node| nodes.get(node));
+        let Some(node) = stays_on.filter(|node| pod.is_same || node.fits(pod.pod)) else {
+            continue;
+        };
+        *load.entry(&node.name).or_default() += 1;
+        placed.insert(pod.key.clone(), node.name.clone());
+    }
+    for pod in floating {
+        if placed.contains_key(pod.key) {
+            continue;
+        }
+        let fitting = nodes.values().filter(|node| node.fits(pod.pod));
+        let Some(node) = fitting.min_by_key(|node| load.get(&node.name)) else { continue };
+        *load.entry(&node.name).or_default() += 1;
+        placed.insert(pod.key.clone(), node.name.clone());
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn nodes(names: &[&str]) -> BTreeMap<NodeName, NodeTraits> {
+        names
+            .iter()
+            .map(|name| name.parse().expect("ok"))
+            .map(|name| (NodeName::clone(&name), NodeTraits::new(&name, None)))
+            .collect()
+    }
+
+    fn keys(count: usize) -> Vec<ResourceKey> {
+        (0..count).map(|n| format!("d/pod/p{n}").parse().expect("ok")).collect()
+    }
+
+    fn floating<'a>(
+        key: &'a ResourceKey,
+        pod: &'a Value,
+        was_on: Option<&str>,
+        is_same: bool,
+    ) -> Floating<'a> {
+        Floating { key, pod, was_on: was_on.map(|node| node.parse().expect("ok")), is_same }
+    }
+
+    fn loads(placed: &BTreeMap<ResourceKey, NodeName>) -> BTreeMap<&str, usize> {
+        let mut loads = BTreeMap::new();
+        for node in placed.values() {
+            *loads.entry(node.as_str()).or_default() += 1;
+        }
+        loads
+    }
+
+    #[test]
+    fn pods_are_spread_evenly_those_that_name_their_node_counted() {
+        let (keys, pod) = (keys(7), json!({}));
+        let pods: Vec<_> = keys.iter().map(|key| floating(key, &pod, None, false)).collect();
+        let named = BTreeMap::from([("a".parse().expect("ok"), 2)]);
+        let placed = place(&pods, &nodes(&["a", "b", "c"]), &named);
+        assert_eq!(loads(&placed), BTreeMap::from([("a", 1), ("b", 3), ("c", 3)]));
+    }
+
+    #[test]
+    fn a_pod_stays_until_its_node_leaves() {
+        let (keys, pod) = (keys(3), json!({}));
+        let pods: Vec<_> = keys.iter().map(|key| floating(key, &pod, Some("a"), true)).collect();
+        assert_eq!(
+            loads(&place(&pods, &nodes(&["a", "b"]), &BTreeMap::new())),
+            BTreeMap::from([("a", 3)])
+        );
+        assert_eq!(
+            loads(&place(&pods, &nodes(&["b", "c"]), &BTreeMap::new())).values().sum::<usize>(),
+            3
+        );
+    }
+
+    #[test]
+    fn another_pod_of_the_name_stays_only_if_it_fits() {
+        let keys = keys(2);
+        let picky = json!({"spec": {"nodeSelector": {"kubernetes.io/hostname": "b"}}});
+        let pods = [
+            floating(&keys[0], &picky, Some("a"), false),
+            floating(&keys[1], &picky, Some("a"), true),
+        ];
+        let placed = place(&pods, &nodes(&["a", "b"]), &BTreeMap::new());
+        assert_eq!((placed[&keys[0]].as_str(), placed[&keys[1]].as_str()), ("b", "a"));
+    }
+
+    #[test]
+    fn a_pod_that_fits_nowhere_is_left_out() {
+        let keys = keys(1);
+        let picky = json!({"spec": {"nodeSelector": {"gpu": "yes"}}});
+        let pods = [floating(&keys[0], &picky, None, false)];
+        assert!(place(&pods, &nodes(&["a"]), &BTreeMap::new()).is_empty());
+        assert!(place(&pods, &BTreeMap::new(), &BTreeMap::new()).is_empty());
+    }
+}

@@ -1,0 +1,281 @@
+//! Scanning: one look at every manifest under a folder, bounded, in a fixed order.
+//!
+//! Only `.yaml`, `.yml` and `.json` files count; what begins with a dot is left alone (version
+//! control, swap files, the inner folders of a mounted ConfigMap). Links are followed, no folder
+//! is entered twice, and nothing but a plain file is ever opened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::source::{Concern, Notice};
+
+/// Bounds of a scan. What lies beyond one is named, never silently left out.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanLimits {
+    /// How deep folders may nest.
+    pub depth_max: usize,
+    /// How many manifests there may be.
+    pub files_max: usize,
+    /// How large one may be, in bytes.
+    pub file_bytes_max: u64,
+    /// How large all may be together, in bytes: they are in memory at once during a scan.
+    pub total_bytes_max: u64,
+}
+
+impl Default for ScanLimits {
+    /// Ten times the largest collections of manifests that people keep in one place.
+    fn default() -> Self {
+        Self {
+            depth_max: 32,
+            files_max: 50_000,
+            file_bytes_max: 16 * 1024 * 1024,
+            total_bytes_max: 256 * 1024 * 1024,
+        }
+    }
+}
+
+/// One look at the files.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The device that the folder lies on.
+    pub device: u64,
+    /// The text of each manifest, by its path in the folder, or why it cannot be read.
+    pub files: BTreeMap<PathBuf, Result<String, String>>,
+    /// Folders that cannot be looked into just now; what was found in them is not gone.
+    pub unreadable_folders: Vec<PathBuf>,
+    /// What is not looked at, and why.
+    pub skipped: Vec<Notice>,
+}
+
+/// Looks at every manifest under `folder`.
+///
+/// # Errors
+/// When the folder itself cannot be read.
+pub fn scan(folder: &Path, limits: &ScanLimits) -> io::Result<Scan> {
+    let metadata = fs::metadata(folder)?;
+    let mut walk = Walk {
+        root: folder,
+        limits,
+        scan: Scan { device: metadata.dev(), ..Scan::default() },
+        entered: BTreeSet::new(),
+        total_bytes: 0,
+    };
+    walk.enter(Path::new(""), &metadata, 0)?;
+    Ok(walk.scan)
+}
+
+struct Walk<'a> {
+    root: &'a Path,
+    limits: &'a ScanLimits,
+    scan: Scan,
+    /// Device and number of each folder entered.
+    entered: BTreeSet<(u64, u64)>,
+    total_bytes: u64,
+}
+
+impl Walk<'_> {
+    fn enter(&mut self, folder: &Path, metadata: &Metadata, depth: usize) -> io::Result<()> {
+        if !self.entered.insert((metadata.dev(), metadata.ino())) {
+            self.skip(folder, "a link to a folder that is looked into already");
+            return Ok(());
+        }
+        if depth > self.limits.depth_max {
+            let limit = self.limits.depth_max;
+            self.skip(folder, format!("folders nested more than {limit} deep are not looked into"));
+            return Ok(());
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.root.join(folder))? {
+            let name = entry?.file_name();
+            if !name.as_encoded_bytes().starts_with(b".") {
+                names.push(name);
+            }
+        }
+        names.sort();
+        for name in names {
+            self.visit(folder.join(name), depth);
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, path: PathBuf, depth: usize) {
+        match fs::metadata(self.root.join(&path)) {
+            Ok(metadata) if metadata.is_dir() => {
+                if let Err(error) = self.enter(&path, &metadata, depth + 1) {
+                    self.cannot_enter(path, &error);
+                }
+            }
+            _ if !is_manifest(&path) => {}
+            Ok(metadata) if metadata.is_file() => self.read(path),
+            Ok(_) => self.skip(&path, "not a plain file (a pipe, socket or device)"),
+            // It left while we looked.
+            Err(error) if error.kind() == ErrorKind::NotFound && !self.is_link(&path) => {}
+            Err(error) => {
+                self.scan.files.insert(path, Err(format!("cannot be read: {error}")));
+            }
+        }
+    }
+
+    fn cannot_enter(&mut self, folder: PathBuf, error: &io::Error) {
+        if error.kind() != ErrorKind::NotFound {
+            self.skip(&folder, format!("cannot be looked into: {error}"));
+            self.scan.unreadable_folders.push(folder);
+        }
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        fs::symlink_metadata(self.root.join(path)).is_ok_and(|metadata| metadata.is_symlink())
+    }
+
+    fn read(&mut self, path: PathBuf) {
+        if self.scan.files.len() >= self.limits.files_max {
+            let limit = self.limits.files_max;
+            self.scan.files.insert(path, Err(format!("not read: more than {limit} manifests")));
+            return;
+        }
+        match self.text(&path) {
+            Ok(text) => {
+                self.scan.files.insert(path, text);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                self.scan.files.insert(path, Err(format!("cannot be read: {error}")));
+            }
+        }
+    }
+
+    fn text(&mut self, path: &Path) -> io::Result<Result<String, String>> {
+        let limit = self.limits.file_bytes_max;
+        let mut bytes = Vec::new();
+        File::open(self.root.join(path))?.take(limit + 1).read_to_end(&mut bytes)?;
+        let size = bytes.len() as u64;
+        if size > limit {
+            return Ok(Err(format!("not read: larger than {limit} bytes")));
+        }
+        self.total_bytes += size;
+        if self.total_bytes > self.limits.total_bytes_max {
+            let limit = self.limits.total_bytes_max;
+            return Ok(Err(format!("not read: all manifests together exceed {limit} bytes")));
+        }
+        Ok(String::from_utf8(bytes).map_err(|_| "not text: want UTF-8".to_owned()))
+    }
+
+    fn skip(&mut self, path: &Path, why: impl Into<String>) {
+        self.scan.skipped.push(Notice {
+            file: Some(path.to_owned()),
+            line: None,
+            concern: Concern::Skipped,
+            text: why.into(),
+        });
+    }
+}
+
+/// Whether a file is a manifest by its name.
+fn is_manifest(path: &Path) -> bool {
+    path.extension().and_then(|extension| extension.to_str()).is_some_and(|extension| {
+        ["yaml", "yml", "json"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a temporary folder")
+    }
+
+    fn write(folder: &tempfile::TempDir, path: &str, text: impl AsRef<[u8]>) {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("created");
+        fs::write(path, text).expect("written");
+    }
+
+    fn look(folder: &tempfile::TempDir) -> Scan {
+        scan(folder.path(), &ScanLimits::default()).expect("readable")
+    }
+
+    fn paths(scan: &Scan) -> Vec<&str> {
+        scan.files.keys().map(|path| path.to_str().expect("text")).collect()
+    }
+
+    #[test]
+    fn manifests_are_found_by_name_in_nested_folders() {
+        let folder = folder();
+        for path in
+            ["b.yaml", "a/c.yml", "a/b/d.JSON", "notes.md", "x.yaml~", ".git/e.yaml", ".f.yaml"]
+        {
+            write(&folder, path, "a: 1");
+        }
+        assert_eq!(paths(&look(&folder)), ["a/b/d.JSON", "a/c.yml", "b.yaml"]);
+        assert!(scan(&folder.path().join("absent"), &ScanLimits::default()).is_err());
+    }
+
+    #[test]
+    fn links_are_followed_but_never_in_a_circle() {
+        let folder = folder();
+        write(&folder, "a/b.yaml", "a: 1");
+        symlink("..", folder.path().join("a/loop")).expect("linked");
+        symlink("a/b.yaml", folder.path().join("c.yaml")).expect("linked");
+        symlink("nowhere", folder.path().join("d.yaml")).expect("linked");
+        let scan = look(&folder);
+        assert_eq!(paths(&scan), ["a/b.yaml", "c.yaml", "d.yaml"]);
+        assert!(scan.files[Path::new("d.yaml")].is_err());
+        assert_eq!(scan.skipped.len(), 1);
+        assert!(scan.skipped[0].to_string().starts_with("a/loop: a link"), "{}", scan.skipped[0]);
+    }
+
+    #[test]
+    fn a_pipe_is_named_and_not_opened() {
+        let folder = folder();
+        let socket = folder.path().join("s.yaml");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+        let status =
+            std::process::Command::new("mkfifo").arg(folder.path().join("p.yaml")).status();
+        assert!(status.expect("mkfifo runs").success());
+        let scan = look(&folder);
+        assert!(scan.files.is_empty());
+        let skipped: Vec<String> = scan.skipped.iter().map(ToString::to_string).collect();
+        assert_eq!(skipped.len(), 2, "{skipped:?}");
+        assert!(skipped[0].starts_with("p.yaml: not a plain file"), "{skipped:?}");
+    }
+
+    #[test]
+    fn every_bound_names_what_it_leaves_out() {
+        let folder = folder();
+        write(&folder, "a/b/c/deep.yaml", "a: 1");
+        write(&folder, "large.yaml", "x".repeat(50));
+        write(&folder, "other.yaml", "x".repeat(20));
+        write(&folder, "p.yaml", [0xff, 0xfe]);
+        write(&folder, "z.yaml", "a: 1");
+        let limits =
+            ScanLimits { depth_max: 2, files_max: 4, file_bytes_max: 40, total_bytes_max: 22 };
+        let scan = scan(folder.path(), &limits).expect("readable");
+        assert_eq!(scan.skipped.len(), 1);
+        let reasons: Vec<String> =
+            scan.files.values().map(|text| text.clone().err().unwrap_or_default()).collect();
+        assert!(reasons[0].contains("larger than 40"), "{reasons:?}");
+        assert_eq!(reasons[1], "");
+        assert!(reasons[2].contains("UTF-8"), "{reasons:?}");
+        assert!(reasons[3].contains("together exceed"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_entered_is_not_taken_for_empty() {
+        let folder = folder();
+        write(&folder, "locked/a.yaml", "a: 1");
+        let locked = folder.path().join("locked");
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).expect("locked");
+        if fs::read_dir(&locked).is_ok() {
+            eprintln!("skipped: this user may enter every folder");
+            return;
+        }
+        let scan = look(&folder);
+        assert_eq!(scan.unreadable_folders, [PathBuf::from("locked")]);
+    }
+}

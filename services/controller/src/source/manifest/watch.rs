@@ -1,0 +1,69 @@
+//! Watching: says when something under the folder may have changed, once it has fallen quiet.
+//!
+//! It says *that*, never *what*: the look that follows sees everything, so a lost or doubled
+//! message costs nothing.
+
+use std::path::Path;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+/// A watch on a folder, and on what is in it.
+pub(crate) struct FolderWatch {
+    /// Holds one message at most: more would say nothing more.
+    changes: mpsc::Receiver<()>,
+    /// Watches until it is dropped.
+    watcher: Option<RecommendedWatcher>,
+}
+
+impl FolderWatch {
+    /// Watches `folder`; the reason if that is not possible.
+    pub(crate) fn start(folder: &Path) -> Result<Self, String> {
+        let (told, changes) = mpsc::channel(1);
+        let tell = move |event: notify::Result<notify::Event>| {
+            // An error may have lost a change, so it counts as one.
+            if event.is_ok_and(|event| !is_change(&event.kind)) {
+                return;
+            }
+            // A full channel has said it already.
+            let _ = told.try_send(());
+        };
+        let mut watcher = notify::recommended_watcher(tell).map_err(|e| e.to_string())?;
+        watcher.watch(folder, RecursiveMode::Recursive).map_err(|e| e.to_string())?;
+        Ok(Self { changes, watcher: Some(watcher) })
+    }
+
+    /// A watch that sees nothing.
+    pub(crate) fn none() -> Self {
+        let (_, changes) = mpsc::channel(1);
+        Self { changes, watcher: None }
+    }
+
+    /// Returns once something has changed and then nothing for `quiet`, or after `quiet_max`.
+    pub(crate) async fn changed(&mut self, quiet: Duration, quiet_max: Duration) {
+        if self.watcher.is_none() || self.changes.recv().await.is_none() {
+            // Nobody is left to tell of a change.
+            return std::future::pending().await;
+        }
+        let latest = Instant::now() + quiet_max;
+        while let Ok(Some(())) =
+            timeout_at((Instant::now() + quiet).min(latest), self.changes.recv()).await
+        {
+            if Instant::now() >= latest {
+                return;
+            }
+        }
+    }
+}
+
+/// Reading a file is no change, and our own look reads them all.
+fn is_change(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+        EventKind::Access(_) => false,
+        _ => true,
+    }
+}
