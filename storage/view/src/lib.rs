@@ -15,6 +15,8 @@ mod advance;
 mod effect;
 mod entry;
 mod generation;
+#[cfg(test)]
+mod history;
 mod materializer;
 mod projection;
 mod refusal;
@@ -31,4 +33,4 @@ pub use materializer::{Bounds, Materializer, Position, Released, SyncTicket};
 pub use projection::{FoldError, Projection};
 pub use refusal::Refusal;
 pub use stream_reader::{Selection, StreamReader, Verification};
-pub use stream_state::{ACCEPTANCE, HELD_ENTRIES_MAX, StreamState};
+pub use stream_state::{ACCEPTANCE, FoldBounds, StreamState};

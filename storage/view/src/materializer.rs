@@ -26,7 +26,7 @@ use headwater_store::{Durability, Engine, EngineError};
 
 use crate::projection::{FoldError, Projection};
 use crate::stream_reader::StreamReader;
-use crate::stream_state::StreamState;
+use crate::stream_state::{FoldBounds, StreamState};
 
 /// How much one commit gathers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Bounds {
     /// When more effects (or commits without any) wait to be released, a commit is synced by
     /// itself. The caller then takes them by [`Materializer::sync`], at no cost.
     pub waiting_effects_max: usize,
+    /// The memory of the fold.
+    pub fold: FoldBounds,
 }
 
 impl Default for Bounds {
@@ -45,7 +47,12 @@ impl Default for Bounds {
     /// inputs of 1 KiB fill one. Waiting effects share their objects with the engine's batch;
     /// 8,192 of 2 KiB are 16 MiB.
     fn default() -> Self {
-        Self { inputs_max: 1024, batch_bytes_max: 1 << 20, waiting_effects_max: 8192 }
+        Self {
+            inputs_max: 1024,
+            batch_bytes_max: 1 << 20,
+            waiting_effects_max: 8192,
+            fold: FoldBounds::default(),
+        }
     }
 }
 
@@ -104,7 +111,7 @@ impl<P: Projection> Materializer<P> {
         projection: P,
         bounds: Bounds,
     ) -> Result<Self, EngineError> {
-        let state = StreamState::open(engine)?;
+        let state = StreamState::open(engine, bounds.fold)?;
         let positions = StreamReader::new(state.engine()).streams()?.into_iter();
         Ok(Self {
             projection,
@@ -235,6 +242,10 @@ impl<P: Projection> Materializer<P> {
         durability: Durability,
     ) -> Result<BTreeMap<StreamId, Position>, EngineError> {
         self.check()?;
+        let is_idle = self.state.is_unchanged() && self.effects.is_empty();
+        if is_idle && durability == Durability::Buffered {
+            return Ok(BTreeMap::new());
+        }
         let moved = match self.state.commit(durability) {
             Ok(moved) => moved,
             Err(error) => {
@@ -281,3 +292,6 @@ impl<P: Projection> Materializer<P> {
         self.failed = Some(error.clone());
     }
 }
+
+#[cfg(test)]
+mod tests;

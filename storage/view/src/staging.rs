@@ -37,10 +37,6 @@ use crate::slot::Slot;
 use crate::stream_row::STREAM_ROWS;
 use crate::stream_state::StreamState;
 
-/// How much is staged between two writes to the engine, in bytes: the batches of a catch-up
-/// are no larger than those of a live tail, so memory stays what it is in steady operation.
-const STAGED_BATCH_BYTES_MAX: usize = 1 << 20;
-
 /// A catch-up under way.
 #[derive(Debug)]
 pub(crate) struct Staged {
@@ -138,11 +134,12 @@ impl StreamState {
         for row in ENTRIES.rows_of(&*engine, from) {
             let (row, entry) = row?;
             self.batch.put(&ENTRIES, &to.entry(&row.entry_key_in(from)?), &entry);
-            if self.batch.bytes() > STAGED_BATCH_BYTES_MAX {
+            if self.batch.bytes() > self.bounds.staged_batch_bytes_max {
                 self.write(Durability::Buffered)?;
             }
         }
-        Ok(())
+        // The copy is read from the engine from here on.
+        self.write(Durability::Buffered)
     }
 
     /// Folds the changes of one part; gives what they did if `keep_effected`.
@@ -159,7 +156,7 @@ impl StreamState {
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
             let mut draft = staged.generation.draft(&*engine, hash_key);
-            while draft.drafted.bytes < STAGED_BATCH_BYTES_MAX
+            while draft.drafted.bytes < self.bounds.staged_batch_bytes_max
                 && let Some(change) = changes.next()
             {
                 staged.check(stream, &change)?;
@@ -171,7 +168,7 @@ impl StreamState {
             if keep_effected {
                 kept.extend(effected);
             }
-            if self.batch.bytes() > STAGED_BATCH_BYTES_MAX {
+            if self.batch.bytes() > self.bounds.staged_batch_bytes_max {
                 self.write(Durability::Buffered)?;
                 staged.generation.forget_held();
             }
@@ -293,3 +290,6 @@ fn against(
     let (_, came) = compare(held.as_deref(), &object_hash, &applied);
     Ok(came.effected(applied))
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,14 +36,32 @@ use crate::stream_row::{Moved, STREAM_ROWS, StreamRow};
 /// together with the partition's cursor. The bytes are the reader's own.
 pub const ACCEPTANCE: Table<Partition, Bytes, Folded> = Table::new(TableId::Acceptance);
 
-/// How many entries a fold remembers (UID and object hash, about 250 bytes each), so that it
-/// need not read them to fold their next change. Above it all are forgotten, never an error:
-/// the entries of an edge fit many times, and a hub spends at most 16 MiB on it.
-pub const HELD_ENTRIES_MAX: usize = 65_536;
+/// How much memory a fold takes for what it could do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldBounds {
+    /// How many entries are remembered between batches (UID and object hash, about 250 bytes
+    /// each), so that they need not be read to fold their next change. Above it all are
+    /// forgotten, never an error.
+    pub held_entries_max: usize,
+    /// The largest tail or delta that is folded in place, in bytes of objects. A larger one is
+    /// staged. What an engine takes at once bounds it (8 MiB, the open batch included).
+    pub direct_bytes_max: usize,
+    /// How much is staged between two writes to the engine, in bytes.
+    pub staged_batch_bytes_max: usize,
+}
 
-/// The largest tail or delta that is folded in place, in bytes of objects: what the open batch
-/// may hold besides stays far below what an engine takes. A larger one is staged.
-pub(crate) const DIRECT_BYTES_MAX: usize = 2 << 20;
+impl Default for FoldBounds {
+    /// The entries of an edge fit many times into 65,536, and a hub spends at most 16 MiB on
+    /// them. Staged batches are no larger than those of a live tail, so that a catch-up takes no
+    /// more memory than steady operation.
+    fn default() -> Self {
+        Self {
+            held_entries_max: 65_536,
+            direct_bytes_max: 2 << 20,
+            staged_batch_bytes_max: 1 << 20,
+        }
+    }
+}
 
 /// Streams folded into an engine, and the open batch.
 #[derive(Debug)]
@@ -58,7 +76,7 @@ pub struct StreamState {
     /// Streams that moved since the last [`StreamState::commit`], and where they are now.
     moved: BTreeMap<StreamId, Option<At>>,
     held_entries: usize,
-    held_entries_max: usize,
+    pub(crate) bounds: FoldBounds,
 }
 
 impl StreamState {
@@ -67,7 +85,7 @@ impl StreamState {
     ///
     /// # Errors
     /// As [`Engine::write`] and [`headwater_store::Read::get`].
-    pub fn open(engine: Arc<dyn Engine>) -> Result<Self, EngineError> {
+    pub fn open(engine: Arc<dyn Engine>, bounds: FoldBounds) -> Result<Self, EngineError> {
         let mut state = Self {
             engine,
             batch: Batch::new(),
@@ -77,18 +95,11 @@ impl StreamState {
             cursors: BTreeMap::new(),
             moved: BTreeMap::new(),
             held_entries: 0,
-            held_entries_max: HELD_ENTRIES_MAX,
+            bounds,
         };
         state.remove_abandoned()?;
         state.engine.sync()?;
         Ok(state)
-    }
-
-    /// Bounds how many entries are remembered between batches; see [`HELD_ENTRIES_MAX`].
-    #[must_use]
-    pub fn with_held_entries_max(mut self, entries: usize) -> Self {
-        self.held_entries_max = entries;
-        self
     }
 
     /// The engine, to read from. What the open batch holds is not yet there.
@@ -148,7 +159,8 @@ impl StreamState {
         advance: Advance,
         effects: &mut Vec<Effect>,
     ) -> Result<(), FoldError<Refusal>> {
-        let fits = advance.is_whole() && object_bytes(&advance.changes) <= DIRECT_BYTES_MAX;
+        let fits =
+            advance.is_whole() && object_bytes(&advance.changes) <= self.bounds.direct_bytes_max;
         let outcome = if fits && advance.mode != Mode::Snapshot {
             self.fold_changes(advance, effects)
         } else {
@@ -191,6 +203,12 @@ impl StreamState {
             differing.extend(row.claimed.map(|_| stream));
         }
         Ok(differing)
+    }
+
+    /// Whether a commit would change nothing.
+    pub fn is_unchanged(&self) -> bool {
+        let moves = self.dirty.len() + self.cursors.len() + self.moved.len();
+        moves == 0 && self.batch.is_empty()
     }
 
     /// What the open batch weighs, in bytes.
@@ -359,7 +377,7 @@ impl StreamState {
     }
 
     fn forget_held_above_bound(&mut self) {
-        if self.held_entries > self.held_entries_max {
+        if self.held_entries > self.bounds.held_entries_max {
             self.slots.values_mut().for_each(|slot| slot.visible.forget_held());
             self.held_entries = 0;
         }
@@ -373,3 +391,6 @@ fn object_bytes(changes: &[Change]) -> usize {
     };
     changes.iter().map(bytes).sum()
 }
+
+#[cfg(test)]
+mod tests;
