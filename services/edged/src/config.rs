@@ -1,0 +1,134 @@
+//! What a pod worker is told when it starts, and every bound it keeps.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headwater_event::NodeName;
+
+/// Everything a pod worker needs to know.
+#[derive(Clone, Debug)]
+pub struct EdgedConfig {
+    /// The node whose pods it runs.
+    pub node: NodeName,
+    /// The edge's local API: a unix socket.
+    pub edge_socket: PathBuf,
+    /// Where pod directories and logs lie: `<data>/nodes/<node>/edged`.
+    pub dir: PathBuf,
+    /// What runs the pods.
+    pub runtime: RuntimeKind,
+    /// The node's address; with the runtimes there are, every pod's address too.
+    pub node_address: IpAddr,
+    /// Bounds and periods.
+    pub settings: Settings,
+}
+
+impl EdgedConfig {
+    /// A configuration with default settings and the loopback address.
+    pub fn new(node: NodeName, edge_socket: PathBuf, dir: PathBuf, runtime: RuntimeKind) -> Self {
+        let node_address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self { node, edge_socket, dir, runtime, node_address, settings: Settings::default() }
+    }
+}
+
+/// Which runtime runs the pods.
+#[derive(Clone, Debug)]
+pub enum RuntimeKind {
+    /// Containers are processes of the host; there are no images.
+    Process(ProcessConfig),
+    /// Containers are only counted, for load: every pod reaches Running.
+    Hollow,
+}
+
+/// What the process runtime needs to know.
+#[derive(Clone, Debug)]
+pub struct ProcessConfig {
+    /// The shim's program and arguments; the directory of the container's run is appended.
+    /// A program that ends in [`crate::shim::run`].
+    pub shim: Vec<String>,
+    /// Run although this process is root, and so every pod's command would be.
+    pub allow_root: bool,
+}
+
+/// Bounds and periods; each default is a constant of this module.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Pods that start at the same time.
+    pub add_workers: usize,
+    /// Pods that stop or are cleaned up at the same time.
+    pub remove_workers: usize,
+    /// A pod is looked at at least this often.
+    pub resync: Duration,
+    /// The runtime is compared with the disk this often.
+    pub relist: Duration,
+    /// First wait before a container that keeps failing is started again.
+    pub backoff_base: Duration,
+    /// Longest such wait.
+    pub backoff_cap: Duration,
+    /// How often the node's facts are looked at.
+    pub node_check: Duration,
+    /// The node is reported this often although nothing changed.
+    pub node_report: Duration,
+    /// First wait before the edge is asked again.
+    pub reconnect_base: Duration,
+    /// Longest such wait.
+    pub reconnect_cap: Duration,
+    /// How long one request to the edge may take.
+    pub request_timeout: Duration,
+    /// Pods the node says it has room for.
+    pub pods_max: u32,
+    /// A log file is rotated at this size.
+    pub log_bytes_max: u64,
+    /// Log files kept of one run of a container.
+    pub log_files_max: u32,
+}
+
+/// As KubeEdge's add workers.
+const ADD_WORKERS: usize = 5;
+/// As KubeEdge's remove workers.
+const REMOVE_WORKERS: usize = 5;
+/// As a kubelet's SyncFrequency.
+const RESYNC: Duration = Duration::from_mins(1);
+/// Exits are told at once; this only finds what went untold.
+const RELIST: Duration = Duration::from_secs(10);
+/// As a kubelet's CrashLoopBackOff.
+const BACKOFF_BASE: Duration = Duration::from_secs(10);
+/// As a kubelet's CrashLoopBackOff.
+const BACKOFF_CAP: Duration = Duration::from_secs(300);
+/// As a kubelet's node status update frequency.
+const NODE_CHECK: Duration = Duration::from_secs(10);
+/// As a kubelet's node status report frequency.
+const NODE_REPORT: Duration = Duration::from_mins(5);
+/// The edge is on this machine: a short first wait costs nothing.
+const RECONNECT_BASE: Duration = Duration::from_millis(50);
+/// An edge that has just started is found within this.
+const RECONNECT_CAP: Duration = Duration::from_secs(2);
+/// A local request is a disk write; one that takes longer is lost.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// As a kubelet's maxPods.
+const PODS_MAX: u32 = 110;
+/// As a kubelet's containerLogMaxSize.
+const LOG_BYTES_MAX: u64 = 10 << 20;
+/// As a kubelet's containerLogMaxFiles.
+const LOG_FILES_MAX: u32 = 5;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            add_workers: ADD_WORKERS,
+            remove_workers: REMOVE_WORKERS,
+            resync: RESYNC,
+            relist: RELIST,
+            backoff_base: BACKOFF_BASE,
+            backoff_cap: BACKOFF_CAP,
+            node_check: NODE_CHECK,
+            node_report: NODE_REPORT,
+            reconnect_base: RECONNECT_BASE,
+            reconnect_cap: RECONNECT_CAP,
+            request_timeout: REQUEST_TIMEOUT,
+            pods_max: PODS_MAX,
+            log_bytes_max: LOG_BYTES_MAX,
+            log_files_max: LOG_FILES_MAX,
+        }
+    }
+}

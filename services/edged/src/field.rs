@@ -1,0 +1,131 @@
+//! The downward API: fields of a pod, and resources of a container, as text.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::pod::all_containers;
+
+/// Where fields come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldSource<'a> {
+    /// The pod.
+    pub(crate) pod: &'a Pod,
+    /// The node it runs on.
+    pub(crate) node: &'a str,
+    /// The node's address; the pod's too, for a pod is not isolated.
+    pub(crate) node_address: IpAddr,
+}
+
+impl FieldSource<'_> {
+    /// The field at `path`, as text.
+    ///
+    /// # Errors
+    /// In words, when there is no such field.
+    pub(crate) fn field(&self, path: &str) -> Result<String, String> {
+        let metadata = &self.pod.metadata;
+        let owned = |text: &Option<String>| text.clone().unwrap_or_default();
+        if let Some((map, key)) = subscript(path) {
+            let entries = match map {
+                "metadata.labels" => &metadata.labels,
+                "metadata.annotations" => &metadata.annotations,
+                _ => return Err(unknown(path)),
+            };
+            return Ok(entries.as_ref().and_then(|e| e.get(key)).cloned().unwrap_or_default());
+        }
+        let account = || {
+            let name = self.pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+            name.unwrap_or_else(|| "default".to_owned())
+        };
+        Ok(match path {
+            "metadata.name" => owned(&metadata.name),
+            "metadata.namespace" => owned(&metadata.namespace),
+            "metadata.uid" => owned(&metadata.uid),
+            "metadata.labels" => lines(metadata.labels.as_ref()),
+            "metadata.annotations" => lines(metadata.annotations.as_ref()),
+            "spec.nodeName" => self.node.to_owned(),
+            "spec.serviceAccountName" => account(),
+            "status.hostIP" | "status.podIP" | "status.hostIPs" | "status.podIPs" => {
+                self.node_address.to_string()
+            }
+            _ => return Err(unknown(path)),
+        })
+    }
+}
+
+fn unknown(path: &str) -> String {
+    format!("fieldRef {path:?} is not supported")
+}
+
+/// `metadata.labels['app']` is the map `metadata.labels` and the key `app`.
+fn subscript(path: &str) -> Option<(&str, &str)> {
+    path.strip_suffix("']")?.split_once("['")
+}
+
+/// One `key="value"` a line, sorted, as a kubelet writes them.
+fn lines(entries: Option<&std::collections::BTreeMap<String, String>>) -> String {
+    let lines: Vec<_> =
+        entries.into_iter().flatten().map(|(key, value)| format!("{key}={value:?}")).collect();
+    lines.join("\n")
+}
+
+/// A container's resource, in units of the divisor, rounded up. A limit that is not set is zero:
+/// nothing here enforces one.
+///
+/// # Errors
+/// In words, when there is no such resource or container.
+pub(crate) fn resource(
+    pod: &Pod,
+    selector: &ResourceFieldSelector,
+    own: Option<&Container>,
+) -> Result<String, String> {
+    let container = match &selector.container_name {
+        Some(name) => all_containers(pod)
+            .find(|c| c.name == *name)
+            .ok_or_else(|| format!("resourceFieldRef names no container: {name:?}"))?,
+        None => own.ok_or("resourceFieldRef names no container")?,
+    };
+    let wanted = || format!("resourceFieldRef {:?} is not supported", selector.resource);
+    let (set, name) = selector.resource.split_once('.').ok_or_else(wanted)?;
+    let resources = container.resources.as_ref();
+    let set = match set {
+        "limits" => resources.and_then(|r| r.limits.as_ref()),
+        "requests" => resources.and_then(|r| r.requests.as_ref()),
+        _ => return Err(wanted()),
+    };
+    let Some(amount) = set.and_then(|set| set.get(name)) else { return Ok("0".to_owned()) };
+    let amount = number(amount)?;
+    // Kubernetes takes a divisor of 0 for the default, 1.
+    let divisor = selector.divisor.as_ref().map_or(Ok(1.0), number)?;
+    let divisor = if divisor == 0.0 { 1.0 } else { divisor };
+    Ok(format!("{:.0}", (amount / divisor).ceil()))
+}
+
+/// A quantity as a number: `500m`, `64Mi`, `1e3`.
+fn number(quantity: &Quantity) -> Result<f64, String> {
+    const SUFFIXES: [(&str, f64); 15] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("Pi", 1_125_899_906_842_624.0),
+        ("Ei", 1_152_921_504_606_846_976.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+    ];
+    let text = quantity.0.as_str();
+    let (digits, factor) = SUFFIXES
+        .iter()
+        .find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))
+        .unwrap_or((text, 1.0));
+    let number: f64 = digits.parse().map_err(|_| format!("{text:?} is no quantity"))?;
+    Ok(number * factor)
+}

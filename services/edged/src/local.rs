@@ -1,0 +1,210 @@
+//! The edge's local API as this crate uses it: operations, and a watch that never gives up.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_proto::local::meta_client::MetaClient;
+use headwater_proto::local::operation::Verb;
+use headwater_proto::local::operation_result::Outcome;
+use headwater_proto::local::{Failure, Operation, WatchEvent, WatchRequest, failure::Code};
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+use uuid::Uuid;
+
+use crate::backoff::Wait;
+use crate::config::Settings;
+
+/// Who speaks.
+pub(crate) const SOURCE: &str = "edged";
+
+/// An object is at most 1.5 MiB; this leaves room for its envelope.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// `sockaddr_un` has room for 108 bytes, the last of them zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The edge's local API.
+#[derive(Clone, Debug)]
+pub(crate) struct Edge {
+    client: MetaClient<Channel>,
+    timeout: Duration,
+}
+
+/// An operation did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EdgeError {
+    /// The edge did not answer: perhaps done, ask again.
+    #[error("the edge did not answer")]
+    Unreachable(#[source] Box<tonic::Status>),
+    /// The edge did not answer in time: perhaps done, ask again.
+    #[error("the edge did not answer in {0:?}")]
+    TimedOut(Duration),
+    /// The edge answered that it cannot: not done.
+    #[error("the edge refused: {message} ({code:?})")]
+    Refused {
+        /// Why, for a program.
+        code: Code,
+        /// Why, for a person.
+        message: String,
+    },
+    /// The answer says nothing.
+    #[error("the edge's answer has no outcome")]
+    NoOutcome,
+}
+
+/// A path that no socket can have.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the socket path {path} has {bytes} bytes, and a unix socket's path at most \
+     {SOCKET_PATH_BYTES_MAX}: choose a shorter data directory"
+)]
+pub struct SocketPathTooLong {
+    /// The path.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl EdgeError {
+    /// Whether asking again can help.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::TimedOut(_) | Self::NoOutcome => true,
+            Self::Refused { code, .. } => matches!(code, Code::Unavailable | Code::Internal),
+        }
+    }
+}
+
+impl Edge {
+    /// Speaks to the edge at `socket`; connects when first asked, and again whenever needed.
+    ///
+    /// # Errors
+    /// When no socket can have that path.
+    pub(crate) fn new(socket: &Path, settings: &Settings) -> Result<Self, SocketPathTooLong> {
+        let bytes = socket.as_os_str().len();
+        if bytes > SOCKET_PATH_BYTES_MAX {
+            return Err(SocketPathTooLong { path: socket.to_owned(), bytes });
+        }
+        let socket = socket.to_owned();
+        let connector = tower::service_fn(move |_| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        });
+        // The address is never looked up: the connector knows the way.
+        let channel =
+            Endpoint::from_static("http://edge.local").connect_with_connector_lazy(connector);
+        let client = MetaClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        Ok(Self { client, timeout: settings.request_timeout })
+    }
+
+    /// Asks for an operation and waits for its outcome.
+    ///
+    /// # Errors
+    /// See [`EdgeError`]; each says whether anything was done.
+    pub(crate) async fn operate(
+        &self,
+        verb: Verb,
+        resource: String,
+        content: Vec<u8>,
+    ) -> Result<(), EdgeError> {
+        self.send(verb, resource, content, String::new()).await
+    }
+
+    /// Answers an operation that a watch delivered.
+    ///
+    /// # Errors
+    /// See [`EdgeError`].
+    pub(crate) async fn respond(&self, to: Operation, content: Vec<u8>) -> Result<(), EdgeError> {
+        self.send(Verb::Response, to.resource, content, to.id).await
+    }
+
+    async fn send(
+        &self,
+        verb: Verb,
+        resource: String,
+        content: Vec<u8>,
+        parent_id: String,
+    ) -> Result<(), EdgeError> {
+        let operation = Operation {
+            id: Uuid::new_v4().to_string(),
+            parent_id,
+            source: SOURCE.to_owned(),
+            verb: verb.into(),
+            resource,
+            content: Bytes::from(content),
+        };
+        let mut client = self.client.clone();
+        let result = tokio::time::timeout(self.timeout, client.operate(operation))
+            .await
+            .map_err(|_| EdgeError::TimedOut(self.timeout))?
+            .map_err(|status| EdgeError::Unreachable(Box::new(status)))?;
+        match result.into_inner().outcome {
+            Some(Outcome::Done(_) | Outcome::Objects(_)) => Ok(()),
+            Some(Outcome::Failure(failure)) => Err(refused(failure)),
+            None => Err(EdgeError::NoOutcome),
+        }
+    }
+
+    /// Watches until cancelled, and hands every event on; watches again, after a growing wait,
+    /// whenever a watch ends.
+    pub(crate) async fn watch(
+        self,
+        settings: Settings,
+        events: mpsc::Sender<WatchEvent>,
+        cancel: CancellationToken,
+    ) {
+        let mut wait = Wait::new(settings.reconnect_base, settings.reconnect_cap);
+        while !cancel.is_cancelled() {
+            let listed = tokio::select! {
+                () = cancel.cancelled() => return,
+                listed = self.watch_once(&events) => listed,
+            };
+            if listed {
+                wait.reset();
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(wait.next()) => {}
+            }
+        }
+    }
+
+    /// One watch, to its end; tells whether it got past its listing.
+    async fn watch_once(&self, events: &mpsc::Sender<WatchEvent>) -> bool {
+        let request = WatchRequest { subscriber: SOURCE.to_owned(), ..WatchRequest::default() };
+        let mut client = self.client.clone();
+        let mut stream = match client.watch(request).await {
+            Ok(response) => response.into_inner(),
+            Err(status) => {
+                tracing::debug!(%status, "the edge cannot be watched yet");
+                return false;
+            }
+        };
+        let mut listed = false;
+        loop {
+            match stream.message().await {
+                Ok(Some(event)) => {
+                    listed |= event.kind() == headwater_proto::local::watch_event::Kind::InitDone;
+                    if events.send(event).await.is_err() {
+                        return listed;
+                    }
+                }
+                Ok(None) => return listed,
+                Err(status) => {
+                    tracing::debug!(%status, "the watch ended");
+                    return listed;
+                }
+            }
+        }
+    }
+}
+
+fn refused(failure: Failure) -> EdgeError {
+    EdgeError::Refused { code: failure.code(), message: failure.message }
+}

@@ -1,0 +1,162 @@
+//! Tells the edge of pod statuses and asks it for deletes: at once, latest first, until it has
+//! taken them.
+//!
+//! One task owns what is to be told. A report that fails in passing is tried again; after every
+//! new listing all that is known is told again, for the edge may have lost its disk.
+
+use std::collections::BTreeMap;
+
+use headwater_event::ResourceKey;
+use headwater_proto::local::operation::Verb;
+use k8s_openapi::api::core::v1::PodStatus;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::backoff::Wait;
+use crate::config::Settings;
+use crate::local::Edge;
+use crate::pod::PodUid;
+
+/// A cheap handle on the task.
+#[derive(Clone, Debug)]
+pub(crate) struct Reporter(mpsc::Sender<Message>);
+
+/// Many pods may change at once; past this, workers wait.
+const QUEUE_MAX: usize = 256;
+
+#[derive(Debug)]
+enum Message {
+    Status { key: ResourceKey, uid: PodUid, status: Box<PodStatus> },
+    Delete { key: ResourceKey, uid: PodUid },
+    Forget { uid: PodUid },
+    Again,
+}
+
+/// What the edge is to know of a pod.
+#[derive(Debug)]
+struct Told {
+    key: ResourceKey,
+    status: Option<Box<PodStatus>>,
+    delete: bool,
+    status_is_due: bool,
+    delete_is_due: bool,
+}
+
+impl Reporter {
+    /// Starts the task; it ends when the last handle is dropped.
+    pub(crate) fn start(edge: Edge, settings: &Settings) -> Self {
+        let (messages, inbox) = mpsc::channel(QUEUE_MAX);
+        let wait = Wait::new(settings.reconnect_base, settings.reconnect_cap);
+        tokio::spawn(run(edge, inbox, wait));
+        Self(messages)
+    }
+
+    /// The pod's status is this now.
+    pub(crate) async fn status(&self, key: &ResourceKey, uid: &PodUid, status: PodStatus) {
+        let (key, uid, status) = (key.clone(), uid.clone(), Box::new(status));
+        self.tell(Message::Status { key, uid, status }).await;
+    }
+
+    /// Nothing of the pod runs; its object may go.
+    pub(crate) async fn delete(&self, key: &ResourceKey, uid: &PodUid) {
+        self.tell(Message::Delete { key: key.clone(), uid: uid.clone() }).await;
+    }
+
+    /// The pod is gone.
+    pub(crate) async fn forget(&self, uid: &PodUid) {
+        self.tell(Message::Forget { uid: uid.clone() }).await;
+    }
+
+    /// Everything is to be told again.
+    pub(crate) async fn again(&self) {
+        self.tell(Message::Again).await;
+    }
+
+    async fn tell(&self, message: Message) {
+        // The task ends only with its last handle, or with the runtime: nobody is left to tell.
+        let _ = self.0.send(message).await;
+    }
+}
+
+async fn run(edge: Edge, mut inbox: mpsc::Receiver<Message>, mut wait: Wait) {
+    let mut told: BTreeMap<PodUid, Told> = BTreeMap::new();
+    loop {
+        // Take in all there is, so that only the latest status of a pod is sent.
+        while let Ok(message) = inbox.try_recv() {
+            take(&mut told, message);
+        }
+        let due = told.iter_mut().find(|(_, t)| t.status_is_due || t.delete_is_due);
+        let Some((uid, due)) = due else {
+            match inbox.recv().await {
+                Some(message) => take(&mut told, message),
+                None => return,
+            }
+            continue;
+        };
+        if send(&edge, uid, due).await {
+            wait.reset();
+            continue;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait.next()) => {}
+            message = inbox.recv() => match message {
+                Some(message) => take(&mut told, message),
+                None => return,
+            },
+        }
+    }
+}
+
+fn take(told: &mut BTreeMap<PodUid, Told>, message: Message) {
+    let entry =
+        |key| Told { key, status: None, delete: false, status_is_due: false, delete_is_due: false };
+    match message {
+        Message::Status { key, uid, status } => {
+            let pod = told.entry(uid).or_insert_with(|| entry(key));
+            pod.status = Some(status);
+            pod.status_is_due = true;
+        }
+        Message::Delete { key, uid } => {
+            let pod = told.entry(uid).or_insert_with(|| entry(key));
+            if !pod.delete {
+                pod.delete = true;
+                pod.delete_is_due = true;
+            }
+        }
+        Message::Forget { uid } => {
+            told.remove(&uid);
+        }
+        Message::Again => {
+            for pod in told.values_mut() {
+                pod.status_is_due = pod.status.is_some();
+                pod.delete_is_due = pod.delete;
+            }
+        }
+    }
+}
+
+/// Sends one report of the pod, the status before the delete; false if it has to be sent again.
+async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> bool {
+    let is_status = due.status_is_due;
+    let (verb, key, content) = if is_status {
+        let content = json!({"uid": uid.as_str(), "status": due.status});
+        (Verb::Update, due.key.with_kind("podstatus"), content)
+    } else {
+        (Verb::Delete, due.key.clone(), json!({"uid": uid.as_str()}))
+    };
+    match edge.operate(verb, key.to_string(), content.to_string().into_bytes()).await {
+        Ok(()) => {}
+        Err(error) if error.is_passing() => {
+            tracing::debug!(%key, %uid, %error, "a report was not taken yet");
+            return false;
+        }
+        // The pod is gone, or was never this one's: saying it again changes nothing.
+        Err(error) => tracing::info!(%key, %uid, %error, "a report was refused"),
+    }
+    if is_status {
+        due.status_is_due = false;
+    } else {
+        due.delete_is_due = false;
+    }
+    true
+}

@@ -1,0 +1,328 @@
+//! One task per pod: it looks, plans, acts, reports, and waits for the next reason to look.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_event::NodeName;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::field::FieldSource;
+use crate::objects::Objects;
+use crate::plan::{self, Afterwards, Containers, Fate, Outcome, Plan};
+use crate::pod::{self, PodRecord};
+use crate::probe::ProbeKind;
+use crate::report::Reporter;
+use crate::runtime::{Launch, Runtime, Waiting};
+use crate::status::{self, Facts};
+use crate::volume::{self, Volume};
+
+mod act;
+mod tracked;
+
+use tracked::Tracked;
+
+/// What the pod's worker is to bring about; the latest counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Intent {
+    /// The pod's object, as last seen.
+    pub(crate) pod: Arc<Pod>,
+    /// The objects it may name.
+    pub(crate) objects: Objects,
+    /// Whether the view still wants it.
+    pub(crate) wanted: bool,
+    /// Set when the machine stops: by when the pod must have ended.
+    pub(crate) shutdown: Option<Instant>,
+}
+
+/// What wakes a worker.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// The runtime noticed a change.
+    Runtime,
+    /// A probe's verdict changed.
+    Probed { container: String, attempt: u32, kind: ProbeKind, healthy: bool, message: String },
+    /// A postStart hook ended.
+    PostStart { container: String, attempt: u32, result: Result<(), String> },
+    /// A preStop hook ended.
+    PreStop { container: String, attempt: u32 },
+}
+
+/// What all workers share.
+pub(crate) struct Surroundings {
+    pub(crate) node: NodeName,
+    pub(crate) address: IpAddr,
+    pub(crate) settings: Settings,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) reporter: Reporter,
+    /// A permit each for a pod that is being started.
+    pub(crate) adding: Semaphore,
+    /// A permit each for a pod that is being stopped or cleaned up.
+    pub(crate) removing: Semaphore,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// Signals of one pod that may wait; a lost one is found by the next look.
+pub(crate) const SIGNALS_MAX: usize = 64;
+
+/// The worker of one pod.
+pub(crate) struct Worker {
+    record: PodRecord,
+    shared: Arc<Surroundings>,
+    intents: watch::Receiver<Intent>,
+    intent: Intent,
+    signals: mpsc::Sender<Signal>,
+    inbox: mpsc::Receiver<Signal>,
+    tracked: BTreeMap<String, Tracked>,
+    volumes: Result<Vec<Volume>, Waiting>,
+    launches: BTreeMap<String, Result<Launch, Waiting>>,
+    laid_out: Option<Vec<Volume>>,
+    /// Why the volumes could not be laid out, and when that is tried again.
+    layout_error: Option<(Waiting, Instant)>,
+    /// When a step that failed is tried again.
+    retry_at: Option<Instant>,
+    end_since: Option<Instant>,
+    ended: Option<Outcome>,
+    reported: Option<PodStatus>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        record: PodRecord,
+        shared: Arc<Surroundings>,
+        mut intents: watch::Receiver<Intent>,
+        signals: mpsc::Sender<Signal>,
+        inbox: mpsc::Receiver<Signal>,
+    ) -> Self {
+        let intent = intents.borrow_and_update().clone();
+        let mut worker = Self {
+            record,
+            shared,
+            intents,
+            intent,
+            signals,
+            inbox,
+            tracked: BTreeMap::new(),
+            volumes: Ok(Vec::new()),
+            launches: BTreeMap::new(),
+            laid_out: None,
+            layout_error: None,
+            retry_at: None,
+            end_since: None,
+            ended: None,
+            reported: None,
+        };
+        worker.resolve();
+        worker
+    }
+
+    /// Works until the pod is forgotten, or the worker is cancelled.
+    pub(crate) async fn run(mut self) {
+        let cancel = self.shared.cancel.clone();
+        loop {
+            self.look();
+            let now = Instant::now();
+            let fate = self.fate(now);
+            if fate == Fate::Run {
+                self.update_volumes().await;
+            }
+            let plan = self.plan(fate, now);
+            self.report(fate, &plan).await;
+            self.retry_at = None;
+            let mut acted = false;
+            for action in &plan.actions {
+                match self.act(action, fate).await {
+                    act::Done::Again => acted = true,
+                    act::Done::Wait => {}
+                    act::Done::Finished => return,
+                }
+            }
+            if acted && !cancel.is_cancelled() {
+                continue;
+            }
+            let resync = now + self.shared.settings.resync;
+            let layout_at = self.layout_error.as_ref().map(|(_, at)| *at);
+            let wake_at = [plan.wake_at, self.retry_at, layout_at];
+            let wake_at = wake_at.into_iter().flatten().fold(resync, Instant::min);
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                changed = self.intents.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    self.intent = self.intents.borrow_and_update().clone();
+                    self.resolve();
+                }
+                Some(signal) = self.inbox.recv() => {
+                    self.take(signal);
+                    while let Ok(signal) = self.inbox.try_recv() {
+                        self.take(signal);
+                    }
+                }
+                () = tokio::time::sleep_until(wake_at) => {}
+            }
+        }
+    }
+
+    /// Decides what the volumes hold and how containers are launched.
+    fn resolve(&mut self) {
+        let Intent { pod, objects, .. } = &self.intent;
+        let fields =
+            FieldSource { pod, node: self.shared.node.as_str(), node_address: self.shared.address };
+        self.volumes = volume::resolve(&fields, objects);
+        let runtime = &self.shared.runtime;
+        let uid = &self.record.uid;
+        self.launches = pod::all_containers(pod)
+            .map(|container| {
+                let mut base = runtime.environment(uid, pod, &container.name);
+                base.insert("HOSTNAME".to_owned(), hostname(pod));
+                let launch = runtime
+                    .accepts(pod, container)
+                    .and_then(|()| crate::environment::launch(container, &base, &fields, objects));
+                (container.name.clone(), launch)
+            })
+            .collect();
+        // What was missing may be there now.
+        self.layout_error = None;
+    }
+
+    /// Brings what is known of each container up to date with the runtime.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let runs = self.shared.runtime.containers(&self.record.uid);
+        for (name, runs) in runs {
+            let settings = &self.shared.settings;
+            let tracked = self.tracked.entry(name).or_insert_with(|| Tracked::new(settings));
+            tracked.observe(runs, now);
+        }
+        self.start_probes();
+    }
+
+    fn plan(&mut self, fate: Fate, now: Instant) -> Plan {
+        let mut containers = BTreeMap::new();
+        for container in pod::all_containers(&self.intent.pod) {
+            let tracked = self.tracked.get(&container.name);
+            let mut view = tracked.map(|t| t.view(now)).unwrap_or_default();
+            let missing = match (&self.volumes, self.launches.get(&container.name)) {
+                (Err(waiting), _) | (_, Some(Err(waiting))) => Some((waiting.clone(), None)),
+                _ => self.layout_error.clone().map(|(waiting, at)| (waiting, Some(at))),
+            };
+            if let Some((waiting, retry_at)) = missing {
+                view.refused = Some(waiting);
+                view.retry_at = retry_at.filter(|at| *at > now);
+            }
+            containers.insert(container.name.clone(), view);
+        }
+        for (name, tracked) in &self.tracked {
+            containers.entry(name.clone()).or_insert_with(|| tracked.view(now));
+        }
+        // A pod that is being stopped has not ended by itself.
+        if fate == Fate::Run && self.ended.is_none() {
+            self.ended = plan::outcome(&self.intent.pod, &containers);
+        }
+        plan::plan(&self.intent.pod, fate, self.ended, &containers, now)
+    }
+
+    fn fate(&mut self, now: Instant) -> Fate {
+        if let Some(deadline) = self.intent.shutdown {
+            return Fate::End { deadline, then: Afterwards::Leave };
+        }
+        let then = if !self.intent.wanted {
+            Afterwards::CleanUp
+        } else if pod::is_deleting(&self.intent.pod) {
+            Afterwards::AskDelete
+        } else {
+            return Fate::Run;
+        };
+        let since = *self.end_since.get_or_insert(now);
+        Fate::End { deadline: since + pod::grace(&self.intent.pod), then }
+    }
+
+    /// Tells the edge of the pod's status, if it changed.
+    async fn report(&mut self, fate: Fate, plan: &Plan) {
+        if !self.intent.wanted || self.intent.shutdown.is_some() {
+            return;
+        }
+        let now = Instant::now();
+        let containers: Containers =
+            self.tracked.iter().map(|(name, tracked)| (name.clone(), tracked.view(now))).collect();
+        let runs = self.shared.runtime.containers(&self.record.uid);
+        let ended = self.ended.or_else(|| match fate {
+            Fate::Run => None,
+            Fate::End { .. } => plan::stopped(&self.intent.pod, &containers),
+        });
+        let ready = self.tracked.iter().filter(|(_, tracked)| tracked.is_ready());
+        let ready = ready.map(|(name, _)| name.as_str()).collect();
+        let facts = Facts {
+            pod: &self.intent.pod,
+            uid: &self.record.uid,
+            containers: &containers,
+            runs: &runs,
+            ready: &ready,
+            waiting: &plan.waiting,
+            ended,
+            start_time: self.record.seen_at,
+            address: self.shared.address,
+            before: self.reported.as_ref(),
+        };
+        let status = status::derive(&facts, Timestamp::now());
+        if self.reported.as_ref() != Some(&status) {
+            let Self { record, shared, .. } = self;
+            shared.reporter.status(&record.key, &record.uid, status.clone()).await;
+            self.reported = Some(status);
+        }
+    }
+
+    fn container(&self, name: &str) -> Option<&Container> {
+        pod::all_containers(&self.intent.pod).find(|container| container.name == name)
+    }
+
+    fn take(&mut self, signal: Signal) {
+        let now = Instant::now();
+        let grace = pod::grace(&self.intent.pod);
+        let tracked = &mut self.tracked;
+        match signal {
+            Signal::Runtime => {}
+            Signal::Probed { container, attempt, kind, healthy, message } => {
+                let spec = pod::all_containers(&self.intent.pod).find(|c| c.name == container);
+                let own_grace = spec
+                    .and_then(|c| kind.of(c)?.termination_grace_period_seconds)
+                    .and_then(|seconds| u64::try_from(seconds).ok())
+                    .map(Duration::from_secs);
+                if !healthy {
+                    let pod = &self.record.key;
+                    tracing::info!(%pod, container, ?kind, message, "a probe failed");
+                }
+                if let Some(tracked) = tracked.get_mut(&container) {
+                    tracked.probed(attempt, kind, healthy, now + own_grace.unwrap_or(grace));
+                }
+            }
+            Signal::PostStart { container, attempt, result } => {
+                if let Err(message) = &result {
+                    let pod = &self.record.key;
+                    tracing::warn!(%pod, container, message, "a postStart hook failed");
+                }
+                if let Some(tracked) = tracked.get_mut(&container) {
+                    tracked.post_started(attempt, result.is_ok(), now + grace);
+                }
+            }
+            Signal::PreStop { container, attempt } => {
+                if let Some(tracked) = tracked.get_mut(&container) {
+                    tracked.pre_stopped(attempt);
+                }
+            }
+        }
+    }
+}
+
+/// The name a container has for its machine.
+fn hostname(pod: &Pod) -> String {
+    let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
+    hostname.or_else(|| pod.metadata.name.clone()).unwrap_or_default()
+}

@@ -1,0 +1,216 @@
+//! Carrying out what the planner said: the thin half of a worker.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::tracked::{Gate, Probing};
+use super::{Signal, Tracked, Worker};
+use crate::handler::{Handler, Target, words};
+use crate::plan::{Action, Fate, Stopping};
+use crate::pod;
+use crate::probe::{self, ProbeKind};
+use crate::runtime::{RuntimeError, StopSignal, Waiting};
+
+/// What an action led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// Something changed: look again.
+    Again,
+    /// What follows will be told, or is waited for.
+    Wait,
+    /// The pod is forgotten.
+    Finished,
+}
+
+/// A step that a file stood in the way of is tried again after this.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A postStart hook has no limit under a kubelet; this bounds one that hangs.
+const POST_START_MAX: Duration = Duration::from_mins(10);
+
+impl Worker {
+    /// Carries out one action.
+    pub(super) async fn act(&mut self, action: &Action, fate: Fate) -> Done {
+        match action {
+            Action::Start(name) => self.start(name).await,
+            Action::PreStop(name) => self.pre_stop(name, fate),
+            Action::Terminate(name) => self.signal(name, StopSignal::Terminate).await,
+            Action::Kill(name) => self.signal(name, StopSignal::Kill).await,
+            Action::AskDelete => {
+                self.shared.reporter.delete(&self.record.key, &self.record.uid).await;
+                Done::Wait
+            }
+            Action::CleanUp => self.clean_up().await,
+            Action::Leave => Done::Finished,
+        }
+    }
+
+    /// Lays changed volumes out, so that running containers see them.
+    pub(super) async fn update_volumes(&mut self) {
+        let Ok(volumes) = &self.volumes else { return };
+        let failed_lately = self.layout_error.as_ref().is_some_and(|(_, at)| Instant::now() < *at);
+        if self.ended.is_some() || failed_lately || self.laid_out.as_ref() == Some(volumes) {
+            return;
+        }
+        let Ok(_permit) = self.shared.adding.acquire().await else { return };
+        match self.shared.runtime.lay_out(&self.record, volumes).await {
+            Ok(()) => {
+                self.laid_out = Some(volumes.clone());
+                self.layout_error = None;
+            }
+            Err(error) => {
+                let message = words(&error);
+                tracing::warn!(pod = %self.record.key, message, "volumes cannot be laid out");
+                let waiting = Waiting { reason: "ContainerCreating", message };
+                self.layout_error = Some((waiting, Instant::now() + RETRY));
+            }
+        }
+    }
+
+    async fn start(&mut self, name: &str) -> Done {
+        let Some(Ok(launch)) = self.launches.get(name) else { return Done::Wait };
+        let Ok(permit) = self.shared.adding.acquire().await else { return Done::Wait };
+        let result = self.shared.runtime.start(&self.record, launch).await;
+        drop(permit);
+        let now = Instant::now();
+        let settings = &self.shared.settings;
+        let tracked = self.tracked.entry(name.to_owned()).or_insert_with(|| Tracked::new(settings));
+        // A run that ended before it began is told by the runtime like any other.
+        if let Err(error) = result {
+            let message = words(&error);
+            tracing::warn!(pod = %self.record.key, container = name, message, "a start failed");
+            if !matches!(error, RuntimeError::Start { .. }) {
+                let waiting = Waiting { reason: "CreateContainerError", message };
+                tracked.start_failed(waiting, now);
+            }
+            return Done::Again;
+        }
+        if let Some(runs) = self.shared.runtime.containers(&self.record.uid).remove(name) {
+            tracked.observe(runs, now);
+        }
+        self.post_start(name);
+        Done::Again
+    }
+
+    fn post_start(&mut self, name: &str) {
+        let hook = self
+            .container(name)
+            .and_then(|c| c.lifecycle.as_ref()?.post_start.as_ref())
+            .and_then(Handler::of_hook)
+            .filter(|_| self.shared.runtime.can_be_probed());
+        let target = self.target(name);
+        let Some(tracked) = self.tracked.get_mut(name) else { return };
+        tracked.post_start_pending(hook.is_some());
+        let (Some(hook), Some(target), Some(attempt)) = (hook, target, tracked.attempt()) else {
+            return;
+        };
+        let signals = self.signals.clone();
+        let container = name.to_owned();
+        tokio::spawn(async move {
+            let result = hook.run(&target, POST_START_MAX).await;
+            let _ = signals.send(Signal::PostStart { container, attempt, result }).await;
+        });
+    }
+
+    fn pre_stop(&mut self, name: &str, fate: Fate) -> Done {
+        let hook = self
+            .container(name)
+            .and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref())
+            .and_then(Handler::of_hook)
+            .filter(|_| self.shared.runtime.can_be_probed());
+        let target = self.target(name);
+        let timeout = match fate {
+            Fate::End { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
+            Fate::Run => pod::grace(&self.intent.pod),
+        };
+        let Some(tracked) = self.tracked.get_mut(name) else { return Done::Wait };
+        let (Some(hook), Some(target), Some(attempt)) = (hook, target, tracked.attempt()) else {
+            tracked.stopping(Stopping::PreStop { done: true });
+            return Done::Again;
+        };
+        tracked.stopping(Stopping::PreStop { done: false });
+        let signals = self.signals.clone();
+        let container = name.to_owned();
+        let pod = self.record.key.clone();
+        tokio::spawn(async move {
+            if let Err(message) = hook.run(&target, timeout).await {
+                tracing::warn!(%pod, container, message, "a preStop hook failed");
+            }
+            let _ = signals.send(Signal::PreStop { container, attempt }).await;
+        });
+        Done::Wait
+    }
+
+    async fn signal(&mut self, name: &str, how: StopSignal) -> Done {
+        let Ok(_permit) = self.shared.removing.acquire().await else { return Done::Wait };
+        let interrupted = self.intent.shutdown.is_some();
+        let runtime = &self.shared.runtime;
+        let result = runtime.signal(&self.record.uid, name, how, interrupted).await;
+        let since = Instant::now();
+        if let Some(tracked) = self.tracked.get_mut(name) {
+            tracked.stopping(match how {
+                StopSignal::Terminate => Stopping::Terminated { since },
+                StopSignal::Kill => Stopping::Killed { since },
+            });
+        }
+        if let Err(error) = result {
+            tracing::debug!(pod = %self.record.key, container = name, %error, "no signal sent");
+        }
+        Done::Again
+    }
+
+    async fn clean_up(&mut self) -> Done {
+        let Ok(_permit) = self.shared.removing.acquire().await else { return Done::Wait };
+        match self.shared.runtime.remove(&self.record.uid).await {
+            Ok(()) => {
+                self.shared.reporter.forget(&self.record.uid).await;
+                Done::Finished
+            }
+            Err(error) => {
+                let message = words(&error);
+                tracing::warn!(pod = %self.record.key, message, "a pod cannot be cleaned up yet");
+                self.retry_at = Some(Instant::now() + RETRY);
+                Done::Wait
+            }
+        }
+    }
+
+    /// Starts the probes that are due: the startup probe first, then the others.
+    pub(super) fn start_probes(&mut self) {
+        let can_be_probed = self.shared.runtime.can_be_probed();
+        let names: Vec<_> = self.tracked.keys().cloned().collect();
+        for name in names {
+            let target = self.target(&name);
+            let Some(tracked) = self.tracked.get_mut(&name) else { continue };
+            let (Some(attempt), Some(target)) = (tracked.attempt(), target) else { continue };
+            let start = |kind| {
+                let signals = self.signals.clone();
+                can_be_probed.then(|| probe::start(kind, &target, attempt, signals)).flatten()
+            };
+            let gate = |closed: bool| if closed { Gate::Closed } else { Gate::Open };
+            if tracked.is_running() && tracked.probing() == Probing::Nothing {
+                let startup = start(ProbeKind::Startup);
+                let closed = startup.is_some();
+                let probers = startup.into_iter().collect();
+                tracked.probes_started(Probing::Startup, probers, gate(closed));
+            }
+            if tracked.is_started() && tracked.probing() == Probing::Startup {
+                let readiness = start(ProbeKind::Readiness);
+                let closed = readiness.is_some();
+                let liveness = start(ProbeKind::Liveness);
+                let probers = readiness.into_iter().chain(liveness).collect();
+                tracked.probes_started(Probing::Steady, probers, gate(closed));
+            }
+        }
+    }
+
+    fn target(&self, name: &str) -> Option<Target> {
+        Some(Target {
+            runtime: self.shared.runtime.clone(),
+            pod: self.record.uid.clone(),
+            container: self.container(name)?.clone(),
+            address: self.shared.address,
+        })
+    }
+}
