@@ -1,0 +1,70 @@
+//! I11: an event counts only under the highest epoch claimed before it in its partition.
+
+use headwater_event::{Offset, Partition, WriterEpoch};
+
+/// A record of one partition, as a reader took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A claim.
+    Claim(WriterEpoch),
+    /// An event that the reader made visible.
+    Visible(WriterEpoch),
+    /// An event that the reader passed over.
+    PassedOver(WriterEpoch),
+}
+
+/// An event that counted although its writer was fenced.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "I11 partition {partition} offset {offset}: an event of epoch {found} counts under claim {claimed}"
+)]
+pub struct FencedVisible {
+    /// The partition.
+    pub partition: Partition,
+    /// The record.
+    pub offset: Offset,
+    /// The highest claim before it.
+    pub claimed: WriterEpoch,
+    /// The event's epoch.
+    pub found: WriterEpoch,
+}
+
+/// Checks what a reader made of a partition's records, in order.
+///
+/// # Errors
+/// Names the first event that should not have counted.
+pub fn check(
+    partition: Partition,
+    records: impl IntoIterator<Item = (Offset, Seen)>,
+) -> Result<(), FencedVisible> {
+    let mut claimed = WriterEpoch::default();
+    for (offset, seen) in records {
+        match seen {
+            Seen::Claim(epoch) => claimed = claimed.max(epoch),
+            Seen::Visible(found) if found != claimed => {
+                return Err(FencedVisible { partition, offset, claimed, found });
+            }
+            Seen::Visible(_) | Seen::PassedOver(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_was_fenced_stays_invisible() {
+        let old = WriterEpoch(1);
+        let new = WriterEpoch(2);
+        let fine = [Seen::Claim(old), Seen::Visible(old), Seen::Claim(new), Seen::PassedOver(old)];
+        let wrong = [Seen::Claim(old), Seen::Claim(new), Seen::Visible(old)];
+        let at = |records: &[Seen]| {
+            let records = (0u64..).map(Offset).zip(records.iter().copied()).collect::<Vec<_>>();
+            check(Partition(0), records)
+        };
+        assert!(at(&fine).is_ok());
+        assert!(at(&wrong).is_err());
+    }
+}
