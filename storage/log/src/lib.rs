@@ -9,6 +9,8 @@
 pub mod acceptance;
 pub mod birth;
 pub mod claim;
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 mod contract;
 pub mod fold;
 pub mod memory;

@@ -1,0 +1,246 @@
+//! What goes wrong with logs, and what is then known.
+
+use headwater_event::Partition;
+use uuid::Uuid;
+
+use super::{Capability, Case, Settings, Subject, append_each, keys, next, read_all, read_on};
+use crate::birth::{BirthWish, read_birth, read_or_create_birth};
+use crate::contract::{AppendError, Log, ReadError};
+use crate::memory::AppendFault;
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "an append of unknown outcome may be there, or not, or come later",
+        needs: &[Capability::Faults],
+        run: |subject| Box::pin(unknown_outcome(subject)),
+    },
+    Case {
+        name: "after a fatal append a handle never appends again",
+        needs: &[Capability::Faults],
+        run: |subject| Box::pin(fatal(subject)),
+    },
+    Case {
+        name: "a log that cannot be reached says so, and can be reached again",
+        needs: &[Capability::Outage],
+        run: |subject| Box::pin(outage(subject)),
+    },
+    Case {
+        name: "compaction keeps the last record of each key, and every one inside the window",
+        needs: &[Capability::Clock, Capability::Compaction],
+        run: |subject| Box::pin(compaction(subject)),
+    },
+    Case {
+        name: "a reader passes what compaction dropped",
+        needs: &[Capability::Clock, Capability::Compaction],
+        run: |subject| Box::pin(passes_what_is_gone(subject)),
+    },
+    Case {
+        name: "a tombstone stays for its retention and then goes",
+        needs: &[Capability::Clock, Capability::Compaction],
+        run: |subject| Box::pin(tombstones(subject)),
+    },
+    Case {
+        name: "offsets without records are passed",
+        needs: &[Capability::SparseOffsets],
+        run: |subject| Box::pin(sparse_offsets(subject)),
+    },
+    Case {
+        name: "a cursor below what retention left is refused, and a reader there stops",
+        needs: &[Capability::Retention],
+        run: |subject| Box::pin(retention(subject)),
+    },
+    Case {
+        name: "a cursor beyond a truncation is refused, also when the log has grown past it again",
+        needs: &[Capability::Truncation],
+        run: |subject| Box::pin(truncation(subject)),
+    },
+    Case {
+        name: "a log made again is another log, and is born under the next number",
+        needs: &[Capability::Recreation],
+        run: |subject| Box::pin(recreation(subject)),
+    },
+];
+
+async fn unknown_outcome(subject: &dyn Subject) {
+    let log = subject.log();
+    for (key, fault) in [
+        ("rejected", AppendFault::Rejected),
+        ("written", AppendFault::UnknownWritten),
+        ("lost", AppendFault::UnknownLost),
+        ("later", AppendFault::UnknownWrittenLater),
+    ] {
+        let rejected = fault == AppendFault::Rejected;
+        subject.fail_next_append(fault);
+        let result = log.append(vec![super::append(0, key, Some("v"))]).await;
+        match result {
+            Err(AppendError::Rejected { .. }) => assert!(rejected, "{key}"),
+            Err(AppendError::Unknown { .. }) => assert!(!rejected, "{key}"),
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+    append_each(log.as_ref(), &[("next", Some("v"))]).await;
+    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["written", "next"]);
+    subject.deliver_late();
+    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["written", "next", "later"]);
+}
+
+async fn fatal(subject: &dyn Subject) {
+    let log = subject.log();
+    append_each(log.as_ref(), &[("a", Some("v"))]).await;
+    subject.fail_next_append(AppendFault::Fatal { written: false });
+    for _ in 0..2 {
+        let result = log.append(vec![super::append(0, "b", Some("v"))]).await;
+        assert!(matches!(result, Err(AppendError::Fatal { .. })), "{result:?}");
+    }
+    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["a"], "it can still be read");
+}
+
+async fn outage(subject: &dyn Subject) {
+    let log = subject.log();
+    append_each(log.as_ref(), &[("a", Some("v"))]).await;
+    let start = log.start(Partition(0)).await.expect("reachable");
+    let mut reader = log.read(vec![start]).await.expect("reachable");
+    subject.set_available(false);
+    assert!(matches!(log.describe().await, Err(ReadError::Unavailable { .. })));
+    assert!(matches!(next(reader.as_mut()).await, Err(ReadError::Unavailable { .. })));
+    let result = log.append(vec![super::append(0, "b", Some("v"))]).await;
+    assert!(matches!(result, Err(AppendError::Unknown { .. })), "{result:?}");
+    subject.set_available(true);
+    append_each(log.as_ref(), &[("c", Some("v"))]).await;
+    let read = read_on(log.as_ref(), &mut [start]).await.expect("a new reader reads on");
+    assert_eq!(keys(&read).first().map(String::as_str), Some("a"));
+    assert_eq!(keys(&read).last().map(String::as_str), Some("c"));
+}
+
+/// Lets everything appended so far leave the replay window, and compacts.
+async fn age_and_compact(subject: &dyn Subject) {
+    subject.set_clock_forward(Settings::default().replay_window_ms + 1);
+    subject.compact().await;
+}
+
+async fn compaction(subject: &dyn Subject) {
+    let log = subject.log();
+    append_each(log.as_ref(), &[("a", Some("1")), ("b", Some("1")), ("a", Some("2"))]).await;
+    subject.compact().await;
+    assert_eq!(read_all(log.as_ref(), 0).await.len(), 3, "all are inside the window");
+    let before = read_all(log.as_ref(), 0).await;
+    subject.set_clock_forward(Settings::default().replay_window_ms + 1);
+    append_each(log.as_ref(), &[("b", Some("2")), ("c", Some("1")), ("c", Some("2"))]).await;
+    subject.compact().await;
+    let read = read_all(log.as_ref(), 0).await;
+    // The old b is superseded only by a record inside the window: it stays until that one ages.
+    assert_eq!(keys(&read), ["b", "a", "b", "c", "c"]);
+    assert_eq!(read[..2], before[1..], "what stays keeps its offset, time and bytes");
+    age_and_compact(subject).await;
+    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["a", "b", "c"]);
+    subject.compact().await;
+    let read = read_all(log.as_ref(), 0).await;
+    assert_eq!(keys(&read), ["a", "b", "c"], "compaction twice is compaction once");
+    assert_eq!(read[1].record.value.as_deref(), Some(b"2".as_slice()));
+}
+
+async fn passes_what_is_gone(subject: &dyn Subject) {
+    let log = subject.log();
+    let pairs: Vec<_> = (0..50).map(|_| ("same", Some("v"))).collect();
+    append_each(log.as_ref(), &pairs).await;
+    let mut cursor = [log.start(Partition(0)).await.expect("reachable")];
+    age_and_compact(subject).await;
+    let high = log.bounds(Partition(0)).await.expect("reachable").high;
+    assert_eq!(read_on(log.as_ref(), &mut cursor).await.expect("readable").len(), 1);
+    assert_eq!(cursor[0].next, high);
+    append_each(log.as_ref(), &[("next", Some("v"))]).await;
+    let read = read_on(log.as_ref(), &mut cursor).await.expect("readable");
+    assert_eq!(keys(&read), ["next"]);
+}
+
+async fn tombstones(subject: &dyn Subject) {
+    let log = subject.log();
+    append_each(log.as_ref(), &[("a", Some("1")), ("a", None), ("end", Some("v"))]).await;
+    age_and_compact(subject).await;
+    let read = read_all(log.as_ref(), 0).await;
+    assert_eq!(keys(&read), ["a", "end"]);
+    assert_eq!(read[0].record.value, None, "the tombstone is still there");
+    subject.compact().await;
+    assert_eq!(read_all(log.as_ref(), 0).await.len(), 2, "its retention is not over");
+    subject.set_clock_forward(Settings::default().delete_retention_ms + 1);
+    subject.compact().await;
+    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["end"]);
+    append_each(log.as_ref(), &[("a", Some("2"))]).await;
+    age_and_compact(subject).await;
+    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["end", "a"], "a key may come again");
+}
+
+async fn sparse_offsets(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut cursor = [log.start(Partition(0)).await.expect("reachable")];
+    append_each(log.as_ref(), &[("a", Some("v"))]).await;
+    subject.skip_offsets(Partition(0), 3).await;
+    append_each(log.as_ref(), &[("b", Some("v"))]).await;
+    subject.skip_offsets(Partition(0), 2).await;
+    let read = read_on(log.as_ref(), &mut cursor).await.expect("readable");
+    assert_eq!(keys(&read), ["a", "b"]);
+    assert!(read[1].offset.0 >= read[0].offset.0 + 4);
+    assert_eq!(cursor[0].next, log.bounds(Partition(0)).await.expect("reachable").high);
+}
+
+async fn retention(subject: &dyn Subject) {
+    let log = subject.log();
+    append_each(log.as_ref(), &[("a", Some("v")), ("b", Some("v")), ("c", Some("v"))]).await;
+    let all = read_all(log.as_ref(), 0).await;
+    let start = log.start(Partition(0)).await.expect("reachable");
+    let mut reader = log.read(vec![start]).await.expect("reachable");
+    subject.expire(Partition(0), all[1].offset).await;
+    assert!(matches!(next(reader.as_mut()).await, Err(ReadError::Expired { .. })));
+    assert!(matches!(log.read(vec![start]).await, Err(ReadError::Expired { .. })));
+    assert_eq!(log.bounds(Partition(0)).await.expect("reachable").low, all[1].offset);
+    assert_eq!(read_all(log.as_ref(), 0).await, all[1..]);
+}
+
+async fn truncation(subject: &dyn Subject) {
+    let log = subject.log();
+    append_each(log.as_ref(), &[("a", Some("v")), ("b", Some("v")), ("c", Some("v"))]).await;
+    let mut ahead = [log.start(Partition(0)).await.expect("reachable")];
+    let all = read_on(log.as_ref(), &mut ahead).await.expect("readable");
+    let mut before = ahead[0];
+    (before.next, before.leader_epoch) = (all[1].offset, all[0].leader_epoch);
+    let mut reader = log.read(ahead.to_vec()).await.expect("reachable");
+    subject.truncate(Partition(0), all[1].offset).await;
+    let diverged = all[1].offset;
+    let is_truncated = |result: &Result<_, ReadError>| matches!(result, Err(ReadError::Truncated { diverged: at, .. }) if *at == diverged);
+    assert!(is_truncated(&next(reader.as_mut()).await.map(|_| ())));
+    assert!(is_truncated(&log.read(ahead.to_vec()).await.map(|_| ())));
+    append_each(log.as_ref(), &[("x", Some("v")), ("y", Some("v")), ("z", Some("v"))]).await;
+    assert!(is_truncated(&log.read(ahead.to_vec()).await.map(|_| ())), "the log has regrown");
+    let read = read_on(log.as_ref(), &mut [before]).await.expect("a prefix of both");
+    assert_eq!(keys(&read), ["x", "y", "z"]);
+    assert!(read[0].leader_epoch > all[0].leader_epoch);
+}
+
+async fn recreation(subject: &dyn Subject) {
+    let log = subject.log();
+    let wish = |previous, uuid| BirthWish { previous, uuid: Uuid::from_u128(uuid) };
+    let first = read_or_create_birth(log.as_ref(), wish(None, 1)).await.expect("born");
+    assert_eq!((first.log_id.number, first.partitions), (1, Settings::default().partitions));
+    let again = read_or_create_birth(log.as_ref(), wish(None, 2)).await.expect("read");
+    assert_eq!(again, first, "a log is born once");
+    let cursor = log.start(Partition(0)).await.expect("reachable");
+    drop(log);
+    subject.recreate().await;
+    let log = subject.log();
+    assert!(matches!(log.read(vec![cursor]).await, Err(ReadError::Recreated { .. })));
+    assert_eq!(read_birth(log.as_ref()).await.expect("readable"), None);
+    let wish = wish(Some(first.log_id), 3);
+    let second = read_or_create_birth(log.as_ref(), wish).await.expect("born again");
+    assert!(second.log_id.follows(&first.log_id));
+    let known = BirthWish { previous: Some(second.log_id), uuid: Uuid::from_u128(4) };
+    assert_eq!(read_or_create_birth(log.as_ref(), known).await.expect("the same"), second);
+    refuses_an_earlier_life(log.as_ref(), known).await;
+}
+
+async fn refuses_an_earlier_life(log: &dyn Log, mut known: BirthWish) {
+    if let Some(previous) = &mut known.previous {
+        previous.number += 1;
+    }
+    let refused = read_or_create_birth(log, known).await;
+    assert!(matches!(refused, Err(crate::BirthError::Regressed { .. })), "{refused:?}");
+}

@@ -1,0 +1,281 @@
+//! Writers over a log: claims, fencing, heads, `Reconciled`, and readers that resume.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::record::LogBirth;
+use headwater_event::{Applied, Event, Partition, Removed, Seq, StreamId};
+use uuid::Uuid;
+
+use super::{Capability, Case, Settings, Subject, next};
+use crate::acceptance::{Acceptance, RepairKey};
+use crate::birth::{BirthWish, read_or_create_birth};
+use crate::claim::{ClaimError, Claimant, claim};
+use crate::contract::{Log, Reader};
+use crate::fold::begin_fold;
+use crate::writer::{Draft, Writer, repair};
+use crate::{Outcome, WriterError};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "of writers that claim at once one wins, and the others know",
+        needs: &[],
+        run: |subject| Box::pin(one_wins(subject)),
+    },
+    Case {
+        name: "what a deposed writer appends does not count, and is repaired",
+        needs: &[],
+        run: |subject| Box::pin(fenced(subject)),
+    },
+    Case {
+        name: "a writer goes on from the last accepted event of each stream",
+        needs: &[],
+        run: |subject| Box::pin(goes_on(subject)),
+    },
+    Case {
+        name: "a refused append leaves no gap",
+        needs: &[],
+        run: |subject| Box::pin(refused(subject)),
+    },
+    Case {
+        name: "reconciled is said in every partition, by the newest writer only",
+        needs: &[],
+        run: |subject| Box::pin(reconciled(subject)),
+    },
+    Case {
+        name: "a head keeps a stream's position when its tombstones are gone",
+        needs: &[Capability::Clock, Capability::Compaction],
+        run: |subject| Box::pin(heads(subject)),
+    },
+    Case {
+        name: "what a reader accepted resumes from what it stored",
+        needs: &[],
+        run: |subject| Box::pin(resumes(subject)),
+    },
+];
+
+/// A reader that folds nothing but positions.
+struct Follower {
+    log: Arc<dyn Log>,
+    reader: Box<dyn Reader>,
+    acceptance: Acceptance,
+    seen: Vec<Outcome>,
+}
+
+impl Follower {
+    async fn new(log: &Arc<dyn Log>) -> Self {
+        let wish = BirthWish { previous: None, uuid: Uuid::from_u128(1) };
+        let birth = read_or_create_birth(log.as_ref(), wish).await.expect("a birth");
+        Self::of(log, birth, i64::MIN).await
+    }
+
+    /// A fold; `now_ms` is the reader's clock, before all records unless compaction has run.
+    async fn of(log: &Arc<dyn Log>, birth: LogBirth, now_ms: i64) -> Self {
+        let acceptance = begin_fold(log.as_ref(), birth, now_ms).await.expect("readable");
+        let reader = log.read(acceptance.cursors()).await.expect("readable");
+        let mut follower = Self { log: log.clone(), reader, acceptance, seen: Vec::new() };
+        follower.catch_up().await;
+        follower
+    }
+
+    async fn catch_up(&mut self) {
+        for partition in 0..self.acceptance.birth().partitions {
+            let partition = Partition(partition);
+            let high = self.log.bounds(partition).await.expect("reachable").high;
+            while self.acceptance.partitions()[&partition].cursor.next < high {
+                let batch = next(self.reader.as_mut()).await.expect("readable");
+                self.seen.extend(self.acceptance.accept_batch(&batch, 0));
+            }
+        }
+    }
+
+    async fn claim(&mut self, number: u128) -> Result<Writer, ClaimError> {
+        let claimant = Claimant { writer: Uuid::from_u128(number), address: None };
+        let Self { log, reader, acceptance, seen, .. } = self;
+        let mut each = |_: &_, outcomes: Vec<_>| seen.extend(outcomes);
+        claim(log, reader.as_mut(), acceptance, &claimant, &|| 0, &mut each).await
+    }
+
+    /// The events seen, as `<seq> <kind> <key>`.
+    fn events(&self) -> Vec<String> {
+        let event = |outcome: &Outcome| match outcome {
+            Outcome::Accepted(it) => {
+                let key = it.event.key().map(|key| format!(" {key}")).unwrap_or_default();
+                Some(format!("{} {}{key}", it.seq, it.event.kind()))
+            }
+            _ => None,
+        };
+        self.seen.iter().filter_map(event).collect()
+    }
+}
+
+fn stream() -> StreamId {
+    "node/n1".parse().expect("well-formed")
+}
+
+fn applied(name: &str) -> Draft {
+    let applied = Applied {
+        key: format!("d/pod/{name}").parse().expect("well-formed"),
+        uid: "u".to_owned(),
+        resource_version: "1".to_owned(),
+        object: Bytes::from(format!("{{\"name\":\"{name}\"}}")),
+    };
+    draft(Event::Applied(applied))
+}
+
+fn removed(name: &str) -> Draft {
+    let key = format!("d/pod/{name}").parse().expect("well-formed");
+    draft(Event::Removed(Removed { key, uid: "u".to_owned() }))
+}
+
+fn draft(event: Event) -> Draft {
+    Draft { stream: stream(), event, replaces: None, traceparent: None }
+}
+
+async fn one_wins(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut tasks = Vec::new();
+    for number in 1..=3 {
+        let mut follower = Follower::new(&log).await;
+        tasks.push(tokio::spawn(async move {
+            match follower.claim(number).await {
+                Ok(writer) => Ok(writer.epoch()),
+                Err(ClaimError::Lost { winner, .. }) => Err(winner.epoch),
+                Err(error) => panic!("{error}"),
+            }
+        }));
+    }
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.expect("no panic"));
+    }
+    let highest = results.iter().filter_map(|result| result.as_ref().ok()).max();
+    let highest = *highest.expect("at least one won");
+    let follower = Follower::new(&log).await;
+    let writer = follower.acceptance.writer().expect("claimed");
+    assert_eq!(writer.epoch, highest, "{results:?}");
+    let mut epochs: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
+    epochs.sort();
+    epochs.dedup();
+    let won = results.iter().filter(|result| result.is_ok()).count();
+    assert_eq!(epochs.len(), won, "no epoch was won twice: {results:?}");
+}
+
+async fn fenced(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut former = Follower::new(&log).await;
+    let mut zombie = former.claim(1).await.expect("the first claims");
+    zombie.append(vec![applied("a")]).await.expect("alive");
+    let mut owner = Follower::new(&log).await;
+    let mut writer = owner.claim(2).await.expect("the second claims");
+    zombie.append(vec![applied("a"), applied("b")]).await.expect("it does not know");
+    owner.catch_up().await;
+    assert_eq!(owner.events(), ["1 PodApplied d/pod/a"]);
+    let repairs = writer.repairs(&owner.acceptance);
+    assert_eq!(repairs.len(), 2);
+    let Event::Applied(present) = applied("a").event else { return };
+    let drafts = repairs.into_iter().map(|(stream, touched)| {
+        let is_a = matches!(&touched, RepairKey::Entry(key) if *key == present.key);
+        repair(stream, touched, is_a.then(|| present.clone()))
+    });
+    writer.append(drafts.collect()).await.expect("alive");
+    assert!(writer.repairs(&owner.acceptance).is_empty(), "they are in flight");
+    owner.catch_up().await;
+    assert_eq!(owner.acceptance.repairs().count(), 0);
+    assert_eq!(owner.events()[1..], ["2 PodApplied d/pod/a", "3 PodRemoved d/pod/b"]);
+    former.catch_up().await;
+    former.seen.iter().for_each(|outcome| zombie.observe(outcome));
+    assert!(matches!(zombie.append(vec![applied("c")]).await, Err(WriterError::Dead { .. })));
+}
+
+async fn goes_on(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut follower = Follower::new(&log).await;
+    let mut first = follower.claim(1).await.expect("claims");
+    let written = first.append(vec![applied("a"), applied("b")]).await.expect("alive");
+    assert_eq!(written.iter().map(|it| it.seq).collect::<Vec<_>>(), [Seq(1), Seq(2)]);
+    let mut second = follower.claim(2).await.expect("claims");
+    assert_eq!(second.position(&stream()), first.position(&stream()));
+    second.append(vec![applied("c")]).await.expect("alive");
+    follower.catch_up().await;
+    let position = follower.acceptance.stream(&stream()).expect("met").clone();
+    assert_eq!((position.seq, position.epoch_first_seq), (Seq(3), Seq(3)));
+    assert_eq!((position.epoch, position.hash), (second.epoch(), second.position(&stream()).1));
+}
+
+async fn refused(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut follower = Follower::new(&log).await;
+    let mut writer = follower.claim(1).await.expect("claims");
+    let mut large = applied("large");
+    if let Event::Applied(applied) = &mut large.event {
+        // Random enough that no compression makes it fit.
+        let limit = Settings::default().record_bytes_max as u64;
+        let text: String = (0..limit).map(|n| format!("{:x}", n * n * 2_654_435_761)).collect();
+        applied.object = Bytes::from(format!("{{\"text\":\"{text}\"}}"));
+    }
+    let result = writer.append(vec![applied("a"), large]).await;
+    assert!(matches!(result, Err(WriterError::TooLarge { .. })), "{result:?}");
+    writer.append(vec![applied("b")]).await.expect("alive");
+    follower.catch_up().await;
+    assert_eq!(follower.events(), ["1 PodApplied d/pod/b"]);
+}
+
+async fn reconciled(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut follower = Follower::new(&log).await;
+    let mut first = follower.claim(1).await.expect("claims");
+    assert!(!follower.acceptance.is_reconciled());
+    first.reconciled().await.expect("alive");
+    follower.catch_up().await;
+    assert!(follower.acceptance.is_reconciled());
+    let mut second = follower.claim(2).await.expect("claims");
+    first.reconciled().await.expect("it does not know");
+    first.heartbeat().await.expect("it does not know");
+    follower.catch_up().await;
+    assert!(!follower.acceptance.is_reconciled());
+    second.reconciled().await.expect("alive");
+    second.heartbeat().await.expect("alive");
+    follower.catch_up().await;
+    assert!(follower.acceptance.is_reconciled());
+    let beats = follower.seen.iter().filter(|it| matches!(it, Outcome::Heartbeat { .. }));
+    assert_eq!(beats.count(), 1);
+}
+
+async fn heads(subject: &dyn Subject) {
+    let log = subject.log();
+    let settings = Settings::default();
+    let mut follower = Follower::new(&log).await;
+    let mut writer = follower.claim(1).await.expect("claims");
+    writer.append(vec![applied("a"), removed("a")]).await.expect("alive");
+    assert_eq!(writer.append_heads().await.expect("alive").len(), 1);
+    assert_eq!(writer.append_heads().await.expect("alive").len(), 0, "one is enough");
+    follower.catch_up().await;
+    for forward_ms in [settings.replay_window_ms, settings.delete_retention_ms] {
+        subject.set_clock_forward(forward_ms + 1);
+        subject.compact().await;
+    }
+    let followed = follower.acceptance.stream(&stream()).expect("met").clone();
+    let birth = *follower.acceptance.birth();
+    let fresh = Follower::of(&log, birth, i64::MAX).await;
+    assert_eq!(fresh.events(), ["3 Head"]);
+    assert_eq!(fresh.acceptance.stream(&stream()), Some(&followed));
+}
+
+async fn resumes(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut follower = Follower::new(&log).await;
+    let mut writer = follower.claim(1).await.expect("claims");
+    writer.append(vec![applied("a"), applied("b")]).await.expect("alive");
+    follower.catch_up().await;
+    let changes = follower.acceptance.take_changes();
+    writer.append(vec![applied("c")]).await.expect("alive");
+    let birth = *follower.acceptance.birth();
+    let acceptance = Acceptance::restore(birth, changes.partitions, changes.streams);
+    let reader = log.read(acceptance.cursors()).await.expect("readable");
+    let mut resumed = Follower { log: log.clone(), reader, acceptance, seen: Vec::new() };
+    resumed.catch_up().await;
+    assert_eq!(resumed.events(), ["3 PodApplied d/pod/c"]);
+    follower.catch_up().await;
+    assert_eq!(follower.events().len(), 3);
+}
