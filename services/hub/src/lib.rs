@@ -1,1 +1,18 @@
 //! The cloud end: folds the log and serves it to edge sessions.
+//!
+//! A hub is a view of the downstream log ([`Hub`] follows it into its own store) around which
+//! one task per connected edge runs the pure session of `headwater-session`. What edges report
+//! is appended to the upstream log, and answered once it is durable there. The hub's disk is a
+//! cache: nothing that it alone knows is ever needed.
+
+mod fold;
+mod hub;
+mod known;
+mod reports;
+mod service;
+mod session;
+mod shared;
+mod wakers;
+
+pub use hub::{Hub, HubConfig, HubError, HubHandle, HubSeams};
+pub use shared::{Answers, WallClock};

@@ -55,6 +55,10 @@ pub enum TableId {
     HubEvents = 0x43,
     /// Per stream: what the hub knows of its history (holes, the end of its tail).
     HubStreams = 0x44,
+    /// Per stream: how far a reader of the log has accepted it.
+    AcceptedStreams = 0x45,
+    /// Per stream and entry key: the seq that last changed it, in `HubChanges`.
+    HubKeys = 0x46,
 
     /// The cloud's picture of the nodes.
     NodePictures = 0x50,
@@ -94,6 +98,8 @@ impl TableId {
         Self::HubChanges,
         Self::HubEvents,
         Self::HubStreams,
+        Self::AcceptedStreams,
+        Self::HubKeys,
         Self::NodePictures,
         Self::StatusPictures,
         Self::Positions,
@@ -148,6 +154,8 @@ mod tests {
                 "42 HubChanges",
                 "43 HubEvents",
                 "44 HubStreams",
+                "45 AcceptedStreams",
+                "46 HubKeys",
                 "50 NodePictures",
                 "51 StatusPictures",
                 "52 Positions",

@@ -1,0 +1,95 @@
+//! The hub's fold of the downstream log: what sessions read.
+//!
+//! Besides the streams themselves ([`headwater_view::StreamState`]) it keeps, in the same batch,
+//! which key each seq last changed and the last events as they came ([`history`]). Its disk is a
+//! cache: losing it costs a re-read of the log.
+
+mod catch_up;
+mod history;
+mod source;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use headwater_event::{LogId, StreamId, WriterEpoch};
+use headwater_follow::{Follower, Rows};
+use headwater_store::{Engine, Read};
+
+pub(crate) use history::History;
+pub(crate) use source::FoldSource;
+
+use crate::known::Known;
+
+/// The fold, as sessions see it. The task that follows the log writes, sessions read.
+pub(crate) struct Fold {
+    engine: Arc<dyn Engine>,
+    known: Arc<Known>,
+    facts: RwLock<Facts>,
+}
+
+/// What is true of the fold as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The log that is folded; `None` before its birth was read.
+    pub(crate) log_id: Option<LogId>,
+    /// Whether the log was read to where its end was when the fold began.
+    pub(crate) folded: bool,
+    /// Whether the newest writer has appended all differences of its sources.
+    pub(crate) reconciled: bool,
+    /// The newest writer.
+    pub(crate) writer: WriterEpoch,
+    /// Streams that did not hash to what the log says.
+    pub(crate) damaged: BTreeSet<StreamId>,
+    /// Whether the upstream log was read to its end, so that known identities are complete.
+    pub(crate) knows_identities: bool,
+}
+
+impl Fold {
+    pub(crate) fn new(engine: Arc<dyn Engine>, known: Arc<Known>) -> Self {
+        Self { engine, known, facts: RwLock::default() }
+    }
+
+    /// The fold as it is now; it does not move while the value lives.
+    pub(crate) fn source(&self) -> FoldSource<'_> {
+        FoldSource::new(self.facts(), self.engine.snapshot(), &self.known)
+    }
+
+    /// A consistent view of the stored streams.
+    pub(crate) fn snapshot(&self) -> Box<dyn Read + '_> {
+        self.engine.snapshot()
+    }
+
+    /// What is true of the fold as a whole.
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over what the follower knows; whether anything changed for every session.
+    pub(crate) fn follow<R: Rows>(&self, follower: &Follower<R>) -> bool {
+        let acceptance = follower.acceptance();
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        let now = Facts {
+            log_id: Some(acceptance.birth().log_id),
+            folded: follower.is_folded(),
+            reconciled: acceptance.is_reconciled(),
+            writer: acceptance.writer().map(|claim| claim.epoch).unwrap_or_default(),
+            damaged: follower.damaged().clone(),
+            knows_identities: facts.knows_identities,
+        };
+        let changed = *facts != now;
+        *facts = now;
+        changed
+    }
+
+    /// The log can no longer be followed: nothing is served until it is again.
+    pub(crate) fn lose(&self) {
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        let knows_identities = facts.knows_identities;
+        *facts = Facts { knows_identities, ..Facts::default() };
+    }
+
+    /// The upstream log was read to its end.
+    pub(crate) fn identities_known(&self) {
+        self.facts.write().unwrap_or_else(PoisonError::into_inner).knows_identities = true;
+    }
+}

@@ -1,0 +1,237 @@
+//! The history of each stream, as far as sessions need it: which key each seq last changed, and
+//! the last events as they came.
+
+use bytes::Bytes;
+use headwater_event::{
+    Applied, EntryKey, Envelope, Event, Removed, Seq, StateHash, StreamId, WriterEpoch,
+};
+use headwater_follow::Rows;
+use headwater_store::{Batch, DecodeError, EngineError, Folded, Json, Proto, Read, Table, TableId};
+use headwater_view::{Continuity, StreamState};
+use serde::{Deserialize, Serialize};
+
+/// Events of a stream that are kept as they came: what an edge that is a little behind gets.
+/// Twice what a session sends as a tail before it prefers a delta.
+pub(crate) const RAW_EVENTS_MAX: u64 = 2048;
+
+/// Removals of a stream that are remembered, so that a delta can tell them; an edge that is
+/// further behind takes a snapshot. About 150 bytes each.
+const REMOVALS_MAX: u64 = 16_384;
+
+/// Removals forgotten at once when there are too many.
+const REMOVALS_FORGOTTEN: usize = 4096;
+
+/// Per stream and seq: the change that a key last had. One row a key.
+pub(crate) const CHANGES: Table<(StreamId, Seq), Json<ChangeRow>, Folded> =
+    Table::new(TableId::HubChanges);
+
+/// Per stream and key: the seq of its row in [`CHANGES`].
+const KEYS: Table<(StreamId, String), Seq, Folded> = Table::new(TableId::HubKeys);
+
+/// Per stream and seq: the event, for the last [`RAW_EVENTS_MAX`].
+pub(crate) const EVENTS: Table<(StreamId, Seq), Proto<EventRow>, Folded> =
+    Table::new(TableId::HubEvents);
+
+/// Per stream: what is known of its history.
+pub(crate) const STREAMS: Table<StreamId, Json<StreamHistory>, Folded> =
+    Table::new(TableId::HubStreams);
+
+/// The last change of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChangeRow {
+    pub(crate) key: EntryKey,
+    /// The UID of what left; `None` when the key was applied, and its entry has the object.
+    pub(crate) removed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) traceparent: Option<String>,
+}
+
+/// What is known of a stream's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StreamHistory {
+    /// The last event folded.
+    pub(crate) seq: Seq,
+    /// Every event behind this seq is in [`EVENTS`].
+    pub(crate) raw_from: Seq,
+    /// Every key changed behind this seq is in [`CHANGES`].
+    pub(crate) delta_from: Seq,
+    /// Rows of [`CHANGES`] that are removals.
+    pub(crate) removals: u64,
+    /// The first seq of each epoch met, in order.
+    pub(crate) epochs: Vec<(WriterEpoch, Seq)>,
+}
+
+/// An event as it is kept.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct EventRow {
+    #[prost(uint64, tag = "1")]
+    epoch: u64,
+    #[prost(uint64, tag = "2")]
+    epoch_first_seq: u64,
+    #[prost(int64, tag = "3")]
+    time_ms: i64,
+    #[prost(bytes = "bytes", tag = "4")]
+    hash: Bytes,
+    #[prost(string, optional, tag = "5")]
+    traceparent: Option<String>,
+    /// Empty for a head.
+    #[prost(string, tag = "6")]
+    key: String,
+    #[prost(string, tag = "7")]
+    uid: String,
+    #[prost(string, tag = "8")]
+    resource_version: String,
+    /// Unset for a head and a removal.
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    object: Option<Bytes>,
+}
+
+/// Derives the history rows.
+#[derive(Debug, Default)]
+pub(crate) struct History;
+
+impl Rows for History {
+    fn accepted(
+        &mut self,
+        envelope: &Envelope,
+        continuity: Continuity,
+        state: &mut StreamState,
+    ) -> Result<(), EngineError> {
+        let engine = state.engine().clone();
+        let batch = state.batch();
+        let stream = &envelope.stream;
+        let history = batch.get(&*engine, &STREAMS, stream)?;
+        let mut history = history.map(|Json(history)| history).unwrap_or_default();
+        if continuity == Continuity::Sparse && envelope.seq > history.seq.next() {
+            // What lies in the gap was compacted away: nobody can be told of it one by one.
+            let behind_gap = Seq(envelope.seq.0 - 1);
+            history.raw_from = behind_gap;
+            history.delta_from = behind_gap;
+        }
+        history.seq = envelope.seq;
+        if history.epochs.last().is_none_or(|(epoch, _)| *epoch < envelope.epoch) {
+            history.epochs.push((envelope.epoch, envelope.epoch_first_seq));
+        }
+        if let Some(key) = envelope.event.key() {
+            note_change(batch, &*engine, envelope, key, &mut history)?;
+        }
+        batch.put(&EVENTS, &(stream.clone(), envelope.seq), &Proto(EventRow::of(envelope)));
+        if envelope.seq.0 - history.raw_from.0 > RAW_EVENTS_MAX {
+            history.raw_from = history.raw_from.next();
+            batch.delete(&EVENTS, &(stream.clone(), history.raw_from));
+        }
+        if history.removals > REMOVALS_MAX {
+            forget_removals(batch, &*engine, stream, &mut history)?;
+        }
+        batch.put(&STREAMS, stream, &Json(history));
+        Ok(())
+    }
+}
+
+fn note_change(
+    batch: &mut Batch<Folded>,
+    engine: &dyn headwater_store::Engine,
+    envelope: &Envelope,
+    key: &EntryKey,
+    history: &mut StreamHistory,
+) -> Result<(), EngineError> {
+    let stream = &envelope.stream;
+    let by_key = (stream.clone(), key.as_str().to_owned());
+    if let Some(before) = batch.get(engine, &KEYS, &by_key)? {
+        let row = (stream.clone(), before);
+        if let Some(Json(change)) = batch.get(engine, &CHANGES, &row)?
+            && change.removed.is_some()
+        {
+            history.removals = history.removals.saturating_sub(1);
+        }
+        batch.delete(&CHANGES, &row);
+    }
+    let removed = match &envelope.event {
+        Event::Removed(removed) => Some(removed.uid.clone()),
+        Event::Applied(_) | Event::Head => None,
+    };
+    history.removals += u64::from(removed.is_some());
+    let traceparent = envelope.traceparent.clone();
+    let change = ChangeRow { key: key.clone(), removed, traceparent };
+    batch.put(&CHANGES, &(stream.clone(), envelope.seq), &Json(change));
+    batch.put(&KEYS, &by_key, &envelope.seq);
+    Ok(())
+}
+
+/// Forgets the oldest removals: a replica older than them takes a snapshot. Those in the open
+/// batch are young and stay.
+fn forget_removals(
+    batch: &mut Batch<Folded>,
+    engine: &(impl Read + ?Sized),
+    stream: &StreamId,
+    history: &mut StreamHistory,
+) -> Result<(), EngineError> {
+    let mut forgotten = 0;
+    for row in CHANGES.rows_of(engine, stream) {
+        let (at, Json(change)) = row?;
+        if change.removed.is_none() {
+            continue;
+        }
+        // The open batch may have taken it away already.
+        if batch.get(engine, &CHANGES, &at)?.is_none() {
+            continue;
+        }
+        batch.delete(&CHANGES, &at);
+        batch.delete(&KEYS, &(stream.clone(), change.key.as_str().to_owned()));
+        history.delta_from = history.delta_from.max(at.1);
+        history.removals = history.removals.saturating_sub(1);
+        forgotten += 1;
+        if forgotten == REMOVALS_FORGOTTEN {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl EventRow {
+    fn of(envelope: &Envelope) -> Self {
+        let object = match &envelope.event {
+            Event::Applied(applied) => Some(applied.object.clone()),
+            Event::Removed(_) | Event::Head => None,
+        };
+        Self {
+            epoch: envelope.epoch.0,
+            epoch_first_seq: envelope.epoch_first_seq.0,
+            time_ms: envelope.time_ms,
+            hash: Bytes::copy_from_slice(&envelope.hash.to_bytes()),
+            traceparent: envelope.traceparent.clone(),
+            key: envelope.event.key().map(|key| key.as_str().to_owned()).unwrap_or_default(),
+            uid: envelope.event.uid().to_owned(),
+            resource_version: envelope.event.resource_version().to_owned(),
+            object,
+        }
+    }
+
+    /// The event that the row of `stream` and `seq` keeps.
+    pub(crate) fn envelope(self, stream: StreamId, seq: Seq) -> Result<Envelope, DecodeError> {
+        let malformed =
+            |reason: &dyn std::fmt::Display| DecodeError::malformed("event row", reason);
+        let hash: [u8; 32] =
+            self.hash.as_ref().try_into().map_err(|_| malformed(&"its hash has not 32 bytes"))?;
+        let event = if self.key.is_empty() {
+            Event::Head
+        } else {
+            let key: EntryKey = self.key.parse().map_err(|error| malformed(&error))?;
+            let (uid, resource_version) = (self.uid, self.resource_version);
+            match self.object {
+                Some(object) => Event::Applied(Applied { key, uid, resource_version, object }),
+                None => Event::Removed(Removed { key, uid }),
+            }
+        };
+        Ok(Envelope {
+            stream,
+            seq,
+            epoch: WriterEpoch(self.epoch),
+            epoch_first_seq: Seq(self.epoch_first_seq),
+            time_ms: self.time_ms,
+            hash: StateHash::from_bytes(&hash),
+            traceparent: self.traceparent,
+            event,
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! The fold as a session reads it during one step.
+
+use std::collections::BTreeSet;
+
+use headwater_event::{
+    Applied, Assignment, Change, Checkpoint, EntryKey, Envelope, Identity, LogId, NodeName,
+    Removed, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
+};
+use headwater_object::references::references;
+use headwater_session::message::{PushedChange, change_bytes};
+use headwater_session::{CatchUp, Readiness, Source, SourceError, Standing};
+use headwater_store::{EngineError, Json, Proto, Read};
+use headwater_view::{Entry, Selection, StreamReader};
+
+use super::Facts;
+use super::catch_up::Changes;
+use super::history::{CHANGES, EVENTS, STREAMS, StreamHistory};
+use crate::known::Known;
+
+/// Entries read from the store at once.
+const CHUNK_ENTRIES: usize = 256;
+
+/// The fold at one moment.
+pub(crate) struct FoldSource<'f> {
+    facts: Facts,
+    read: Box<dyn Read + 'f>,
+    known: &'f Known,
+}
+
+impl<'f> FoldSource<'f> {
+    pub(super) fn new(facts: Facts, read: Box<dyn Read + 'f>, known: &'f Known) -> Self {
+        Self { facts, read, known }
+    }
+
+    fn reader(&self) -> StreamReader<'_> {
+        StreamReader::new(&*self.read)
+    }
+
+    fn history(&self, stream: &StreamId) -> Result<StreamHistory, SourceError> {
+        let row = STREAMS.get(&*self.read, stream).map_err(unreadable)?;
+        Ok(row.map(|Json(history)| history).unwrap_or_default())
+    }
+
+    fn entry(&self, stream: &StreamId, key: &EntryKey) -> Result<Option<Entry>, SourceError> {
+        self.reader().entry(stream, key).map_err(unreadable)
+    }
+
+    /// Calls `each` with every selected entry, in chunks, until it says stop.
+    fn each_entry(
+        &self,
+        stream: &StreamId,
+        selection: Selection<'_>,
+        mut each: impl FnMut(EntryKey, Entry) -> bool,
+    ) -> Result<(), SourceError> {
+        let mut after = None;
+        loop {
+            let chunk = self
+                .reader()
+                .entries(stream, selection, after.as_ref(), CHUNK_ENTRIES)
+                .map_err(unreadable)?;
+            let last = chunk.len() < CHUNK_ENTRIES;
+            for (key, entry) in chunk {
+                after = Some(key.clone());
+                if !each(key, entry) {
+                    return Ok(());
+                }
+            }
+            if last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Source for FoldSource<'_> {
+    fn log_id(&self) -> Option<LogId> {
+        // Before identities are known, a hello could not be answered rightly.
+        self.facts.log_id.filter(|_| self.facts.knows_identities)
+    }
+
+    fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
+        let private = StreamId::node(node);
+        match self.entry(&private, &EntryKey::Streams)? {
+            None => Ok(BTreeSet::from([private])),
+            Some(entry) => Assignment::decode(node, &entry.object)
+                .map(|assignment| assignment.streams().clone())
+                .map_err(|error| SourceError { reason: error.to_string() }),
+        }
+    }
+
+    fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
+        Ok(self.known.of(node))
+    }
+
+    fn standing(&self, stream: &StreamId) -> Result<Standing, SourceError> {
+        let nothing = Checkpoint {
+            log_id: self
+                .facts
+                .log_id
+                .ok_or_else(|| SourceError { reason: "no log is folded yet".to_owned() })?,
+            epoch: self.facts.writer,
+            seq: Seq::ZERO,
+        };
+        let position = self.reader().position(stream).map_err(unreadable)?;
+        let (checkpoint, hash) = position.unwrap_or((nothing, StateHash::EMPTY));
+        let history = self.history(stream)?;
+        let readiness = match &self.facts {
+            facts if !facts.folded || facts.damaged.contains(stream) => Readiness::Folding,
+            facts if !facts.reconciled => Readiness::Folded,
+            _ => Readiness::Reconciled,
+        };
+        let (raw_from, delta_from) = (history.raw_from, history.delta_from);
+        Ok(Standing { checkpoint, hash, readiness, raw_from, delta_from })
+    }
+
+    fn next_epoch_from(
+        &self,
+        stream: &StreamId,
+        epoch: WriterEpoch,
+    ) -> Result<Option<Seq>, SourceError> {
+        let history = self.history(stream)?;
+        Ok(history.epochs.iter().find(|(above, _)| *above > epoch).map(|(_, first)| *first))
+    }
+
+    fn events(
+        &self,
+        stream: &StreamId,
+        from: Seq,
+        to: Seq,
+        bytes_max: u64,
+    ) -> Result<Vec<Envelope>, SourceError> {
+        let (first, end) = ((stream.clone(), from.next()), (stream.clone(), to.next()));
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        for row in EVENTS.rows_between(&*self.read, &first, &end) {
+            let ((stream, seq), Proto(row)) = row.map_err(unreadable)?;
+            let envelope = row
+                .envelope(stream, seq)
+                .map_err(|error| SourceError { reason: error.to_string() })?;
+            bytes += envelope.event.change().map_or(0, |change| change_bytes(&change));
+            if bytes > bytes_max && !events.is_empty() {
+                break;
+            }
+            events.push(envelope);
+        }
+        Ok(events)
+    }
+
+    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError> {
+        let first = (stream.clone(), since.next());
+        let mut changes = Vec::new();
+        for row in CHANGES.rows_of_from(&*self.read, stream, &first) {
+            let (_, Json(row)) = row.map_err(unreadable)?;
+            let traceparent = row.traceparent;
+            let change = match row.removed {
+                Some(uid) => Change::Removed(Removed { key: row.key, uid }),
+                None => {
+                    let entry = self.entry(stream, &row.key)?.ok_or_else(|| SourceError {
+                        reason: format!("{stream} changed {} but does not hold it", row.key),
+                    })?;
+                    applied(row.key, entry)
+                }
+            };
+            changes.push(PushedChange { change, traceparent });
+        }
+        Ok(Box::new(Changes::new(changes)))
+    }
+
+    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
+        let mut changes = Vec::new();
+        self.each_entry(stream, Selection::All, |key, entry| {
+            changes.push(PushedChange { change: applied(key, entry), traceparent: None });
+            true
+        })?;
+        Ok(Box::new(Changes::new(changes)))
+    }
+
+    fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
+        let stream = StreamId::node(node);
+        if self.entry(&stream, &EntryKey::from(key.clone()))?.is_some() {
+            return Ok(true);
+        }
+        // Named, but not there: the cloud may have it by now.
+        let mut named = false;
+        self.each_entry(&stream, Selection::Kind("pod"), |pod, entry| {
+            let object = serde_json::from_slice(&entry.object).unwrap_or_default();
+            named = pod.resource().is_some_and(|pod| {
+                references(pod, &object).iter().any(|reference| &reference.key == key)
+            });
+            !named
+        })?;
+        Ok(named)
+    }
+}
+
+fn applied(key: EntryKey, entry: Entry) -> Change {
+    let Entry { uid, resource_version, object, .. } = entry;
+    Change::Applied(Applied { key, uid, resource_version, object })
+}
+
+fn unreadable(error: EngineError) -> SourceError {
+    SourceError { reason: error.to_string() }
+}

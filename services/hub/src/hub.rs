@@ -1,0 +1,348 @@
+//! The hub as a whole: its tasks, and the handle on them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_event::{NodeName, NodeStanding, ReportKey, StreamId};
+use headwater_follow::{FollowError, Follower};
+use headwater_log::{Log, ReadError};
+use headwater_proto::replication::replication_server::ReplicationServer;
+use headwater_session::HubSettings;
+use headwater_session::message::{Refusal, RefusalCode};
+use headwater_store::{Engine, EngineError, schema};
+use headwater_view::{StreamReader, Verification};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+use crate::fold::{Fold, History};
+use crate::known::Known;
+use crate::reports::Upstream;
+use crate::service::Service;
+use crate::shared::{Answers, Parts, Shared, WallClock};
+use crate::wakers::Wakers;
+
+/// The largest message an edge may send: a full frame of reports with one object of the largest
+/// size (1.5 MiB) and room for framing.
+const RECEIVE_BYTES_MAX: usize = 4 << 20;
+
+/// The largest message sent to an edge: a frame of the session's own bound, or one object of the
+/// largest size, with room for framing.
+const SEND_BYTES_MAX: usize = 4 << 20;
+
+/// Streams of one connection: a session, and room for one that replaces it.
+const STREAMS_PER_CONNECTION: u32 = 4;
+
+/// HTTP/2 pings on a silent connection, and how long an answer may take (half-open links are
+/// noticed within 30 s).
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest header list that is read (CONTINUATION floods).
+const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
+
+/// Waits before a log that cannot be followed is opened again: doubling from the first to the
+/// last.
+const REOPEN_FIRST: Duration = Duration::from_millis(100);
+const REOPEN_LAST: Duration = Duration::from_secs(5);
+
+/// What a hub is told.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// Its name, as position records say it.
+    pub name: String,
+    /// Where it listens. Loopback only: without TLS a hello is believed.
+    pub listen: SocketAddr,
+    /// The bounds of its sessions.
+    pub settings: HubSettings,
+}
+
+/// What a hub is given.
+pub struct HubSeams {
+    /// The log that it folds and serves.
+    pub downstream: Arc<dyn Log>,
+    /// The log that it appends reports to.
+    pub upstream: Arc<dyn Log>,
+    /// Where its fold lies; a cache.
+    pub engine: Arc<dyn Engine>,
+    /// Who answers what nodes ask of the cloud.
+    pub answers: Arc<dyn Answers>,
+    /// Milliseconds since the Unix epoch.
+    pub wall_clock: WallClock,
+}
+
+/// Why a hub does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// The address is not loopback.
+    #[error("{listen} is not loopback: without TLS a hub serves this machine alone")]
+    NotLoopback {
+        /// The address.
+        listen: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    #[error("the hub cannot listen on {listen}")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its store cannot be used.
+    #[error("the hub's store cannot be used")]
+    Engine(#[from] EngineError),
+    /// The upstream log cannot be used.
+    #[error("the upstream log cannot be used")]
+    Upstream(#[from] ReadError),
+}
+
+/// A running hub.
+pub struct HubHandle {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Starts hubs.
+#[derive(Debug)]
+pub struct Hub;
+
+impl Hub {
+    /// Starts a hub; when this returns it listens, and serves each stream once its fold is
+    /// complete.
+    ///
+    /// # Errors
+    /// See [`HubError`].
+    pub async fn start(config: HubConfig, seams: HubSeams) -> Result<HubHandle, HubError> {
+        let listen = config.listen;
+        if !listen.ip().is_loopback() {
+            return Err(HubError::NotLoopback { listen });
+        }
+        schema::HUB.check(&*seams.engine)?;
+        let listening = |source| HubError::Listen { listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
+        let partitions = seams.upstream.describe().await?.partitions;
+
+        let stop = CancellationToken::new();
+        let known = Arc::new(Known::default());
+        let wakers = Arc::new(Wakers::default());
+        let fold = Arc::new(Fold::new(seams.engine.clone(), known.clone()));
+        let upstream = Upstream::start(seams.upstream.clone(), partitions, stop.child_token());
+        let shared = Arc::new(Shared::new(Parts {
+            name: config.name,
+            settings: config.settings,
+            fold: fold.clone(),
+            wakers: wakers.clone(),
+            known: known.clone(),
+            upstream,
+            answers: seams.answers,
+            wall_clock: seams.wall_clock.clone(),
+        }));
+        let following = Following {
+            log: seams.downstream,
+            engine: seams.engine,
+            clock: seams.wall_clock,
+            fold: fold.clone(),
+            wakers: wakers.clone(),
+        };
+        let tasks = vec![
+            tokio::spawn(until(stop.clone(), following.run())),
+            tokio::spawn(until(stop.clone(), meet_identities(seams.upstream, known, fold, wakers))),
+            tokio::spawn(serve(listener, shared.clone(), stop.clone())),
+        ];
+        Ok(HubHandle { address, shared, stop, tasks })
+    }
+}
+
+impl HubHandle {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where each node stands that has been connected to this hub.
+    pub fn standings(&self) -> BTreeMap<NodeName, NodeStanding> {
+        self.shared.standings()
+    }
+
+    /// Where the hub's fold stands in each stream, and when the last event was appended.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn verify(&self, stream: &StreamId) -> Result<Option<Verification>, EngineError> {
+        StreamReader::new(&*self.shared.fold.snapshot()).verify(stream)
+    }
+
+    /// Whether the fold is complete and past the newest writer's `Reconciled`.
+    pub fn is_reconciled(&self) -> bool {
+        let facts = self.shared.fold.facts();
+        facts.folded && facts.reconciled && facts.knows_identities
+    }
+
+    /// Cuts or restores the link of a node.
+    pub fn set_link(&self, node: &NodeName, cut: bool) {
+        self.shared.set_link(node, cut);
+    }
+
+    /// Ends every session, so that edges connect elsewhere or again, and then the hub itself.
+    /// Everything that was answered is in the log.
+    pub async fn stop(self) {
+        self.shared.dismiss_all(&Refusal {
+            code: RefusalCode::Unavailable,
+            message: "the hub stops".to_owned(),
+        });
+        self.stop.cancel();
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task of the hub ended by itself");
+            }
+        }
+    }
+}
+
+/// Follows the downstream log for as long as the hub runs.
+struct Following {
+    log: Arc<dyn Log>,
+    engine: Arc<dyn Engine>,
+    clock: WallClock,
+    fold: Arc<Fold>,
+    wakers: Arc<Wakers>,
+}
+
+impl Following {
+    async fn run(self) {
+        let mut wait = REOPEN_FIRST;
+        let mut rebuild = false;
+        loop {
+            let Err(error) = self.follow(rebuild, &mut wait).await;
+            if !matches!(error, FollowError::Unborn) {
+                tracing::warn!(%error, "the downstream log is not followed just now");
+                rebuild = error.asks_for_rebuild();
+                self.fold.lose();
+                self.wakers.wake_all();
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(REOPEN_LAST);
+        }
+    }
+
+    async fn follow(
+        &self,
+        rebuild: bool,
+        wait: &mut Duration,
+    ) -> Result<std::convert::Infallible, FollowError> {
+        let (log, engine, clock) = (&*self.log, self.engine.clone(), self.clock.clone());
+        let mut follower = if rebuild {
+            Follower::rebuild(log, engine, History, clock).await?
+        } else {
+            Follower::open(log, engine, History, clock).await?
+        };
+        self.fold.follow(&follower);
+        self.wakers.wake_all();
+        loop {
+            let step = follower.next().await?;
+            *wait = REOPEN_FIRST;
+            if self.fold.follow(&follower) {
+                self.wakers.wake_all();
+            } else {
+                let streams = step.outcomes.iter().filter_map(|outcome| match outcome {
+                    headwater_log::Outcome::Accepted(envelope) => Some(&envelope.stream),
+                    _ => None,
+                });
+                self.wakers.wake(streams);
+            }
+        }
+    }
+}
+
+/// Folds which identities are known from the position records of all hubs.
+async fn meet_identities(
+    upstream: Arc<dyn Log>,
+    known: Arc<Known>,
+    fold: Arc<Fold>,
+    wakers: Arc<Wakers>,
+) {
+    let mut wait = REOPEN_FIRST;
+    loop {
+        let Err(error) = follow_identities(&*upstream, &known, &fold, &wakers).await;
+        tracing::warn!(%error, "the upstream log is not followed just now");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(REOPEN_LAST);
+    }
+}
+
+async fn follow_identities(
+    upstream: &dyn Log,
+    known: &Known,
+    fold: &Fold,
+    wakers: &Wakers,
+) -> Result<std::convert::Infallible, ReadError> {
+    let mut cursors = Vec::new();
+    let mut behind = BTreeMap::new();
+    for partition in (0..upstream.describe().await?.partitions).map(headwater_event::Partition) {
+        let start = upstream.start(partition).await?;
+        let high = upstream.bounds(partition).await?.high;
+        if start.next < high {
+            behind.insert(partition, high);
+        }
+        cursors.push(start);
+    }
+    let mut reader = upstream.read(cursors).await?;
+    let complete = || {
+        fold.identities_known();
+        wakers.wake_all();
+    };
+    if behind.is_empty() {
+        complete();
+    }
+    loop {
+        let batch = reader.next().await?;
+        for recorded in &batch.records {
+            let Ok((node, ReportKey::Position)) = ReportKey::decode(&recorded.record.key) else {
+                continue;
+            };
+            let standing = recorded.record.value.as_deref().map(serde_json::from_slice);
+            if let Some(Ok(standing)) = standing {
+                known.meet_standing(&node, &standing);
+            }
+        }
+        let partition = batch.cursor.partition;
+        if behind.get(&partition).is_some_and(|high| batch.cursor.next >= *high) {
+            behind.remove(&partition);
+            if behind.is_empty() {
+                complete();
+            }
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+    let service = ReplicationServer::new(Service::new(shared))
+        .max_decoding_message_size(RECEIVE_BYTES_MAX)
+        .max_encoding_message_size(SEND_BYTES_MAX);
+    let served = Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .add_service(service)
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the hub no longer listens");
+    }
+}
+
+async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = task => {}
+    }
+}

@@ -1,0 +1,177 @@
+//! Appends what edges report to the upstream log: one task, every edge's reports in one append.
+//!
+//! A report is answered only once the log has it durably. An append whose outcome is unknown is
+//! simply made again: a report is ordered by its own id, so a second copy has no effect.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_event::upstream::encode_report;
+use headwater_event::{NodeName, Report, ReportId, StreamId};
+use headwater_log::{Append, AppendError, Log, Record};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Appends waiting for the log, over all edges: each session holds at most a few, so this is
+/// reached only by thousands of them; the rest wait in their sessions.
+const QUEUE_MAX: usize = 1024;
+
+/// Records of one append: bounds the memory of a burst and the time to its first answer.
+const BATCH_RECORDS_MAX: usize = 2048;
+
+/// Waits between tries of an append whose outcome is unknown: doubling from the first to the
+/// last, so that a log that is away is not hammered.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_LAST: Duration = Duration::from_secs(5);
+
+/// A record that goes upstream, with who waits for it.
+struct Job {
+    records: Vec<Append>,
+    /// Told when all are durable.
+    done: Option<(mpsc::Sender<ReportId>, ReportId)>,
+}
+
+/// A handle on the task that appends upstream.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    jobs: mpsc::Sender<Job>,
+    partitions: u32,
+}
+
+impl Upstream {
+    /// Starts the task over `log`; it ends when `stop` is cancelled or every handle is gone.
+    pub(crate) fn start(log: Arc<dyn Log>, partitions: u32, stop: CancellationToken) -> Self {
+        let (jobs, queue) = mpsc::channel(QUEUE_MAX);
+        tokio::spawn(run(log, queue, stop));
+        Self { jobs, partitions }
+    }
+
+    /// Appends what `node` reported, in order; `done` gets the last id once all is durable.
+    /// Returns whether the task still runs.
+    pub(crate) async fn append(
+        &self,
+        node: &NodeName,
+        reports: Vec<Report>,
+        done: mpsc::Sender<ReportId>,
+    ) -> bool {
+        let Some(last) = reports.last().map(|report| report.id) else { return true };
+        let partition = StreamId::node(node).partition(self.partitions);
+        let records = reports
+            .into_iter()
+            .filter_map(|report| match encode_report(node, &report) {
+                Ok(encoded) => Some(Append {
+                    partition,
+                    record: Record {
+                        key: encoded.key,
+                        value: encoded.value,
+                        header: encoded.header,
+                        traceparent: report.traceparent,
+                    },
+                }),
+                Err(error) => {
+                    tracing::error!(%node, id = %report.id, %error, "a report has no record key");
+                    None
+                }
+            })
+            .collect();
+        self.jobs.send(Job { records, done: Some((done, last)) }).await.is_ok()
+    }
+
+    /// Appends the hub's account of where `node` stands; nobody waits for it.
+    /// Left out when the queue is full: the next one says more.
+    pub(crate) fn position(&self, node: &NodeName, record: Record) {
+        let partition = StreamId::node(node).partition(self.partitions);
+        let job = Job { records: vec![Append { partition, record }], done: None };
+        if self.jobs.try_send(job).is_err() {
+            tracing::debug!(%node, "position record left out: the upstream queue is full");
+        }
+    }
+}
+
+async fn run(log: Arc<dyn Log>, mut queue: mpsc::Receiver<Job>, stop: CancellationToken) {
+    let mut jobs = Vec::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            received = queue.recv_many(&mut jobs, BATCH_RECORDS_MAX) => {
+                if received == 0 {
+                    return;
+                }
+            }
+        }
+        let records = jobs.iter_mut().flat_map(|job| std::mem::take(&mut job.records)).collect();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = append_durably(log.as_ref(), records) => {}
+        }
+        for (done, last) in jobs.drain(..).filter_map(|job| job.done) {
+            // A full or closed channel is a session that ended: the edge sends again.
+            let _ = done.try_send(last);
+        }
+    }
+}
+
+/// Returns once every record that the log can take is in it.
+async fn append_durably(log: &dyn Log, mut records: Vec<Append>) {
+    let mut wait = RETRY_FIRST;
+    while !records.is_empty() {
+        let batch: Vec<Append> = records.iter().take(BATCH_RECORDS_MAX).cloned().collect();
+        let count = batch.len();
+        match log.append(batch).await {
+            Ok(_) => {
+                records.drain(..count);
+                wait = RETRY_FIRST;
+            }
+            Err(AppendError::Rejected { reason }) if count == 1 => {
+                let key = String::from_utf8_lossy(&records[0].record.key).into_owned();
+                tracing::error!(%key, %reason, "the log refused a report; it is left out");
+                records.remove(0);
+            }
+            Err(AppendError::Rejected { .. }) => {
+                // One of them is refused: each goes by itself, so that the others get through.
+                for record in records.drain(..count).collect::<Vec<_>>() {
+                    Box::pin(append_durably(log, vec![record])).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the upstream log cannot be written; trying again");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(RETRY_LAST);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use headwater_event::ReportBody;
+    use headwater_log::{MemoryLog, MemorySettings};
+
+    use super::*;
+
+    fn report(seq: u64) -> Report {
+        Report {
+            id: ReportId { boot: 1, seq, ..ReportId::default() },
+            body: ReportBody::PodStatus {
+                pod: "d/pod/web".parse().expect("a key"),
+                uid: "u".to_owned(),
+                status: Bytes::from_static(b"{}"),
+            },
+            traceparent: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn reports_are_answered_once_the_log_has_them() {
+        let log = Arc::new(MemoryLog::new(MemorySettings::default()));
+        let partitions = log.describe().await.expect("there").partitions;
+        let upstream = Upstream::start(log.clone(), partitions, CancellationToken::new());
+        let (done, mut answers) = mpsc::channel(4);
+        let node: NodeName = "gw-1".parse().expect("a name");
+        assert!(upstream.append(&node, vec![report(1), report(2)], done).await);
+        assert_eq!(answers.recv().await, Some(report(2).id));
+        let partition = StreamId::node(&node).partition(partitions);
+        assert_eq!(log.bounds(partition).await.expect("there").high.0, 2);
+    }
+}

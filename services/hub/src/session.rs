@@ -1,0 +1,296 @@
+//! One connection of an edge: a task around the pure session.
+//!
+//! The task owns the session's state. It waits for what may happen, steps the session over the
+//! fold, and does what comes out. All its deadlines run here, not in the response body, which is
+//! polled only while the socket takes bytes.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_event::{Identity, NodeName, NodeStanding, ReportId, StreamId, StreamStanding};
+use headwater_proto::replication as wire;
+use headwater_session::message::{
+    EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, Request, RequestError, Response,
+};
+use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, MissedTickBehavior};
+use tonic::Status;
+
+use crate::shared::Shared;
+
+/// Messages waiting for the socket. The session's own window bounds their bytes.
+pub(crate) const OUTBOUND_MAX: usize = 256;
+
+/// How long a message may wait for room among those: a reader that takes nothing for as long as
+/// a silent peer is given is dropped, and resumes.
+const OUTBOUND_WAIT_MAX: Duration = Duration::from_secs(45);
+
+/// How often a session is told the time.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often at most a node's standing goes upstream while it is connected: one small record a
+/// node, so that a fleet of thousands costs the log little.
+const POSITION_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often at most a node's standing is made up for those who ask this hub.
+const STANDING_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Answers to requests under way; the session allows no more requests than that.
+const ANSWERS_MAX: usize = 64;
+
+/// What the edge sends, decoded, or why nothing more comes.
+pub(crate) type Inbound = mpsc::Receiver<Result<EdgeMessage, Status>>;
+
+/// What goes to the edge.
+pub(crate) type Outbound = mpsc::Sender<Result<wire::HubMessage, Status>>;
+
+/// A connection being served.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    id: SessionId,
+    node: NodeName,
+    session: HubSession,
+    outbound: Outbound,
+    bell: Arc<Notify>,
+    subscribed: BTreeSet<StreamId>,
+    appended: mpsc::Sender<ReportId>,
+    answers: mpsc::Sender<Response>,
+    heartbeat: EdgeHeartbeat,
+    contact_ms: i64,
+    position_at: Option<Instant>,
+    position_due: bool,
+    kept_at: Option<Instant>,
+}
+
+impl Connection {
+    /// Serves one connection of `node` to its end.
+    pub(crate) async fn serve(
+        shared: Arc<Shared>,
+        node: NodeName,
+        inbound: Inbound,
+        outbound: Outbound,
+    ) {
+        let id = shared.next_session();
+        let (dismiss, dismissed) = mpsc::channel(1);
+        let (appended, appends) = mpsc::channel(OUTBOUND_MAX);
+        let (answers, answered) = mpsc::channel(ANSWERS_MAX);
+        let contact_ms = (shared.wall_clock)();
+        if let Err(refusal) = shared.enter(id, &node, dismiss) {
+            let _ = outbound.send(Ok(HubMessage::Refusal(refusal).into())).await;
+            return;
+        }
+        let mut connection = Self {
+            session: HubSession::new(shared.settings.clone(), node.clone()),
+            bell: shared.wakers.add(id),
+            shared,
+            id,
+            node,
+            outbound,
+            subscribed: BTreeSet::new(),
+            appended,
+            answers,
+            heartbeat: EdgeHeartbeat::default(),
+            contact_ms,
+            position_at: None,
+            position_due: false,
+            kept_at: None,
+        };
+        let events = Events { inbound, dismissed, appends, answered };
+        connection.run(events).await;
+        connection.leave();
+    }
+
+    async fn run(&mut self, mut events: Events) {
+        let started = Instant::now();
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let bell = self.bell.clone();
+        loop {
+            let input = tokio::select! {
+                biased;
+                Some(refusal) = events.dismissed.recv() => HubInput::Dismissed(refusal),
+                message = events.inbound.recv() => match message {
+                    Some(Ok(message)) => {
+                        self.contact_ms = (self.shared.wall_clock)();
+                        HubInput::Received(message)
+                    }
+                    Some(Err(status)) => {
+                        let _ = self.outbound.send(Err(status)).await;
+                        return;
+                    }
+                    None => return,
+                },
+                Some(id) = events.appends.recv() => HubInput::Appended(id),
+                Some(answer) = events.answered.recv() => HubInput::Answered(answer),
+                () = bell.notified() => HubInput::Advanced,
+                now = ticks.tick() => {
+                    HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
+                }
+            };
+            if !self.step(input).await {
+                return;
+            }
+            self.publish_if_due();
+        }
+    }
+
+    /// Steps the session and does what comes out; `false` when the connection ends.
+    async fn step(&mut self, input: HubInput) -> bool {
+        let mut inputs = std::collections::VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let outputs = {
+                let source = self.shared.fold.source();
+                self.session.step(&source, input)
+            };
+            for output in outputs {
+                match output {
+                    HubOutput::Identify(identity) => inputs.push_back(self.identify(&identity)),
+                    HubOutput::Send(message) => {
+                        if !self.send(message).await {
+                            return false;
+                        }
+                    }
+                    HubOutput::AppendReports(reports) => {
+                        let appended = self.appended.clone();
+                        if !self.shared.upstream.append(&self.node, reports, appended).await {
+                            return false;
+                        }
+                    }
+                    HubOutput::Ask(request) => self.ask(request),
+                    HubOutput::Alive(heartbeat) => {
+                        self.heartbeat = heartbeat;
+                        self.position_due = true;
+                    }
+                    HubOutput::Progressed(_) => self.position_due = true,
+                    HubOutput::Close(end) => {
+                        tracing::info!(node = %self.node, %end, "session ended");
+                        return false;
+                    }
+                }
+            }
+            self.subscribe();
+        }
+        true
+    }
+
+    fn identify(&mut self, identity: &Identity) -> HubInput {
+        match self.shared.identify(self.id, identity) {
+            Ok(known) => {
+                self.position_due = true;
+                self.position_at = None;
+                self.kept_at = None;
+                HubInput::Admitted { known }
+            }
+            Err(refusal) => HubInput::Dismissed(refusal),
+        }
+    }
+
+    /// Queues a message; a reader that takes nothing for too long loses its session.
+    async fn send(&self, message: HubMessage) -> bool {
+        let sent = self.outbound.send(Ok(message.into()));
+        match tokio::time::timeout(OUTBOUND_WAIT_MAX, sent).await {
+            Ok(Ok(())) => true,
+            Ok(Err(_)) => false,
+            Err(_) => {
+                tracing::warn!(node = %self.node, "the edge takes no bytes; its session is dropped");
+                false
+            }
+        }
+    }
+
+    /// Asks on the edge's behalf, in a task of its own that ends with the request's deadline.
+    fn ask(&self, request: Request) {
+        let (shared, node, answers) =
+            (self.shared.clone(), self.node.clone(), self.answers.clone());
+        let answer = async move { shared.answers.answer(&node, &request.key).await };
+        tokio::spawn(answer_within(request.id, request.timeout_ms, answer, answers));
+    }
+
+    /// Waits for the streams that the session serves now.
+    fn subscribe(&mut self) {
+        let now: BTreeSet<StreamId> =
+            self.session.streams().map(|standing| standing.stream).collect();
+        if now != self.subscribed {
+            self.shared.wakers.subscribe(self.id, &self.subscribed, &now);
+            self.subscribed = now;
+            // What moved while it was not subscribed is seen now.
+            self.bell.notify_one();
+        }
+    }
+
+    /// Makes the node's standing known: here at once, upstream at a bounded rate.
+    fn publish_if_due(&mut self) {
+        if self.kept_at.is_some_and(|at| at.elapsed() < STANDING_INTERVAL) {
+            return;
+        }
+        let Some(standing) = self.standing(true) else { return };
+        self.kept_at = Some(Instant::now());
+        let rested = self.position_at.is_none_or(|at| at.elapsed() >= POSITION_INTERVAL);
+        if !self.position_due || !rested {
+            self.shared.keep(&self.node, standing);
+            return;
+        }
+        self.position_due = false;
+        self.position_at = self.kept_at;
+        if let Some(identity) = self.session.identity() {
+            self.shared.known.meet(identity);
+        }
+        self.shared.publish(&self.node, &standing);
+    }
+
+    fn standing(&self, connected: bool) -> Option<NodeStanding> {
+        let identity = self.session.identity()?;
+        let streams = self.session.streams().map(|stream| StreamStanding {
+            stream: stream.stream,
+            log_id: stream.log_id.map(|log_id| log_id.to_string()).unwrap_or_default(),
+            tail: stream.tail,
+            sent: stream.sent,
+            applied: stream.applied,
+            durable: stream.durable,
+            acked: stream.acked,
+        });
+        Some(NodeStanding {
+            hub: self.shared.name.clone(),
+            connected,
+            incarnation: identity.incarnation,
+            boot: identity.boot,
+            outbox_depth: self.heartbeat.outbox_depth,
+            contact_ms: self.contact_ms,
+            meta_sync_ms: self.heartbeat.meta_sync_ms,
+            streams: streams.collect(),
+        })
+    }
+
+    fn leave(self) {
+        self.shared.wakers.remove(self.id, &self.subscribed);
+        // A session that was refused says nothing of the node: another may be live.
+        if let Some(standing) = self.standing(false).filter(|_| self.position_at.is_some()) {
+            self.shared.publish(&self.node, &standing);
+        }
+        self.shared.leave(self.id, &self.node);
+    }
+}
+
+/// Where the inputs of a connection come from.
+struct Events {
+    inbound: Inbound,
+    dismissed: mpsc::Receiver<Refusal>,
+    appends: mpsc::Receiver<ReportId>,
+    answered: mpsc::Receiver<Response>,
+}
+
+async fn answer_within(
+    id: u64,
+    timeout_ms: u64,
+    answer: impl Future<Output = Result<bytes::Bytes, RequestError>>,
+    answers: mpsc::Sender<Response>,
+) {
+    let outcome = tokio::time::timeout(Duration::from_millis(timeout_ms), answer)
+        .await
+        .unwrap_or_else(|_| Err(RequestError::Unavailable("no answer in time".to_owned())));
+    // The session may have ended meanwhile.
+    let _ = answers.send(Response { id, outcome }).await;
+}

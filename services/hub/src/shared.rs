@@ -1,0 +1,200 @@
+//! What every session of a hub shares.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use headwater_event::{Identity, NodeName, NodeStanding, ReportKey, ResourceKey};
+use headwater_log::Record;
+use headwater_session::message::{Refusal, RefusalCode, RequestError};
+use headwater_session::{HubSettings, Registry, SessionId};
+use tokio::sync::mpsc;
+
+use crate::fold::Fold;
+use crate::known::Known;
+use crate::reports::Upstream;
+use crate::wakers::Wakers;
+
+/// Milliseconds since the Unix epoch, by the hub's clock. Data for people; orders nothing.
+pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// Who answers what a node asks of the cloud.
+#[tonic::async_trait]
+pub trait Answers: Send + Sync {
+    /// The JSON of the object at `key`. The hub has checked that `node` may ask.
+    ///
+    /// # Errors
+    /// [`RequestError::NotFound`] when there is none, `Unavailable` when nobody can tell.
+    async fn answer(&self, node: &NodeName, key: &ResourceKey) -> Result<Bytes, RequestError>;
+}
+
+/// A live connection, as the others see it.
+#[derive(Debug)]
+struct Live {
+    node: NodeName,
+    dismiss: mpsc::Sender<Refusal>,
+}
+
+/// What every session of a hub shares.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) settings: HubSettings,
+    pub(crate) fold: Arc<Fold>,
+    pub(crate) wakers: Arc<Wakers>,
+    pub(crate) known: Arc<Known>,
+    pub(crate) upstream: Upstream,
+    pub(crate) answers: Arc<dyn Answers>,
+    pub(crate) wall_clock: WallClock,
+    next_session: AtomicU64,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    registry: Registry,
+    live: BTreeMap<SessionId, Live>,
+    cut: BTreeSet<NodeName>,
+    standings: BTreeMap<NodeName, NodeStanding>,
+}
+
+/// What a [`Shared`] is made of.
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) settings: HubSettings,
+    pub(crate) fold: Arc<Fold>,
+    pub(crate) wakers: Arc<Wakers>,
+    pub(crate) known: Arc<Known>,
+    pub(crate) upstream: Upstream,
+    pub(crate) answers: Arc<dyn Answers>,
+    pub(crate) wall_clock: WallClock,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { name, settings, fold, wakers, known, upstream, answers, wall_clock } = parts;
+        Self {
+            name,
+            settings,
+            fold,
+            wakers,
+            known,
+            upstream,
+            answers,
+            wall_clock,
+            next_session: AtomicU64::new(1),
+            table: Mutex::default(),
+        }
+    }
+
+    /// A number for a new session, never given twice.
+    pub(crate) fn next_session(&self) -> SessionId {
+        SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Adds a connection, unless the node's link is cut.
+    pub(crate) fn enter(
+        &self,
+        session: SessionId,
+        node: &NodeName,
+        dismiss: mpsc::Sender<Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut table = self.lock();
+        if table.cut.contains(node) {
+            return Err(link_cut(node));
+        }
+        table.live.insert(session, Live { node: node.clone(), dismiss });
+        Ok(())
+    }
+
+    /// Forgets a connection; the node's standing stays, no longer connected.
+    pub(crate) fn leave(&self, session: SessionId, node: &NodeName) {
+        let mut table = self.lock();
+        table.live.remove(&session);
+        table.registry.left(node, session);
+        let other = table.live.values().any(|live| &live.node == node);
+        if let Some(standing) = table.standings.get_mut(node).filter(|_| !other) {
+            standing.connected = false;
+        }
+    }
+
+    /// Decides about a hello, and dismisses the session that has to give way.
+    pub(crate) fn identify(
+        &self,
+        session: SessionId,
+        identity: &Identity,
+    ) -> Result<Option<Identity>, Refusal> {
+        let mut table = self.lock();
+        let verdict = table.registry.arrived(session, identity);
+        if let Some((older, refusal)) = verdict.dismissed {
+            table.dismiss(older, refusal);
+        }
+        verdict.arrived
+    }
+
+    /// Keeps where a node stands and appends it upstream, so that anyone can see the fleet.
+    pub(crate) fn publish(&self, node: &NodeName, standing: &NodeStanding) {
+        self.lock().standings.insert(node.clone(), standing.clone());
+        let Ok(value) = serde_json::to_vec(standing) else { return };
+        let record = Record {
+            key: ReportKey::Position.record_key(node).into(),
+            value: Some(value.into()),
+            header: Bytes::new(),
+            traceparent: None,
+        };
+        self.upstream.position(node, record);
+    }
+
+    /// Keeps where a node stands for those who ask this hub.
+    pub(crate) fn keep(&self, node: &NodeName, standing: NodeStanding) {
+        self.lock().standings.insert(node.clone(), standing);
+    }
+
+    /// Where each node stands that has been connected to this hub.
+    pub(crate) fn standings(&self) -> BTreeMap<NodeName, NodeStanding> {
+        self.lock().standings.clone()
+    }
+
+    /// Cuts or restores the link of `node`: ends its sessions and lets none be made.
+    pub(crate) fn set_link(&self, node: &NodeName, cut: bool) {
+        let mut table = self.lock();
+        if !cut {
+            table.cut.remove(node);
+            return;
+        }
+        table.cut.insert(node.clone());
+        table.dismiss_all(|live| &live.node == node, &link_cut(node));
+    }
+
+    /// Ends every session: the edges connect again, elsewhere if they can.
+    pub(crate) fn dismiss_all(&self, refusal: &Refusal) {
+        self.lock().dismiss_all(|_| true, refusal);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn dismiss(&self, session: SessionId, refusal: Refusal) {
+        if let Some(live) = self.live.get(&session) {
+            // A full channel means that it has been dismissed already.
+            let _ = live.dismiss.try_send(refusal);
+        }
+    }
+
+    fn dismiss_all(&self, which: impl Fn(&Live) -> bool, refusal: &Refusal) {
+        for live in self.live.values().filter(|live| which(live)) {
+            let _ = live.dismiss.try_send(refusal.clone());
+        }
+    }
+}
+
+fn link_cut(node: &NodeName) -> Refusal {
+    Refusal {
+        code: RefusalCode::Unavailable,
+        message: format!("the link of node {node} is cut by the operator"),
+    }
+}

@@ -1,0 +1,268 @@
+//! The loop: next batch of the log, accept, fold, commit.
+//!
+//! ```text
+//!  open ──► stored cursors stand, inside the window ──► follow
+//!   │                                                     │ expired, truncated, re-created
+//!   └─────► empty state, fold from the start ──► follow   ▼
+//!                         ▲────────────────────────── open again
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::record::LogBirth;
+use headwater_event::{Partition, StreamId};
+use headwater_log::acceptance::{Mode, Outcome, PartitionState, StreamPosition};
+use headwater_log::{Acceptance, BirthError, FoldRange, Log, ReadError, Reader, read_birth};
+use headwater_store::{Durability, Engine, EngineError, Folded, Json, Table, TableId, WriteBatch};
+use headwater_view::{ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamState};
+
+use crate::rows::Rows;
+
+/// Milliseconds since the Unix epoch. Decides only whether a stored cursor may be too old.
+pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// How far each stream was accepted, beside the partition's own state.
+const STREAMS: Table<StreamId, Json<StreamPosition>, Folded> = Table::new(TableId::AcceptedStreams);
+
+/// The first byte behind the schema: everything from here on is folded and may be folded again.
+const FOLDED_FROM: u8 = TableId::Meta.prefix() + 1;
+
+/// A view that follows a log.
+pub struct Follower<R> {
+    reader: Box<dyn Reader>,
+    acceptance: Acceptance,
+    state: StreamState,
+    rows: R,
+    clock: WallClock,
+    damaged: BTreeSet<StreamId>,
+    folded: bool,
+}
+
+/// What one batch of the log brought.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// What became of each record, in order.
+    pub outcomes: Vec<Outcome>,
+    /// What changed in the streams, in order.
+    pub effects: Vec<Effect>,
+    /// Whether the first fold came to its end with this batch.
+    pub folded_now: bool,
+}
+
+/// Why a view cannot follow its log.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The log has no birth yet: its writer has not come up.
+    #[error("the log is empty: no controller has written to it yet")]
+    Unborn,
+    /// The log's birth cannot be used.
+    #[error(transparent)]
+    Birth(#[from] BirthError),
+    /// The log cannot be read on from here; opening again decides what stands.
+    #[error("the log cannot be read on")]
+    Read(#[from] ReadError),
+    /// The engine failed; open it again.
+    #[error("the fold cannot be stored")]
+    Engine(#[from] EngineError),
+    /// The state does not hash to what the log says: fold again from the start.
+    #[error("the fold of stream {stream} differs from the log")]
+    Differs {
+        /// The stream.
+        stream: StreamId,
+        /// What was found.
+        source: Refusal,
+    },
+}
+
+impl FollowError {
+    /// Whether the stored fold must be given up before opening again.
+    pub fn asks_for_rebuild(&self) -> bool {
+        match self {
+            Self::Differs { .. } => true,
+            Self::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
+            Self::Unborn | Self::Birth(_) | Self::Engine(_) => false,
+        }
+    }
+}
+
+impl<R: Rows> Follower<R> {
+    /// Opens the fold that `engine` holds and goes on from its cursors; where they no longer
+    /// stand for a prefix of the log, or are older than half its replay window, the stored fold
+    /// is dropped and folded anew.
+    ///
+    /// # Errors
+    /// See [`FollowError`].
+    pub async fn open(
+        log: &dyn Log,
+        engine: Arc<dyn Engine>,
+        rows: R,
+        clock: WallClock,
+    ) -> Result<Self, FollowError> {
+        let birth = read_birth(log).await?.ok_or(FollowError::Unborn)?;
+        let description = log.describe().await?;
+        if let Some(acceptance) = restore(&*engine, birth)? {
+            let now_ms = clock();
+            let stands = |state: &PartitionState| {
+                state.cursor.topic == description.topic
+                    && (state.inside_window(now_ms, description.replay_window_ms)
+                        || matches!(state.mode, Mode::Fold { .. }))
+            };
+            if acceptance.partitions().values().all(stands) {
+                match log.read(acceptance.cursors()).await {
+                    Ok(reader) => {
+                        let state = StreamState::open(engine, FoldBounds::default())?;
+                        return Ok(Self::new(reader, acceptance, state, rows, clock));
+                    }
+                    Err(error @ ReadError::Unavailable { .. }) => return Err(error.into()),
+                    Err(error) => tracing::warn!(%error, "the stored fold is void"),
+                }
+            }
+        }
+        Self::rebuild(log, engine, rows, clock).await
+    }
+
+    /// Drops the stored fold and begins anew from the start of the log.
+    ///
+    /// # Errors
+    /// See [`FollowError`].
+    pub async fn rebuild(
+        log: &dyn Log,
+        engine: Arc<dyn Engine>,
+        mut rows: R,
+        clock: WallClock,
+    ) -> Result<Self, FollowError> {
+        let birth = read_birth(log).await?.ok_or(FollowError::Unborn)?;
+        let description = log.describe().await?;
+        let mut ranges = Vec::new();
+        for partition in (0..birth.partitions).map(Partition) {
+            let start = log.start(partition).await?;
+            ranges.push(FoldRange { start, high: log.bounds(partition).await?.high });
+        }
+        let mut wipe = WriteBatch::default();
+        wipe.delete_range(vec![FOLDED_FROM], vec![u8::MAX]);
+        engine.write(wipe, Durability::Buffered)?;
+        rows.restarted();
+        let window_ms = i64::try_from(description.replay_window_ms).unwrap_or(i64::MAX);
+        let intact_from_ms = clock().saturating_sub(window_ms);
+        let cursors = ranges.iter().map(|range| range.start).collect();
+        let acceptance = Acceptance::fold(birth, ranges, intact_from_ms);
+        let reader = log.read(cursors).await?;
+        let state = StreamState::open(engine, FoldBounds::default())?;
+        Ok(Self::new(reader, acceptance, state, rows, clock))
+    }
+
+    fn new(
+        reader: Box<dyn Reader>,
+        acceptance: Acceptance,
+        state: StreamState,
+        rows: R,
+        clock: WallClock,
+    ) -> Self {
+        let folded = acceptance.is_folded();
+        Self { reader, acceptance, state, rows, clock, damaged: BTreeSet::new(), folded }
+    }
+
+    /// What has been accepted so far: the log's birth, claims, positions, repairs due.
+    pub fn acceptance(&self) -> &Acceptance {
+        &self.acceptance
+    }
+
+    /// The folded streams.
+    pub fn state(&self) -> &StreamState {
+        &self.state
+    }
+
+    /// The folded streams, to ask what the next fold would find.
+    pub fn state_mut(&mut self) -> &mut StreamState {
+        &mut self.state
+    }
+
+    /// Streams whose first fold did not hash to what the log says: nothing of them is to be
+    /// shown. They heal when a writer appends their truth again.
+    pub fn damaged(&self) -> &BTreeSet<StreamId> {
+        &self.damaged
+    }
+
+    /// Whether the log was read to the end at which the fold began: before that, nothing of the
+    /// state may be shown.
+    pub fn is_folded(&self) -> bool {
+        self.folded
+    }
+
+    /// Waits for the next batch of the log, folds it and commits it with its cursor, buffered:
+    /// after power loss state and cursor fall back together. Cancel safe while it waits.
+    ///
+    /// # Errors
+    /// See [`FollowError`]; the follower is then of no further use.
+    pub async fn next(&mut self) -> Result<Step, FollowError> {
+        let batch = self.reader.next().await?;
+        self.fold(&batch)
+    }
+
+    /// Folds one batch and commits it.
+    fn fold(&mut self, batch: &headwater_log::Batch) -> Result<Step, FollowError> {
+        let partition = batch.cursor.partition;
+        let sparse = self
+            .acceptance
+            .partitions()
+            .get(&partition)
+            .is_some_and(|state| matches!(state.mode, Mode::Fold { .. }));
+        let continuity = if sparse { Continuity::Sparse } else { Continuity::Dense };
+        let log_id = self.acceptance.birth().log_id;
+        let outcomes = self.acceptance.accept_batch(batch, (self.clock)());
+        let mut effects = Vec::new();
+        for outcome in &outcomes {
+            let Outcome::Accepted(envelope) = outcome else { continue };
+            self.rows.accepted(envelope, continuity, &mut self.state)?;
+            let folded = self.state.apply_event(log_id, envelope.clone(), continuity, &mut effects);
+            match folded {
+                Ok(()) => {}
+                Err(FoldError::Engine(error)) => return Err(error.into()),
+                Err(FoldError::Refused(source)) => {
+                    return Err(FollowError::Differs { stream: envelope.stream.clone(), source });
+                }
+            }
+        }
+        let changes = self.acceptance.take_changes();
+        for (stream, position) in changes.streams {
+            self.state.batch().put(&STREAMS, &stream, &Json(position));
+        }
+        for (_, state) in changes.partitions {
+            let bytes = serde_json::to_vec(&state).map(Bytes::from).unwrap_or_default();
+            self.state.read_up_to(state.cursor, bytes);
+        }
+        self.state.commit(Durability::Buffered)?;
+        let folded_now = !self.folded && self.acceptance.is_folded();
+        if folded_now {
+            self.folded = true;
+            self.damaged = self.state.differing()?.into_iter().collect();
+            for stream in &self.damaged {
+                tracing::error!(%stream, "the fold differs from the log; the stream is not served");
+            }
+        }
+        Ok(Step { outcomes, effects, folded_now })
+    }
+}
+
+/// What an earlier run accepted, where all of it is there and of this log.
+fn restore(engine: &dyn Engine, birth: LogBirth) -> Result<Option<Acceptance>, EngineError> {
+    let mut partitions = Vec::new();
+    for row in ACCEPTANCE.rows(engine) {
+        let (partition, bytes) = row?;
+        // A form that this build does not know is folded anew.
+        let Ok(state) = serde_json::from_slice::<PartitionState>(&bytes) else { return Ok(None) };
+        partitions.push((partition, state));
+    }
+    let expected = (0..birth.partitions).map(Partition);
+    if !partitions.iter().map(|(partition, _)| *partition).eq(expected) {
+        return Ok(None);
+    }
+    let mut streams = Vec::new();
+    for row in STREAMS.rows(engine) {
+        let (stream, Json(position)) = row?;
+        streams.push((stream, position));
+    }
+    Ok(Some(Acceptance::restore(birth, partitions, streams)))
+}

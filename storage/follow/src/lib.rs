@@ -1,0 +1,11 @@
+//! Keeps a view in step with a log: reads it, accepts its records, folds the events, and commits
+//! state and cursor in one batch.
+//!
+//! Hub and controller fold the same log by the same rules; this is the loop they share. What
+//! either derives besides goes into the same batch through [`Rows`].
+
+mod follower;
+mod rows;
+
+pub use follower::{FollowError, Follower, Step, WallClock};
+pub use rows::Rows;

@@ -1,0 +1,36 @@
+//! Rows that a part derives from accepted events, in the batch that folds them.
+
+use headwater_event::Envelope;
+use headwater_store::EngineError;
+use headwater_view::{Continuity, StreamState};
+
+/// Derives rows from events as they are folded.
+pub trait Rows: Send {
+    /// `envelope` is about to be folded: `state` still holds what was before. Rows go into
+    /// [`StreamState::batch`] and are committed with the event. With [`Continuity::Sparse`],
+    /// events before it may be missing.
+    ///
+    /// # Errors
+    /// When the engine cannot be read; the open batch is then given up.
+    fn accepted(
+        &mut self,
+        envelope: &Envelope,
+        continuity: Continuity,
+        state: &mut StreamState,
+    ) -> Result<(), EngineError>;
+
+    /// The fold starts over from an empty state.
+    fn restarted(&mut self) {}
+}
+
+/// Nothing besides the streams themselves.
+impl Rows for () {
+    fn accepted(
+        &mut self,
+        _envelope: &Envelope,
+        _continuity: Continuity,
+        _state: &mut StreamState,
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
