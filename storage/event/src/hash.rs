@@ -13,10 +13,14 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::key::EntryKey;
+use crate::name::NodeName;
 use crate::position::LogId;
 
 /// The context string of the key derivation; changing it changes every hash.
 const CONTEXT: &str = "headwater 2026-11 state hash v1";
+
+/// As [`CONTEXT`], for pod status snapshots.
+const POD_STATUS_CONTEXT: &str = "headwater 2026-11 pod status snapshot v1";
 
 /// BLAKE3 of one object's bytes: what a store keeps beside the object, so that its term can be
 /// subtracted without reading the object again.
@@ -41,6 +45,12 @@ impl HashKey {
         material[..8].copy_from_slice(&log_id.number.to_le_bytes());
         material[8..].copy_from_slice(log_id.uuid.as_bytes());
         Self(blake3::derive_key(CONTEXT, &material))
+    }
+
+    /// The key under which the pod status snapshots of `node` are hashed: the same whatever log
+    /// they travel in, so that a snapshot means the same to an edge and to any cloud.
+    pub fn of_pod_statuses(node: &NodeName) -> Self {
+        Self(blake3::derive_key(POD_STATUS_CONTEXT, node.as_str().as_bytes()))
     }
 
     fn term(&self, key: &EntryKey, object: &ObjectHash) -> [u64; 4] {

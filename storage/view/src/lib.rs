@@ -3,6 +3,8 @@
 //! [`StreamState`] folds streams into an engine: entries, state hash and position move in one
 //! batch. A [`Projection`] says how one input becomes changes of that batch, and the
 //! [`Materializer`] commits batches and lets their effects out once they are durable.
+//! Upstream, a [`PodStatusSnapshot`] is what an edge says about its pods, MetaSync
+//! ([`metasync`]) is the difference of two of them, and [`PodStatusFold`] is the cloud's side.
 //!
 //! Nothing here waits, knows a clock or a runtime; all I/O goes through an
 //! [`Engine`](headwater_store::Engine).
@@ -18,6 +20,10 @@ mod generation;
 #[cfg(test)]
 mod history;
 mod materializer;
+pub mod metasync;
+mod node_statuses;
+mod pod_status_fold;
+mod pod_status_snapshot;
 mod projection;
 mod refusal;
 mod slot;
@@ -30,6 +36,9 @@ pub use advance::{Advance, Continuity, Mode};
 pub use effect::{Effect, Effected};
 pub use entry::{Entry, Held};
 pub use materializer::{Bounds, Materializer, Position, Released, SyncTicket};
+pub use node_statuses::{Closing, NodeStatuses, Told};
+pub use pod_status_fold::{PodStatusFold, ReportedStatus};
+pub use pod_status_snapshot::{PodStatusSnapshot, StatusDigest};
 pub use projection::{FoldError, Projection};
 pub use refusal::Refusal;
 pub use stream_reader::{Selection, StreamReader, Verification};
