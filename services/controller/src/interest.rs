@@ -161,6 +161,27 @@ impl Interest {
         std::iter::once(StreamId::Cluster).chain(self.nodes.keys().map(StreamId::node))
     }
 
+    /// Every entry that is to exist, in an order in which they may be published: what a pod
+    /// names before the pod.
+    pub fn entries(&self) -> Vec<Affected> {
+        let shared = self.objects.keys().filter(|key| is_shared(key));
+        let mut entries: Vec<Affected> = shared
+            .map(|key| Affected { stream: StreamId::Cluster, key: key.clone().into() })
+            .collect();
+        for (node, interest) in &self.nodes {
+            entries.push(Affected { stream: StreamId::node(node), key: EntryKey::Streams });
+            let mut uses: Vec<&ResourceKey> = interest.uses.keys().collect();
+            uses.sort_by_key(|key| (key.kind() == "pod", *key));
+            entries.extend(uses.into_iter().map(|key| entry_of(node, key)));
+        }
+        entries
+    }
+
+    /// Every object, in no order.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.objects.values()
+    }
+
     /// The object at `key`, if it exists.
     pub fn object(&self, key: &ResourceKey) -> Option<&Object> {
         self.objects.get(key)

@@ -10,6 +10,8 @@ pub enum Concern {
     Unreadable,
     /// A document that is no Kubernetes object, or an invalid one. As before, it stays in place.
     Invalid,
+    /// A document that is taken, though hardly meant as it stands.
+    Doubtful,
     /// An object that an earlier document describes already; this one has no effect.
     Duplicate,
     /// A kind that is not replicated; told once for each kind.

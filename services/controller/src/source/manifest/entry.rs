@@ -73,7 +73,7 @@ impl Entries {
 
     /// Whether every document could be used: only then does absence mean removal.
     pub(crate) fn is_whole(&self) -> bool {
-        self.findings.is_empty()
+        self.findings.iter().all(|finding| finding.concern == Concern::Doubtful)
     }
 
     /// The entry for an object that an earlier run published.

@@ -257,7 +257,8 @@ impl File {
             let earlier = before.map_or_else(|| restored(path, published), |file| file.entries);
             let is_gone = |entry: &Entry| read.entries.iter().all(|now| now.id != entry.id);
             let kept: Vec<Entry> = earlier.into_iter().filter(is_gone).collect();
-            if let (false, Some(finding)) = (kept.is_empty(), read.findings.first_mut()) {
+            let mut broken = read.findings.iter_mut().filter(|f| f.concern != Concern::Doubtful);
+            if let (false, Some(finding)) = (kept.is_empty(), broken.next()) {
                 finding.text.push_str("; what the file described before stays in place");
             }
             read.entries.extend(kept);

@@ -1,6 +1,7 @@
 //! Parsing: the text of a file to the values in it, each with its line.
 //!
-//! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers, duplicate keys refused.
+//! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers, and of a key that stands
+//! twice in a map the last, which is told.
 //! A text that begins with `{` is tried as JSON first, as kubectl does.
 
 use std::path::Path;
@@ -74,10 +75,7 @@ pub(crate) fn parse(text: &str) -> (Vec<Document>, Vec<Finding>) {
         ));
     }
     for chunk in chunks.into_iter().take(DOCUMENTS_MAX) {
-        match parse_yaml(&chunk) {
-            Ok(values) => documents.extend(values),
-            Err(finding) => findings.push(finding),
-        }
+        documents.extend(parse_yaml(&chunk, &mut findings));
     }
     (documents, findings)
 }
@@ -101,32 +99,54 @@ fn newlines(text: &str) -> u64 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
-fn parse_yaml(chunk: &Chunk<'_>) -> Result<Vec<Document>, Finding> {
+fn parse_yaml(chunk: &Chunk<'_>, findings: &mut Vec<Finding>) -> Vec<Document> {
+    let mut read = read_yaml(chunk.text, DuplicateKeyPolicy::Error);
+    if let Err(error @ serde_saphyr::Error::DuplicateMappingKey { .. }) = &read {
+        let again = read_yaml(chunk.text, DuplicateKeyPolicy::LastWins);
+        if again.is_ok() {
+            findings.push(Finding {
+                line: Some(line_of(error, chunk)),
+                concern: Concern::Doubtful,
+                text: format!("{}: the last one counts", reason(error)),
+            });
+            read = again;
+        }
+    }
+    let values = match read {
+        Ok(values) => values,
+        Err(error) => {
+            let hint = if chunk.text.contains("{{") { UNFILLED_TEMPLATE } else { "" };
+            let text = format!("not YAML: {}{hint}", reason(&error));
+            findings.push(Finding::unreadable(Some(line_of(&error, chunk)), text));
+            return Vec::new();
+        }
+    };
+    let documents = values.into_iter().filter(|value| !value.is_null());
+    documents.map(|value| Document { line: chunk.content_line, value }).collect()
+}
+
+fn read_yaml(
+    text: &str,
+    duplicate_keys: DuplicateKeyPolicy,
+) -> Result<Vec<Value>, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX },
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        duplicate_keys: duplicate_keys,
         legacy_octal_numbers: true,
         with_snippet: false,
     };
-    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(chunk.text, options)
-        .map_err(|error| {
-            let line = error
-                .location()
-                .map_or(chunk.content_line, |at| chunk.first_line + at.line().saturating_sub(1));
-            let hint = if chunk.text.contains("{{") { UNFILLED_TEMPLATE } else { "" };
-            Finding::unreadable(Some(line), format!("not YAML: {}{hint}", reason(&error)))
-        })?;
-    let documents = values.into_iter().filter(|value| !value.is_null());
-    Ok(documents.map(|value| Document { line: chunk.content_line, value }).collect())
+    serde_saphyr::from_multiple_with_options(text, options)
+}
+
+fn line_of(error: &serde_saphyr::Error, chunk: &Chunk<'_>) -> u64 {
+    error.location().map_or(chunk.content_line, |at| chunk.first_line + at.line().saturating_sub(1))
 }
 
 /// The error without its place, which counts from the document's start instead of the file's.
 fn reason(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
-    match text.split_once(" at line ") {
-        Some((reason, _)) => reason.to_owned(),
-        None => text,
-    }
+    let ends = [" at line ", ", set DuplicateKeyPolicy"].iter().filter_map(|end| text.find(end));
+    text[..ends.min().unwrap_or(text.len())].to_owned()
 }
 
 #[cfg(test)]
@@ -171,14 +191,29 @@ mod tests {
 
     #[test]
     fn a_broken_document_leaves_its_neighbours_and_is_named_by_its_line_in_the_file() {
-        let (documents, findings) = parse("a: 1\n---\nb: [\n---\nc: 3\n---\nd: 4\nd: 5\n");
+        let (documents, findings) = parse("a: 1\n---\nb: [\n---\nc: 3\n---\nd: 4\n d: 5\n");
         assert_eq!(documents.iter().map(|d| d.line).collect::<Vec<_>>(), [1, 5]);
         assert_eq!(findings.len(), 2);
         assert!((3..=4).contains(&findings[0].line.expect("a line")), "{findings:?}");
-        assert_eq!(findings[1].line, Some(8), "{findings:?}");
+        assert!((7..=8).contains(&findings[1].line.expect("a line")), "{findings:?}");
         for finding in findings {
+            assert_eq!(finding.concern, Concern::Unreadable);
             assert!(!finding.text.contains("line "), "{}", finding.text);
         }
+    }
+
+    #[test]
+    fn of_a_key_that_stands_twice_the_last_counts_and_is_told() {
+        let (documents, findings) = parse("x: 0\n---\nd: 4\nd: 5\n");
+        assert_eq!(documents[1].value, json!({"d": 5}));
+        assert_eq!(
+            findings,
+            [Finding {
+                line: Some(4),
+                concern: Concern::Doubtful,
+                text: "duplicate mapping key: d: the last one counts".to_owned(),
+            }]
+        );
     }
 
     #[test]

@@ -1,1 +1,175 @@
-//! wip
+//! The whole source on a real folder: editors, half-written files, and the watch.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use headwater_event::ResourceKey;
+
+use super::*;
+use crate::source::PublishedObject;
+
+/// How long a change may take to be told: far longer than it takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A source that runs on a temporary folder.
+struct Running {
+    folder: tempfile::TempDir,
+    events: mpsc::Receiver<SourceEvent>,
+    nodes: value_watch::Sender<BTreeSet<NodeName>>,
+    stop: CancellationToken,
+    ended: tokio::task::JoinHandle<Result<(), SourceError>>,
+}
+
+impl Running {
+    fn start(files: &[(&str, &str)], rescan: Duration) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for (path, text) in files {
+            fs::write(folder.path().join(path), text).expect("written");
+        }
+        let settings = ManifestSettings {
+            quiet: Duration::from_millis(20),
+            rescan,
+            ..ManifestSettings::new(folder.path())
+        };
+        let (nodes, given) = value_watch::channel(BTreeSet::from(["a".parse().expect("ok")]));
+        let (told, events) = mpsc::channel(4);
+        let stop = CancellationToken::new();
+        let source = Box::new(ManifestFolder::new(settings, given));
+        let published: Arc<dyn Published> =
+            Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
+        let ended = tokio::spawn(source.run(published, told, stop.clone()));
+        Self { folder, events, nodes, stop, ended }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The next event that is no notice, as text.
+    async fn next(&mut self) -> String {
+        loop {
+            let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+            match event.expect("in time").expect("the source goes on") {
+                SourceEvent::Notice(notice) => eprintln!("{notice}"),
+                SourceEvent::Init => return "init".to_owned(),
+                SourceEvent::InitDone => return "done".to_owned(),
+                SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
+                    return format!("+{} {}", object.key(), object.value()["data"]["k"]);
+                }
+                SourceEvent::Delete { key, .. } => return format!("-{key}"),
+            }
+        }
+    }
+
+    async fn first_list(&mut self) {
+        while self.next().await != "done" {}
+    }
+
+    async fn stopped(self) -> Result<(), SourceError> {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.ended).await.expect("in time").expect("no panic")
+    }
+}
+
+fn config_map(name: &str, data: &str) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{k: {data}}}\n")
+}
+
+const NEVER: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn changes_are_seen_however_a_file_is_written() {
+    let mut source = Running::start(&[("c.yaml", &config_map("c", "v1"))], NEVER);
+    assert_eq!(source.next().await, "init");
+    assert_eq!(source.next().await, "+default/configmap/c \"v1\"");
+    assert_eq!(source.next().await, "done");
+
+    fs::write(source.path("c.yaml"), config_map("c", "v2")).expect("written in place");
+    assert_eq!(source.next().await, "+default/configmap/c \"v2\"");
+
+    fs::write(source.path(".c.yaml.swp"), config_map("c", "v3")).expect("written beside");
+    fs::rename(source.path(".c.yaml.swp"), source.path("c.yaml")).expect("renamed over");
+    assert_eq!(source.next().await, "+default/configmap/c \"v3\"");
+
+    fs::create_dir(source.path("new")).expect("a folder");
+    fs::write(source.path("new/d.yaml"), config_map("d", "v1")).expect("written");
+    assert_eq!(source.next().await, "+default/configmap/d \"v1\"");
+
+    fs::remove_file(source.path("c.yaml")).expect("removed");
+    assert_eq!(source.next().await, "-default/configmap/c");
+    source.stopped().await.expect("asked to");
+}
+
+#[tokio::test]
+async fn a_file_touched_or_half_written_says_nothing() {
+    let mut source = Running::start(&[("c.yaml", &config_map("c", "v1"))], NEVER);
+    source.first_list().await;
+    fs::write(source.path("c.yaml"), config_map("c", "v1")).expect("touched");
+    fs::write(source.path("c.yaml"), "").expect("emptied");
+    fs::write(source.path("c.yaml"), config_map("c", "v2").trim_end_matches("}\n")).expect("half");
+    // What comes next is this, and nothing before it.
+    fs::write(source.path("d.yaml"), config_map("d", "v1")).expect("written");
+    assert_eq!(source.next().await, "+default/configmap/d \"v1\"");
+    fs::write(source.path("c.yaml"), config_map("c", "v2")).expect("whole");
+    assert_eq!(source.next().await, "+default/configmap/c \"v2\"");
+    source.stopped().await.expect("asked to");
+}
+
+#[tokio::test]
+async fn a_folder_is_looked_at_again_without_being_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let real = folder.path().join("real.yaml");
+    fs::write(&real, config_map("c", "v1")).expect("written");
+    let mut source = Running::start(&[], Duration::from_millis(50));
+    std::os::unix::fs::symlink(&real, source.path("c.yaml")).expect("linked");
+    loop {
+        if source.next().await == "+default/configmap/c \"v1\"" {
+            break;
+        }
+    }
+    // No watch lies on what a link points to.
+    fs::write(&real, config_map("c", "v2")).expect("written");
+    loop {
+        if source.next().await == "+default/configmap/c \"v2\"" {
+            break;
+        }
+    }
+    source.stopped().await.expect("asked to");
+}
+
+#[tokio::test]
+async fn another_set_of_nodes_is_looked_at_at_once() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n";
+    let mut source = Running::start(&[("p.yaml", pod)], NEVER);
+    source.first_list().await;
+    source.nodes.send(BTreeSet::from(["b".parse().expect("ok")])).expect("heard");
+    assert_eq!(source.next().await, "-default/pod/p");
+    assert_eq!(source.next().await, "+default/pod/p null");
+    source.stopped().await.expect("asked to");
+}
+
+#[tokio::test]
+async fn an_emptied_folder_stops_the_source_aloud() {
+    let mut source = Running::start(&[("c.yaml", &config_map("c", "v1"))], NEVER);
+    source.first_list().await;
+    fs::remove_file(source.path("c.yaml")).expect("removed");
+    let ended = tokio::time::timeout(PATIENCE, &mut source.ended).await.expect("in time");
+    let error = ended.expect("no panic").expect_err("aloud");
+    assert!(matches!(error, SourceError::Emptied { .. }), "{error}");
+    assert!(error.to_string().contains("--allow-empty"));
+    assert!(source.events.recv().await.is_none(), "nothing was taken away");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_an_error_with_its_name() {
+    let settings = ManifestSettings::new(Path::new("/nowhere/at/all"));
+    let (_nodes, given) = value_watch::channel(BTreeSet::new());
+    let (told, mut events) = mpsc::channel(4);
+    let published: Arc<dyn Published> = Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
+    let source = Box::new(ManifestFolder::new(settings, given));
+    let ended = source.run(published, told, CancellationToken::new()).await;
+    assert!(ended.expect_err("no folder").to_string().contains("/nowhere/at/all"));
+    while events.recv().await.is_some_and(|event| matches!(event, SourceEvent::Notice(_))) {}
+    assert!(events.recv().await.is_none());
+}

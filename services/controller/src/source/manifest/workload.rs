@@ -90,11 +90,6 @@ fn scheme(group: &str, kind: &str) -> Option<Scheme> {
 }
 
 impl Workload {
-    /// Whether objects of this kind stand for pods.
-    pub(crate) fn is_one(group: &str, kind: &str) -> bool {
-        scheme(group, kind).is_some()
-    }
-
     /// Reads a workload; `None` if it is of another kind.
     pub(crate) fn read(
         group: &str,

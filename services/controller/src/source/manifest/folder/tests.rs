@@ -1,1 +1,430 @@
-//! wip
+//! One look after another: what is told, what stays in place, and what stops the source.
+
+use serde_json::json;
+
+use super::*;
+use crate::source::PublishedObject;
+
+/// A folder whose files, nodes and past are written down, and births counted.
+struct Story {
+    folder: Folder,
+    scan: Vec<(&'static str, Result<String, String>)>,
+    device: u64,
+    nodes: BTreeSet<NodeName>,
+    published: BTreeMap<ResourceKey, PublishedObject>,
+    births: u64,
+}
+
+/// The events of a look, as text, and what a person was told.
+struct Told {
+    events: Vec<String>,
+    notices: Vec<String>,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self {
+            folder: Folder::new("manifests", false),
+            scan: Vec::new(),
+            device: 1,
+            nodes: ["a", "b"].into_iter().map(|node| node.parse().expect("ok")).collect(),
+            published: BTreeMap::new(),
+            births: 0,
+        }
+    }
+
+    fn write(&mut self, path: &'static str, text: impl Into<String>) {
+        self.scan.retain(|(known, _)| *known != path);
+        self.scan.push((path, Ok(text.into())));
+    }
+
+    fn delete(&mut self, path: &str) {
+        self.scan.retain(|(known, _)| *known != path);
+    }
+
+    fn try_look(&mut self) -> Result<Vec<SourceEvent>, SourceError> {
+        let files = self.scan.iter().map(|(path, text)| (PathBuf::from(path), text.clone()));
+        let scan = Scan { device: self.device, files: files.collect(), ..Scan::default() };
+        let births = &mut self.births;
+        let events = self.folder.look(scan, &self.nodes, &self.published, &mut || {
+            *births += 1;
+            Birth { uid: format!("u{births}"), time: Timestamp::UNIX_EPOCH }
+        })?;
+        for event in &events {
+            match event {
+                SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
+                    let uid = object.uid().to_owned();
+                    let payload = object.payload().clone();
+                    self.published.insert(object.key().clone(), PublishedObject { uid, payload });
+                }
+                SourceEvent::Delete { key, .. } => {
+                    self.published.remove(key);
+                }
+                SourceEvent::Init => self.published.clear(),
+                SourceEvent::InitDone | SourceEvent::Notice(_) => {}
+            }
+        }
+        Ok(events)
+    }
+
+    fn look(&mut self) -> Told {
+        let mut told = Told { events: Vec::new(), notices: Vec::new() };
+        for event in self.try_look().expect("no accident") {
+            match event {
+                SourceEvent::Notice(notice) => told.notices.push(notice.to_string()),
+                SourceEvent::Init => told.events.push("init".to_owned()),
+                SourceEvent::InitDone => told.events.push("done".to_owned()),
+                SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
+                    told.events.push(format!("+{} {}", object.key(), object.uid()));
+                }
+                SourceEvent::Delete { key, uid, .. } => told.events.push(format!("-{key} {uid}")),
+            }
+        }
+        told
+    }
+
+    /// The next look is the first of another run.
+    fn restart(&mut self) {
+        self.folder = Folder::new("manifests", false);
+    }
+
+    fn object(&self, key: &str) -> Value {
+        self.published[&key.parse::<ResourceKey>().expect("a key")].value()
+    }
+
+    fn node_of(&self, key: &str) -> String {
+        self.object(key)["spec"]["nodeName"].as_str().expect("placed").to_owned()
+    }
+}
+
+fn pod(name: &str, image: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": image}]},
+    })
+    .to_string()
+}
+
+fn config_map(name: &str, data: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{k: \"{data}\"}}\n"
+    )
+}
+
+fn deployment(name: &str, replicas: u64, image: &str) -> String {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "c", "image": image}]}}},
+    })
+    .to_string()
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn the_first_look_is_a_list_and_the_next_says_what_changed() {
+    let mut story = Story::new();
+    story.write("p.json", pod("p", "i"));
+    story.write("c.yaml", config_map("c", "1"));
+    assert_eq!(
+        story.look().events,
+        ["init", "+default/configmap/c u1", "+default/pod/p u2", "done"]
+    );
+    assert_eq!(story.look().events, NOTHING);
+    story.write("c.yaml", format!("# touched\n{}", config_map("c", "1")));
+    assert_eq!(story.look().events, NOTHING, "touched, but equal");
+    story.write("c.yaml", config_map("c", "2"));
+    assert_eq!(story.look().events, ["+default/configmap/c u1"]);
+    story.write("d.yaml", config_map("d", "1"));
+    story.delete("p.json");
+    assert_eq!(story.look().events, ["-default/pod/p u2", "+default/configmap/d u3"]);
+}
+
+#[test]
+fn a_restart_changes_nothing() {
+    let mut story = Story::new();
+    story.write("d.json", deployment("d", 5, "i"));
+    story.write("c.yaml", config_map("c", "1"));
+    story.write("s.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: s}\n\
+        spec: {replicas: 2, template: {spec: {nodeSelector: {kubernetes.io/os: linux}, containers: [{name: c}]}}}\n");
+    story.look();
+    let before = story.published.clone();
+    story.restart();
+    let told = story.look();
+    assert_eq!(told.events.len(), 2 + 8);
+    assert_eq!(story.published, before);
+    assert_eq!(story.births, 8, "nothing is born again");
+}
+
+#[test]
+fn a_pod_changed_where_kubernetes_allows_it_stays_and_elsewhere_is_another() {
+    let mut story = Story::new();
+    story.write("p.json", pod("p", "i:1"));
+    story.look();
+    story.write("p.json", pod("p", "i:2"));
+    assert_eq!(story.look().events, ["+default/pod/p u1"]);
+    story.write("p.json", pod("p", "i:2").replace("\"name\":\"c\"", "\"name\":\"d\""));
+    assert_eq!(story.look().events, ["-default/pod/p u1", "+default/pod/p u2"]);
+    story.restart();
+    story.write("p.json", pod("p", "i:2"));
+    assert_eq!(story.look().events, ["init", "+default/pod/p u3", "done"], "also over a restart");
+}
+
+#[test]
+fn a_name_that_comes_back_is_another_object() {
+    let mut story = Story::new();
+    story.write("c.yaml", config_map("c", "1"));
+    story.write("d.yaml", config_map("d", "1"));
+    story.look();
+    story.delete("c.yaml");
+    assert_eq!(story.look().events, ["-default/configmap/c u1"]);
+    story.write("c.yaml", config_map("c", "1"));
+    assert_eq!(story.look().events, ["+default/configmap/c u3"]);
+}
+
+#[test]
+fn a_changed_template_replaces_the_pods_of_a_deployment() {
+    let mut story = Story::new();
+    story.write("d.json", deployment("d", 2, "i:1"));
+    story.look();
+    let old: BTreeSet<ResourceKey> = story.published.keys().cloned().collect();
+    story.write("d.json", deployment("d", 2, "i:2"));
+    let told = story.look();
+    assert_eq!(told.events.iter().map(|event| &event[..1]).collect::<String>(), "--++");
+    assert!(story.published.keys().all(|key| !old.contains(key)));
+    story.write("d.json", deployment("d", 3, "i:2"));
+    assert_eq!(story.look().events.len(), 1, "one more");
+}
+
+#[test]
+fn a_changed_template_gives_the_pods_of_a_stateful_set_new_uids_under_the_old_names() {
+    let set = |image: &str| deployment("s", 1, image).replace("Deployment", "StatefulSet");
+    let mut story = Story::new();
+    story.write("s.json", set("i:1"));
+    story.look();
+    let node = story.node_of("default/pod/s-0");
+    story.write("s.json", set("i:2"));
+    assert_eq!(story.look().events, ["-default/pod/s-0 u1", "+default/pod/s-0 u2"]);
+    assert_eq!(story.node_of("default/pod/s-0"), node, "and it stays where it was");
+}
+
+#[test]
+fn placement_changes_only_when_a_node_leaves() {
+    let mut story = Story::new();
+    story.write("d.json", deployment("d", 6, "i"));
+    story.look();
+    story.nodes.insert("c".parse().expect("ok"));
+    assert_eq!(story.look().events, NOTHING, "a node that joins moves nothing");
+    story.nodes.remove(&"a".parse::<NodeName>().expect("ok"));
+    let told = story.look();
+    assert_eq!(told.events.len(), 6, "three pods move, as other pods: {:?}", told.events);
+    let on_c = story.published.values().filter(|pod| pod.node().expect("placed").as_str() == "c");
+    assert_eq!(on_c.count(), 3);
+}
+
+#[test]
+fn a_daemon_set_follows_the_nodes() {
+    let mut story = Story::new();
+    story.write("d.json", deployment("d", 1, "i").replace("Deployment", "DaemonSet"));
+    assert_eq!(story.look().events.len(), 2 + 2);
+    story.nodes.insert("c".parse().expect("ok"));
+    assert_eq!(story.look().events.len(), 1);
+    story.nodes.remove(&"a".parse::<NodeName>().expect("ok"));
+    let told = story.look();
+    assert!(told.events.len() == 1 && told.events[0].starts_with('-'), "{:?}", told.events);
+}
+
+#[test]
+fn a_broken_file_leaves_what_it_described_in_place_and_is_named_once() {
+    let mut story = Story::new();
+    story.write("f.yaml", format!("{}---\n{}", config_map("a", "1"), config_map("b", "1")));
+    story.write("g.yaml", config_map("g", "1"));
+    story.look();
+    story.write("f.yaml", format!("{}---\nb: [\n", config_map("a", "2")));
+    story.write("g.yaml", config_map("g", "2"));
+    let told = story.look();
+    assert_eq!(
+        told.events,
+        ["+default/configmap/a u1", "+default/configmap/g u3"],
+        "the rest goes on"
+    );
+    assert_eq!(told.notices.len(), 1);
+    assert!(told.notices[0].starts_with("f.yaml:"), "{:?}", told.notices);
+    assert!(told.notices[0].ends_with("stays in place"), "{:?}", told.notices);
+    let again = story.look();
+    assert!(again.events.is_empty() && again.notices.is_empty(), "once");
+    story.write("f.yaml", config_map("a", "2"));
+    assert_eq!(story.look().events, ["-default/configmap/b u2"], "now it is meant");
+}
+
+#[test]
+fn an_invalid_object_leaves_the_one_before_in_place() {
+    let mut story = Story::new();
+    story.write("p.json", pod("p", "i"));
+    story.look();
+    for broken in
+        [pod("p", "i").replace("\"i\"", "7"), pod("P!", "i"), "a: 1".to_owned(), String::new()]
+    {
+        story.write("p.json", broken);
+        let told = story.look();
+        assert!(told.events.is_empty(), "{:?}", told.events);
+        assert_eq!(told.notices.len(), 1);
+    }
+    story.scan = vec![("p.json", Err("cannot be read".to_owned()))];
+    assert_eq!(story.look().events, NOTHING);
+}
+
+#[test]
+fn a_file_found_broken_at_a_restart_keeps_what_an_earlier_run_published_from_it() {
+    let mut story = Story::new();
+    story.write("f.yaml", config_map("a", "1"));
+    story.write("d.json", deployment("d", 2, "i"));
+    story.write("g.yaml", config_map("g", "1"));
+    story.look();
+    let before = story.published.clone();
+    story.restart();
+    story.write("f.yaml", "a: [");
+    story.write("d.json", "{");
+    story.delete("g.yaml");
+    let told = story.look();
+    let kept: Vec<_> = before.iter().filter(|(key, _)| key.name() != "g").collect();
+    assert_eq!(story.published.iter().collect::<Vec<_>>(), kept);
+    assert_eq!(told.notices.len(), 2);
+    story.write("d.json", deployment("d", 2, "i"));
+    assert_eq!(story.look().events, NOTHING);
+}
+
+#[test]
+fn of_the_same_object_in_two_files_the_first_by_path_stays() {
+    let mut story = Story::new();
+    story.write("b.yaml", config_map("c", "b"));
+    story.look();
+    story.write("a.yaml", config_map("c", "a"));
+    let told = story.look();
+    assert_eq!(told.events, ["+default/configmap/c u1"]);
+    assert_eq!(
+        told.notices,
+        [
+            "b.yaml:1: ConfigMap default/c is described already in a.yaml:1, which stays; this one is left out"
+        ]
+    );
+    story.delete("a.yaml");
+    assert_eq!(story.look().events, ["+default/configmap/c u1"]);
+    assert_eq!(story.object("default/configmap/c")["data"]["k"], "b");
+}
+
+#[test]
+fn a_pod_that_a_workload_would_make_too_stays() {
+    let mut story = Story::new();
+    story.write("s.json", deployment("s", 1, "i").replace("Deployment", "StatefulSet"));
+    story.write("p.json", pod("s-0", "other"));
+    let told = story.look();
+    assert_eq!(told.events.len(), 3);
+    assert!(told.notices[0].contains("StatefulSet default/s is described already in p.json:1"));
+}
+
+#[test]
+fn all_files_gone_stops_the_source_unless_that_is_meant() {
+    let mut story = Story::new();
+    story.write("c.yaml", config_map("c", "1"));
+    story.look();
+    story.scan.clear();
+    assert!(matches!(story.try_look(), Err(SourceError::Emptied { objects: 1, .. })));
+    story.restart();
+    assert!(
+        matches!(story.try_look(), Err(SourceError::Emptied { objects: 1, .. })),
+        "also at a restart"
+    );
+    story.folder = Folder::new("manifests", true);
+    assert_eq!(story.look().events, ["init", "done"]);
+    assert!(story.published.is_empty());
+}
+
+#[test]
+fn an_empty_folder_is_a_fine_start() {
+    let mut story = Story::new();
+    let told = story.look();
+    assert_eq!(told.events, ["init", "done"]);
+    assert_eq!(told.notices, ["no file under manifests ends in .yaml, .yml or .json"]);
+}
+
+#[test]
+fn another_device_under_the_folder_stops_the_source() {
+    let mut story = Story::new();
+    story.write("c.yaml", config_map("c", "1"));
+    story.look();
+    story.device = 2;
+    story.write("c.yaml", config_map("c", "2"));
+    assert!(matches!(story.try_look(), Err(SourceError::OtherDevice { .. })));
+    assert_eq!(story.object("default/configmap/c")["data"]["k"], "1");
+}
+
+#[test]
+fn what_lies_in_a_folder_that_cannot_be_entered_stays() {
+    let mut story = Story::new();
+    story.write("locked/c.yaml", config_map("c", "1"));
+    story.look();
+    let scan = Scan { device: 1, unreadable_folders: vec!["locked".into()], ..Scan::default() };
+    let nodes = story.nodes.clone();
+    let mut births = || Birth { uid: "never".to_owned(), time: Timestamp::UNIX_EPOCH };
+    let events = story.folder.look(scan, &nodes, &story.published, &mut births).expect("fine");
+    assert!(events.is_empty(), "{events:?}");
+}
+
+#[test]
+fn objects_carry_where_they_come_from_and_when_they_came() {
+    let mut story = Story::new();
+    let exported = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n  uid: copied\n  \
+        resourceVersion: '7'\n  creationTimestamp: 2001-01-01T00:00:00Z\n  annotations: {a: b}\n";
+    story.write("web/c.yaml", exported);
+    assert_eq!(story.look().events[1], "+default/configmap/c u1");
+    let metadata = story.object("default/configmap/c")["metadata"].clone();
+    assert_eq!(metadata["annotations"], json!({"a": "b", MANIFEST_ANNOTATION: "web/c.yaml"}));
+    assert_eq!(metadata["creationTimestamp"], "1970-01-01T00:00:00Z");
+    assert_eq!(metadata["resourceVersion"], Value::Null, "copied history means nothing here");
+}
+
+#[test]
+fn pods_that_no_node_fits_are_named_once_and_placed_when_one_does() {
+    let mut story = Story::new();
+    let picky = deployment("d", 2, "i").replace(
+        "\"containers\"",
+        "\"nodeSelector\":{\"kubernetes.io/hostname\":\"c\"},\"containers\"",
+    );
+    story.write("d.json", picky);
+    let told = story.look();
+    assert_eq!(told.notices.len(), 1);
+    assert!(
+        told.notices[0].contains("and 1 more wait: none of 2 nodes fits, asking for"),
+        "{:?}",
+        told.notices
+    );
+    assert!(story.look().notices.is_empty());
+    story.nodes.insert("c".parse().expect("ok"));
+    story.look();
+    assert!(story.published.values().all(|pod| pod.node().expect("placed").as_str() == "c"));
+}
+
+#[test]
+fn without_given_nodes_those_described_are_used() {
+    let mut story = Story::new();
+    story.nodes.clear();
+    story.write("p.json", pod("p", "i"));
+    assert!(story.look().notices[0].contains("there is no node"));
+    story.write("n.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: gw-7}\n");
+    story.look();
+    assert_eq!(story.node_of("default/pod/p"), "gw-7");
+}
+
+#[test]
+fn kinds_that_are_not_replicated_are_counted_and_told_once() {
+    let mut story = Story::new();
+    let class = |name| {
+        format!("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {name}}}\n")
+    };
+    story.write("s.yaml", format!("{}---\n{}", class("a"), class("b")));
+    let notices = story.look().notices;
+    assert_eq!(notices, ["s.yaml:1: StorageClass of storage.k8s.io is not replicated (2 found)"]);
+    story.write("t.yaml", class("c"));
+    assert!(story.look().notices.is_empty());
+}

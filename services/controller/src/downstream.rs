@@ -1,0 +1,528 @@
+//! Downstream: from sources to the log.
+//!
+//! ```text
+//!  source ──► interest ──► affected entries ──► differences ──► writer ──► log
+//!                               ▲                                           │
+//!                               └───────────── fold of what is published ◄──┘
+//! ```
+//!
+//! One task owns the fold of the controller's own topic and the writer. It appends, reads back
+//! what it appended, and only then goes on, so that it always compares with what the log really
+//! holds. Nothing is appended before the source has listed everything; what was appended then,
+//! missing deletes included, is closed by `Reconciled`. A writer whose append has an unknown
+//! outcome is dropped; the next one claims a higher epoch and compares everything again.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use headwater_event::{
+    Applied, EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch,
+};
+use headwater_follow::{FollowError, Follower, Step, WallClock};
+use headwater_log::acceptance::RepairKey;
+use headwater_log::claim::Claiming;
+use headwater_log::{
+    BirthError, BirthWish, ClaimError, Claimant, Draft, Log, Writer, WriterError,
+    read_or_create_birth, repair,
+};
+use headwater_store::{Engine, EngineError};
+use headwater_view::{Entry, Selection, StreamReader};
+use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
+
+use crate::interest::{Affected, Interest};
+use crate::publish::difference;
+use crate::source::{Cause, SourceEvent};
+
+/// Source events taken in before their differences are appended: long enough a group that one
+/// sync serves many, short enough that the first does not wait for the last.
+const GROUP_EVENTS: usize = 512;
+
+/// Events, and bytes of objects, in one append: half of what an engine takes as one batch.
+const APPEND_EVENTS_MAX: usize = 1024;
+const APPEND_BYTES_MAX: usize = 4 << 20;
+
+/// Entries of the fold looked at between two appends of a comparison of everything.
+const COMPARE_CHUNK: usize = 256;
+
+/// How often heads are appended behind removals: far within the retention of tombstones, rare
+/// enough to cost nothing.
+const HEADS_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Waits before a lost log or writer is tried again: doubling from the first to the last.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LAST: Duration = Duration::from_secs(5);
+
+/// Something that the upstream side wants appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// The node is to say its whole pod status snapshot.
+    Snapshot(NodeName),
+    /// Every container of a pod under deletion has stopped: it may go.
+    Terminated {
+        /// The pod.
+        pod: ResourceKey,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+/// How the downstream side stands, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The writer's epoch; zero while there is none.
+    pub epoch: WriterEpoch,
+    /// Whether the source has listed and everything it lists is in the log.
+    pub reconciled: bool,
+    /// Events appended by this process.
+    pub appended: u64,
+    /// Why nothing is appended just now, where something is wrong.
+    pub trouble: Option<String>,
+}
+
+/// Why the downstream side lost its log or its writer; it begins again.
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error("the log cannot be followed")]
+    Follow(#[from] FollowError),
+    #[error("the log cannot be claimed")]
+    Claim(#[from] ClaimError),
+    #[error("the log has no birth")]
+    Birth(#[from] BirthError),
+    #[error("the log cannot be written")]
+    Write(#[from] WriterError),
+    #[error("what is published cannot be read")]
+    Engine(#[from] EngineError),
+}
+
+/// Why the loop ended.
+enum Ended {
+    /// The source is gone and so is everyone who demands.
+    Stopped,
+}
+
+/// The objects and what nodes need of them, shared with those who show them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedInterest(Arc<RwLock<Interest>>);
+
+impl SharedInterest {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Interest> {
+        // Interest is whole between two calls, and none of them panics by itself.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Interest> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The downstream side.
+pub(crate) struct Downstream {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) clock: WallClock,
+    pub(crate) interest: SharedInterest,
+    pub(crate) nodes: Vec<NodeName>,
+    pub(crate) source: mpsc::Receiver<SourceEvent>,
+    pub(crate) notices: mpsc::Sender<crate::source::Notice>,
+    pub(crate) demands: mpsc::Receiver<Demand>,
+    pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) listing: Option<BTreeSet<ResourceKey>>,
+    pub(crate) listed: bool,
+}
+
+/// The log while it is ours to write.
+struct Writing {
+    follower: Follower<()>,
+    writer: Writer,
+}
+
+impl Downstream {
+    /// Publishes until the source ends.
+    pub(crate) async fn run(mut self, mut follower: Option<Follower<()>>) {
+        for node in self.nodes.clone() {
+            self.interest.write().declare(&node);
+        }
+        let mut wait = RETRY_FIRST;
+        let mut rebuild = false;
+        loop {
+            match self.write(follower.take(), rebuild, &mut wait).await {
+                Ok(Ended::Stopped) => return,
+                Err(error) => {
+                    rebuild = matches!(&error, Lost::Follow(error) if error.asks_for_rebuild());
+                    let trouble = chain(&error);
+                    tracing::warn!(error = %trouble, "publishing stopped; trying again");
+                    self.progress.send_modify(|progress| {
+                        progress.reconciled = false;
+                        progress.trouble = Some(trouble);
+                    });
+                }
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY_LAST);
+        }
+    }
+
+    async fn write(
+        &mut self,
+        follower: Option<Follower<()>>,
+        rebuild: bool,
+        wait: &mut Duration,
+    ) -> Result<Ended, Lost> {
+        let follower = match follower {
+            Some(follower) => follower,
+            None => follow(&*self.log, &self.engine, &self.clock, rebuild).await?,
+        };
+        let mut writing = claim(&self.log, follower).await?;
+        let epoch = writing.writer.epoch();
+        *wait = RETRY_FIRST;
+        self.progress.send_modify(|progress| {
+            progress.epoch = epoch;
+            progress.trouble = None;
+        });
+        if self.listed {
+            self.compare_everything(&mut writing).await?;
+        }
+        self.publish_as_it_comes(&mut writing).await
+    }
+
+    async fn publish_as_it_comes(&mut self, writing: &mut Writing) -> Result<Ended, Lost> {
+        let mut heads = tokio::time::interval(HEADS_INTERVAL);
+        heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut events = Vec::new();
+        loop {
+            tokio::select! {
+                received = self.source.recv_many(&mut events, GROUP_EVENTS) => {
+                    if received == 0 {
+                        return Ok(Ended::Stopped);
+                    }
+                    let affected = self.take_in(events.drain(..)).await;
+                    match affected {
+                        Taken::Changes(affected) if self.listed => {
+                            self.publish(writing, affected).await?;
+                        }
+                        Taken::Changes(_) => {}
+                        Taken::Listed => {
+                            self.listed = true;
+                            self.compare_everything(writing).await?;
+                        }
+                    }
+                }
+                Some(demand) = self.demands.recv() => self.meet(writing, demand).await?,
+                step = writing.follower.next() => {
+                    let step = step?;
+                    self.observe(writing, &step).await?;
+                }
+                _ = heads.tick() => {
+                    let heads = writing.writer.append_heads().await?;
+                    self.read_back(writing, heads.len()).await?;
+                }
+            }
+        }
+    }
+
+    /// Takes in what the source says, in order, and gives the entries that may have changed.
+    async fn take_in(&mut self, events: impl Iterator<Item = SourceEvent>) -> Taken {
+        let mut affected = Vec::new();
+        let mut listed = false;
+        for event in events {
+            match event {
+                SourceEvent::Init => self.listing = Some(BTreeSet::new()),
+                SourceEvent::InitApply(object) => {
+                    if let Some(listing) = &mut self.listing {
+                        listing.insert(object.key().clone());
+                    }
+                    affected.extend(self.interest.write().apply(object));
+                }
+                SourceEvent::InitDone => {
+                    self.remove_unlisted();
+                    listed = true;
+                }
+                SourceEvent::Apply(object, Cause { .. }) => {
+                    affected.extend(self.interest.write().apply(object));
+                }
+                SourceEvent::Delete { key, uid, .. } => {
+                    affected.extend(self.interest.write().remove(&key, &uid));
+                }
+                SourceEvent::Notice(notice) => {
+                    // Whoever shows notices may be gone; the objects matter more.
+                    let _ = self.notices.send(notice).await;
+                }
+            }
+        }
+        if listed { Taken::Listed } else { Taken::Changes(affected) }
+    }
+
+    /// What was known and not listed is gone.
+    fn remove_unlisted(&mut self) {
+        let Some(listing) = self.listing.take() else { return };
+        let mut interest = self.interest.write();
+        let gone: Vec<_> = interest
+            .objects()
+            .filter(|object| !listing.contains(object.key()))
+            .map(|object| (object.key().clone(), object.uid().to_owned()))
+            .collect();
+        for (key, uid) in gone {
+            interest.remove(&key, &uid);
+        }
+    }
+
+    /// Compares every entry that is published or wanted, appends the differences, and says so.
+    async fn compare_everything(&mut self, writing: &mut Writing) -> Result<(), Lost> {
+        // What is wanted first, so that nothing vanishes before its replacement is there.
+        let wanted = self.interest.read().entries();
+        for chunk in wanted.chunks(COMPARE_CHUNK) {
+            self.publish(writing, chunk.to_vec()).await?;
+        }
+        let published: Vec<StreamId> =
+            writing.follower.acceptance().streams().map(|(stream, _)| stream.clone()).collect();
+        for stream in published {
+            let mut after = None;
+            loop {
+                let chunk = StreamReader::new(&*self.engine).entries(
+                    &stream,
+                    Selection::All,
+                    after.as_ref(),
+                    COMPARE_CHUNK,
+                )?;
+                let last = chunk.len() < COMPARE_CHUNK;
+                after = chunk.last().map(|(key, _)| key.clone());
+                let affected =
+                    chunk.into_iter().map(|(key, _)| Affected { stream: stream.clone(), key });
+                self.publish(writing, affected.collect()).await?;
+                if last {
+                    break;
+                }
+            }
+        }
+        self.repair(writing).await?;
+        writing.writer.reconciled().await?;
+        self.progress.send_modify(|progress| progress.reconciled = true);
+        Ok(())
+    }
+
+    /// Appends what differs of `affected`, in order, and reads it back.
+    async fn publish(
+        &mut self,
+        writing: &mut Writing,
+        affected: Vec<Affected>,
+    ) -> Result<(), Lost> {
+        let mut seen = BTreeSet::new();
+        let mut drafts = Vec::new();
+        for Affected { stream, key } in affected {
+            if !seen.insert((stream.clone(), key.clone())) {
+                continue;
+            }
+            let published = self.published(&stream, &key)?;
+            let desired = self.interest.read().desired(&stream, &key);
+            drafts.extend(difference(&stream, &key, desired, published.as_ref()));
+        }
+        self.append(writing, drafts).await
+    }
+
+    async fn append(&mut self, writing: &mut Writing, drafts: Vec<Draft>) -> Result<(), Lost> {
+        let mut rest = drafts.into_iter().peekable();
+        while rest.peek().is_some() {
+            let mut group = Vec::new();
+            let mut bytes = 0;
+            while let Some(draft) =
+                rest.next_if(|_| group.len() < APPEND_EVENTS_MAX && bytes < APPEND_BYTES_MAX)
+            {
+                bytes += object_bytes(&draft.event);
+                group.push(draft);
+            }
+            self.append_group(writing, group).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends one group; an event that no log can take is left out by name.
+    async fn append_group(
+        &mut self,
+        writing: &mut Writing,
+        mut group: Vec<Draft>,
+    ) -> Result<(), Lost> {
+        loop {
+            match writing.writer.append(group.clone()).await {
+                Ok(written) => return self.read_back(writing, written.len()).await,
+                Err(WriterError::TooLarge { stream, key, bytes, bytes_max }) => {
+                    tracing::error!(
+                        %stream, %key, bytes, bytes_max,
+                        "the object is too large for the log and is left out; make it smaller"
+                    );
+                    group.retain(|draft| {
+                        draft.stream != stream
+                            || draft.event.key().is_none_or(|entry| entry.as_str() != key)
+                    });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads until everything that was appended has come back.
+    async fn read_back(&mut self, writing: &mut Writing, appended: usize) -> Result<(), Lost> {
+        self.progress.send_modify(|progress| progress.appended += appended as u64);
+        while writing.writer.in_flight() > 0 {
+            let step = writing.follower.next().await?;
+            for outcome in &step.outcomes {
+                writing.writer.observe(outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what others wrote: a higher claim ends this writer, a fenced record is mended.
+    async fn observe(&mut self, writing: &mut Writing, step: &Step) -> Result<(), Lost> {
+        for outcome in &step.outcomes {
+            writing.writer.observe(outcome);
+        }
+        self.repair(writing).await
+    }
+
+    /// Appends the truth again for each key that a record which does not count has touched.
+    async fn repair(&mut self, writing: &mut Writing) -> Result<(), Lost> {
+        let mut drafts = Vec::new();
+        for (stream, touched) in writing.writer.repairs(writing.follower.acceptance()) {
+            let present = match &touched {
+                RepairKey::Head => None,
+                RepairKey::Entry(key) => {
+                    self.published(&stream, key)?.map(|entry| applied(key.clone(), entry))
+                }
+            };
+            drafts.push(repair(stream, touched, present));
+        }
+        self.append(writing, drafts).await
+    }
+
+    /// Does what the upstream side asks for.
+    async fn meet(&mut self, writing: &mut Writing, demand: Demand) -> Result<(), Lost> {
+        match demand {
+            Demand::Snapshot(node) => {
+                let stream = StreamId::node(&node);
+                let published = self.published(&stream, &EntryKey::SnapshotRequest)?;
+                let draft = snapshot_request(stream, published.as_ref());
+                tracing::info!(%node, "the node's statuses do not add up; asking for all of them");
+                self.append(writing, vec![draft]).await
+            }
+            Demand::Terminated { pod, uid } => {
+                let deleted = self.interest.read().object(&pod).is_some_and(|object| {
+                    object.uid() == uid && is_under_deletion(&object.value())
+                });
+                if !deleted {
+                    return Ok(());
+                }
+                let affected = self.interest.write().remove(&pod, &uid);
+                self.publish(writing, affected).await
+            }
+        }
+    }
+
+    fn published(&self, stream: &StreamId, key: &EntryKey) -> Result<Option<Entry>, EngineError> {
+        StreamReader::new(&*self.engine).entry(stream, key)
+    }
+}
+
+/// What came of a group of source events.
+enum Taken {
+    /// These entries may have changed.
+    Changes(Vec<Affected>),
+    /// A list came to its end: everything is to be compared.
+    Listed,
+}
+
+/// Opens the fold of what is published and reads to the end of the log; an empty log is born.
+pub(crate) async fn open(
+    log: &dyn Log,
+    engine: &Arc<dyn Engine>,
+    clock: &WallClock,
+) -> Result<Follower<()>, OpenError> {
+    follow(log, engine, clock, false).await.map_err(OpenError)
+}
+
+/// Why what is published cannot be known.
+#[derive(Debug, thiserror::Error)]
+#[error("what was published before cannot be read")]
+pub struct OpenError(#[source] Lost);
+
+async fn follow(
+    log: &dyn Log,
+    engine: &Arc<dyn Engine>,
+    clock: &WallClock,
+    rebuild: bool,
+) -> Result<Follower<()>, Lost> {
+    let wish = BirthWish { previous: None, uuid: Uuid::new_v4() };
+    read_or_create_birth(log, wish).await?;
+    let (engine, clock) = (engine.clone(), clock.clone());
+    let mut follower = if rebuild {
+        Follower::rebuild(log, engine, (), clock).await?
+    } else {
+        Follower::open(log, engine, (), clock).await?
+    };
+    while !follower.is_folded() {
+        follower.next().await?;
+    }
+    Ok(follower)
+}
+
+/// Becomes the writer of the log.
+async fn claim(log: &Arc<dyn Log>, mut follower: Follower<()>) -> Result<Writing, Lost> {
+    let claimant = Claimant { writer: Uuid::new_v4(), address: None };
+    let mut claiming = Claiming::begin(&**log, follower.acceptance(), &claimant).await?;
+    loop {
+        follower.next().await?;
+        if let Some(writer) = claiming.advance(log, follower.acceptance()).await? {
+            return Ok(Writing { follower, writer });
+        }
+    }
+}
+
+fn object_bytes(event: &Event) -> usize {
+    match event {
+        Event::Applied(applied) => applied.object.len(),
+        Event::Removed(_) | Event::Head => 0,
+    }
+}
+
+fn applied(key: EntryKey, entry: Entry) -> Applied {
+    let Entry { uid, resource_version, object, .. } = entry;
+    Applied { key, uid, resource_version, object }
+}
+
+/// The entry that asks a node for its whole snapshot: the next number.
+fn snapshot_request(stream: StreamId, published: Option<&Entry>) -> Draft {
+    let asked = published
+        .and_then(|entry| serde_json::from_slice::<serde_json::Value>(&entry.object).ok())
+        .and_then(|object| object["request"].as_u64())
+        .unwrap_or_default();
+    let object = serde_json::json!({ "request": asked + 1 }).to_string();
+    Draft {
+        stream,
+        event: Event::Applied(Applied {
+            key: EntryKey::SnapshotRequest,
+            uid: String::new(),
+            resource_version: String::new(),
+            object: object.into(),
+        }),
+        replaces: published.map(|entry| entry.object_hash),
+        traceparent: None,
+    }
+}
+
+fn is_under_deletion(object: &serde_json::Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+/// An error with its sources, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

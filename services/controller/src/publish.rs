@@ -1,0 +1,107 @@
+//! What is to be appended so that a stream becomes what interest says: differences only.
+
+use headwater_event::{Applied, EntryKey, Event, Removed, StreamId};
+use headwater_log::Draft;
+use headwater_object::payload::same_payload;
+use headwater_view::Entry;
+
+/// The event that makes an entry what it is to be, or `None` if it is so already.
+///
+/// An object that differs only in its resource version is the same object: nothing is appended.
+pub(crate) fn difference(
+    stream: &StreamId,
+    key: &EntryKey,
+    desired: Option<Applied>,
+    published: Option<&Entry>,
+) -> Option<Draft> {
+    let event = match (desired, published) {
+        (None, None) => return None,
+        // Asked for by the upstream side, not derived from objects: it stays.
+        (None, Some(_)) if *key == EntryKey::SnapshotRequest => return None,
+        (None, Some(entry)) => {
+            Event::Removed(Removed { key: key.clone(), uid: entry.uid.clone() })
+        }
+        (Some(applied), Some(entry)) if is_same(&applied, entry) => return None,
+        (Some(applied), _) => Event::Applied(applied),
+    };
+    Some(Draft {
+        stream: stream.clone(),
+        event,
+        replaces: published.map(|entry| entry.object_hash),
+        traceparent: None,
+    })
+}
+
+fn is_same(applied: &Applied, entry: &Entry) -> bool {
+    applied.uid == entry.uid
+        && (applied.object == entry.object || same_payload(&applied.object, &entry.object))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use headwater_event::{ObjectHash, Seq};
+
+    use super::*;
+
+    fn key() -> EntryKey {
+        "d/configmap/app".parse().expect("a key")
+    }
+
+    fn applied(uid: &str, resource_version: &str, data: &str) -> Applied {
+        let object = format!(
+            r#"{{"data":{{"k":"{data}"}},"metadata":{{"name":"app","resourceVersion":"{resource_version}"}}}}"#
+        );
+        Applied {
+            key: key(),
+            uid: uid.to_owned(),
+            resource_version: resource_version.to_owned(),
+            object: object.into(),
+        }
+    }
+
+    fn published(applied: &Applied) -> Entry {
+        Entry {
+            seq: Seq(1),
+            object_hash: ObjectHash::of(&applied.object),
+            uid: applied.uid.clone(),
+            resource_version: applied.resource_version.clone(),
+            object: applied.object.clone(),
+        }
+    }
+
+    fn event(desired: Option<Applied>, published: Option<&Entry>) -> Option<Event> {
+        difference(&StreamId::Cluster, &key(), desired, published).map(|draft| draft.event)
+    }
+
+    #[test]
+    fn only_differences_are_appended() {
+        let old = applied("u1", "1", "x");
+        let entry = published(&old);
+        assert_eq!(event(Some(old.clone()), Some(&entry)), None);
+        assert_eq!(event(Some(applied("u1", "2", "x")), Some(&entry)), None, "only the version");
+        let changed = applied("u1", "2", "y");
+        assert_eq!(event(Some(changed.clone()), Some(&entry)), Some(Event::Applied(changed)));
+        let recreated = applied("u2", "3", "x");
+        assert_eq!(event(Some(recreated.clone()), Some(&entry)), Some(Event::Applied(recreated)));
+        assert_eq!(event(Some(old.clone()), None), Some(Event::Applied(old)));
+        assert_eq!(event(None, None), None);
+        let gone = Removed { key: key(), uid: "u1".to_owned() };
+        assert_eq!(event(None, Some(&entry)), Some(Event::Removed(gone)));
+    }
+
+    #[test]
+    fn a_request_for_a_snapshot_is_not_taken_back() {
+        let entry = Entry { object: Bytes::from_static(b"{}"), ..published(&applied("", "", "")) };
+        let stream = StreamId::Cluster;
+        assert_eq!(difference(&stream, &EntryKey::SnapshotRequest, None, Some(&entry)), None);
+    }
+
+    #[test]
+    fn what_is_replaced_is_named_by_its_hash() {
+        let entry = published(&applied("u1", "1", "x"));
+        let desired = Some(applied("u1", "2", "y"));
+        let draft = difference(&StreamId::Cluster, &key(), desired, Some(&entry));
+        assert_eq!(draft.and_then(|draft| draft.replaces), Some(entry.object_hash));
+    }
+}
