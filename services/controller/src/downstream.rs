@@ -16,9 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use headwater_event::{
-    Applied, EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch,
-};
+use headwater_event::{Applied, EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch};
 use headwater_follow::{FollowError, Follower, Step, WallClock};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::claim::Claiming;
@@ -126,6 +124,8 @@ pub(crate) struct Downstream {
     pub(crate) interest: SharedInterest,
     pub(crate) nodes: Vec<NodeName>,
     pub(crate) source: mpsc::Receiver<SourceEvent>,
+    /// Keeps the channel open when every source has stopped: what they told still stands.
+    pub(crate) _source_open: mpsc::Sender<SourceEvent>,
     pub(crate) notices: mpsc::Sender<crate::source::Notice>,
     pub(crate) demands: mpsc::Receiver<Demand>,
     pub(crate) progress: watch::Sender<Progress>,

@@ -5,8 +5,16 @@
 //! | [`source`] | what every source of objects promises; the manifest folder and the objects socket |
 //! | [`interest`] | which node needs which object, as objects come and go |
 
+mod controller;
+mod downstream;
 pub mod interest;
+mod picture;
+mod publish;
 pub mod source;
+mod upstream;
 
+pub use controller::{Controller, ControllerError, ControllerHandle, ControllerSeams};
+pub use downstream::{OpenError, Progress};
 pub use interest::{Affected, Interest};
+pub use picture::{Filter, Picture};
 pub use source::{Cause, Notice, Published, PublishedObject, Source, SourceError, SourceEvent};

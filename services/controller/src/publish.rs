@@ -18,9 +18,7 @@ pub(crate) fn difference(
         (None, None) => return None,
         // Asked for by the upstream side, not derived from objects: it stays.
         (None, Some(_)) if *key == EntryKey::SnapshotRequest => return None,
-        (None, Some(entry)) => {
-            Event::Removed(Removed { key: key.clone(), uid: entry.uid.clone() })
-        }
+        (None, Some(entry)) => Event::Removed(Removed { key: key.clone(), uid: entry.uid.clone() }),
         (Some(applied), Some(entry)) if is_same(&applied, entry) => return None,
         (Some(applied), _) => Event::Applied(applied),
     };

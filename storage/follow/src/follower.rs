@@ -14,7 +14,7 @@ use bytes::Bytes;
 use headwater_event::record::LogBirth;
 use headwater_event::{Partition, StreamId};
 use headwater_log::acceptance::{Mode, Outcome, PartitionState, StreamPosition};
-use headwater_log::{Acceptance, BirthError, FoldRange, Log, ReadError, Reader, read_birth};
+use headwater_log::{Acceptance, BirthError, Log, ReadError, Reader, begin_fold, read_birth};
 use headwater_store::{Durability, Engine, EngineError, Folded, Json, Table, TableId, WriteBatch};
 use headwater_view::{ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamState};
 
@@ -134,21 +134,12 @@ impl<R: Rows> Follower<R> {
         clock: WallClock,
     ) -> Result<Self, FollowError> {
         let birth = read_birth(log).await?.ok_or(FollowError::Unborn)?;
-        let description = log.describe().await?;
-        let mut ranges = Vec::new();
-        for partition in (0..birth.partitions).map(Partition) {
-            let start = log.start(partition).await?;
-            ranges.push(FoldRange { start, high: log.bounds(partition).await?.high });
-        }
         let mut wipe = WriteBatch::default();
         wipe.delete_range(vec![FOLDED_FROM], vec![u8::MAX]);
         engine.write(wipe, Durability::Buffered)?;
         rows.restarted();
-        let window_ms = i64::try_from(description.replay_window_ms).unwrap_or(i64::MAX);
-        let intact_from_ms = clock().saturating_sub(window_ms);
-        let cursors = ranges.iter().map(|range| range.start).collect();
-        let acceptance = Acceptance::fold(birth, ranges, intact_from_ms);
-        let reader = log.read(cursors).await?;
+        let acceptance = begin_fold(log, birth, clock()).await?;
+        let reader = log.read(acceptance.cursors()).await?;
         let state = StreamState::open(engine, FoldBounds::default())?;
         Ok(Self::new(reader, acceptance, state, rows, clock))
     }

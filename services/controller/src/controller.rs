@@ -1,0 +1,214 @@
+//! The controller as a whole: its tasks, and the handle on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::{NodeName, ResourceKey, StreamId};
+use headwater_follow::{Follower, WallClock};
+use headwater_log::Log;
+use headwater_store::{Engine, EngineError, schema};
+use headwater_view::{Selection, StreamReader};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::downstream::{self, Downstream, OpenError, Progress, SharedInterest};
+use crate::picture::Picture;
+use crate::source::{Notice, Published, PublishedObject, SOURCE_QUEUE_EVENTS, Source, SourceError};
+use crate::upstream::Upstream;
+
+/// What the upstream side may demand before the downstream side looks.
+const DEMANDS_MAX: usize = 256;
+
+/// Notices waiting to be shown.
+const NOTICES_MAX: usize = 256;
+
+/// Entries read at once when the fold is shown to a source.
+const CHUNK_ENTRIES: usize = 256;
+
+/// What a controller is given.
+pub struct ControllerSeams {
+    /// The log that it writes.
+    pub downstream: Arc<dyn Log>,
+    /// The log that it reads reports from.
+    pub upstream: Arc<dyn Log>,
+    /// Where its fold of the downstream log lies; a cache.
+    pub published: Arc<dyn Engine>,
+    /// Where its fold of the upstream log lies; a cache.
+    pub picture: Arc<dyn Engine>,
+    /// Where objects come from.
+    pub sources: Vec<Box<dyn Source>>,
+    /// Nodes that exist even before they have a pod.
+    pub nodes: Vec<NodeName>,
+    /// Milliseconds since the Unix epoch.
+    pub wall_clock: WallClock,
+}
+
+/// Why a controller does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// A store cannot be used.
+    #[error("the controller's store cannot be used")]
+    Engine(#[from] EngineError),
+    /// What was published before cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A running controller.
+pub struct ControllerHandle {
+    picture: Picture,
+    progress: watch::Receiver<Progress>,
+    moved: watch::Receiver<u64>,
+    notices: Option<mpsc::Receiver<Notice>>,
+    stopped_sources: Option<mpsc::Receiver<SourceError>>,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Starts controllers.
+#[derive(Debug)]
+pub struct Controller;
+
+impl Controller {
+    /// Starts a controller: its sources list while it claims the log.
+    ///
+    /// # Errors
+    /// See [`ControllerError`].
+    pub async fn start(seams: ControllerSeams) -> Result<ControllerHandle, ControllerError> {
+        schema::CONTROLLER.check(&*seams.published)?;
+        schema::CONTROLLER.check(&*seams.picture)?;
+        let follower =
+            downstream::open(&*seams.downstream, &seams.published, &seams.wall_clock).await?;
+        let published: Arc<dyn Published> = Arc::new(published(&follower)?);
+
+        let stop = CancellationToken::new();
+        let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);
+        let (failures, stopped_sources) = mpsc::channel(seams.sources.len().max(1));
+        let mut tasks = Vec::new();
+        for source in seams.sources {
+            let (published, events) = (published.clone(), events.clone());
+            let (stop, failures) = (stop.child_token(), failures.clone());
+            tasks.push(tokio::spawn(async move {
+                if let Err(error) = source.run(published, events, stop).await {
+                    // Room for one from each source.
+                    let _ = failures.try_send(error);
+                }
+            }));
+        }
+        let interest = SharedInterest::default();
+        let picture = Picture::new(interest.clone(), seams.picture.clone());
+        let (demand, demands) = mpsc::channel(DEMANDS_MAX);
+        let (notice, notices) = mpsc::channel(NOTICES_MAX);
+        let (progress, progress_seen) = watch::channel(Progress::default());
+        let (moved, moved_seen) = watch::channel(0);
+        let downstream = Downstream {
+            log: seams.downstream,
+            engine: seams.published,
+            clock: seams.wall_clock,
+            interest,
+            nodes: seams.nodes,
+            source,
+            _source_open: events,
+            notices: notice,
+            demands,
+            progress,
+            listing: None,
+            listed: false,
+        };
+        let upstream =
+            Upstream { log: seams.upstream, engine: seams.picture, demands: demand, moved };
+        tasks.push(tokio::spawn(until(stop.clone(), downstream.run(Some(follower)))));
+        tasks.push(tokio::spawn(until(stop.clone(), upstream.run())));
+        Ok(ControllerHandle {
+            picture,
+            progress: progress_seen,
+            moved: moved_seen,
+            notices: Some(notices),
+            stopped_sources: Some(stopped_sources),
+            stop,
+            tasks,
+        })
+    }
+}
+
+impl ControllerHandle {
+    /// The cloud's picture.
+    pub fn picture(&self) -> &Picture {
+        &self.picture
+    }
+
+    /// How publishing stands; changes wake whoever waits.
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
+    }
+
+    /// Counts the commits of the picture's upstream half.
+    pub fn moved(&self) -> watch::Receiver<u64> {
+        self.moved.clone()
+    }
+
+    /// What sources want a person to know; given out once.
+    pub fn take_notices(&mut self) -> Option<mpsc::Receiver<Notice>> {
+        self.notices.take()
+    }
+
+    /// Why sources stopped; given out once. What they told stays.
+    pub fn take_stopped_sources(&mut self) -> Option<mpsc::Receiver<SourceError>> {
+        self.stopped_sources.take()
+    }
+
+    /// Stops sources and publishing. What was appended is in the log; nothing else is lost.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task of the controller ended by itself");
+            }
+        }
+    }
+}
+
+impl Picture {
+    /// The JSON of the object at `key`, for a node that asks.
+    pub fn answer(&self, key: &ResourceKey) -> Option<Bytes> {
+        self.object(key).map(|object| object.payload().clone())
+    }
+}
+
+/// Every object that an earlier run published, each once.
+fn published(
+    follower: &Follower<()>,
+) -> Result<BTreeMap<ResourceKey, PublishedObject>, EngineError> {
+    let engine = follower.state().engine();
+    let reader = StreamReader::new(&**engine);
+    let mut objects = BTreeMap::new();
+    let streams: Vec<StreamId> =
+        follower.acceptance().streams().map(|(stream, _)| stream.clone()).collect();
+    for stream in streams {
+        let mut after = None;
+        loop {
+            let chunk = reader.entries(&stream, Selection::All, after.as_ref(), CHUNK_ENTRIES)?;
+            let last = chunk.len() < CHUNK_ENTRIES;
+            after = chunk.last().map(|(key, _)| key.clone());
+            for (key, entry) in chunk {
+                if let Some(key) = key.resource() {
+                    let (uid, payload) = (entry.uid, entry.object);
+                    objects.insert(key.clone(), PublishedObject { uid, payload });
+                }
+            }
+            if last {
+                break;
+            }
+        }
+    }
+    Ok(objects)
+}
+
+async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = task => {}
+    }
+}

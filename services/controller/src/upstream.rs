@@ -1,0 +1,206 @@
+//! Upstream: folds what the edges report into the cloud's picture.
+//!
+//! One task reads the upstream log and commits statuses, Nodes and standings with the cursor.
+//! A report counts only if its id is greater than the last one that counted for its key. What
+//! does not add up is asked for whole ([`Demand::Snapshot`]); a pod whose containers have all
+//! stopped may go ([`Demand::Terminated`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_event::upstream::{ReportRecord, decode_report};
+use headwater_event::{Cursor, NodeName, NodeStanding, Offset, Partition, ReportBody, ReportKey};
+use headwater_log::{Batch as LogBatch, Log, ReadError, Recorded};
+use headwater_store::position::CURSORS;
+use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, TableId, WriteBatch};
+use headwater_view::{PodStatusFold, Told};
+use tokio::sync::{mpsc, watch};
+
+use crate::downstream::Demand;
+use crate::picture::{NODES, NodeReport, STANDINGS};
+
+/// Waits before a lost log is read again: doubling from the first to the last.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LAST: Duration = Duration::from_secs(5);
+
+/// The first byte behind the schema: everything from here on is folded and may be folded again.
+const FOLDED_FROM: u8 = TableId::Meta.prefix() + 1;
+
+/// Why the fold stopped; it begins again.
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error("the upstream log cannot be read")]
+    Read(#[from] ReadError),
+    #[error("the cloud's picture cannot be stored")]
+    Engine(#[from] EngineError),
+}
+
+/// The upstream side.
+pub(crate) struct Upstream {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) demands: mpsc::Sender<Demand>,
+    /// Counts the commits, so that watchers of the picture look again.
+    pub(crate) moved: watch::Sender<u64>,
+}
+
+impl Upstream {
+    /// Folds for as long as the controller runs.
+    pub(crate) async fn run(self) {
+        let mut wait = RETRY_FIRST;
+        loop {
+            let Err(error) = self.fold(&mut wait).await;
+            let refold = matches!(
+                &error,
+                Lost::Read(error) if !matches!(error, ReadError::Unavailable { .. })
+            );
+            tracing::warn!(%error, refold, "the upstream log is not folded just now");
+            if refold && let Err(error) = self.wipe() {
+                tracing::error!(%error, "the cloud's picture cannot be emptied");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY_LAST);
+        }
+    }
+
+    async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, Lost> {
+        let (cursors, mut behind) = self.cursors().await?;
+        let mut statuses = PodStatusFold::open(&*self.engine)?;
+        let mut reader = self.log.read(cursors).await?;
+        if behind.is_empty() {
+            self.ask_differing(&statuses).await;
+        }
+        loop {
+            let batch = reader.next().await?;
+            *wait = RETRY_FIRST;
+            let demands = self.fold_batch(&mut statuses, &batch)?;
+            let partition = batch.cursor.partition;
+            // While catching up, a closing that does not agree may be mended by what follows.
+            let caught_up = behind.is_empty();
+            if behind.get(&partition).is_some_and(|high| batch.cursor.next >= *high) {
+                behind.remove(&partition);
+                if behind.is_empty() {
+                    self.ask_differing(&statuses).await;
+                }
+            }
+            for demand in demands {
+                if caught_up || matches!(demand, Demand::Terminated { .. }) {
+                    // The downstream side ends only with the controller.
+                    let _ = self.demands.send(demand).await;
+                }
+            }
+            self.moved.send_modify(|commits| *commits += 1);
+        }
+    }
+
+    async fn ask_differing(&self, statuses: &PodStatusFold) {
+        for node in statuses.differing() {
+            let _ = self.demands.send(Demand::Snapshot(node.clone())).await;
+        }
+    }
+
+    /// Where to read on in each partition, and which of them lie behind their end.
+    async fn cursors(&self) -> Result<(Vec<Cursor>, BTreeMap<Partition, Offset>), Lost> {
+        let mut cursors = Vec::new();
+        let mut behind = BTreeMap::new();
+        for partition in (0..self.log.describe().await?.partitions).map(Partition) {
+            let cursor = match CURSORS.get(&*self.engine, &partition)? {
+                Some(cursor) => cursor,
+                None => self.log.start(partition).await?,
+            };
+            let high = self.log.bounds(partition).await?.high;
+            if cursor.next < high {
+                behind.insert(partition, high);
+            }
+            cursors.push(cursor);
+        }
+        Ok((cursors, behind))
+    }
+
+    fn fold_batch(
+        &self,
+        statuses: &mut PodStatusFold,
+        records: &LogBatch,
+    ) -> Result<Vec<Demand>, EngineError> {
+        let mut batch = Batch::new();
+        let mut demands = Vec::new();
+        for recorded in &records.records {
+            match ReportKey::decode(&recorded.record.key) {
+                Ok((node, ReportKey::Position)) => fold_standing(&mut batch, &node, recorded),
+                Ok(_) => self.fold_report(statuses, recorded, &mut batch, &mut demands)?,
+                Err(error) => {
+                    let (partition, offset) = (recorded.partition, recorded.offset);
+                    tracing::warn!(%partition, %offset, %error, "left out of the picture");
+                }
+            }
+        }
+        batch.commit(&*self.engine, &[records.cursor], Durability::Buffered)?;
+        Ok(demands)
+    }
+
+    fn fold_report(
+        &self,
+        statuses: &mut PodStatusFold,
+        recorded: &Recorded,
+        batch: &mut Batch<Folded>,
+        demands: &mut Vec<Demand>,
+    ) -> Result<(), EngineError> {
+        let record = ReportRecord {
+            key: recorded.record.key.clone(),
+            value: recorded.record.value.clone(),
+            header: recorded.record.header.clone(),
+        };
+        let (node, report) = match decode_report(&record, None) {
+            Ok(Some(decoded)) => decoded,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                let (partition, offset) = (recorded.partition, recorded.offset);
+                tracing::warn!(%partition, %offset, %error, "left out of the picture");
+                return Ok(());
+            }
+        };
+        if let Told::Closed { agrees: false, .. } =
+            statuses.fold(&node, report.id, &report.body, batch)
+        {
+            demands.push(Demand::Snapshot(node.clone()));
+        }
+        match report.body {
+            ReportBody::Node { object } => {
+                let before = batch.get(&*self.engine, &NODES, &node)?;
+                if before.is_none_or(|Json(before)| before.id < report.id) {
+                    let object = String::from_utf8_lossy(&object).into_owned();
+                    batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object }));
+                }
+            }
+            ReportBody::PodTerminated { pod, uid } => {
+                demands.push(Demand::Terminated { pod, uid });
+            }
+            ReportBody::PodStatus { .. }
+            | ReportBody::PodStatusRemoved { .. }
+            | ReportBody::SnapshotClosed(_)
+            | ReportBody::Message { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn wipe(&self) -> Result<(), EngineError> {
+        let mut wipe = WriteBatch::default();
+        wipe.delete_range(vec![FOLDED_FROM], vec![u8::MAX]);
+        self.engine.write(wipe, Durability::Buffered)
+    }
+}
+
+fn fold_standing(batch: &mut Batch<Folded>, node: &NodeName, recorded: &Recorded) {
+    let Some(value) = &recorded.record.value else {
+        batch.delete(&STANDINGS, node);
+        return;
+    };
+    match serde_json::from_slice::<NodeStanding>(value) {
+        Ok(standing) => batch.put(&STANDINGS, node, &Json(standing)),
+        Err(error) => {
+            let (partition, offset) = (recorded.partition, recorded.offset);
+            tracing::warn!(%partition, %offset, %error, "a position record cannot be read");
+        }
+    }
+}
