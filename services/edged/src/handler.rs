@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
+use tokio_util::task::AbortOnDropHandle;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -146,15 +147,13 @@ async fn http_get(target: &Target, action: &HTTPGetAction) -> Result<(), String>
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(|error| format!("httpGet cannot be asked: {error}"))?;
-    // The connection moves only while it is polled, and ends with the answer's head.
-    let response = tokio::select! {
-        response = sender.send_request(request) => response,
-        ended = connection => match ended {
-            Err(error) => Err(error),
-            Ok(()) => return Err(format!("{authority} closed the connection")),
-        },
-    };
-    let status = response.map_err(|error| format!("no answer from {authority}: {error}"))?.status();
+    // The connection moves only while it is polled, and is given up with the answer's head.
+    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| format!("no answer from {authority}: {error}"))?;
+    let status = response.status();
     if status.is_success() || status.is_redirection() {
         Ok(())
     } else {

@@ -76,7 +76,7 @@ const MODE_MASK: u32 = 0o777;
 ///
 /// # Errors
 /// What has to be there first, named.
-pub fn resolve(fields: &FieldSource<'_>, objects: &Objects) -> Result<Vec<Volume>, Waiting> {
+pub(crate) fn resolve(fields: &FieldSource<'_>, objects: &Objects) -> Result<Vec<Volume>, Waiting> {
     let volumes = fields.pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
     volumes.unwrap_or_default().iter().map(|spec| resolve_one(spec, fields, objects)).collect()
 }

@@ -1,0 +1,125 @@
+//! Pods outlive the pod worker.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, content, is_alive, is_ready, is_running, log, script_pod, until};
+use crate::fake_edge::FakeEdge;
+
+#[tokio::test]
+async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
+    let bench = Bench::new(&[]);
+    let (pid_file, go) = (bench.path("pid"), bench.path("go"));
+    let script = format!(
+        "echo $$ > {}; echo one; while [ ! -e {} ]; do sleep 0.02; done; echo two; exec sleep 1000",
+        pid_file.display(),
+        go.display()
+    );
+    bench.edge.apply(&script_pod("web", "u1", &script));
+    let first = bench.edged().await;
+    let before = bench.edge.until_status("web", "a running pod", is_running).await;
+    let pid = content(&pid_file).await;
+    first.stop().await;
+    assert!(is_alive(&pid), "the pod worker's stop leaves the pod");
+
+    // Nobody is there, and what it says is kept all the same.
+    std::fs::write(&go, "").expect("written");
+    let said = |log: &String| log.contains("stdout F two\n");
+    until("a line said to nobody", || Some(log(&bench, "web", false)).filter(said)).await;
+
+    let count = bench.edge.operations().len();
+    let second = bench.edged().await;
+    let after = bench
+        .edge
+        .until("a status of the adopted pod", |all| {
+            crate::fake_edge::latest_status(&all[count.min(all.len())..], "web").filter(is_running)
+        })
+        .await;
+    assert_eq!(content(&pid_file).await, pid, "no second process was started");
+    assert_eq!(after["containerStatuses"][0]["restartCount"], 0);
+    let started = |s: &Value| s["containerStatuses"][0]["state"]["running"]["startedAt"].clone();
+    assert_eq!(started(&before), started(&after));
+    assert_eq!(before["startTime"], after["startTime"]);
+
+    // The end of an adopted process is noticed at once, although it is nobody's child here.
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(pid.trim().parse().expect("a pid")),
+        nix::sys::signal::Signal::SIGKILL,
+    )
+    .expect("killed");
+    let restarted = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
+    let status = bench.edge.until_status("web", "a restart", restarted).await;
+    let last = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((&last["exitCode"], &last["signal"]), (&json!(137), &json!(9)));
+    second.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_exit_that_nobody_watched_is_known_to_the_next_pod_worker() {
+    let bench = Bench::new(&[]);
+    let go = bench.path("go");
+    let script = format!("while [ ! -e {} ]; do sleep 0.02; done; exit 7", go.display());
+    let mut pod = script_pod("job", "u1", &script);
+    pod["spec"]["restartPolicy"] = json!("Never");
+    bench.edge.apply(&pod);
+    let first = bench.edged().await;
+    bench.edge.until_status("job", "a running pod", is_running).await;
+    first.stop().await;
+    std::fs::write(&go, "").expect("written");
+    let exit = bench.edged_dir().join("pods/u1/containers/main/0/exit.json");
+    until("the shim's last word", || exit.exists().then_some(())).await;
+    let second = bench.edged().await;
+    let status = bench.edge.until_status("job", "an end", |s| s["phase"] == "Failed").await;
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_whose_shim_was_killed_is_ended_and_started_again() {
+    let bench = Bench::new(&[]);
+    let pid_file = bench.path("pid");
+    let script = format!("echo $$ $PPID > {}; exec sleep 1000", pid_file.display());
+    bench.edge.apply(&script_pod("web", "u1", &script));
+    let edged = bench.edged().await;
+    bench.edge.until_status("web", "a running pod", is_running).await;
+    let pids = content(&pid_file).await;
+    let (pid, shim) = pids.trim().split_once(' ').expect("two pids");
+    let shim = nix::unistd::Pid::from_raw(shim.parse().expect("a pid"));
+    nix::sys::signal::kill(shim, nix::sys::signal::Signal::SIGKILL).expect("killed");
+    let restarted = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
+    let status = bench.edge.until_status("web", "a restart", restarted).await;
+    let last = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!(last["reason"], "ContainerStatusUnknown");
+    until("the end of the lost container", || (!is_alive(pid)).then_some(())).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn stopped_pods_start_again_with_the_next_pod_worker_whatever_their_policy() {
+    let mut pod = script_pod("job", "u1", "exec sleep 1000");
+    pod["spec"]["restartPolicy"] = json!("Never");
+    let bench = Bench::new(&[pod]);
+    let first = bench.edged().await;
+    bench.edge.until_status("job", "a running pod", is_running).await;
+    assert_eq!(first.stop_pods(Duration::from_secs(5)).await, 0);
+    let failed = |s: Value| s["phase"] == "Failed";
+    let told = crate::fake_edge::latest_status(&bench.edge.operations(), "job");
+    assert!(!told.is_some_and(failed), "a stop of the machine is no failure of the pod");
+    let second = bench.edged().await;
+    let again = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
+    bench.edge.until_status("job", "the pod again", again).await;
+    second.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_edge_that_comes_back_is_told_everything_again() {
+    let pod = script_pod("web", "u1", "exec sleep 1000");
+    let mut bench = Bench::new(std::slice::from_ref(&pod));
+    let edged = bench.edged().await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    let socket = bench.path("edge.sock");
+    bench.edge = FakeEdge::start(&socket, &[pod], true);
+    bench.edge.until_status("web", "a ready pod, told again", is_ready).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}

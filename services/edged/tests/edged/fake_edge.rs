@@ -1,0 +1,229 @@
+//! The edge's local API with a view that the test writes and operations that the test reads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::Stream;
+use headwater_proto::local::meta_server::{Meta, MetaServer};
+use headwater_proto::local::operation::Verb;
+use headwater_proto::local::operation_result::Outcome;
+use headwater_proto::local::watch_event::Kind;
+use headwater_proto::local::{
+    Done, EdgeStatus, Object, Operation, OperationResult, StatusRequest, WatchEvent, WatchRequest,
+};
+use serde_json::Value;
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::{Request, Response, Status};
+
+/// What is awaited comes within this, or the test fails.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
+
+/// An edge; it goes away when this is dropped.
+pub(crate) struct FakeEdge {
+    state: Arc<Mutex<State>>,
+    operations: watch::Receiver<Vec<Operation>>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+struct State {
+    objects: BTreeMap<String, Object>,
+    complete: bool,
+    watchers: Vec<mpsc::Sender<Result<WatchEvent, Status>>>,
+    operations: watch::Sender<Vec<Operation>>,
+}
+
+struct Service(Arc<Mutex<State>>);
+
+impl Drop for FakeEdge {
+    fn drop(&mut self) {
+        // Connections go, too, and not only the listener.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        self.state.lock().expect("not poisoned").watchers.clear();
+    }
+}
+
+impl FakeEdge {
+    /// An edge at `socket` that holds these objects.
+    pub(crate) fn start(socket: &Path, objects: &[Value], complete: bool) -> Self {
+        let (told, operations) = watch::channel(Vec::new());
+        let objects = objects.iter().map(object).map(|o| (o.key.clone(), o)).collect();
+        let state = State { objects, complete, watchers: Vec::new(), operations: told };
+        let state = Arc::new(Mutex::new(state));
+        let _ = std::fs::remove_file(socket);
+        let listener = UnixListener::bind(socket).expect("the socket is free");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let service = MetaServer::new(Service(state.clone()));
+        let server = tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
+                let _ = stopped.await;
+            });
+        tokio::spawn(server);
+        Self { state, operations, stop: Some(stop) }
+    }
+
+    /// The view now has this object.
+    pub(crate) fn apply(&self, value: &Value) {
+        let object = object(value);
+        let mut state = self.state.lock().expect("not poisoned");
+        state.objects.insert(object.key.clone(), object.clone());
+        state.tell(event(Kind::Apply, Some(object)));
+    }
+
+    /// The view no longer has this object.
+    pub(crate) fn delete(&self, key: &str) {
+        let mut state = self.state.lock().expect("not poisoned");
+        let object = state.objects.remove(key).expect("the object is there");
+        state.tell(event(Kind::Delete, Some(object)));
+    }
+
+    /// Lists everything again to whoever watches.
+    pub(crate) fn list_again(&self, complete: bool) {
+        let mut state = self.state.lock().expect("not poisoned");
+        state.complete = complete;
+        for event in state.listing() {
+            state.tell(event);
+        }
+    }
+
+    /// Somebody asks the subscriber for something.
+    pub(crate) fn ask(&self, operation: Operation) {
+        let mut event = event(Kind::Operation, None);
+        event.operation = Some(operation);
+        self.state.lock().expect("not poisoned").tell(event);
+    }
+
+    /// Every operation so far.
+    pub(crate) fn operations(&self) -> Vec<Operation> {
+        self.operations.borrow().clone()
+    }
+
+    /// Waits until `found` finds something among the operations.
+    pub(crate) async fn until<T>(
+        &self,
+        what: &str,
+        mut found: impl FnMut(&[Operation]) -> Option<T>,
+    ) -> T {
+        let mut operations = self.operations.clone();
+        let wait = async {
+            loop {
+                if let Some(found) = found(&operations.borrow_and_update()) {
+                    return found;
+                }
+                operations.changed().await.expect("the edge lives");
+            }
+        };
+        match tokio::time::timeout(DEADLINE, wait).await {
+            Ok(found) => found,
+            Err(_) => {
+                let said: Vec<_> = self.operations().iter().rev().take(6).map(words).collect();
+                panic!("waited {DEADLINE:?} for {what}; the last operations: {said:#?}");
+            }
+        }
+    }
+
+    /// Waits until the pod's latest status is as wanted.
+    pub(crate) async fn until_status(
+        &self,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        self.until(what, |all| latest_status(all, name).filter(|status| wanted(status))).await
+    }
+}
+
+/// The latest status of the pod of that name in namespace `shop`.
+pub(crate) fn latest_status(operations: &[Operation], name: &str) -> Option<Value> {
+    let resource = format!("shop/podstatus/{name}");
+    let latest = operations.iter().rev().find(|o| o.resource == resource)?;
+    let content: Value = serde_json::from_slice(&latest.content).expect("JSON");
+    Some(content["status"].clone())
+}
+
+/// The delete that was asked for, if it was.
+pub(crate) fn asked_delete(operations: &[Operation], name: &str) -> Option<Value> {
+    let resource = format!("shop/pod/{name}");
+    let asked = operations.iter().find(|o| o.verb() == Verb::Delete && o.resource == resource)?;
+    Some(serde_json::from_slice(&asked.content).expect("JSON"))
+}
+
+fn words(operation: &Operation) -> String {
+    let content = String::from_utf8_lossy(&operation.content);
+    format!("{:?} {} {content}", operation.verb(), operation.resource)
+}
+
+fn event(kind: Kind, object: Option<Object>) -> WatchEvent {
+    WatchEvent { kind: kind.into(), object, ..WatchEvent::default() }
+}
+
+fn object(value: &Value) -> Object {
+    let kind = value["kind"].as_str().expect("a kind").to_lowercase();
+    let metadata = &value["metadata"];
+    let namespace = metadata["namespace"].as_str().unwrap_or("null");
+    Object {
+        key: format!("{namespace}/{kind}/{}", metadata["name"].as_str().expect("a name")),
+        uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+        resource_version: String::new(),
+        object: serde_json::to_vec(value).expect("JSON").into(),
+    }
+}
+
+impl State {
+    fn listing(&self) -> Vec<WatchEvent> {
+        let mut events = vec![event(Kind::Init, None)];
+        events.extend(self.objects.values().map(|o| event(Kind::InitApply, Some(o.clone()))));
+        let mut done = event(Kind::InitDone, None);
+        done.complete = self.complete;
+        events.push(done);
+        events
+    }
+
+    fn tell(&mut self, event: WatchEvent) {
+        self.watchers.retain(|watcher| match watcher.try_send(Ok(event.clone())) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mpsc::error::TrySendError::Full(_)) => panic!("the test says too much at once"),
+        });
+    }
+}
+
+#[tonic::async_trait]
+impl Meta for Service {
+    async fn operate(
+        &self,
+        request: Request<Operation>,
+    ) -> Result<Response<OperationResult>, Status> {
+        let operation = request.into_inner();
+        let id = operation.id.clone();
+        let state = self.0.lock().expect("not poisoned");
+        state.operations.send_modify(|all| all.push(operation));
+        let outcome = Some(Outcome::Done(Done { unchanged: false }));
+        Ok(Response::new(OperationResult { id, outcome }))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        request: Request<WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        assert_eq!(request.into_inner().subscriber, "edged");
+        let (events, stream) = mpsc::channel(4096);
+        let mut state = self.0.lock().expect("not poisoned");
+        for event in state.listing() {
+            events.try_send(Ok(event)).expect("room for the listing");
+        }
+        state.watchers.push(events);
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<EdgeStatus>, Status> {
+        Ok(Response::new(EdgeStatus::default()))
+    }
+}

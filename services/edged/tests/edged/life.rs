@@ -1,0 +1,161 @@
+//! Containers start, end and start again.
+
+use serde_json::json;
+
+use crate::bench::{Bench, condition, content, is_ready, is_running, log, script_pod, until};
+
+#[tokio::test]
+async fn a_pod_runs_its_command_and_its_status_says_so() {
+    let mut pod = script_pod("web", "u1", "echo hello; echo oops >&2; exec sleep 1000");
+    pod["metadata"]["generation"] = json!(3);
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("web", "a ready pod", is_ready).await;
+    assert!(is_running(&status));
+    for kind in ["PodScheduled", "Initialized", "ContainersReady", "PodReadyToStartContainers"] {
+        assert_eq!(condition(&status, kind), "True", "{kind}");
+    }
+    assert_eq!(status["hostIP"], "127.0.0.1");
+    assert_eq!(status["podIP"], "127.0.0.1");
+    assert_eq!(status["observedGeneration"], 3);
+    let container = &status["containerStatuses"][0];
+    assert_eq!((&container["restartCount"], &container["started"]), (&json!(0), &json!(true)));
+    let both = |log: &String| log.contains("stdout F hello\n") && log.contains("stderr F oops\n");
+    until("both outputs in the log", || Some(log(&bench, "web", false)).filter(both)).await;
+    assert_eq!(edged.stop_pods(std::time::Duration::from_secs(5)).await, 0);
+}
+
+#[tokio::test]
+async fn a_pod_that_is_to_run_once_succeeds_or_fails_for_good() {
+    let mut good = script_pod("good", "u1", "exit 0");
+    good["spec"]["restartPolicy"] = json!("Never");
+    let mut bad = script_pod("bad", "u2", "exit 7");
+    bad["spec"]["restartPolicy"] = json!("Never");
+    let mut killed = script_pod("killed", "u3", "kill -9 $$");
+    killed["spec"]["restartPolicy"] = json!("Never");
+    let bench = Bench::new(&[good, bad, killed]);
+    let edged = bench.edged().await;
+    let ended = |status: &serde_json::Value| status["phase"] != "Pending" && !is_running(status);
+    let good = bench.edge.until_status("good", "an end", |s| s["phase"] == "Succeeded").await;
+    assert_eq!(good["containerStatuses"][0]["state"]["terminated"]["reason"], "Completed");
+    assert_eq!(condition(&good, "Ready"), "False");
+    let bad = bench.edge.until_status("bad", "an end", ended).await;
+    assert_eq!(bad["phase"], "Failed");
+    assert_eq!(bad["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
+    let killed = bench.edge.until_status("killed", "an end", ended).await;
+    let terminated = &killed["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!((&terminated["exitCode"], &terminated["signal"]), (&json!(137), &json!(9)));
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_that_keeps_failing_waits_between_its_starts() {
+    let bench = Bench::new(&[script_pod("loop", "u1", "echo run; exit 3")]);
+    let edged = bench.edged().await;
+    let waits = |status: &serde_json::Value| {
+        status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    let status = bench.edge.until_status("loop", "a back-off", waits).await;
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["lastState"]["terminated"]["exitCode"], 3);
+    assert_eq!(status["phase"], "Running", "a pod that was once started is not pending");
+    let again = |status: &serde_json::Value| {
+        status["containerStatuses"][0]["restartCount"].as_i64() >= Some(3)
+    };
+    bench.edge.until_status("loop", "three restarts", again).await;
+    assert!(log(&bench, "loop", true).contains("stdout F run\n"), "the previous log is kept");
+    let runs = bench.edged_dir().join("pods/u1/containers/main");
+    let kept = std::fs::read_dir(runs).expect("runs").count();
+    assert!(kept <= 4, "two runs, the root and perhaps one being made: {kept}");
+    edged.stop_pods(std::time::Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn init_containers_run_in_order_before_the_others_and_sidecars_stay() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let order = dir.path().join("order");
+    let step = |name: &str, script: &str| {
+        let script = format!("echo {name} >> {}; {script}", order.display());
+        json!({"name": name, "command": ["sh", "-c", script]})
+    };
+    let mut pod = script_pod("web", "u1", "");
+    let mut sidecar = step("sidecar", "exec sleep 1000");
+    sidecar["restartPolicy"] = json!("Always");
+    pod["spec"]["initContainers"] = json!([step("first", "true"), sidecar, step("second", "true")]);
+    pod["spec"]["containers"] = json!([step("main", "exec sleep 1000")]);
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("web", "a ready pod", is_ready).await;
+    assert_eq!(content(&order).await, "first\nsidecar\nsecond\nmain\n");
+    let init = &status["initContainerStatuses"];
+    assert_eq!(init[0]["state"]["terminated"]["exitCode"], 0);
+    assert!(!init[1]["state"]["running"].is_null(), "the sidecar stays");
+    edged.stop_pods(std::time::Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_failed_init_container_of_a_pod_that_never_restarts_fails_the_pod() {
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod["spec"]["initContainers"] = json!([{"name": "init", "command": ["false"]}]);
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("web", "failure", |s| s["phase"] == "Failed").await;
+    let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "PodInitializing", "the main container never ran");
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_without_a_command_waits_and_says_what_to_do() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"] = json!([{"name": "main", "image": "nginx:1.27"}]);
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    let waits = |s: &serde_json::Value| {
+        s["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImageNotSupported"
+    };
+    let status = bench.edge.until_status("web", "a refusal", waits).await;
+    assert_eq!(status["phase"], "Pending");
+    let message = &status["containerStatuses"][0]["state"]["waiting"]["message"];
+    assert!(message.as_str().is_some_and(|m| m.contains("nginx:1.27") && m.contains("command")));
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_is_reported_and_tried_again() {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"][0]["command"] = json!(["/no/such/program"]);
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    let tried = |s: &serde_json::Value| {
+        s["containerStatuses"][0]["restartCount"].as_i64() >= Some(2)
+            && !s["containerStatuses"][0]["lastState"]["terminated"].is_null()
+    };
+    let status = bench.edge.until_status("web", "a second try", tried).await;
+    let last = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((&last["reason"], &last["exitCode"]), (&json!("StartError"), &json!(128)));
+    assert!(last["message"].as_str().is_some_and(|m| m.contains("/no/such/program")));
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_container_leaves_running_ends_with_it() {
+    let bench = Bench::new(&[]);
+    let pid_file = bench.path("child.pid");
+    // A child in a session of its own: not in the container's process group.
+    let script = format!(
+        "setsid sh -c 'echo $$ > {}; exec sleep 1000' & while [ ! -s {} ]; \
+                          do :; done; exit 0",
+        pid_file.display(),
+        pid_file.display()
+    );
+    let mut pod = script_pod("job", "u1", &script);
+    pod["spec"]["restartPolicy"] = json!("Never");
+    bench.edge.apply(&pod);
+    let edged = bench.edged().await;
+    bench.edge.until_status("job", "an end", |s| s["phase"] == "Succeeded").await;
+    let pid = content(&pid_file).await;
+    assert!(!crate::bench::is_alive(&pid), "the daemon outlived its container");
+    edged.stop().await;
+}

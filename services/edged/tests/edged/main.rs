@@ -1,0 +1,11 @@
+//! The pod worker against a local API of its own on a real unix socket, with real processes.
+
+mod autonomy;
+mod bench;
+mod content;
+mod deletion;
+mod fake_edge;
+mod health;
+mod life;
+mod node;
+mod view;
