@@ -1,10 +1,21 @@
 //! The append-only log.
 //!
 //! [`Log`] is the seam: the in-memory twin ([`memory`]), the embedded log and Kafka stand behind
-//! it, and all pass one suite ([`conformance`]). A log moves records; it knows no event.
-//! What turns its records into the events of streams stands here too, pure and above the seam:
-//! the writer's claim and fencing ([`writer`]) and the rules by which a reader accepts a record
-//! ([`acceptance`]).
+//! it, and all pass one suite (`conformance`, with the feature `testing`). A log moves records;
+//! it knows no event. What turns its records into the events of streams stands here too, pure
+//! and above the seam: the writer's claim and fencing, and the rules by which a reader accepts a
+//! record.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`birth`] | the first record of a log: its id and partition count |
+//! | [`claim`] | how a process becomes the one writer |
+//! | [`writer`] | the one writer: seq, epoch and state hash for every event |
+//! | [`acceptance`] | which records are events |
+//! | [`fold`] | how a reader without usable state begins |
+//! | [`history`] | past states and events of one stream |
+//! | [`value`] | how an object stands in a record's value |
+//! | [`memory`] | the in-memory twin with its faults |
 
 pub mod acceptance;
 pub mod birth;
@@ -13,6 +24,7 @@ pub mod claim;
 pub mod conformance;
 mod contract;
 pub mod fold;
+pub mod history;
 pub mod memory;
 pub mod value;
 pub mod writer;
@@ -25,5 +37,8 @@ pub use contract::{
     Recorded,
 };
 pub use fold::{begin_fold, begin_fold_of};
+pub use history::{
+    HistoryError, PastEntry, PastState, StreamHistory, Until, fold_stream, stream_events,
+};
 pub use memory::{AppendFault, MemoryLog, MemorySettings};
 pub use writer::{Draft, Writer, WriterError, Written, repair};

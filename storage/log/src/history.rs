@@ -1,0 +1,267 @@
+//! The past of one stream, read from the log: its state at a position, and its events.
+//!
+//! The log keeps every event for its replay window and only the last of each key after that, so
+//! not every past state can be shown. Which can, the log itself proves: a state is shown only if
+//! its hash is the one that the writer recorded at that position.
+
+mod fold;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headwater_event::record::LogBirth;
+use headwater_event::{Applied, EntryKey, Envelope, Offset, Seq, StateHash, StreamId, WriterEpoch};
+
+use self::fold::StreamFold;
+use crate::acceptance::{Acceptance, Hole, Malformed, Outcome};
+use crate::contract::{Log, ReadError, Reader};
+use crate::fold::begin_fold_of;
+
+/// Up to where the past is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// The state right after this event; [`Seq::ZERO`] is the empty one.
+    Seq(Seq),
+    /// The state after the last event that the log had appended by then, in milliseconds since
+    /// the Unix epoch.
+    Time(i64),
+    /// The state after the last event.
+    Tail,
+}
+
+/// An entry of a past state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastEntry {
+    /// The event that made it what it was.
+    pub seq: Seq,
+    /// When the log appended that event.
+    pub time_ms: i64,
+    /// The entry.
+    pub applied: Applied,
+}
+
+/// A stream as it was at one position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastState {
+    /// The last event in it; zero for the empty state before the first.
+    pub seq: Seq,
+    /// The epoch of that event's writer.
+    pub epoch: WriterEpoch,
+    /// When the log appended that event.
+    pub time_ms: i64,
+    /// The hash of the state, which is the one that the writer recorded.
+    pub hash: StateHash,
+    /// The entries.
+    pub entries: BTreeMap<EntryKey, PastEntry>,
+}
+
+/// Why a past state or past events cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// Compaction has dropped events that the state needs.
+    #[error("{stream}: the log no longer holds every event up to {wanted}; {}", earliest_text(*.earliest))]
+    Compacted {
+        /// The stream.
+        stream: StreamId,
+        /// What was asked for: a seq, or a time.
+        wanted: String,
+        /// The first position that can still be shown, with its append time.
+        earliest: Option<(Seq, i64)>,
+    },
+    /// The stream has not come as far.
+    #[error("{stream} has not reached seq {wanted}: it is at {tail}")]
+    NotReached {
+        /// The stream.
+        stream: StreamId,
+        /// The seq asked for.
+        wanted: Seq,
+        /// The last one.
+        tail: Seq,
+    },
+    /// The state folded from the log is not the one that its writer recorded.
+    #[error("{stream} at seq {seq}: the log's state hashes to {folded}, its writer had {recorded}")]
+    Diverged {
+        /// The stream.
+        stream: StreamId,
+        /// The position.
+        seq: Seq,
+        /// The hash of what the log holds.
+        folded: StateHash,
+        /// The hash that the event carries.
+        recorded: StateHash,
+    },
+    /// Events are missing that compaction cannot have dropped.
+    #[error("{} has a hole: seq {} is missing before {}", .0.stream, .0.expected, .0.found)]
+    Hole(Hole),
+    /// An event cannot be read.
+    #[error("an event of the stream cannot be read")]
+    Malformed(#[from] Malformed),
+    /// The log cannot be read.
+    #[error("the log cannot be read")]
+    Read(#[from] ReadError),
+    /// More events were asked for than one answer holds.
+    #[error("more than {events_max} events: ask for fewer")]
+    TooMany {
+        /// The bound.
+        events_max: usize,
+    },
+}
+
+/// One step of reading a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// The next event.
+    Event(Envelope),
+    /// Events are missing before the next one. Reading on shows what comes behind.
+    Hole(Hole),
+    /// An event that cannot be read.
+    Malformed(Malformed),
+    /// The log was read to where it ended when the reading began. Reading on waits for more.
+    End,
+}
+
+/// Reads the events of one stream from the start of the log, `Head` events included.
+pub struct StreamHistory {
+    stream: StreamId,
+    reader: Box<dyn Reader>,
+    acceptance: Acceptance,
+    high: Offset,
+    read: VecDeque<Read>,
+    ended: bool,
+}
+
+impl StreamHistory {
+    /// Begins to read. `now_ms` is the reader's clock.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn open(
+        log: &dyn Log,
+        birth: LogBirth,
+        stream: &StreamId,
+        now_ms: i64,
+    ) -> Result<Self, ReadError> {
+        let partition = stream.partition(birth.partitions);
+        let high = log.bounds(partition).await?.high;
+        let acceptance = begin_fold_of(log, birth, [partition], now_ms).await?;
+        let reader = log.read(acceptance.cursors()).await?;
+        let (stream, read) = (stream.clone(), VecDeque::new());
+        Ok(Self { stream, reader, acceptance, high, read, ended: false })
+    }
+
+    /// The next step; after [`Read::End`] it waits for what is appended.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn next(&mut self) -> Result<Read, ReadError> {
+        loop {
+            if let Some(read) = self.read.pop_front() {
+                return Ok(read);
+            }
+            let next = self.acceptance.cursors().first().map_or(self.high, |cursor| cursor.next);
+            if !self.ended && next >= self.high {
+                self.ended = true;
+                return Ok(Read::End);
+            }
+            let batch = self.reader.next().await?;
+            for outcome in self.acceptance.accept_batch(&batch, 0) {
+                let read = match outcome {
+                    Outcome::Accepted(envelope) if envelope.stream == self.stream => {
+                        Read::Event(envelope)
+                    }
+                    Outcome::Hole(hole) if hole.stream == self.stream => Read::Hole(hole),
+                    Outcome::Malformed(malformed)
+                        if malformed.stream.as_ref() == Some(&self.stream) =>
+                    {
+                        Read::Malformed(malformed)
+                    }
+                    _ => continue,
+                };
+                self.read.push_back(read);
+            }
+        }
+    }
+}
+
+/// The state of `stream` as the log tells it. `now_ms` is the reader's clock.
+///
+/// # Errors
+/// See [`HistoryError`]; [`HistoryError::Compacted`] names the first position that can be shown.
+pub async fn fold_stream(
+    log: &dyn Log,
+    birth: LogBirth,
+    stream: &StreamId,
+    until: Until,
+    now_ms: i64,
+) -> Result<PastState, HistoryError> {
+    let mut history = StreamHistory::open(log, birth, stream, now_ms).await?;
+    let mut fold = StreamFold::new(stream.clone(), &birth, until);
+    loop {
+        match history.next().await? {
+            Read::Event(envelope) => {
+                if let Some(answer) = fold.take(envelope) {
+                    return answer;
+                }
+            }
+            Read::Hole(hole) => fold.stop(HistoryError::Hole(hole)),
+            Read::Malformed(malformed) => fold.stop(HistoryError::Malformed(malformed)),
+            Read::End => return fold.end(),
+        }
+    }
+}
+
+/// The events of `stream` from `from` to `to`, both inclusive, every seq. Without `from`, from
+/// the first since which none is missing; without `to`, to the last one.
+///
+/// # Errors
+/// See [`HistoryError`]; [`HistoryError::Compacted`] when `from` is no longer there.
+pub async fn stream_events(
+    log: &dyn Log,
+    birth: LogBirth,
+    stream: &StreamId,
+    (from, to): (Option<Seq>, Option<Seq>),
+    events_max: usize,
+    now_ms: i64,
+) -> Result<Vec<Envelope>, HistoryError> {
+    let mut history = StreamHistory::open(log, birth, stream, now_ms).await?;
+    let mut events: Vec<Envelope> = Vec::new();
+    let mut last = Seq::ZERO;
+    let wanted = |seq: Seq| from.is_none_or(|from| from <= seq) && to.is_none_or(|to| seq <= to);
+    let mut first_dense = None;
+    loop {
+        let envelope = match history.next().await? {
+            Read::Event(envelope) => envelope,
+            // What stands behind a hole comes under a later epoch, from the same seq on.
+            Read::Hole(_) | Read::Malformed(_) => continue,
+            Read::End => break,
+        };
+        let dense = envelope.seq == last.next();
+        last = envelope.seq;
+        if !dense || first_dense.is_none() {
+            events.clear();
+            first_dense = Some((envelope.seq, envelope.time_ms));
+        }
+        if wanted(envelope.seq) {
+            if events.len() >= events_max {
+                return Err(HistoryError::TooMany { events_max });
+            }
+            events.push(envelope);
+        }
+    }
+    match (from, first_dense) {
+        (Some(from), Some(earliest)) if from.max(Seq(1)) < earliest.0 => {
+            let (stream, wanted) = (stream.clone(), format!("seq {from}"));
+            Err(HistoryError::Compacted { stream, wanted, earliest: Some(earliest) })
+        }
+        _ => Ok(events),
+    }
+}
+
+fn earliest_text(earliest: Option<(Seq, i64)>) -> String {
+    match earliest {
+        Some((seq, _)) => format!("the earliest state that it can show is at seq {seq}"),
+        None => "there is no state that it can show".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::{Event, ObjectHash, Removed};
+use uuid::Uuid;
+
+use super::*;
+use crate::birth::{BirthWish, read_or_create_birth};
+use crate::claim::{Claimant, claim};
+use crate::fold::begin_fold;
+use crate::memory::{MemoryLog, MemorySettings};
+use crate::writer::{Draft, Writer};
+
+const WINDOW_MS: u64 = 1000;
+const EVENTS_MAX: usize = 100;
+
+/// A log with one writer, and what the writer left under each key.
+struct Told {
+    log: MemoryLog,
+    birth: LogBirth,
+    writer: Writer,
+    held: BTreeMap<String, ObjectHash>,
+}
+
+impl Told {
+    async fn new() -> Self {
+        let settings = MemorySettings {
+            replay_window_ms: WINDOW_MS,
+            delete_retention_ms: 2 * WINDOW_MS,
+            start_ms: 0,
+            ..MemorySettings::default()
+        };
+        let log = MemoryLog::new(settings);
+        let wish = BirthWish { previous: None, uuid: Uuid::from_u128(1) };
+        let birth = read_or_create_birth(&log, wish).await.expect("born");
+        let mut acceptance = begin_fold(&log, birth, 0).await.expect("readable");
+        let mut reader = log.read(acceptance.cursors()).await.expect("readable");
+        while !acceptance.is_folded() {
+            let batch = reader.next().await.expect("readable");
+            acceptance.accept_batch(&batch, 0);
+        }
+        let claimant = Claimant { writer: Uuid::from_u128(2), address: None };
+        let shared: Arc<dyn Log> = Arc::new(log.clone());
+        let (clock, mut each) = (|| 0, |_: &_, _: Vec<_>| {});
+        let writer = claim(&shared, reader.as_mut(), &mut acceptance, &claimant, &clock, &mut each);
+        let writer = writer.await.expect("nobody else claims");
+        Self { log, birth, writer, held: BTreeMap::new() }
+    }
+
+    /// Each event a tenth of a second after the one before: `a=1` applies, `a=` removes.
+    async fn tell(&mut self, events: &[&str]) {
+        for event in events {
+            let (name, value) = event.split_once('=').expect("name=value");
+            let key: EntryKey = format!("d/pod/{name}").parse().expect("well-formed");
+            let object = Bytes::from(format!("{{\"v\":\"{value}\"}}"));
+            let replaces = self.held.remove(name);
+            let event = match value {
+                "" => Event::Removed(Removed { key, uid: "u".to_owned() }),
+                _ => {
+                    self.held.insert(name.to_owned(), ObjectHash::of(&object));
+                    let (uid, resource_version) = ("u".to_owned(), "1".to_owned());
+                    Event::Applied(Applied { key, uid, resource_version, object })
+                }
+            };
+            let draft = Draft { stream: stream(), event, replaces, traceparent: None };
+            self.writer.append(vec![draft]).await.expect("alive");
+            self.log.advance_clock(100);
+        }
+    }
+
+    async fn at(&self, until: Until) -> Result<String, HistoryError> {
+        let now_ms = self.log.now_ms();
+        let state = fold_stream(&self.log, self.birth, &stream(), until, now_ms).await?;
+        let entries = state.entries.iter().map(|(key, entry)| {
+            let name = key.as_str().trim_start_matches("d/pod/");
+            let object = String::from_utf8_lossy(&entry.applied.object);
+            let value = object.trim_start_matches("{\"v\":\"").trim_end_matches("\"}");
+            format!(" {name}={value}@{}", entry.seq)
+        });
+        Ok(format!("{}:{}", state.seq, entries.collect::<String>()))
+    }
+
+    async fn events(&self, from: Option<u64>, to: Option<u64>) -> Result<Vec<u64>, HistoryError> {
+        let range = (from.map(Seq), to.map(Seq));
+        let now_ms = self.log.now_ms();
+        let events =
+            stream_events(&self.log, self.birth, &stream(), range, EVENTS_MAX, now_ms).await?;
+        Ok(events.iter().map(|envelope| envelope.seq.0).collect())
+    }
+
+    fn age_and_compact(&self) {
+        self.log.advance_clock(WINDOW_MS + 1);
+        self.log.compact();
+    }
+}
+
+fn stream() -> StreamId {
+    "node/n1".parse().expect("well-formed")
+}
+
+#[tokio::test]
+async fn every_state_inside_the_window_can_be_shown() {
+    let mut told = Told::new().await;
+    told.tell(&["a=1", "b=1", "a=2", "b="]).await;
+    told.writer.append_heads().await.expect("alive");
+    for (seq, want) in
+        ["0:", "1: a=1@1", "2: a=1@1 b=1@2", "3: a=2@3 b=1@2", "4: a=2@3", "5: a=2@3"]
+            .iter()
+            .enumerate()
+    {
+        let at = told.at(Until::Seq(Seq(seq as u64))).await.expect("it is there");
+        assert_eq!(at, *want);
+    }
+    assert_eq!(told.at(Until::Tail).await.expect("whole"), "5: a=2@3");
+    assert_eq!(told.at(Until::Time(-1)).await.expect("empty"), "0:");
+    assert_eq!(told.at(Until::Time(199)).await.expect("there"), "2: a=1@1 b=1@2");
+    assert_eq!(told.at(Until::Time(i64::MAX)).await.expect("there"), "5: a=2@3");
+    let beyond = told.at(Until::Seq(Seq(6))).await;
+    assert!(matches!(beyond, Err(HistoryError::NotReached { tail: Seq(5), .. })), "{beyond:?}");
+}
+
+#[tokio::test]
+async fn a_state_that_compaction_took_is_refused_and_the_earliest_is_named() {
+    let mut told = Told::new().await;
+    told.tell(&["a=1", "b=1", "a=2", "c=1"]).await;
+    told.age_and_compact();
+    told.tell(&["a=3", "b=2"]).await;
+    // Left: b=1, a=2, c=1, a=3, b=2. With a=2 the state is whole for the first time.
+    for until in [Until::Seq(Seq(1)), Until::Seq(Seq(2)), Until::Time(0), Until::Time(150)] {
+        match told.at(until).await {
+            Err(HistoryError::Compacted { earliest, .. }) => {
+                assert_eq!(earliest, Some((Seq(3), 200)), "{until:?}");
+            }
+            other => panic!("{until:?} is shown: {other:?}"),
+        }
+    }
+    assert_eq!(told.at(Until::Seq(Seq(3))).await.expect("whole"), "3: a=2@3 b=1@2");
+    assert_eq!(told.at(Until::Time(320)).await.expect("whole"), "4: a=2@3 b=1@2 c=1@4");
+    assert_eq!(told.at(Until::Tail).await.expect("whole"), "6: a=3@5 b=2@6 c=1@4");
+}
+
+#[tokio::test]
+async fn events_are_listed_with_every_seq_or_not_at_all() {
+    let mut told = Told::new().await;
+    told.tell(&["a=1", "b=1", "a=2", "c=1"]).await;
+    assert_eq!(told.events(None, None).await.expect("all"), [1, 2, 3, 4]);
+    assert_eq!(told.events(Some(2), Some(3)).await.expect("some"), [2, 3]);
+    told.age_and_compact();
+    told.tell(&["a=3"]).await;
+    assert_eq!(told.events(None, None).await.expect("what is left"), [2, 3, 4, 5]);
+    assert_eq!(told.events(Some(3), None).await.expect("what is left"), [3, 4, 5]);
+    let gone = told.events(Some(1), None).await;
+    assert!(
+        matches!(gone, Err(HistoryError::Compacted { earliest: Some((Seq(2), _)), .. })),
+        "{gone:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_state_that_does_not_hash_as_its_writer_said_is_not_shown() {
+    let mut told = Told::new().await;
+    told.tell(&["a=1"]).await;
+    // A writer that is told wrongly what it replaces records a hash that no reader will find.
+    told.held.insert("b".to_owned(), ObjectHash::of(b"never there"));
+    told.tell(&["b=1"]).await;
+    let tail = told.at(Until::Tail).await;
+    assert!(matches!(tail, Err(HistoryError::Diverged { seq: Seq(2), .. })), "{tail:?}");
+}
+
+#[tokio::test]
+async fn a_stream_can_be_followed_from_its_past() {
+    let mut told = Told::new().await;
+    told.tell(&["a=1"]).await;
+    let mut history =
+        StreamHistory::open(&told.log, told.birth, &stream(), 0).await.expect("readable");
+    let is_event = |read: &Read, seq| matches!(read, Read::Event(it) if it.seq == Seq(seq));
+    assert!(is_event(&history.next().await.expect("readable"), 1));
+    assert_eq!(history.next().await.expect("readable"), Read::End);
+    told.tell(&["a=2"]).await;
+    assert!(is_event(&history.next().await.expect("readable"), 2));
+}
