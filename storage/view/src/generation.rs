@@ -91,6 +91,11 @@ impl Generation {
         drafted.effected
     }
 
+    /// How many entries are held in memory.
+    pub(crate) fn held_entries(&self) -> usize {
+        self.held.len()
+    }
+
     /// Forgets what is held; only while no open batch writes this generation.
     pub(crate) fn forget_held(&mut self) {
         self.held = HashMap::new();

@@ -35,8 +35,8 @@ pub struct Bounds {
     pub inputs_max: usize,
     /// A batch of more bytes takes no further input. Not a limit of one input.
     pub batch_bytes_max: usize,
-    /// When more effects (or commits without any) wait to be released, a commit is synced by
-    /// itself. The caller then takes them by [`Materializer::sync`], at no cost.
+    /// When more effects and commits than this wait to be released, each commit is synced by
+    /// itself, until the caller takes them by [`Materializer::sync`].
     pub waiting_effects_max: usize,
     /// The memory of the fold.
     pub fold: FoldBounds,

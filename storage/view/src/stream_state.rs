@@ -309,9 +309,10 @@ impl StreamState {
             let (expected, found) = (claimed, hash);
             return Err(FoldError::Refused(Refusal::Diverged { stream, seq, expected, found }));
         }
+        let held_before = slot.visible.held_entries();
         let effected = slot.visible.accept(hash, drafted, &mut self.batch);
+        self.held_entries += slot.visible.held_entries() - held_before;
         slot.move_to(to, hash, claimed);
-        self.held_entries += effected.len();
         extend(effects, &stream, seq, effected);
         self.dirty.insert(stream);
         Ok(())
@@ -336,9 +337,10 @@ impl StreamState {
             let (seq, found) = (to.seq, hash);
             return Err(FoldError::Refused(Refusal::Diverged { stream, seq, expected, found }));
         }
+        let held_before = slot.visible.held_entries();
         let effected = slot.visible.accept(hash, drafted, &mut self.batch);
+        self.held_entries += slot.visible.held_entries() - held_before;
         slot.move_to(to, hash, hash);
-        self.held_entries += effected.len();
         extend(effects, &stream, to.seq, effected);
         self.dirty.insert(stream);
         Ok(())

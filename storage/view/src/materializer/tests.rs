@@ -48,8 +48,8 @@ enum Call {
     Commit,
     CommitSynced,
     Sync,
-    TakeTicket,
     SyncElsewhere,
+    HearOfSync,
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -58,8 +58,8 @@ fn call() -> impl Strategy<Value = Call> {
         3 => Just(Call::Commit),
         1 => Just(Call::CommitSynced),
         1 => Just(Call::Sync),
-        1 => Just(Call::TakeTicket),
         1 => Just(Call::SyncElsewhere),
+        1 => Just(Call::HearOfSync),
     ]
 }
 
@@ -89,13 +89,14 @@ proptest! {
                     materializer.commit().expect("commits");
                     continue;
                 }
-                Call::TakeTicket => {
+                Call::SyncElsewhere => {
+                    // The other thread is quick; we hear of it when more is committed.
                     ticket = Some(materializer.ticket());
+                    engine.sync().expect("syncs");
                     continue;
                 }
-                Call::SyncElsewhere => {
+                Call::HearOfSync => {
                     let Some(ticket) = ticket.take() else { continue };
-                    engine.sync().expect("syncs");
                     materializer.synced(ticket)
                 }
                 Call::CommitSynced => materializer.commit_synced().expect("commits"),
@@ -174,4 +175,18 @@ fn nothing_is_taken_or_released_after_a_failed_write() {
     assert_eq!(history.assert_prefix(&*engine), 2, "the write took effect after all");
     let mut materializer = open(&engine, Bounds::default());
     materializer.fold(input(2)).expect("goes on where the state is");
+}
+
+#[test]
+fn effects_do_not_wait_without_bound() {
+    let (history, engine) = (five(), Arc::new(MemoryEngine::new()));
+    let mut materializer = open(&engine, Bounds { waiting_effects_max: 4, ..Bounds::default() });
+    let mut synced = Vec::new();
+    for (envelope, offset) in history.events.iter().cloned().zip(0u64..) {
+        materializer.fold((Offset(offset), envelope)).expect("continues");
+        materializer.commit().expect("commits");
+        synced.push(!materializer.is_ahead_of_durable());
+    }
+    assert_eq!(synced, [false, false, true, true, true], "effects and commits count");
+    assert_eq!(materializer.sync().expect("nothing to sync").effects.len(), 5);
 }

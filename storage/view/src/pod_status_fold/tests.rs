@@ -229,20 +229,24 @@ fn a_lost_report_is_noticed_and_a_full_snapshot_heals_it() {
     for n in 1..=3 {
         edge.statuses.insert(pod(n), ("u".to_owned(), vec![n].into()));
     }
-    edge.sync(false);
-    cloud.take(id(1), &status(9));
+    cloud.take(ReportId { boot: 0, ..id(7) }, &status(9));
+    edge.sync(true);
     let lost = id(2);
     for (id, body) in edge.queued.iter().filter(|(id, _)| **id != lost) {
-        let told = cloud.take(*id, body);
-        assert!(!matches!(told, Told::Closed { agrees: true, .. }), "{id} is not enough");
+        if let Told::Closed { dropped, agrees, .. } = cloud.take(*id, body) {
+            assert_eq!(dropped, [pod(9)], "the full snapshot did not name it");
+            assert!(!agrees, "a pod is missing");
+        }
     }
     assert_eq!(cloud.fold.differing().collect::<Vec<_>>(), [&node()]);
+    let known = cloud.fold.node(&node()).cloned();
+    cloud = Cloud::open(Arc::new(cloud.engine.reopen()));
+    assert_eq!(cloud.fold.node(&node()).cloned(), known);
     edge.queued.clear();
     edge.sync(true);
     for (id, body) in &edge.queued {
-        if let Told::Closed { dropped, agrees, .. } = cloud.take(*id, body) {
+        if let Told::Closed { agrees, .. } = cloud.take(*id, body) {
             assert!(agrees);
-            assert_eq!(dropped, [pod(9)], "the full snapshot did not name it");
         }
     }
     assert_eq!(cloud.statuses(), edge.statuses);
@@ -260,6 +264,24 @@ fn a_late_status_does_not_bring_a_removed_pod_back() {
     assert_eq!(cloud.take(id(3), &ReportBody::SnapshotClosed(empty)), closed);
     assert_eq!(cloud.take(id(1), &status(1)), Told::Nothing, "forgotten, and still not back");
     assert!(cloud.statuses().is_empty());
+}
+
+#[test]
+fn what_came_after_the_last_closing_is_no_difference() {
+    let mut edge = Edge::new();
+    let mut cloud = Cloud::open(Arc::new(MemoryEngine::new()));
+    edge.sync(true);
+    edge.statuses.insert(pod(1), ("u".to_owned(), vec![1].into()));
+    edge.sync(false);
+    let closing = *edge.queued.keys().next_back().expect("it has closed");
+    cloud.take(
+        id(1),
+        &ReportBody::SnapshotClosed(metasync::close(&PodStatusSnapshot::new(&node()), None)),
+    );
+    for (id, body) in edge.queued.iter().filter(|(id, _)| **id != closing) {
+        cloud.take(*id, body);
+    }
+    assert_eq!(cloud.fold.differing().count(), 0, "the closing is still on its way");
 }
 
 #[test]

@@ -103,3 +103,32 @@ proptest! {
         prop_assert_eq!(rows(&engine), history.states[to].len(), "something is left behind");
     }
 }
+
+#[test]
+fn a_part_of_another_catch_up_is_refused() {
+    let steps: Vec<_> =
+        (1..5).map(|key| crate::history::Step::Apply { key, object: key }).collect();
+    let history = History::new(log_id(1), "node/gw-1", &steps);
+    let first_and_second = parts(&history.advance(Mode::Tail, 0, 4), 2);
+    let wrongs: [fn(&mut Advance); 5] = [
+        |part| part.mode = Mode::Delta,
+        |part| part.to.seq = part.to.seq.next(),
+        |part| part.to.epoch = part.to.epoch.next(),
+        |part| part.hash = StateHash::EMPTY,
+        |part| part.part = 2,
+    ];
+    for wrong in wrongs {
+        let engine = Arc::new(MemoryEngine::new());
+        let mut state = open(&engine);
+        state.apply_advance(first_and_second[0].clone(), &mut Vec::new()).expect("begins");
+        let mut second = first_and_second[1].clone();
+        wrong(&mut second);
+        for second in [second, first_and_second[1].clone()] {
+            let outcome = state.apply_advance(second, &mut Vec::new());
+            let is_refused = matches!(outcome, Err(FoldError::Refused(Refusal::Parts { .. })));
+            assert!(is_refused, "{outcome:?}: one wrong part voids the whole");
+        }
+        state.commit(Durability::Buffered).expect("commits");
+        assert_eq!(history.assert_prefix(&*engine), 0);
+    }
+}

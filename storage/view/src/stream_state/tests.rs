@@ -3,6 +3,7 @@ use headwater_store::{MemoryEngine, Survives};
 use proptest::prelude::*;
 
 use super::*;
+use crate::effect::Effected;
 use crate::history::{History, Model, follow, log_id, parts, steps};
 use crate::stream_reader::{Selection, StreamReader};
 
@@ -51,7 +52,7 @@ proptest! {
         prop_assert_eq!(&believed, &history.states[history.tail_seq()]);
     }
 
-    /// I1 and I9: however a replica is brought forward, and wherever it crashes.
+    /// I1, I5 and I9: however a replica is brought forward, and wherever it crashes.
     #[test]
     fn tails_deltas_and_snapshots_in_any_mix_give_the_same_state(
         steps in steps(40),
@@ -60,7 +61,7 @@ proptest! {
         let history = History::new(log_id(1), NODE, &steps);
         let mut engine = Arc::new(MemoryEngine::new());
         let mut state = open(&engine);
-        let mut believed = Model::new();
+        let (mut believed, mut removed) = (Model::new(), BTreeSet::new());
         for (mode, distance, part_size, synced, seed) in moves {
             let from = history.assert_prefix(&*engine);
             let to = (from + distance).min(history.tail_seq());
@@ -74,12 +75,20 @@ proptest! {
             prop_assert_eq!(history.assert_prefix(&*engine), to);
             follow(&mut believed, &effects, &history.states[to]);
             prop_assert_eq!(&believed, &history.states[to]);
+            for effect in effects {
+                if let Effected::Removed(gone) = effect.effected {
+                    removed.insert(gone.uid);
+                }
+            }
+            let back = believed.values().find(|held| removed.contains(&held.0));
+            prop_assert_eq!(back, None, "a removed UID came back");
             if seed % 3 == 0 {
                 engine = Arc::new(engine.crash(Survives::Some { seed }));
                 state = open(&engine);
                 let at = history.assert_prefix(&*engine);
                 prop_assert!(!synced || at == to, "a synced commit was lost");
                 believed = history.states[at].clone();
+                removed.clear();
             }
         }
     }
