@@ -132,7 +132,8 @@ impl EdgeSession {
                 self.applied(&stream, checkpoint, hash, &mut outputs)
             }
             EdgeInput::Durable { stream, checkpoint } => {
-                self.durable(&stream, checkpoint, &mut outputs)
+                self.durable(&stream, checkpoint, &mut outputs);
+                Ok(())
             }
             EdgeInput::Reported => {
                 if self.is_open() {
@@ -393,18 +394,16 @@ impl EdgeSession {
         outputs: &mut Vec<EdgeOutput>,
     ) -> Result<(), SessionEnd> {
         let seq = checkpoint.seq;
-        // The answer may have crossed the drop of its stream.
         let Some(replica) = self.replicas.get_mut(stream) else { return Ok(()) };
         match replica.answered(checkpoint, hash) {
             None => {
                 let stream = stream.clone();
-                return Err(SessionEnd::Unasked { stream, answer: "Applied", seq });
+                return Err(SessionEnd::Unasked { stream, seq });
             }
             Some(Answer::Visible(assigned)) => {
                 self.moved = true;
-                if let Some(assigned) = assigned {
-                    self.assignment = Some(assigned);
-                    self.drop_unassigned(outputs);
+                if assigned.is_some() {
+                    self.assignment = assigned;
                 }
             }
             Some(Answer::Superseded) => {}
@@ -419,6 +418,7 @@ impl EdgeSession {
                 return Err(SessionEnd::Push { stream: stream.clone(), fault });
             }
         }
+        self.drop_unassigned(outputs);
         self.greet(outputs);
         Ok(())
     }
@@ -428,20 +428,16 @@ impl EdgeSession {
         stream: &StreamId,
         checkpoint: Checkpoint,
         outputs: &mut Vec<EdgeOutput>,
-    ) -> Result<(), SessionEnd> {
-        let Some(replica) = self.replicas.get_mut(stream) else { return Ok(()) };
+    ) {
+        let Some(replica) = self.replicas.get_mut(stream) else { return };
         let before = replica.durable_seq();
-        if !replica.synced(checkpoint) {
-            let (stream, seq) = (stream.clone(), checkpoint.seq);
-            return Err(SessionEnd::Unasked { stream, answer: "Durable", seq });
-        }
+        replica.synced(checkpoint);
         let rose = replica.durable_seq() != before;
         self.moved |= rose;
         self.greet(outputs);
         if rose && self.is_open() {
             self.acknowledge(outputs);
         }
-        Ok(())
     }
 
     fn tick(&mut self, now_ms: u64, outputs: &mut Vec<EdgeOutput>) -> Result<(), SessionEnd> {
@@ -490,15 +486,20 @@ impl EdgeSession {
         }
     }
 
-    /// Removes the streams that the private stream no longer names.
+    /// Removes the streams that the private stream no longer names, each once the shell has
+    /// answered its pushes: no answer is then about a stream that is gone.
     fn drop_unassigned(&mut self, outputs: &mut Vec<EdgeOutput>) {
         let Some(assignment) = &self.assignment else { return };
-        self.replicas.retain(|stream, _| {
-            let assigned = assignment.contains(stream);
-            if !assigned {
+        self.replicas.retain(|stream, replica| {
+            replica.leaving = !assignment.contains(stream);
+            if replica.leaving && replica.unstage() {
+                outputs.push(EdgeOutput::Unstage(stream.clone()));
+            }
+            let goes = replica.leaving && replica.unapplied() == 0;
+            if goes {
                 outputs.push(EdgeOutput::Drop(stream.clone()));
             }
-            assigned
+            !goes
         });
     }
 

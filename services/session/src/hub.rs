@@ -87,6 +87,8 @@ pub struct HubStream {
     pub acked: Seq,
     /// Why it is not served, where it is not; the inequality says nothing then.
     pub parked: Option<&'static str>,
+    /// A snapshot is due or partly sent: seqs are of two histories, the inequality says nothing.
+    pub resetting: bool,
 }
 
 impl HubSession {
@@ -155,6 +157,7 @@ impl HubSession {
                 durable: progress.durable,
                 acked: progress.acked,
                 parked: service.parked,
+                resetting: service.is_resetting(),
             }
         })
     }
@@ -492,6 +495,7 @@ impl HubSession {
                 outputs.push(HubOutput::Send(HubMessage::Parked(parked)));
             }
             service.parked = parked;
+            service.snapshot_due = course == Course::Snapshot;
             match (course, room) {
                 (Course::Rest | Course::Park(_), _) => {
                     service.resting = true;

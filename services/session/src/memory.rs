@@ -15,6 +15,7 @@ use crate::source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standi
 #[derive(Clone, Debug)]
 pub struct MemorySource {
     log_id: Option<LogId>,
+    claimed: WriterEpoch,
     readiness: Readiness,
     raw_events_max: usize,
     folds: BTreeMap<StreamId, Fold>,
@@ -60,6 +61,7 @@ impl MemorySource {
     pub fn new(raw_events_max: usize) -> Self {
         Self {
             log_id: None,
+            claimed: WriterEpoch::default(),
             readiness: Readiness::Folding,
             raw_events_max,
             folds: BTreeMap::new(),
@@ -71,7 +73,13 @@ impl MemorySource {
     pub fn begin(&mut self, log_id: LogId) {
         self.log_id = Some(log_id);
         self.readiness = Readiness::Folding;
+        self.claimed = WriterEpoch::default();
         self.folds.clear();
+    }
+
+    /// A writer claimed this epoch, in every partition at once.
+    pub fn claim(&mut self, epoch: WriterEpoch) {
+        self.claimed = self.claimed.max(epoch);
     }
 
     /// Says what may be served from now on.
@@ -163,7 +171,7 @@ impl Source for MemorySource {
         let empty = Fold::default();
         let fold = self.folds.get(stream).unwrap_or(&empty);
         Ok(Standing {
-            checkpoint: Checkpoint { log_id, epoch: fold.epoch, seq: fold.seq },
+            checkpoint: Checkpoint { log_id, epoch: fold.epoch.max(self.claimed), seq: fold.seq },
             hash: fold.hash,
             readiness: self.readiness,
             raw_from: fold.raw.front().map_or(fold.seq, |first| Seq(first.seq.0 - 1)),
@@ -177,7 +185,8 @@ impl Source for MemorySource {
         epoch: WriterEpoch,
     ) -> Result<Option<Seq>, SourceError> {
         let epochs = self.folds.get(stream).map(|fold| &fold.epochs);
-        let next = epochs.and_then(|epochs| epochs.range((Bound::Excluded(epoch), Bound::Unbounded)).next());
+        let next = epochs
+            .and_then(|epochs| epochs.range((Bound::Excluded(epoch), Bound::Unbounded)).next());
         Ok(next.map(|(_, first)| *first))
     }
 

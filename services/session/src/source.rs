@@ -105,7 +105,9 @@ pub struct CatchUpPart {
 /// Where a fold stands in one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The last event folded.
+    /// The last event folded. The epoch is the highest one claimed in the stream's partition as
+    /// far as it is folded, which may be above the last event's: a claim settles what came
+    /// before it, so that an edge with a lower epoch and a higher seq has diverged.
     pub checkpoint: Checkpoint,
     /// The state hash there.
     pub hash: StateHash,

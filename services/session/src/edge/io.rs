@@ -197,12 +197,10 @@ pub enum SessionEnd {
         silent_ms: u64,
     },
     /// The shell answered what it was not asked: a defect of the edge itself.
-    #[error("stream {stream}: {answer} at seq {seq} answers no push")]
+    #[error("stream {stream}: applied seq {seq} is the end of no push")]
     Unasked {
         /// The stream.
         stream: StreamId,
-        /// The answer.
-        answer: &'static str,
         /// Its position.
         seq: Seq,
     },

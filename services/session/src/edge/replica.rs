@@ -32,6 +32,8 @@ pub(super) struct Replica {
     pub(super) tail: Seq,
     /// Where the difference from the log was noticed; only a snapshot goes on from there.
     pub(super) stopped: Option<Seq>,
+    /// The node no longer has the stream: it goes once the shell has answered every push.
+    pub(super) leaving: bool,
     /// Where the last snapshot ended: a durable position below it is of another history.
     history_from: Option<Checkpoint>,
     /// Pushes received whole and given to the shell.
@@ -63,7 +65,7 @@ struct Staged {
 pub(super) enum Verdict {
     /// It fits.
     Apply,
-    /// The stream is stopped, and it is no snapshot.
+    /// The stream is leaving, or it is stopped and this is no snapshot.
     PassOver,
 }
 
@@ -146,7 +148,9 @@ impl Replica {
         log_id: &LogId,
         assigned: Option<Assignment>,
     ) -> Result<Verdict, PushFault> {
-        if self.stopped.is_some() && (push.mode != PushMode::Snapshot || push.part != 0) {
+        if self.leaving
+            || self.stopped.is_some() && (push.mode != PushMode::Snapshot || push.part != 0)
+        {
             return Ok(Verdict::PassOver);
         }
         if self.staged.is_none() || self.stopped.is_some() {
@@ -196,15 +200,14 @@ impl Replica {
         Some(Answer::Stopped { expected, unstage })
     }
 
-    /// The state at `checkpoint` is synced. False: it was never applied.
-    pub(super) fn synced(&mut self, checkpoint: Checkpoint) -> bool {
-        if self.applied.is_none_or(|applied| rank(&applied) < rank(&checkpoint)) {
-            return false;
-        }
-        if self.durable.is_none_or(|durable| rank(&durable) < rank(&checkpoint)) {
+    /// The state at `checkpoint` is synced. One that is not applied is passed over: the sync
+    /// began before the stream was dropped.
+    pub(super) fn synced(&mut self, checkpoint: Checkpoint) {
+        let is_applied = self.applied.is_some_and(|applied| rank(&checkpoint) <= rank(&applied));
+        let is_news = self.durable.is_none_or(|durable| rank(&durable) < rank(&checkpoint));
+        if is_applied && is_news {
             self.durable = Some(checkpoint);
         }
-        true
     }
 
     /// The hub says where the stream ends. Returns the hash there when it is where this replica
@@ -216,7 +219,7 @@ impl Replica {
         }
         let differs = self.stopped.is_none()
             && self.is_settled()
-            && self.applied == Some(end.checkpoint)
+            && self.applied.is_some_and(|applied| is_same_place(&applied, &end.checkpoint))
             && self.hash != end.hash;
         differs.then(|| {
             self.stop(end.checkpoint.seq);
@@ -314,6 +317,12 @@ impl Replica {
 /// The order in which a replica moves.
 fn rank(checkpoint: &Checkpoint) -> (u64, WriterEpoch, Seq) {
     (checkpoint.log_id.number, checkpoint.epoch, checkpoint.seq)
+}
+
+/// Whether the hub's `end` is where `applied` is. Its epoch may be higher: that of a claim under
+/// which nothing was appended yet.
+fn is_same_place(applied: &Checkpoint, end: &Checkpoint) -> bool {
+    applied.log_id == end.log_id && applied.seq == end.seq && applied.epoch <= end.epoch
 }
 
 /// What the changes of a part may be in its mode; `count` is theirs and those of earlier parts.

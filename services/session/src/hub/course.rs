@@ -9,7 +9,7 @@
 //!   otherwise ------------------------------- reconciled? --------> snapshot, else park
 //! ```
 
-use headwater_event::{Seq, StateHash, WriterEpoch};
+use headwater_event::{Seq, WriterEpoch};
 
 use crate::message::StreamPosition;
 use crate::source::{Readiness, Standing};
@@ -89,11 +89,10 @@ fn has_diverged(
     standing: &Standing,
 ) -> bool {
     let (held, tail) = (position.checkpoint, standing.checkpoint);
-    let (seq, hash): (Seq, StateHash) = (tail.seq, standing.hash);
     let overtaken = next_epoch_from.is_some_and(|first| first <= held.seq);
-    // A higher epoch that stands below or at the held seq began at or below it.
-    let went_back = tail.epoch > held.epoch && seq <= held.seq;
-    let differs = (seq, tail.epoch) == (held.seq, held.epoch) && hash != position.hash;
+    // The claim of a higher epoch settled that the history ends below what is held.
+    let went_back = tail.seq < held.seq;
+    let differs = tail.seq == held.seq && standing.hash != position.hash;
     // No writer has epoch 0: a position in it is not of any log.
     let is_void = held.seq > Seq::ZERO && held.epoch == WriterEpoch::default();
     overtaken || went_back || differs || is_void

@@ -21,6 +21,8 @@ pub(super) struct Service {
     pub(super) resting: bool,
     /// Why it is not served.
     pub(super) parked: Option<&'static str>,
+    /// A snapshot is due: what the edge has may lie above the fold's end.
+    pub(super) snapshot_due: bool,
     /// The end of the stream in the fold, as last read.
     pub(super) tail: Seq,
     catching_up: Option<CatchingUp>,
@@ -42,11 +44,11 @@ pub(super) struct Progress {
 
 /// A snapshot begins a new history, whose seqs may be lower. What the edge says before it has
 /// received the first part is about the one before.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct History {
-    /// Bytes of the session that are sent up to and with that first part.
+    /// Bytes of the session that are sent up to and with that first part; never, before it is.
     from_bytes: u64,
-    /// The highest seq of histories before.
+    /// The highest seq of histories before, where known.
     ceiling: Seq,
     begun: bool,
 }
@@ -63,9 +65,13 @@ struct CatchingUp {
 }
 
 impl Service {
-    /// A stream as the edge's hello describes it.
+    /// A stream as the edge's hello describes it; `None`: unknown, a snapshot begins it.
     pub(super) fn new(stream: StreamId, held: Option<StreamPosition>) -> Self {
         let seq = held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq);
+        let history = match held {
+            Some(_) => History { from_bytes: 0, ceiling: seq, begun: true },
+            None => History { from_bytes: u64::MAX, ceiling: Seq(u64::MAX), begun: false },
+        };
         Self {
             stream,
             held,
@@ -73,11 +79,12 @@ impl Service {
             overflowed: false,
             resting: false,
             parked: None,
+            snapshot_due: false,
             tail: Seq::ZERO,
             catching_up: None,
             unreceived: VecDeque::new(),
             progress: Progress { received: seq, applied: seq, durable: seq, acked: seq },
-            history: History { begun: true, ..History::default() },
+            history,
         }
     }
 
@@ -94,6 +101,12 @@ impl Service {
     /// The log that the stream is sent from.
     pub(super) fn log_id(&self) -> Option<LogId> {
         self.held.as_ref().map(|held| held.checkpoint.log_id)
+    }
+
+    /// Whether a snapshot is due or on its way: positions are of two histories until it is sent.
+    pub(super) fn is_resetting(&self) -> bool {
+        self.snapshot_due
+            || self.catching_up.as_ref().is_some_and(|up| up.mode == PushMode::Snapshot)
     }
 
     /// Since when a catch-up is on its way.
@@ -169,6 +182,8 @@ impl Service {
         if push.mode == PushMode::Snapshot && push.part == 0 {
             let ceiling = self.history.ceiling.max(self.sent());
             self.history = History { from_bytes: sent_bytes, ceiling, begun: false };
+            self.progress = Progress::default();
+            self.unreceived.clear();
         }
         if push.last_part {
             self.unreceived.push_back((sent_bytes, push.to.seq));
@@ -182,10 +197,7 @@ impl Service {
 
     /// The edge has received this many bytes of the session.
     pub(super) fn received(&mut self, received_bytes: u64) {
-        if !self.history.begun && received_bytes >= self.history.from_bytes {
-            self.history.begun = true;
-            self.progress = Progress::default();
-        }
+        self.history.begun |= received_bytes >= self.history.from_bytes;
         while let Some((_, to)) =
             self.unreceived.front().copied().filter(|(bytes, _)| *bytes <= received_bytes)
         {
@@ -204,8 +216,8 @@ impl Service {
         if is_present {
             chain.insert(0, ("acked", before.acked));
             chain.push(("sent", self.sent()));
-            // While parked the edge may be ahead of the fold.
-            if self.parked.is_none() {
+            // A parked edge, or one in another history, may be ahead of the fold.
+            if self.parked.is_none() && !self.is_resetting() {
                 chain.push(("tail", self.tail));
             }
         }

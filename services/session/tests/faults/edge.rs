@@ -1,0 +1,324 @@
+//! An edge of the simulated world: a disk that forgets what was not synced, and the shell around
+//! its session.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use headwater_check::once::Once;
+use headwater_check::removed::Removals;
+use headwater_check::{State, acknowledged, durable, gap, snapshot};
+use headwater_event::{
+    Assignment, Boot, Change, Checkpoint, EntryKey, Identity, Incarnation, NodeName, Report,
+    ReportBody, ReportId, Seq, StateHash, StreamId,
+};
+use headwater_session::message::{EdgeMessage, Push, PushMode, StreamPosition};
+use headwater_session::{EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, SessionEnd};
+
+use crate::cloud::Cloud;
+
+/// One stream on the edge's disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replica {
+    pub(crate) checkpoint: Option<Checkpoint>,
+    pub(crate) hash: StateHash,
+    pub(crate) state: State,
+}
+
+/// What is on the disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) streams: BTreeMap<StreamId, Replica>,
+    streams_entry: Option<Bytes>,
+}
+
+pub(crate) struct Edge {
+    pub(crate) session: EdgeSession,
+    settings: EdgeSettings,
+    pub(crate) identity: Identity,
+    /// As reads see it, and as a power loss would leave it.
+    pub(crate) disk: Disk,
+    pub(crate) synced: Disk,
+    /// The outbox is synced with every write.
+    pub(crate) outbox: BTreeMap<ReportId, Report>,
+    reported: u64,
+    staged: BTreeMap<StreamId, Vec<Change>>,
+    /// What the session asked of the shell, in order.
+    pub(crate) work: VecDeque<EdgeOutput>,
+    /// The next application comes out wrong.
+    pub(crate) miscomputes: bool,
+    once: Once,
+    removals: Removals,
+    /// What the session has said, to be put on the connection.
+    pub(crate) said: Vec<EdgeMessage>,
+    /// The session wants its connection closed, or the edge is down.
+    pub(crate) hangs_up: bool,
+    /// Why, where the session said so.
+    pub(crate) end: Option<SessionEnd>,
+}
+
+impl Edge {
+    pub(crate) fn new(node: &NodeName, settings: &EdgeSettings) -> Self {
+        let boot = Boot { number: 1, nonce: 1 };
+        let identity = Identity { node: node.clone(), incarnation: Incarnation(1), boot };
+        let state =
+            EdgeState { identity: identity.clone(), positions: Vec::new(), assignment: None };
+        Self {
+            session: EdgeSession::new(settings.clone(), state),
+            settings: settings.clone(),
+            identity,
+            disk: Disk::default(),
+            synced: Disk::default(),
+            outbox: BTreeMap::new(),
+            reported: 0,
+            staged: BTreeMap::new(),
+            work: VecDeque::new(),
+            miscomputes: false,
+            once: Once::default(),
+            removals: Removals::default(),
+            said: Vec::new(),
+            hangs_up: false,
+            end: None,
+        }
+    }
+
+    /// Power is lost and comes back: what was not synced is gone.
+    pub(crate) fn crash(&mut self, is_wiped: bool) {
+        if is_wiped {
+            self.synced = Disk::default();
+            self.outbox.clear();
+            self.identity.boot.number = 0;
+        }
+        for stream in self.disk.streams.keys().chain(self.synced.streams.keys()) {
+            let durable = self.synced.streams.get(stream).and_then(|replica| replica.checkpoint);
+            self.once.fell_back(stream, durable);
+            self.removals.forget(stream);
+        }
+        self.disk = self.synced.clone();
+        self.staged.clear();
+        self.work.clear();
+        self.said.clear();
+        self.hangs_up = true;
+        self.miscomputes = false;
+        self.identity.boot.number += 1;
+        self.identity.boot.nonce += 1;
+        let node = &self.identity.node;
+        let positions = self.disk.streams.iter().filter_map(|(stream, replica)| {
+            let (stream, hash) = (stream.clone(), replica.hash);
+            Some(StreamPosition { stream, checkpoint: replica.checkpoint?, hash })
+        });
+        let assignment = self.disk.streams_entry.as_ref();
+        let state = EdgeState {
+            identity: self.identity.clone(),
+            positions: positions.collect(),
+            assignment: assignment
+                .map(|object| Assignment::decode(node, object).expect("written by the cloud")),
+        };
+        self.session = EdgeSession::new(self.settings.clone(), state);
+    }
+
+    /// Something on the node changed.
+    pub(crate) fn report(&mut self, key: u8) {
+        self.reported += 1;
+        let id = ReportId {
+            incarnation: self.identity.incarnation,
+            boot: self.identity.boot.number,
+            seq: self.reported,
+        };
+        let body = ReportBody::PodStatus {
+            pod: format!("ns/pod/p{}", key % 4).parse().expect("well-formed"),
+            uid: "u".to_owned(),
+            status: Bytes::from(vec![b' '; usize::from(key)]),
+        };
+        let node = &self.identity.node;
+        let of = |report: &Report| report.body.key(node).expect("well-formed");
+        let report = Report { id, body, traceparent: None };
+        self.outbox.retain(|_, old| of(old) != of(&report));
+        self.outbox.insert(id, report);
+        self.step(EdgeInput::Reported);
+    }
+
+    pub(crate) fn step(&mut self, input: EdgeInput) {
+        for output in self.session.step(input) {
+            match output {
+                EdgeOutput::Send(message) => {
+                    self.check_said(&message);
+                    self.said.push(message);
+                }
+                EdgeOutput::Close(end) => {
+                    self.hangs_up = true;
+                    self.end = Some(end);
+                }
+                work => self.work.push_back(work),
+            }
+        }
+    }
+
+    /// I8 of what is said.
+    fn check_said(&self, message: &EdgeMessage) {
+        let node = &self.identity.node;
+        let said: Vec<(StreamId, Seq)> = match message {
+            EdgeMessage::Ack(ack) => {
+                ack.progress.iter().map(|said| (said.stream.clone(), said.durable)).collect()
+            }
+            EdgeMessage::Hello(hello) => {
+                for said in &hello.positions {
+                    let synced = self.synced.streams.get(&said.stream);
+                    let synced = synced.and_then(|replica| replica.checkpoint);
+                    assert_eq!(synced, Some(said.checkpoint), "I8 a hello is durable");
+                }
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        for (stream, seq) in said {
+            let synced = self.synced.streams.get(&stream).and_then(|replica| replica.checkpoint);
+            let synced = synced.map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
+            durable::check(node, &stream, "acknowledged", seq, synced).expect("I8");
+        }
+    }
+
+    /// Does the next thing that the session asked for.
+    pub(crate) fn work(&mut self, cloud: &Cloud) {
+        let Some(work) = self.work.pop_front() else { return };
+        match work {
+            EdgeOutput::Apply(push) => self.apply(push, cloud),
+            EdgeOutput::Unstage(stream) => {
+                self.staged.remove(&stream);
+            }
+            EdgeOutput::Drop(stream) => {
+                self.disk.streams.remove(&stream);
+                self.staged.remove(&stream);
+                self.removals.forget(&stream);
+                self.once.fell_back(&stream, None);
+            }
+            EdgeOutput::Sync => self.sync(),
+            EdgeOutput::ReadOutbox { after, count } => {
+                let behind = self.outbox.values().filter(|report| Some(report.id) > after);
+                let reports = behind.take(count).cloned().collect();
+                self.step(EdgeInput::Outbox(reports));
+            }
+            EdgeOutput::Forget(through) => {
+                let logged = cloud.logged.get(&self.identity.node).cloned().unwrap_or_default();
+                let forgotten: BTreeSet<ReportId> =
+                    self.outbox.range(..=through).map(|(id, _)| *id).collect();
+                acknowledged::check(&self.identity.node, &forgotten, &logged).expect("I2");
+                self.outbox.retain(|id, _| *id > through);
+            }
+            EdgeOutput::RaiseBoot { known } => {
+                self.identity.boot.number = known.boot.number + 1;
+                self.identity.boot.nonce += 1_000;
+                let outbox = std::mem::take(&mut self.outbox);
+                for (mut id, mut report) in outbox {
+                    self.reported += 1;
+                    (id.boot, id.seq) = (self.identity.boot.number, self.reported);
+                    report.id = id;
+                    self.outbox.insert(id, report);
+                }
+                self.step(EdgeInput::BootRaised(self.identity.clone()));
+            }
+            EdgeOutput::Send(_)
+            | EdgeOutput::Close(_)
+            | EdgeOutput::Answered(_)
+            | EdgeOutput::Welcomed { .. }
+            | EdgeOutput::Parked(_)
+            | EdgeOutput::Stopped(_) => {}
+        }
+    }
+
+    /// Syncs the disk.
+    pub(crate) fn sync(&mut self) {
+        self.synced = self.disk.clone();
+        let synced: Vec<_> = self
+            .synced
+            .streams
+            .iter()
+            .filter_map(|(stream, replica)| Some((stream.clone(), replica.checkpoint?)))
+            .collect();
+        for (stream, checkpoint) in synced {
+            self.step(EdgeInput::Durable { stream, checkpoint });
+        }
+    }
+
+    fn apply(&mut self, push: Push, cloud: &Cloud) {
+        let stream = push.stream.clone();
+        let staged = self.staged.entry(stream.clone()).or_default();
+        if push.part == 0 {
+            staged.clear();
+        }
+        staged.extend(push.changes.iter().map(|pushed| pushed.change.clone()));
+        if !push.last_part {
+            return;
+        }
+        let changes = self.staged.remove(&stream).unwrap_or_default();
+        let before = self.disk.streams.get(&stream).cloned().unwrap_or_default();
+        let at = before.checkpoint.map(|checkpoint| checkpoint.seq);
+        let is_snapshot = push.mode == PushMode::Snapshot;
+        if !is_snapshot && at != Some(push.from) {
+            return;
+        }
+        let mut state = if is_snapshot { State::default() } else { before.state.clone() };
+        for change in &changes {
+            state.apply(change);
+        }
+        let mut hash = state.hash(&push.to.log_id);
+        if std::mem::take(&mut self.miscomputes) {
+            let key = EntryKey::SnapshotRequest;
+            let object = headwater_event::ObjectHash::of(b"wrong");
+            hash.add(&headwater_event::HashKey::new(&push.to.log_id), &key, &object);
+        }
+        if hash == push.hash {
+            self.check_applied(&push, at, &before.state, &state, cloud);
+            self.note_streams(&push, &changes);
+            let replica = Replica { checkpoint: Some(push.to), hash, state };
+            self.disk.streams.insert(stream.clone(), replica);
+        }
+        self.step(EdgeInput::Applied { stream, checkpoint: push.to, hash });
+    }
+
+    fn note_streams(&mut self, push: &Push, changes: &[Change]) {
+        if push.stream != StreamId::node(&self.identity.node) {
+            return;
+        }
+        for change in changes.iter().filter(|change| *change.key() == EntryKey::Streams) {
+            self.disk.streams_entry = match change {
+                Change::Applied(applied) => Some(applied.object.clone()),
+                Change::Removed(_) => None,
+            };
+        }
+    }
+
+    /// I1, I3, I5, I7, I9, I14 of an application.
+    fn check_applied(
+        &mut self,
+        push: &Push,
+        at: Option<Seq>,
+        before: &State,
+        after: &State,
+        cloud: &Cloud,
+    ) {
+        let stream = &push.stream;
+        cloud.check_prefix(stream, &push.to, after);
+        if push.mode == PushMode::Snapshot {
+            let history = cloud.history(stream, &push.to).expect("checked before");
+            snapshot::check(&history, stream, push.to.seq, after).expect("I9");
+            self.once.replaced(stream, push.to).expect("I3");
+            if cloud.lost_history {
+                self.removals.forget(stream);
+            }
+        } else {
+            gap::check(stream, push.from, push.to.seq, at.unwrap_or_default()).expect("I7");
+            self.once.events(stream, push.from, push.to).expect("I3");
+        }
+        self.removals.observe(stream, after).expect("I5");
+        let deletions = cloud.deletions.get(stream).cloned().unwrap_or_default();
+        deletions.check(stream, before, after).expect("I14");
+    }
+
+    /// Whether a snapshot of this stream waits to be applied.
+    pub(crate) fn awaits_snapshot(&self, stream: &StreamId) -> bool {
+        self.work.iter().any(|work| match work {
+            EdgeOutput::Apply(push) => push.stream == *stream && push.mode == PushMode::Snapshot,
+            _ => false,
+        })
+    }
+}
