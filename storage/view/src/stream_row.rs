@@ -7,13 +7,13 @@ use headwater_store::{
     Batch, DecodeError, EncodeError, Folded, Key, Position, StreamPosition, Table, TableId, Value,
 };
 
-/// The rows of all streams that ever had more than the first generation, or differ.
+/// The rows of streams, but of those that are in their first generation and do not differ.
 pub(crate) const STREAM_ROWS: Table<StreamId, StreamRow, Folded> = Table::new(TableId::Staging);
 
 /// Which generation of a stream's entries is the visible one.
 ///
-/// Generations are numbers that are never used twice in a stream, so that what is left of an
-/// abandoned one is never taken for another.
+/// The number of a generation is given again only after a commit removed what lay under it, so
+/// that what is left of an abandoned one is never taken for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRow {
     /// The generation that readers see.
@@ -28,7 +28,7 @@ impl StreamRow {
     /// The row of a stream that has none.
     pub(crate) const FIRST: Self = Self { visible: 1, staged: None, claimed: None };
 
-    /// A generation that was never used.
+    /// A number under which nothing lies.
     pub(crate) fn unused_generation(&self) -> u32 {
         self.staged.unwrap_or(0).max(self.visible) + 1
     }
