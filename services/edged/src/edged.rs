@@ -215,7 +215,9 @@ impl Main {
                 () = cancel.cancelled() => break,
                 Some(event) = watched.recv(), if self.shutdown.is_none() => {
                     self.take(event).await;
-                    while let Ok(event) = watched.try_recv() {
+                    // Many events are one change of mind, but others are to have their turn.
+                    for _ in 0..EVENTS_MAX {
+                        let Ok(event) = watched.try_recv() else { break };
                         self.take(event).await;
                     }
                     self.reconcile();

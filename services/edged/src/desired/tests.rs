@@ -1,1 +1,116 @@
-//! Tests.
+//! What a watch adds up to.
+
+use serde_json::json;
+
+use super::*;
+
+fn event(kind: Kind, key: &str, object: serde_json::Value) -> WatchEvent {
+    let object = local::Object {
+        key: key.to_owned(),
+        uid: "fallback".to_owned(),
+        resource_version: String::new(),
+        object: object.to_string().into_bytes().into(),
+    };
+    WatchEvent { kind: kind.into(), object: Some(object), ..WatchEvent::default() }
+}
+
+fn pod(kind: Kind, name: &str, uid: &str, node: Option<&str>) -> WatchEvent {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": uid},
+        "spec": {"nodeName": node, "containers": []},
+    });
+    event(kind, &format!("shop/pod/{name}"), object)
+}
+
+fn plain(kind: Kind, complete: bool) -> WatchEvent {
+    WatchEvent { kind: kind.into(), complete, ..WatchEvent::default() }
+}
+
+fn desired() -> Desired {
+    Desired::new("gw-1".parse().expect("a name"))
+}
+
+fn take(desired: &mut Desired, events: impl IntoIterator<Item = WatchEvent>) {
+    for event in events {
+        desired.apply(event).expect("well-formed");
+    }
+}
+
+fn names(desired: &Desired) -> Vec<&str> {
+    desired.pods().keys().map(ResourceKey::name).collect()
+}
+
+#[test]
+fn what_a_listing_names_counts_at_once_and_absence_only_at_its_complete_end() {
+    let mut desired = desired();
+    take(
+        &mut desired,
+        [
+            plain(Kind::Init, false),
+            pod(Kind::InitApply, "a", "1", Some("gw-1")),
+            pod(Kind::InitApply, "b", "2", Some("gw-1")),
+        ],
+    );
+    assert_eq!(names(&desired), ["a", "b"]);
+    assert!(!desired.absence_counts());
+    take(&mut desired, [plain(Kind::InitDone, true)]);
+    assert!(desired.absence_counts());
+
+    // The watch ended, and begins anew: a half-heard listing removes nothing.
+    take(&mut desired, [plain(Kind::Init, false), pod(Kind::InitApply, "b", "2", Some("gw-1"))]);
+    assert_eq!(names(&desired), ["a", "b"]);
+    take(&mut desired, [plain(Kind::Init, false), pod(Kind::InitApply, "b", "2", Some("gw-1"))]);
+    take(&mut desired, [plain(Kind::InitDone, true)]);
+    assert_eq!(names(&desired), ["b"]);
+}
+
+#[test]
+fn the_end_of_an_incomplete_listing_removes_nothing() {
+    let mut desired = desired();
+    take(&mut desired, [pod(Kind::Apply, "a", "1", Some("gw-1"))]);
+    take(&mut desired, [plain(Kind::Init, false), plain(Kind::InitDone, false)]);
+    assert_eq!(names(&desired), ["a"]);
+    assert!(!desired.absence_counts());
+}
+
+#[test]
+fn pods_of_other_nodes_are_not_ours_and_those_of_none_are() {
+    let mut desired = desired();
+    take(
+        &mut desired,
+        [
+            pod(Kind::Apply, "other", "1", Some("gw-2")),
+            pod(Kind::Apply, "ours", "2", Some("gw-1")),
+            pod(Kind::Apply, "unbound", "3", None),
+        ],
+    );
+    assert_eq!(names(&desired), ["ours", "unbound"]);
+}
+
+#[test]
+fn a_malformed_event_is_refused_and_a_named_pod_that_cannot_be_read_is_not_absent() {
+    let mut desired = desired();
+    take(&mut desired, [pod(Kind::Apply, "a", "1", Some("gw-1")), plain(Kind::Init, false)]);
+    let bad = event(Kind::InitApply, "shop/pod/a", json!({"spec": 7}));
+    assert!(matches!(desired.apply(bad), Err(DesiredError::Object { .. })));
+    let bad = pod(Kind::Apply, "b", "../../etc", Some("gw-1"));
+    assert!(matches!(desired.apply(bad), Err(DesiredError::Uid { .. })));
+    assert!(matches!(desired.apply(plain(Kind::Apply, false)), Err(DesiredError::Lacks(_))));
+    let bad = event(Kind::Apply, "no-key", json!({}));
+    assert!(matches!(desired.apply(bad), Err(DesiredError::Key(_))));
+    take(&mut desired, [plain(Kind::InitDone, true)]);
+    assert_eq!(names(&desired), ["a"], "the former pod stays");
+}
+
+#[test]
+fn objects_come_and_go_with_their_events() {
+    let mut desired = desired();
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
+    take(&mut desired, [event(Kind::Apply, "shop/configmap/m", map)]);
+    let before = desired.objects().clone();
+    assert!(before.config_map("shop", "m").is_some());
+    take(&mut desired, [event(Kind::Delete, "shop/configmap/m", json!({}))]);
+    assert!(desired.objects().config_map("shop", "m").is_none());
+    assert!(before.config_map("shop", "m").is_some(), "a copy stays as it was");
+    assert!(!before.same(desired.objects()));
+}
