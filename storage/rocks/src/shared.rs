@@ -2,10 +2,12 @@
 //!
 //! One block cache and one write buffer manager, so that a process with one database and a
 //! process with two hundred both stay inside one figure. Memtables are charged to the cache:
-//! its capacity is the whole budget, index and filter blocks included. The cache evicts by
-//! recency; the binding offers no way to make it refuse what does not fit, so blocks that are
-//! pinned by running reads can exceed the budget for their moment. Scans go in chunks, which
-//! keeps that to a few blocks a thread.
+//! its capacity is the whole budget, index and filter blocks included.
+//!
+//! The figure can be exceeded for a moment, in two ways. Blocks that a running read pins stay:
+//! the binding offers no cache that refuses instead of growing; scans go in chunks, which keeps
+//! it to a few blocks a thread. And a memtable that is being written out counts until it is: at
+//! most one beside the active one in each database, where writers then wait.
 
 use rocksdb::{Cache, LruCacheOptions, WriteBufferManager};
 
@@ -25,7 +27,7 @@ pub struct Budget {
 impl Budget {
     /// One edge: a state database and an outbox. The whole process aims at 30 MiB, and what
     /// 110 pods need lies within a few MiB.
-    pub const EDGE: Self = Self { cache_bytes: 12 << 20, write_buffer_bytes: 6 << 20 };
+    pub const EDGE: Self = Self { cache_bytes: 8 << 20, write_buffer_bytes: 4 << 20 };
 
     /// The cloud's parts in one process: log, hub and controller. Its disk holds every node's
     /// objects, read mostly once per node and reconnect.
@@ -73,7 +75,8 @@ impl Shared {
         options.set_capacity(budget.cache_bytes);
         options.set_num_shard_bits(CACHE_SHARD_BITS);
         let cache = Cache::new_lru_cache_opts(&options);
-        // Stalling would let one database's flush stop the writers of all others.
+        // A stall ends when memtables have been written out, but only a write makes its
+        // database do that: idle ones that hold the room together would stall the rest for ever.
         let allow_stall = false;
         let write_buffers = WriteBufferManager::new_write_buffer_manager_with_cache(
             budget.write_buffer_bytes,

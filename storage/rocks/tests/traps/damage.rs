@@ -1,0 +1,145 @@
+//! Damaged files: reported, never returned as data and never repaired.
+
+use std::fs;
+use std::path::Path;
+
+use headwater_rocks::{RocksEngine, move_aside};
+use headwater_store::{Durability, EngineError, Range, Read};
+
+use crate::files::{
+    copy, files_ending, flip_bit, in_a_table, open_outbox, open_state, prefix_length, write,
+};
+
+/// How many places of a file are tried.
+const PLACES: usize = 40;
+
+/// What came of reading a damaged database. Wrong data panics in [`prefix_length`].
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Corrupt,
+    Prefix(u32),
+}
+
+fn read(path: &Path, open: fn(&Path) -> Result<RocksEngine, EngineError>) -> Outcome {
+    match open(path).and_then(|engine| prefix_length(&engine)) {
+        Ok(length) => Outcome::Prefix(length),
+        Err(EngineError::Corrupt { .. }) => Outcome::Corrupt,
+        Err(other) => panic!("damage should be called by its name: {other:?}"),
+    }
+}
+
+/// Flips bits all over the files ending with `end`, one at a time.
+fn flip_everywhere(
+    origin: &Path,
+    end: &str,
+    open: fn(&Path) -> Result<RocksEngine, EngineError>,
+) -> Vec<Outcome> {
+    let file = files_ending(origin, end).pop().expect("such a file");
+    let length = usize::try_from(fs::metadata(&file).expect("there").len()).expect("small");
+    let places = (0..PLACES).map(|n| n * length / PLACES);
+    places
+        .map(|offset| {
+            let directory = tempfile::tempdir().expect("a directory");
+            copy(origin, directory.path());
+            flip_bit(&directory.path().join(file.file_name().expect("a name")), offset);
+            read(directory.path(), open)
+        })
+        .collect()
+}
+
+#[test]
+fn a_flipped_bit_in_a_table_is_reported_not_returned() {
+    let origin = tempfile::tempdir().expect("a directory");
+    in_a_table(origin.path(), open_state, 500);
+    let outcomes = flip_everywhere(origin.path(), "sst", open_state);
+    let corrupt = outcomes.iter().filter(|outcome| **outcome == Outcome::Corrupt).count();
+    assert!(corrupt > PLACES / 2, "most of a table is data: {outcomes:?}");
+    for outcome in outcomes {
+        assert!(matches!(outcome, Outcome::Corrupt | Outcome::Prefix(500)), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_single_get_and_a_scan_report_damage_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    in_a_table(directory.path(), open_state, 500);
+    let table = files_ending(directory.path(), "sst").pop().expect("a table");
+    // The first block holds the first rows.
+    flip_bit(&table, 100);
+    let Ok(engine) = open_state(directory.path()) else { return };
+    let key = [&b"a"[..], &1_u32.to_be_bytes()].concat();
+    let error = engine.get(&key).expect_err("damaged");
+    assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
+    let error = engine.scan(&Range::prefix(key), 1).expect_err("damaged");
+    assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
+}
+
+#[test]
+fn a_flipped_bit_in_the_state_s_log_falls_back_to_a_prefix() {
+    let origin = tempfile::tempdir().expect("a directory");
+    let engine = open_state(origin.path()).expect("opens");
+    write(&engine, 1..=100, Durability::Synced);
+    let outcomes = flip_everywhere(origin.path(), "log", open_state);
+    let fell_back =
+        outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Prefix(0..100))).count();
+    assert!(fell_back > PLACES / 2, "a flipped bit ends the log there: {outcomes:?}");
+}
+
+#[test]
+fn a_flipped_bit_in_the_outbox_s_log_is_an_alarm() {
+    let origin = tempfile::tempdir().expect("a directory");
+    let engine = open_outbox(origin.path()).expect("opens");
+    write(&engine, 1..=100, Durability::Synced);
+    for (place, outcome) in (0..).zip(flip_everywhere(origin.path(), "log", open_outbox)) {
+        // Only what can pass for a torn last write may be missing.
+        let excused = place >= PLACES - 2 && matches!(outcome, Outcome::Prefix(98..=100));
+        assert!(outcome == Outcome::Corrupt || excused, "place {place}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_damage_not_a_new_database() {
+    let origin = tempfile::tempdir().expect("a directory");
+    in_a_table(origin.path(), open_state, 50);
+    for missing in ["CURRENT", "sst", "MANIFEST"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        copy(origin.path(), directory.path());
+        for entry in fs::read_dir(directory.path()).expect("a directory") {
+            let file = entry.expect("an entry").path();
+            let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+            if name.starts_with(missing) || name.ends_with(missing) {
+                fs::remove_file(file).expect("removes");
+            }
+        }
+        assert_eq!(read(directory.path(), open_state), Outcome::Corrupt, "without {missing}");
+    }
+}
+
+/// The limit of what RocksDB tracks. Whoever must know compares with what others remember: the
+/// hub keeps the last report it acknowledged, and its positions never fall.
+#[test]
+fn a_live_log_that_was_emptied_goes_unnoticed() {
+    let origin = tempfile::tempdir().expect("a directory");
+    let engine = open_outbox(origin.path()).expect("opens");
+    write(&engine, 1..=20, Durability::Synced);
+    let directory = tempfile::tempdir().expect("a directory");
+    copy(origin.path(), directory.path());
+    let [log] = &files_ending(directory.path(), "log")[..] else { panic!("one log file") };
+    fs::write(log, b"").expect("empties");
+    assert_eq!(read(directory.path(), open_outbox), Outcome::Prefix(0));
+}
+
+#[test]
+fn a_damaged_database_is_moved_aside_and_rebuilt() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state");
+    in_a_table(&path, open_state, 50);
+    fs::write(path.join("CURRENT"), b"nonsense").expect("writes");
+    assert_eq!(read(&path, open_state), Outcome::Corrupt);
+    let damaged = fs::read_dir(&path).expect("still there").count();
+
+    let aside = move_aside(&path).expect("moves");
+    assert_eq!(fs::read_dir(aside).expect("kept").count(), damaged, "nothing was repaired away");
+    let engine = open_state(&path).expect("a new database");
+    assert_eq!(prefix_length(&engine).expect("reads"), 0);
+}

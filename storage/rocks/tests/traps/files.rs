@@ -1,0 +1,101 @@
+//! A database's files, from outside: copies, cuts and flipped bits.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_store::{Durability, Engine, EngineError, Range, Read, WriteBatch, schema};
+
+/// Opens a state database with memory of its own, so that no block is cached from before.
+pub(crate) fn open_state(path: &Path) -> Result<RocksEngine, EngineError> {
+    RocksEngine::open(path, Role::State, &Shared::new(Budget::EDGE), schema::NODE_STATE)
+}
+
+/// Opens an outbox with memory of its own.
+pub(crate) fn open_outbox(path: &Path) -> Result<RocksEngine, EngineError> {
+    RocksEngine::open(path, Role::Outbox, &Shared::new(Budget::EDGE), schema::OUTBOX)
+}
+
+/// The files in `path` that end with `.<end>`, by name.
+pub(crate) fn files_ending(path: &Path, end: &str) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(path)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|file| file.extension().is_some_and(|found| found == end))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Copies a database as it lies on the disk: what a process that is killed now leaves behind.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+}
+
+/// Flips one bit of the byte at `offset`.
+pub(crate) fn flip_bit(file: &Path, offset: usize) {
+    let mut bytes = fs::read(file).expect("reads");
+    bytes[offset] ^= 0x10;
+    fs::write(file, bytes).expect("writes");
+}
+
+/// The batch `n` of a history: two rows, so that half a batch would show.
+pub(crate) fn numbered(n: u32) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    for table in [b'a', b'z'] {
+        batch.put([&[table], n.to_be_bytes().as_slice()].concat(), value(n));
+    }
+    batch
+}
+
+/// The value of both rows: 200 bytes that do not compress to nothing and say which they are.
+pub(crate) fn value(n: u32) -> Bytes {
+    (0..50).flat_map(|i| n.wrapping_mul(2_654_435_761).rotate_left(i).to_be_bytes()).collect()
+}
+
+pub(crate) fn write(
+    engine: &RocksEngine,
+    numbers: std::ops::RangeInclusive<u32>,
+    durability: Durability,
+) {
+    for n in numbers {
+        engine.write(numbered(n), durability).expect("writes");
+    }
+}
+
+/// How many of the batches are there. Whatever is there must be the first so many, each whole
+/// and with the values it was written with.
+///
+/// # Panics
+/// When a batch is torn, out of order, or holds other values.
+pub(crate) fn prefix_length(engine: &RocksEngine) -> Result<u32, EngineError> {
+    let table = |prefix: &'static [u8]| engine.scan(&Range::prefix(prefix), usize::MAX);
+    let (first, second) = (table(b"a")?, table(b"z")?);
+    assert_eq!(first.len(), second.len(), "a batch is torn");
+    for rows in [&first, &second] {
+        for (n, (key, found)) in (1_u32..).zip(rows) {
+            assert_eq!(key[1..], n.to_be_bytes(), "a batch before the last is missing");
+            assert_eq!(*found, value(n), "wrong data in batch {n}");
+        }
+    }
+    Ok(u32::try_from(first.len()).expect("few batches"))
+}
+
+/// A database whose `count` batches lie in a table file, closed.
+pub(crate) fn in_a_table(
+    path: &Path,
+    open: fn(&Path) -> Result<RocksEngine, EngineError>,
+    count: u32,
+) {
+    let engine = open(path).expect("opens");
+    write(&engine, 1..=count, Durability::Synced);
+    drop(engine);
+    // Opening writes the write-ahead log into a table.
+    drop(open(path).expect("opens"));
+    assert!(!files_ending(path, "sst").is_empty());
+}
