@@ -175,7 +175,8 @@ fn mounts(container: &Container, env: &BTreeMap<String, String>) -> Result<Vec<M
             (None, None) => None,
         };
         let sub_path = sub_path.filter(|path| !path.is_empty());
-        let inside = stays_inside(&mount.mount_path) && mount.mount_path.trim_matches('/') != "";
+        let inside =
+            stays_inside(&mount.mount_path) && !mount.mount_path.trim_matches('/').is_empty();
         if !inside || sub_path.as_deref().is_some_and(|path| !stays_inside(path)) {
             return Err(format!(
                 "mountPath {:?} or its subPath leaves the container's root",

@@ -123,7 +123,7 @@ fn ignore_termination() {
 /// Copies both outputs into the log; the receiver's other end closes when both have ended.
 fn copy_output(child: &mut Child, log: LogFile) -> mpsc::Receiver<()> {
     let log = Arc::new(Mutex::new(log));
-    let (done, copied) = mpsc::channel::<()>();
+    let (done, copied) = mpsc::sync_channel::<()>(1);
     if let Some(stdout) = child.stdout.take() {
         let (log, done) = (log.clone(), done.clone());
         std::thread::spawn(move || {

@@ -238,7 +238,7 @@ fn what_follows_the_end_comes_only_when_nothing_runs() {
         let plan_now = plan(&pod, fate, None, &still, now);
         assert_eq!(plan_now.actions, [Action::Terminate("b".to_owned())]);
         let ended = are([("a", exited(true)), ("b", exited(false))]);
-        assert_eq!(plan(&pod, fate, None, &ended, now).actions, [follows.clone()]);
+        assert_eq!(plan(&pod, fate, None, &ended, now).actions, std::slice::from_ref(&follows));
         assert_eq!(plan(&pod, fate, None, &are([]), now).actions, [follows]);
         // What runs although the spec does not name it counts, too.
         let stranger = are([("stranger", running())]);
