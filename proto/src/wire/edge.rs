@@ -1,0 +1,165 @@
+//! What an edge says.
+
+use headwater_event::Seq;
+use headwater_session::message::{
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, Reports, Request,
+};
+
+use super::{REPORTS_MAX, STREAMS_MAX, WireError, at_most, required, resource_key, stream};
+use crate::replication as wire;
+use wire::edge_message::Message;
+
+impl From<EdgeMessage> for wire::EdgeMessage {
+    fn from(message: EdgeMessage) -> Self {
+        let message = match message {
+            EdgeMessage::Hello(hello) => Message::Hello(hello.into()),
+            EdgeMessage::Ack(ack) => Message::Ack(ack.into()),
+            EdgeMessage::Diverged(diverged) => Message::Diverged(diverged.into()),
+            EdgeMessage::Reports(reports) => Message::Reports(reports.into()),
+            EdgeMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
+            EdgeMessage::Request(request) => Message::Request(request.into()),
+        };
+        Self { message: Some(message) }
+    }
+}
+
+impl TryFrom<wire::EdgeMessage> for EdgeMessage {
+    type Error = WireError;
+
+    fn try_from(message: wire::EdgeMessage) -> Result<Self, WireError> {
+        Ok(match required(message.message, "EdgeMessage.message")? {
+            Message::Hello(hello) => Self::Hello(hello.try_into()?),
+            Message::Ack(ack) => Self::Ack(ack.try_into()?),
+            Message::Diverged(diverged) => Self::Diverged(diverged.try_into()?),
+            Message::Reports(reports) => Self::Reports(reports.try_into()?),
+            Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.try_into()?),
+            Message::Request(request) => Self::Request(request.try_into()?),
+        })
+    }
+}
+
+impl From<Hello> for wire::Hello {
+    fn from(hello: Hello) -> Self {
+        Self {
+            protocol: hello.protocol,
+            identity: Some(hello.identity.into()),
+            positions: hello.positions.into_iter().map(Into::into).collect(),
+            window_bytes: hello.window_bytes,
+        }
+    }
+}
+
+impl TryFrom<wire::Hello> for Hello {
+    type Error = WireError;
+
+    fn try_from(mut hello: wire::Hello) -> Result<Self, WireError> {
+        at_most(&hello.positions, STREAMS_MAX, "Hello.positions")?;
+        // A position without a checkpoint says that nothing is held, as its absence does.
+        hello.positions.retain(|position| position.checkpoint.is_some());
+        let positions = hello.positions.into_iter().map(TryInto::try_into);
+        Ok(Self {
+            protocol: hello.protocol,
+            identity: required(hello.identity, "Hello.identity")?.try_into()?,
+            positions: positions.collect::<Result<_, _>>()?,
+            window_bytes: hello.window_bytes,
+        })
+    }
+}
+
+impl From<Ack> for wire::Ack {
+    fn from(ack: Ack) -> Self {
+        Self {
+            received_bytes: ack.received_bytes,
+            progress: ack.progress.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<wire::Ack> for Ack {
+    type Error = WireError;
+
+    fn try_from(ack: wire::Ack) -> Result<Self, WireError> {
+        at_most(&ack.progress, STREAMS_MAX, "Ack.progress")?;
+        let progress = ack.progress.into_iter().map(TryInto::try_into);
+        Ok(Self {
+            received_bytes: ack.received_bytes,
+            progress: progress.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<Diverged> for wire::Diverged {
+    fn from(diverged: Diverged) -> Self {
+        Self { stream: diverged.stream.to_string(), seq: diverged.seq.0 }
+    }
+}
+
+impl TryFrom<wire::Diverged> for Diverged {
+    type Error = WireError;
+
+    fn try_from(diverged: wire::Diverged) -> Result<Self, WireError> {
+        let stream = stream(&diverged.stream, "Diverged.stream")?;
+        Ok(Self { stream, seq: Seq(diverged.seq) })
+    }
+}
+
+impl From<Reports> for wire::Reports {
+    fn from(reports: Reports) -> Self {
+        Self {
+            reports: reports.reports.into_iter().map(Into::into).collect(),
+            after: reports.after.map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<wire::Reports> for Reports {
+    type Error = WireError;
+
+    fn try_from(reports: wire::Reports) -> Result<Self, WireError> {
+        at_most(&reports.reports, REPORTS_MAX, "Reports.reports")?;
+        let after = reports.after.map(Into::into);
+        let reports = reports.reports.into_iter().map(TryInto::try_into);
+        Ok(Self { after, reports: reports.collect::<Result<_, _>>()? })
+    }
+}
+
+impl From<EdgeHeartbeat> for wire::EdgeHeartbeat {
+    fn from(heartbeat: EdgeHeartbeat) -> Self {
+        Self {
+            outbox_depth: heartbeat.outbox_depth,
+            time_ms: heartbeat.time_ms,
+            meta_sync_ms: heartbeat.meta_sync_ms,
+            progress: heartbeat.progress.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<wire::EdgeHeartbeat> for EdgeHeartbeat {
+    type Error = WireError;
+
+    fn try_from(heartbeat: wire::EdgeHeartbeat) -> Result<Self, WireError> {
+        at_most(&heartbeat.progress, STREAMS_MAX, "EdgeHeartbeat.progress")?;
+        let progress = heartbeat.progress.into_iter().map(TryInto::try_into);
+        Ok(Self {
+            outbox_depth: heartbeat.outbox_depth,
+            time_ms: heartbeat.time_ms,
+            meta_sync_ms: heartbeat.meta_sync_ms,
+            progress: progress.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<Request> for wire::Request {
+    fn from(request: Request) -> Self {
+        Self { id: request.id, timeout_ms: request.timeout_ms, key: request.key.into() }
+    }
+}
+
+impl TryFrom<wire::Request> for Request {
+    type Error = WireError;
+
+    fn try_from(request: wire::Request) -> Result<Self, WireError> {
+        let key = resource_key(&request.key, "Request.key")?;
+        Ok(Self { id: request.id, timeout_ms: request.timeout_ms, key })
+    }
+}

@@ -1,0 +1,270 @@
+//! What a hub says.
+
+use headwater_event::{Applied, Change, Removed, Seq, StreamId};
+use headwater_session::message::{
+    HubHeartbeat, HubMessage, Parked, Push, PushMode, PushedChange, Refusal, RefusalCode,
+    RequestError, Response, Welcome,
+};
+
+use super::position::{hash, hash_bytes};
+use super::{
+    CHANGES_MAX, STREAMS_MAX, WireError, WireFault, at_most, entry_key, optional, required, stream,
+};
+use crate::replication as wire;
+use wire::hub_message::Message;
+use wire::response::Outcome;
+
+impl From<HubMessage> for wire::HubMessage {
+    fn from(message: HubMessage) -> Self {
+        let message = match message {
+            HubMessage::Welcome(welcome) => Message::Welcome(welcome.into()),
+            HubMessage::Push(push) => Message::Push(push.into()),
+            HubMessage::ReportsAcked(through) => {
+                Message::ReportsAcked(wire::ReportsAcked { through: Some(through.into()) })
+            }
+            HubMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
+            HubMessage::Response(response) => Message::Response(response.into()),
+            HubMessage::Parked(parked) => Message::Parked(parked.into()),
+            HubMessage::Refusal(refusal) => Message::Refusal(refusal.into()),
+        };
+        Self { message: Some(message) }
+    }
+}
+
+impl TryFrom<wire::HubMessage> for HubMessage {
+    type Error = WireError;
+
+    fn try_from(message: wire::HubMessage) -> Result<Self, WireError> {
+        Ok(match required(message.message, "HubMessage.message")? {
+            Message::Welcome(welcome) => Self::Welcome(welcome.try_into()?),
+            Message::Push(push) => Self::Push(push.try_into()?),
+            Message::ReportsAcked(acked) => {
+                Self::ReportsAcked(required(acked.through, "ReportsAcked.through")?.into())
+            }
+            Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.try_into()?),
+            Message::Response(response) => Self::Response(response.try_into()?),
+            Message::Parked(parked) => Self::Parked(parked.try_into()?),
+            Message::Refusal(refusal) => Self::Refusal(refusal.try_into()?),
+        })
+    }
+}
+
+impl From<Welcome> for wire::Welcome {
+    fn from(welcome: Welcome) -> Self {
+        Self {
+            protocol: welcome.protocol,
+            log_id: Some(welcome.log_id.into()),
+            streams: welcome.streams.iter().map(StreamId::to_string).collect(),
+            known: welcome.known.map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<wire::Welcome> for Welcome {
+    type Error = WireError;
+
+    fn try_from(welcome: wire::Welcome) -> Result<Self, WireError> {
+        at_most(&welcome.streams, STREAMS_MAX, "Welcome.streams")?;
+        let streams = welcome.streams.iter().map(|text| stream(text, "Welcome.streams"));
+        Ok(Self {
+            protocol: welcome.protocol,
+            log_id: required(welcome.log_id, "Welcome.log_id")?.try_into()?,
+            streams: streams.collect::<Result<_, _>>()?,
+            known: welcome.known.map(TryInto::try_into).transpose()?,
+        })
+    }
+}
+
+impl From<Push> for wire::Push {
+    fn from(push: Push) -> Self {
+        let mode = match push.mode {
+            PushMode::Tail => wire::push::Mode::Tail,
+            PushMode::Delta => wire::push::Mode::Delta,
+            PushMode::Snapshot => wire::push::Mode::Snapshot,
+        };
+        Self {
+            stream: push.stream.to_string(),
+            mode: mode.into(),
+            from: push.from.0,
+            to: Some(push.to.into()),
+            changes: push.changes.into_iter().map(Into::into).collect(),
+            hash: hash_bytes(push.hash),
+            part: push.part,
+            last_part: push.last_part,
+        }
+    }
+}
+
+impl TryFrom<wire::Push> for Push {
+    type Error = WireError;
+
+    fn try_from(push: wire::Push) -> Result<Self, WireError> {
+        at_most(&push.changes, CHANGES_MAX, "Push.changes")?;
+        let mode = match push.mode() {
+            wire::push::Mode::Tail => PushMode::Tail,
+            wire::push::Mode::Delta => PushMode::Delta,
+            wire::push::Mode::Snapshot => PushMode::Snapshot,
+            wire::push::Mode::Unspecified => {
+                return Err(WireFault::Unknown { value: push.mode }.of("Push.mode"));
+            }
+        };
+        let changes = push.changes.into_iter().map(TryInto::try_into);
+        Ok(Self {
+            stream: stream(&push.stream, "Push.stream")?,
+            mode,
+            from: Seq(push.from),
+            to: required(push.to, "Push.to")?.try_into()?,
+            changes: changes.collect::<Result<_, _>>()?,
+            hash: hash(&push.hash, "Push.hash")?,
+            part: push.part,
+            last_part: push.last_part,
+        })
+    }
+}
+
+impl From<PushedChange> for wire::Change {
+    fn from(pushed: PushedChange) -> Self {
+        let traceparent = pushed.traceparent.unwrap_or_default();
+        match pushed.change {
+            Change::Applied(applied) => Self {
+                key: applied.key.into(),
+                uid: applied.uid,
+                resource_version: applied.resource_version,
+                object: Some(applied.object),
+                traceparent,
+            },
+            Change::Removed(removed) => Self {
+                key: removed.key.into(),
+                uid: removed.uid,
+                resource_version: String::new(),
+                object: None,
+                traceparent,
+            },
+        }
+    }
+}
+
+impl TryFrom<wire::Change> for PushedChange {
+    type Error = WireError;
+
+    fn try_from(change: wire::Change) -> Result<Self, WireError> {
+        let traceparent = optional(change.traceparent);
+        let key = entry_key(&change.key, "Change.key")?;
+        let uid = change.uid;
+        let change = match change.object {
+            Some(object) => Change::Applied(Applied {
+                key,
+                uid,
+                resource_version: change.resource_version,
+                object,
+            }),
+            None => Change::Removed(Removed { key, uid }),
+        };
+        Ok(Self { change, traceparent })
+    }
+}
+
+impl From<HubHeartbeat> for wire::HubHeartbeat {
+    fn from(heartbeat: HubHeartbeat) -> Self {
+        Self { tails: heartbeat.tails.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl TryFrom<wire::HubHeartbeat> for HubHeartbeat {
+    type Error = WireError;
+
+    fn try_from(heartbeat: wire::HubHeartbeat) -> Result<Self, WireError> {
+        at_most(&heartbeat.tails, STREAMS_MAX, "HubHeartbeat.tails")?;
+        let tails = heartbeat.tails.into_iter().map(TryInto::try_into);
+        Ok(Self { tails: tails.collect::<Result<_, _>>()? })
+    }
+}
+
+impl From<Response> for wire::Response {
+    fn from(response: Response) -> Self {
+        use wire::request_error::Code;
+        let outcome = match response.outcome {
+            Ok(object) => Outcome::Object(object),
+            Err(error) => {
+                let (code, message) = match error {
+                    RequestError::NotFound => (Code::NotFound, String::new()),
+                    RequestError::Forbidden => (Code::Forbidden, String::new()),
+                    RequestError::Unavailable(message) => (Code::Unavailable, message),
+                };
+                Outcome::Error(wire::RequestError { code: code.into(), message })
+            }
+        };
+        Self { id: response.id, outcome: Some(outcome) }
+    }
+}
+
+impl TryFrom<wire::Response> for Response {
+    type Error = WireError;
+
+    fn try_from(response: wire::Response) -> Result<Self, WireError> {
+        use wire::request_error::Code;
+        let outcome = match required(response.outcome, "Response.outcome")? {
+            Outcome::Object(object) => Ok(object),
+            Outcome::Error(error) => Err(match error.code() {
+                Code::NotFound => RequestError::NotFound,
+                Code::Forbidden => RequestError::Forbidden,
+                Code::Unavailable => RequestError::Unavailable(error.message),
+                Code::Unspecified => {
+                    return Err(WireFault::Unknown { value: error.code }.of("RequestError.code"));
+                }
+            }),
+        };
+        Ok(Self { id: response.id, outcome })
+    }
+}
+
+impl From<Parked> for wire::Parked {
+    fn from(parked: Parked) -> Self {
+        Self { stream: parked.stream.to_string(), reason: parked.reason }
+    }
+}
+
+impl TryFrom<wire::Parked> for Parked {
+    type Error = WireError;
+
+    fn try_from(parked: wire::Parked) -> Result<Self, WireError> {
+        Ok(Self { stream: stream(&parked.stream, "Parked.stream")?, reason: parked.reason })
+    }
+}
+
+impl From<Refusal> for wire::Refusal {
+    fn from(refusal: Refusal) -> Self {
+        use wire::refusal::Code;
+        let code = match refusal.code {
+            RefusalCode::Clone => Code::Clone,
+            RefusalCode::StaleIdentity => Code::StaleIdentity,
+            RefusalCode::Protocol => Code::Protocol,
+            RefusalCode::Violation => Code::Violation,
+            RefusalCode::Forbidden => Code::Forbidden,
+            RefusalCode::Superseded => Code::Superseded,
+            RefusalCode::Unavailable => Code::Unavailable,
+        };
+        Self { code: code.into(), message: refusal.message }
+    }
+}
+
+impl TryFrom<wire::Refusal> for Refusal {
+    type Error = WireError;
+
+    fn try_from(refusal: wire::Refusal) -> Result<Self, WireError> {
+        use wire::refusal::Code;
+        let code = match refusal.code() {
+            Code::Clone => RefusalCode::Clone,
+            Code::StaleIdentity => RefusalCode::StaleIdentity,
+            Code::Protocol => RefusalCode::Protocol,
+            Code::Violation => RefusalCode::Violation,
+            Code::Forbidden => RefusalCode::Forbidden,
+            Code::Superseded => RefusalCode::Superseded,
+            Code::Unavailable => RefusalCode::Unavailable,
+            Code::Unspecified => {
+                return Err(WireFault::Unknown { value: refusal.code }.of("Refusal.code"));
+            }
+        };
+        Ok(Self { code, message: refusal.message })
+    }
+}
