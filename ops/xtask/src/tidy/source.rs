@@ -14,7 +14,7 @@ const WORDS: [(&str, &str, &str); 4] = [
     ("FIX", "ME", "mend it, or say in the documentation what is absent"),
     ("TO", "DO", "do it, or say in the documentation what is absent"),
     ("dbg", "!(", "remove it, or use tracing"),
-    ("#[ign", "ore", "a test that is not run tells nothing: mend or delete it"),
+    ("#[ign", "ore]", "say why: `#[ignore = ...]`"),
 ];
 
 /// Folders of one machine. In two halves each, as above.
