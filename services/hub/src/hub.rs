@@ -1,16 +1,16 @@
 //! The hub as a whole: its tasks, and the handle on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::{NodeName, NodeStanding, ReportKey, StreamId};
+use headwater_event::{Checkpoint, NodeName, NodeStanding, ReportKey, Seq, StreamId};
 use headwater_follow::{FollowError, Follower};
 use headwater_log::{Log, ReadError};
 use headwater_proto::replication::replication_server::ReplicationServer;
-use headwater_session::HubSettings;
+use headwater_session::{HubSettings, Source, SourceError};
 use headwater_session::message::{Refusal, RefusalCode};
 use headwater_store::{Engine, EngineError, schema};
 use headwater_view::{StreamReader, Verification};
@@ -161,18 +161,55 @@ impl Hub {
     }
 }
 
-impl HubHandle {
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
+/// What others see of a hub while it runs. Cheap to clone.
+#[derive(Clone)]
+pub struct HubView {
+    shared: Arc<Shared>,
+}
 
+/// How far a replica is behind in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// The end of the stream in the hub's fold.
+    pub tail: Checkpoint,
+    /// When the first event that the replica lacks was appended, as far as the hub still knows,
+    /// milliseconds since the Unix epoch; `None` when it lacks none.
+    pub since_ms: Option<i64>,
+}
+
+impl HubView {
     /// Where each node stands that has been connected to this hub.
     pub fn standings(&self) -> BTreeMap<NodeName, NodeStanding> {
         self.shared.standings()
     }
 
-    /// Where the hub's fold stands in each stream, and when the last event was appended.
+    /// The streams of a node.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
+        self.shared.fold.source().streams(node)
+    }
+
+    /// How far a replica that has applied `applied` is behind in `stream`.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn lag(&self, stream: &StreamId, applied: Seq) -> Result<Lag, SourceError> {
+        let source = self.shared.fold.source();
+        let standing = source.standing(stream)?;
+        let tail = standing.checkpoint;
+        let since_ms = if tail.seq > applied {
+            let from = applied.max(standing.raw_from);
+            let first = source.events(stream, from, from.next(), 1)?;
+            first.first().map(|envelope| envelope.time_ms)
+        } else {
+            None
+        };
+        Ok(Lag { tail, since_ms })
+    }
+
+    /// Recomputes the state hash of a stream from the objects in the hub's store.
     ///
     /// # Errors
     /// When the fold cannot be read.
@@ -189,6 +226,18 @@ impl HubHandle {
     /// Cuts or restores the link of a node.
     pub fn set_link(&self, node: &NodeName, cut: bool) {
         self.shared.set_link(node, cut);
+    }
+}
+
+impl HubHandle {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What others see of it.
+    pub fn view(&self) -> HubView {
+        HubView { shared: self.shared.clone() }
     }
 
     /// Ends every session, so that edges connect elsewhere or again, and then the hub itself.

@@ -14,5 +14,5 @@ mod session;
 mod shared;
 mod wakers;
 
-pub use hub::{Hub, HubConfig, HubError, HubHandle, HubSeams};
+pub use hub::{Hub, HubConfig, HubError, HubHandle, HubSeams, HubView, Lag};
 pub use shared::{Answers, WallClock};
