@@ -36,7 +36,7 @@ use crate::stream::{StreamId, StreamIdError};
 pub enum RecordKey {
     /// The log's birth, with the UUID of its id.
     Log(Uuid),
-    /// A writer's claim of an epoch, with the UUID of the claiming process.
+    /// A writer's claim of an epoch, with the UUID of the attempt.
     Claim(WriterEpoch, Uuid),
     /// The writer's sign of life.
     Heartbeat(WriterEpoch),
@@ -73,7 +73,7 @@ pub struct LogBirth {
 pub struct Claim {
     /// The claimed epoch.
     pub epoch: WriterEpoch,
-    /// The claiming process: a fresh UUID a start.
+    /// The claiming process: a fresh UUID for every attempt.
     pub writer: Uuid,
     /// Where hubs reach the active controller, where it listens.
     pub address: Option<String>,

@@ -8,12 +8,13 @@ use uuid::Uuid;
 use crate::contract::{Append, AppendError, Log, ReadError, Record, Recorded};
 
 /// What a log to be born is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct BirthWish {
     /// The id of the last life of this log that anyone here knew: the new one gets the next
     /// number, so that edges follow.
     pub previous: Option<LogId>,
-    /// Drawn at random.
+    /// Drawn at random for every attempt: two births under one UUID would share a key in the
+    /// log, and compaction would drop the first, which is the one that counts.
     pub uuid: Uuid,
 }
 
@@ -51,7 +52,8 @@ pub enum BirthError {
     /// The log cannot be read.
     #[error("the log's birth cannot be read")]
     Read(#[from] ReadError),
-    /// The birth cannot be appended. Trying again is safe: of two births the first counts.
+    /// The birth cannot be appended. Trying again is safe, with a fresh UUID: of two births the
+    /// first counts.
     #[error("the log's birth cannot be appended")]
     Append(#[from] AppendError),
 }

@@ -22,10 +22,11 @@ use crate::acceptance::{Acceptance, Outcome};
 use crate::contract::{Append, AppendError, Batch, Log, ReadError, Reader, Record};
 use crate::writer::Writer;
 
-/// Who claims.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Who claims, in one attempt.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Claimant {
-    /// The claiming process: a fresh UUID a start.
+    /// Drawn at random for every attempt. Two claims under one UUID would share a key in the
+    /// log, and compaction would drop the first, which is the one that counts.
     pub writer: Uuid,
     /// Where hubs reach it, where it listens.
     pub address: Option<String>,
@@ -48,7 +49,7 @@ pub enum ClaimError {
         /// How many partitions the log was born with.
         partitions: u32,
     },
-    /// The claim or a mark could not be appended. Trying again is safe.
+    /// The claim or a mark could not be appended. Trying again is safe, with a fresh UUID.
     #[error("the claim cannot be appended")]
     Append(#[from] AppendError),
     /// The log could not be read back.

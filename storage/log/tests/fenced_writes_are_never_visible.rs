@@ -27,8 +27,8 @@ const ZOMBIE: &str = "{\"by\":\"zombie\"}";
 enum Step {
     /// The sources change entries: `Some` applies, `None` removes.
     Change(Vec<(u8, u8, Option<u8>)>, Option<AppendFault>),
-    /// The writer freezes, and another claims.
-    Depose,
+    /// The writer freezes, and another claims; appends of the claim may fail.
+    Depose(Vec<AppendFault>),
     /// Every deposed writer wakes and writes.
     Zombies(Vec<(u8, u8, bool)>),
     /// Appends of unknown outcome land after all.
@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
     let changes = proptest::collection::vec(change, 1..6);
     prop_oneof![
         8 => (changes, proptest::option::weighted(0.3, fault())).prop_map(|(c, f)| Step::Change(c, f)),
-        2 => Just(Step::Depose),
+        2 => proptest::collection::vec(fault(), 0..3).prop_map(Step::Depose),
         3 => proptest::collection::vec((0u8..3, 0u8..4, any::<bool>()), 1..4).prop_map(Step::Zombies),
         2 => Just(Step::DeliverLate),
         2 => Just(Step::Heads),
@@ -87,7 +87,6 @@ struct World {
     wanted: Wanted,
     /// What followers saw: one history for all.
     history: BTreeMap<(StreamId, u64), Event>,
-    claimants: u128,
 }
 
 impl World {
@@ -99,15 +98,15 @@ impl World {
         for _ in 0..2 {
             followers.push(Replica::fold(&log, birth).await.expect("readable"));
         }
-        let owner = Owner::new(&log, birth, 1).await;
+        let owner = Owner::new(&log, birth, 0).await;
         let (former, wanted, history) = (Vec::new(), Wanted::new(), BTreeMap::new());
-        Self { log, owner, former, followers, wanted, history, claimants: 1 }
+        Self { log, owner, former, followers, wanted, history }
     }
 
     async fn run(&mut self, step: Step) {
         match step {
             Step::Change(changes, fault) => self.change(changes, fault).await,
-            Step::Depose => self.depose().await,
+            Step::Depose(faults) => self.depose(faults).await,
             Step::Zombies(writes) => self.wake_zombies(writes).await,
             Step::DeliverLate => {
                 self.owner.log.deliver_late();
@@ -156,16 +155,23 @@ impl World {
         self.owner.append(drafts).await.expect("no fault is injected");
     }
 
-    async fn depose(&mut self) {
+    async fn depose(&mut self, faults: Vec<AppendFault>) {
         let writer = self.owner.writer.take();
         self.replace_owner(writer).await;
-        self.owner.claim().await.expect("nobody else claims");
+        let is_fatal = |fault: &AppendFault| matches!(fault, AppendFault::Fatal { .. });
+        for fault in faults.into_iter().filter(|fault| !is_fatal(fault)) {
+            self.owner.log.inject(fault);
+            // It may win all the same, or lose to a claim of its own that came late.
+            let _ = self.owner.claim().await;
+        }
+        if self.owner.writer.is_none() {
+            let _ = self.owner.claim().await;
+        }
     }
 
     async fn replace_owner(&mut self, writer: Option<Writer>) {
-        self.claimants += 1;
         let birth = *self.owner.replica.acceptance.birth();
-        let next = Owner::new(&self.log, birth, self.claimants).await;
+        let next = Owner::new(&self.log, birth, self.owner.claims).await;
         let old = std::mem::replace(&mut self.owner, next);
         self.former.push((old.log, writer));
     }

@@ -24,15 +24,15 @@ pub(crate) struct Owner {
     pub(crate) log: MemoryLog,
     pub(crate) replica: Replica,
     pub(crate) writer: Option<Writer>,
-    claimant: Claimant,
+    /// Counts the claims of all owners: each has a UUID of its own.
+    pub(crate) claims: u128,
 }
 
 impl Owner {
-    pub(crate) async fn new(log: &MemoryLog, birth: LogBirth, number: u128) -> Self {
+    pub(crate) async fn new(log: &MemoryLog, birth: LogBirth, claims: u128) -> Self {
         let log = log.handle();
         let replica = Replica::fold(&log, birth).await.expect("the log can be read");
-        let claimant = Claimant { writer: Uuid::from_u128(number), address: None };
-        Self { log, replica, writer: None, claimant }
+        Self { log, replica, writer: None, claims }
     }
 
     /// Reads what came.
@@ -52,8 +52,9 @@ impl Owner {
         let Replica { reader, acceptance, folded, .. } = &mut self.replica;
         let mut each = |batch: &_, outcomes: Vec<_>| folded.take(batch, &outcomes, true);
         let clock = move || now_ms;
-        let claimant = &self.claimant;
-        let won = claim(&log, reader.as_mut(), acceptance, claimant, &clock, &mut each).await?;
+        self.claims += 1;
+        let claimant = Claimant { writer: Uuid::from_u128(self.claims), address: None };
+        let won = claim(&log, reader.as_mut(), acceptance, &claimant, &clock, &mut each).await?;
         self.writer = Some(won);
         Ok(())
     }
