@@ -18,7 +18,10 @@ pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
     let mut command = Command::new(&program);
     command.arg("up");
     if names_no_manifests(args) {
-        command.arg(place.root.join("ops/demo"));
+        let demo = place.root.join("ops/demo");
+        // Shorter to read where it can be: at the top of the clone.
+        let here = std::env::current_dir().unwrap_or_default();
+        command.arg(demo.strip_prefix(here).unwrap_or(&demo));
     }
     let error = command.args(args).exec();
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))
