@@ -189,7 +189,7 @@ impl Connection {
     }
 
     /// Queues a message; a reader that takes nothing for too long loses its session.
-    async fn send(&self, message: HubMessage) -> bool {
+    async fn send(&mut self, message: HubMessage) -> bool {
         let sent = self.outbound.send(Ok(message.into()));
         match tokio::time::timeout(OUTBOUND_WAIT_MAX, sent).await {
             Ok(Ok(())) => true,
