@@ -17,4 +17,6 @@ pub use controller::{Controller, ControllerError, ControllerHandle, ControllerSe
 pub use downstream::{OpenError, Progress};
 pub use interest::{Affected, Interest};
 pub use picture::{Filter, Picture};
-pub use source::{Cause, Notice, Published, PublishedObject, Source, SourceError, SourceEvent};
+pub use source::{
+    Cause, Concern, Notice, Published, PublishedObject, Several, Source, SourceError, SourceEvent,
+};

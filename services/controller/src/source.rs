@@ -4,21 +4,26 @@
 //! of *every* kind, then `InitDone`: only there does absence mean that an object is gone. After it,
 //! `Apply` and `Delete`. A source that loses its place starts over with `Init`.
 
+mod incarnation;
 pub mod manifest;
 mod notice;
-
+pub mod objects;
 mod published;
+mod several;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use headwater_event::ResourceKey;
 use headwater_object::Object;
 use jiff::Timestamp;
-use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use notice::{Concern, Notice};
 pub use published::{Published, PublishedObject};
+pub use several::Several;
 
 /// How many events a source may be ahead of the controller: enough to hide a group append, few
 /// enough that the objects in the queue stay small beside those in the interest.
@@ -132,4 +137,31 @@ pub enum SourceError {
         /// How it ended.
         source: tokio::task::JoinError,
     },
+}
+
+/// Sends what is to be told; breaks off when the source is to stop, or nobody listens any more.
+async fn tell(
+    events: &mpsc::Sender<SourceEvent>,
+    stop: &CancellationToken,
+    told: impl IntoIterator<Item = SourceEvent>,
+) -> ControlFlow<()> {
+    for event in told {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return ControlFlow::Break(()),
+            sent = events.send(event) => if sent.is_err() { return ControlFlow::Break(()) },
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }

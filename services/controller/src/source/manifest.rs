@@ -23,7 +23,6 @@ mod document;
 mod entry;
 mod fit;
 mod folder;
-mod incarnation;
 mod parse;
 mod placement;
 mod pod_name;
@@ -45,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::watch::FolderWatch;
-use super::{Concern, Notice, Published, Source, SourceError, SourceEvent};
+use super::{Concern, Notice, Published, Source, SourceError, SourceEvent, tell};
 
 pub use self::folder::{Birth, Folder, MANIFEST_ANNOTATION};
 pub use self::scan::{Scan, ScanLimits, scan};
@@ -138,7 +137,7 @@ impl Source for ManifestFolder {
                     self.name()
                 );
                 let notice = Notice { file: None, line: None, concern: Concern::Source, text };
-                if events.send(SourceEvent::Notice(notice)).await.is_err() {
+                if tell(&events, &stop, [SourceEvent::Notice(notice)]).await.is_break() {
                     return Ok(());
                 }
                 FolderWatch::none()
@@ -159,11 +158,8 @@ impl Source for ManifestFolder {
             let (returned, told) =
                 look.await.map_err(|source| SourceError::Ended { what: "look", source })?;
             folder = returned;
-            for event in told? {
-                tokio::select! {
-                    sent = events.send(event) => if sent.is_err() { return Ok(()) },
-                    () = stop.cancelled() => return Ok(()),
-                }
+            if tell(&events, &stop, told?).await.is_break() {
+                return Ok(());
             }
             tokio::select! {
                 () = watch.changed(self.settings.quiet, QUIET_MAX) => {}

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use super::entry::{Content, Entry, EntryId};
 use super::fit::NodeTraits;
-use super::incarnation::is_same_object;
 use super::placement::{Floating, place};
 use super::workload::Workload;
+use crate::source::incarnation::is_same_object;
 use crate::source::{Concern, Notice};
 
 /// The most objects of a folder: ten times what Kubernetes supports pods on a thousand nodes, and

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::parse::{Document, Finding, parse};
 use super::workload::Workload;
-use crate::source::Concern;
+use crate::source::{Concern, with_sources};
 
 /// How deep lists of lists may nest; one is what people write.
 const LIST_DEPTH_MAX: usize = 4;
@@ -176,17 +176,6 @@ fn other_content(
         kind,
     };
     Ok((id, workload.map_or(Content::Other, |workload| Content::Workload(Box::new(workload)))))
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::description::{Described, Description, describe};
-use super::entry::{Entries, Entry, with_sources};
-use super::incarnation::is_same_object;
+use super::entry::{Entries, Entry};
 use super::parse::Finding;
 use super::scan::Scan;
-use crate::source::{Cause, Concern, Notice, Published, SourceError, SourceEvent};
+use crate::source::incarnation::is_same_object;
+use crate::source::{Cause, Concern, Notice, Published, SourceError, SourceEvent, with_sources};
 
 /// The annotation that says which file an object comes from: for people, and for a restart that
 /// finds the file broken.
@@ -124,7 +124,7 @@ impl Folder {
         if !scan.files.is_empty() || !scan.unreadable_folders.is_empty() {
             return Ok(());
         }
-        let objects = if self.is_first_look { published.keys().len() } else { self.objects.len() };
+        let objects = if self.is_first_look { described(published) } else { self.objects.len() };
         if objects > 0 {
             return Err(SourceError::Emptied { folder: self.name.clone(), objects });
         }
@@ -265,6 +265,15 @@ impl File {
         }
         Self { content, entries: read.entries, findings: read.findings }
     }
+}
+
+/// How many objects an earlier run published from manifests.
+fn described(published: &dyn Published) -> usize {
+    let is_described = |key: &ResourceKey| {
+        let object = published.get(key).map(|object| object.value());
+        object.is_some_and(|o| !o["metadata"]["annotations"][MANIFEST_ANNOTATION].is_null())
+    };
+    published.keys().iter().filter(|key| is_described(key)).count()
 }
 
 /// What an earlier run published from a file.

@@ -1,0 +1,153 @@
+//! The objects socket: a source that takes objects as JSON lines on a unix socket.
+//!
+//! The way in for load and for whatever knows its objects better than a folder does. The socket
+//! has mode 0600; whoever may open it may say anything.
+//!
+//! Each line is one JSON map:
+//!
+//! ```json
+//! {"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {}},
+//!  "intended_time": "2026-01-31T12:00:00.000123Z", "traceparent": "00-...-01"}
+//! {"delete": "default/pod/web", "uid": "1b9d..."}
+//! ```
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `object` | an object of a replicated kind that came or changed, whole. A Pod names its node: nothing is placed here. Without `metadata.uid` it keeps the one it had, or gets one |
+//! | `delete` | the key of an object that is gone, as `<namespace>/<type>/<name>` (`null` for no namespace) |
+//! | `uid` | with `delete`, optional: only the object with this UID is meant |
+//! | `intended_time` | optional, RFC 3339: when the change was meant to happen |
+//! | `traceparent` | optional, W3C trace context of the change |
+//!
+//! A line that is not accepted is answered by `{"line": 7, "error": "..."}` and changes nothing;
+//! the next line is read as usual. When the writing end is shut down, the answer is
+//! `{"lines": 9, "accepted": 8, "refused": 1}`: everything accepted is then with the controller.
+//! Lines of one connection take effect in their order. A slow controller makes the socket slow.
+//!
+//! What was said stays until it is deleted, over restarts too: the first list is what an earlier
+//! run published and no manifest described.
+
+mod connection;
+mod line;
+mod listener;
+mod state;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use headwater_object::OBJECT_BYTES_MAX;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::connection::serve;
+use self::line::Request;
+use self::listener::Listener;
+use self::state::State;
+use super::{Published, Source, SourceError, SourceEvent, tell};
+
+/// The longest line in bytes: the largest object, and room for what stands around it and for
+/// white space.
+pub const LINE_BYTES_MAX: usize = OBJECT_BYTES_MAX + 256 * 1024;
+
+/// How many connections there may be at once: each may hold a line and an object in memory.
+pub const CONNECTIONS_MAX: usize = 64;
+
+/// How long to wait after a connection could not be accepted, as when no more files may be opened.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many requests may wait for the one task that keeps the state.
+const REQUESTS_MAX: usize = 64;
+
+/// A source that listens on a unix socket.
+#[derive(Debug)]
+pub struct ObjectsSocket {
+    socket: PathBuf,
+}
+
+/// A request on its way from a connection to the state, and the way back.
+struct Asked {
+    request: Request,
+    answer: oneshot::Sender<Result<(), String>>,
+}
+
+impl ObjectsSocket {
+    /// A source that listens at `socket`.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self { socket: socket.into() }
+    }
+}
+
+#[async_trait]
+impl Source for ObjectsSocket {
+    async fn run(
+        self: Box<Self>,
+        published: Arc<dyn Published>,
+        events: mpsc::Sender<SourceEvent>,
+        stop: CancellationToken,
+    ) -> Result<(), SourceError> {
+        let listener = Listener::bind(&self.socket)?;
+        // Connections end with this call, however it ends.
+        let stop = stop.child_token();
+        let _ends_connections = stop.clone().drop_guard();
+        let mut state = State::default();
+        if tell(&events, &stop, state.restore(&*published)).await.is_break() {
+            return Ok(());
+        }
+        drop(published);
+        let (ask, mut asked) = mpsc::channel(REQUESTS_MAX);
+        let connections = TaskTracker::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                accepted = listener.accept() => match accepted {
+                    Ok(stream) => open(stream, &connections, &ask, &stop),
+                    Err(error) => {
+                        tracing::warn!(%error, "the objects socket cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(Asked { request, answer }) = asked.recv() => {
+                    let outcome = state.take(request, &mut uid);
+                    if let Ok(told) = &outcome
+                        && tell(&events, &stop, told.iter().cloned()).await.is_break()
+                    {
+                        return Ok(());
+                    }
+                    // A connection that is gone needs no answer.
+                    let _ = answer.send(outcome.map(drop));
+                }
+            }
+        }
+    }
+}
+
+fn open(
+    stream: UnixStream,
+    connections: &TaskTracker,
+    ask: &mpsc::Sender<Asked>,
+    stop: &CancellationToken,
+) {
+    let is_full = connections.len() >= CONNECTIONS_MAX;
+    let (ask, stop) = (ask.clone(), stop.clone());
+    connections.spawn(async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            ended = serve(stream, ask, is_full) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "objects connection ended");
+                }
+            }
+        }
+    });
+}
+
+fn uid() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! One connection: reads lines, asks the state, answers.
+
+use std::io;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+use super::line::{Answer, read};
+use super::{Asked, CONNECTIONS_MAX, LINE_BYTES_MAX};
+
+/// Serves a connection until it ends.
+pub(super) async fn serve(
+    stream: UnixStream,
+    ask: mpsc::Sender<Asked>,
+    is_full: bool,
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    if is_full {
+        let error = format!("{CONNECTIONS_MAX} connections are open already: try later");
+        return writer.write_all(&encode(&Answer::Closed { error })).await;
+    }
+    let mut reader = BufReader::new(reader);
+    let mut buffer = Vec::new();
+    let (mut lines, mut accepted) = (0, 0);
+    while let Some(line) = next_line(&mut reader, &mut buffer).await? {
+        if matches!(line, Line::Whole) && buffer.trim_ascii().is_empty() {
+            continue;
+        }
+        lines += 1;
+        let outcome = match line {
+            Line::TooLong => Err(format!("the line is longer than {LINE_BYTES_MAX} bytes")),
+            Line::Whole => match read(&buffer) {
+                Ok(request) => {
+                    let (answer, answered) = oneshot::channel();
+                    if ask.send(Asked { request, answer }).await.is_err() {
+                        return Ok(());
+                    }
+                    match answered.await {
+                        Ok(outcome) => outcome,
+                        // The source stops.
+                        Err(_) => return Ok(()),
+                    }
+                }
+                Err(reason) => Err(reason),
+            },
+        };
+        match outcome {
+            Ok(()) => accepted += 1,
+            Err(error) => {
+                writer.write_all(&encode(&Answer::Refused { line: lines, error })).await?
+            }
+        }
+    }
+    writer.write_all(&encode(&Answer::Done { lines, accepted, refused: lines - accepted })).await
+}
+
+enum Line {
+    Whole,
+    TooLong,
+}
+
+/// Reads a line into `buffer`, never more than the bound; the rest of a longer one is passed over.
+async fn next_line(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Line>> {
+    buffer.clear();
+    let mut length = 0;
+    loop {
+        let available = reader.fill_buf().await?;
+        if available.is_empty() {
+            let outcome = if length > LINE_BYTES_MAX { Line::TooLong } else { Line::Whole };
+            return Ok((length > 0).then_some(outcome));
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let part = &available[..end.unwrap_or(available.len())];
+        length += part.len();
+        if length <= LINE_BYTES_MAX {
+            buffer.extend_from_slice(part);
+        }
+        let read = part.len() + usize::from(end.is_some());
+        reader.consume(read);
+        if end.is_some() {
+            return Ok(Some(if length > LINE_BYTES_MAX { Line::TooLong } else { Line::Whole }));
+        }
+    }
+}
+
+fn encode(answer: &Answer) -> Vec<u8> {
+    // Answers hold nothing that fails to serialize.
+    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+    line.push(b'\n');
+    line
+}

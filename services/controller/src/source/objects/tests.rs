@@ -1,0 +1,232 @@
+//! The socket as a client meets it.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use headwater_event::ResourceKey;
+use headwater_object::Object;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::source::PublishedObject;
+
+/// How long anything here may take: far longer than it takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Running {
+    folder: tempfile::TempDir,
+    events: mpsc::Receiver<SourceEvent>,
+    stop: CancellationToken,
+    ended: tokio::task::JoinHandle<Result<(), SourceError>>,
+}
+
+impl Running {
+    async fn start(published: BTreeMap<ResourceKey, PublishedObject>) -> (Self, Vec<String>) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (told, events) = mpsc::channel(4);
+        let stop = CancellationToken::new();
+        let source = Box::new(ObjectsSocket::new(folder.path().join("objects.sock")));
+        let ended = tokio::spawn(source.run(Arc::new(published), told, stop.clone()));
+        let mut running = Self { folder, events, stop, ended };
+        let mut list = Vec::new();
+        while list.last().is_none_or(|event| event != "done") {
+            list.push(running.next().await);
+        }
+        (running, list)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("objects.sock")
+    }
+
+    async fn next(&mut self) -> String {
+        let event = tokio::time::timeout(PATIENCE, self.events.recv()).await.expect("in time");
+        text(event.expect("the source goes on"))
+    }
+
+    /// Says some lines on a connection of their own; gives the events and the answers.
+    async fn say(&mut self, lines: Vec<u8>) -> (Vec<String>, Vec<Value>) {
+        let mut stream = UnixStream::connect(self.socket()).await.expect("listening");
+        let client = async move {
+            stream.write_all(&lines).await.expect("taken");
+            stream.shutdown().await.expect("shut down");
+            let mut answers = String::new();
+            stream.read_to_string(&mut answers).await.expect("answered");
+            answers.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+        };
+        tokio::pin!(client);
+        let mut events = Vec::new();
+        let answers = loop {
+            tokio::select! {
+                event = self.events.recv() => events.push(text(event.expect("it goes on"))),
+                answers = &mut client => break answers,
+            }
+        };
+        // What is answered was told before.
+        while let Ok(event) = self.events.try_recv() {
+            events.push(text(event));
+        }
+        (events, answers)
+    }
+
+    async fn stopped(self) {
+        self.stop.cancel();
+        let ended = tokio::time::timeout(PATIENCE, self.ended).await.expect("in time");
+        ended.expect("no panic").expect("asked to");
+        assert!(!self.folder.path().join("objects.sock").exists(), "the socket is gone");
+    }
+}
+
+fn text(event: SourceEvent) -> String {
+    match event {
+        SourceEvent::Init => "init".to_owned(),
+        SourceEvent::InitDone => "done".to_owned(),
+        SourceEvent::InitApply(object) => format!("+{}", object.key()),
+        SourceEvent::Apply(object, cause) => {
+            let intended = cause.intended_time.map(|time| format!(" {time}"));
+            format!("+{}{}", object.key(), intended.unwrap_or_default())
+        }
+        SourceEvent::Delete { key, .. } => format!("-{key}"),
+        SourceEvent::Notice(notice) => panic!("{notice}"),
+    }
+}
+
+fn secret(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
+}
+
+fn lines(values: &[Value]) -> Vec<u8> {
+    values.iter().map(|value| format!("{value}\n")).collect::<String>().into_bytes()
+}
+
+#[tokio::test]
+async fn objects_come_and_go_in_the_order_of_their_lines() {
+    let (mut source, list) = Running::start(BTreeMap::new()).await;
+    assert_eq!(list, ["init", "done"]);
+    let (events, answers) = source
+        .say(lines(&[
+            json!({"object": secret("a"), "intended_time": "2026-01-31T12:00:00Z"}),
+            json!({"object": secret("b")}),
+            json!({"delete": "default/secret/a"}),
+        ]))
+        .await;
+    assert_eq!(
+        events,
+        ["+default/secret/a 2026-01-31T12:00:00Z", "+default/secret/b", "-default/secret/a"]
+    );
+    assert_eq!(answers, [json!({"lines": 3, "accepted": 3, "refused": 0})]);
+    source.stopped().await;
+}
+
+#[tokio::test]
+async fn a_line_that_is_refused_is_answered_and_the_next_one_read() {
+    let (mut source, _) = Running::start(BTreeMap::new()).await;
+    let mut said = b"nonsense\n\n".to_vec();
+    said.extend(lines(&[json!({"delete": "default/secret/absent"})]));
+    said.extend(std::iter::repeat_n(b'x', LINE_BYTES_MAX + 1));
+    said.push(b'\n');
+    // The last line need not end.
+    said.extend(lines(&[json!({"object": secret("a")})]).strip_suffix(b"\n").expect("a line"));
+    let (events, answers) = source.say(said).await;
+    assert_eq!(events, ["+default/secret/a"]);
+    assert_eq!(answers.len(), 4, "{answers:?}");
+    assert_eq!(answers[0]["line"], 1);
+    assert!(answers[1]["error"].as_str().expect("text").contains("default/secret/absent"));
+    assert!(answers[2]["error"].as_str().expect("text").contains("longer than"));
+    assert_eq!(answers[3], json!({"lines": 4, "accepted": 1, "refused": 3}));
+    source.stopped().await;
+}
+
+#[tokio::test]
+async fn the_largest_object_passes_and_a_larger_one_is_refused_by_name() {
+    let (mut source, _) = Running::start(BTreeMap::new()).await;
+    let map = |name: &str, bytes: usize| {
+        let data = json!({"k": "x".repeat(bytes)});
+        json!({"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}})
+    };
+    let (events, answers) = source
+        .say(lines(&[map("fits", OBJECT_BYTES_MAX - 300), map("large", OBJECT_BYTES_MAX)]))
+        .await;
+    assert_eq!(events, ["+default/configmap/fits"]);
+    assert!(answers[0]["error"].as_str().expect("text").starts_with("default/configmap/large: "));
+    source.stopped().await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_published_is_listed_but_for_what_manifests_described() {
+    let mut manifest = secret("from-a-file");
+    manifest["metadata"]["annotations"] = json!({"headwater/manifest": "a.yaml"});
+    let published = [secret("said"), manifest].map(|value| {
+        let object = Object::from_value(value).expect("a secret");
+        let published = PublishedObject { uid: "u".to_owned(), payload: object.payload().clone() };
+        (object.key().clone(), published)
+    });
+    let (mut source, list) = Running::start(BTreeMap::from(published)).await;
+    assert_eq!(list, ["init", "+default/secret/said", "done"]);
+    let (events, _) = source.say(lines(&[json!({"delete": "default/secret/said"})])).await;
+    assert_eq!(events, ["-default/secret/said"]);
+    source.stopped().await;
+}
+
+#[tokio::test]
+async fn the_socket_is_private_and_replaces_only_a_dead_one() {
+    let (source, _) = Running::start(BTreeMap::new()).await;
+    let socket = source.socket();
+    let mode = std::fs::metadata(&socket).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let refuse = |path: &Path| Listener::bind(path).err().expect("refused").to_string();
+    assert!(refuse(&socket).contains("another process listens"));
+    let file = source.folder.path().join("precious");
+    std::fs::write(&file, "data").expect("written");
+    assert!(refuse(&file).contains("precious"));
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), "data");
+    let dead = source.folder.path().join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));
+    drop(Listener::bind(&dead).expect("nobody listens there"));
+    source.stopped().await;
+}
+
+mod uids {
+    use super::super::line::read;
+    use super::*;
+
+    fn take(state: &mut State, line: &Value) -> Result<Vec<String>, String> {
+        let mut minted = 0;
+        let request = read(line.to_string().as_bytes())?;
+        let events = state.take(request, &mut || {
+            minted += 1;
+            format!("minted-{minted}")
+        })?;
+        let text = |event: &SourceEvent| match event {
+            SourceEvent::Apply(object, _) => format!("+{}", object.uid()),
+            SourceEvent::Delete { uid, .. } => format!("-{uid}"),
+            other => format!("{other:?}"),
+        };
+        Ok(events.iter().map(text).collect())
+    }
+
+    fn pod(command: &str) -> Value {
+        json!({"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+            "spec": {"nodeName": "a", "containers": [{"name": "c", "command": [command]}]}}})
+    }
+
+    #[test]
+    fn an_object_keeps_its_uid_until_it_is_another() {
+        let mut state = State::default();
+        assert_eq!(take(&mut state, &pod("run")), Ok(vec!["+minted-1".to_owned()]));
+        let mut given = pod("run");
+        given["object"]["metadata"]["uid"] = "given".into();
+        assert_eq!(take(&mut state, &given), Ok(vec!["-minted-1".into(), "+given".into()]));
+        assert_eq!(take(&mut state, &pod("run")), Ok(vec!["+given".to_owned()]));
+        assert_eq!(take(&mut state, &pod("walk")), Ok(vec!["-given".into(), "+minted-1".into()]));
+        let other = json!({"delete": "default/pod/p", "uid": "given"});
+        assert!(take(&mut state, &other).expect_err("another").contains("minted-1"));
+        assert_eq!(
+            take(&mut state, &json!({"delete": "default/pod/p"})),
+            Ok(vec!["-minted-1".into()])
+        );
+    }
+}
