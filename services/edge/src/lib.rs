@@ -1,1 +1,47 @@
 //! The edge node: replication client, materialized view, outbox, MetaSync, local API.
+//!
+//! [`Edge::start`] runs one node over two engines that its caller opened: the state, which can
+//! always be rebuilt from the hub, and the outbox, whose every write is synced. Nothing is told,
+//! reported or acknowledged from above the durable position, and a report is forgotten only
+//! when the cloud has it.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`config`] | what an edge is told, and its bounds |
+//! | [`edge`] | the whole: its threads and tasks, the handle that others hold |
+//! | [`exit`] | why an edge did not start, and why one ended |
+//! | [`status`] | where an edge stands |
+//! | [`session`], `link`, `outgoing`, [`backoff`] | the conversation with a hub |
+//! | [`replica`], `fold` | the materialized view |
+//! | [`watch`] | who waits for its changes |
+//! | [`upstream`], [`outbox`], [`identity`], `pod_statuses` | what the node says; MetaSync |
+//! | [`local`], `desk` | the local API, and who carries out what it is asked |
+//! | `operation`, [`routing`] | what MetaManager's operations mean, and who gets what (pure) |
+//! | [`seams`] | clocks and chance |
+
+pub mod backoff;
+pub mod config;
+mod desk;
+pub mod edge;
+pub mod exit;
+mod fold;
+pub mod identity;
+mod link;
+pub mod local;
+mod operation;
+pub mod outbox;
+mod outgoing;
+mod pod_statuses;
+pub mod replica;
+pub mod routing;
+pub mod seams;
+pub mod session;
+pub mod status;
+pub mod upstream;
+pub mod watch;
+
+pub use config::{EdgeConfig, Settings};
+pub use edge::{Edge, EdgeHandle, Gone, Seams};
+pub use exit::{Database, EdgeExit, StartError};
+pub use seams::{Chance, Clock, SystemChance, SystemClock};
+pub use status::EdgeStatus;

@@ -1,0 +1,93 @@
+//! How long to wait before connecting again: full jitter, so that ten thousand edges that lost
+//! one hub do not come back at one moment.
+
+use std::time::Duration;
+
+/// The bounds of the waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackoffSettings {
+    /// The longest first wait; each further one may be twice as long.
+    pub base: Duration,
+    /// No wait is longer.
+    pub cap: Duration,
+    /// A session that lasted this long begins the waits anew.
+    pub stable: Duration,
+}
+
+/// The longest first wait: a restarted hub is found again without a person noticing.
+pub const BACKOFF_BASE: Duration = Duration::from_millis(250);
+
+/// The longest wait: a hub that comes back after a long outage sees every edge within it.
+pub const BACKOFF_CAP: Duration = Duration::from_secs(300);
+
+/// A session that held for a minute was no part of the trouble before it.
+pub const BACKOFF_STABLE: Duration = Duration::from_secs(60);
+
+/// Counts the failures in a row.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    settings: BackoffSettings,
+    failures: u32,
+}
+
+impl Default for BackoffSettings {
+    fn default() -> Self {
+        Self { base: BACKOFF_BASE, cap: BACKOFF_CAP, stable: BACKOFF_STABLE }
+    }
+}
+
+impl Backoff {
+    pub(crate) fn new(settings: BackoffSettings) -> Self {
+        Self { settings, failures: 0 }
+    }
+
+    /// The wait after one more failure; `drawn` is random in every bit.
+    pub(crate) fn next(&mut self, drawn: u64) -> Duration {
+        let factor = 2_u32.saturating_pow(self.failures);
+        let most = self.settings.base.saturating_mul(factor).min(self.settings.cap);
+        self.failures = self.failures.saturating_add(1);
+        let share = u128::from(drawn) * most.as_millis() / u128::from(u64::MAX);
+        Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX))
+    }
+
+    /// A session has ended after `lasted`.
+    pub(crate) fn ended(&mut self, lasted: Duration) {
+        if lasted >= self.settings.stable {
+            self.failures = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_wait_doubles_up_to_the_cap() {
+        let settings = BackoffSettings {
+            base: Duration::from_millis(100),
+            cap: Duration::from_millis(350),
+            stable: Duration::from_secs(1),
+        };
+        let mut backoff = Backoff::new(settings);
+        let waits: Vec<_> = (0..4).map(|_| backoff.next(u64::MAX).as_millis()).collect();
+        assert_eq!(waits, [100, 200, 350, 350]);
+        backoff.ended(Duration::from_millis(999));
+        assert_eq!(backoff.next(u64::MAX).as_millis(), 350, "a short session changes nothing");
+        backoff.ended(Duration::from_secs(1));
+        assert_eq!(backoff.next(u64::MAX).as_millis(), 100, "a stable one begins anew");
+        assert_eq!(backoff.next(0), Duration::ZERO, "the jitter is full");
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_exceeds_the_cap(draws: Vec<u64>) {
+            let mut backoff = Backoff::new(BackoffSettings::default());
+            for drawn in draws {
+                prop_assert!(backoff.next(drawn) <= BACKOFF_CAP);
+            }
+        }
+    }
+}

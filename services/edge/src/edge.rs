@@ -1,0 +1,367 @@
+//! An edge: two threads that own a database each, a task that owns the session, a server.
+//!
+//! ```text
+//!   local API ---ask---> desk ---> session task <----> hub
+//!                         |  |        |     ^
+//!                         |  |        v     |
+//!                         |  +---> replica thread (state database)
+//!                         |           | pods
+//!                         |           v
+//!                         +------> upstream thread (outbox database)
+//! ```
+//!
+//! When one of them ends, all do, and the exit says why: whoever opened the engines closes them,
+//! repairs what is to be repaired, and starts the edge again.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use headwater_event::{Assignment, EntryKey, StreamId};
+use headwater_session::EdgeState;
+use headwater_session::message::StreamPosition;
+use headwater_store::{Engine, EngineError, schema};
+use headwater_view::StreamReader;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::EdgeConfig;
+use crate::desk::Desk;
+use crate::exit::{Database, EdgeExit, StartError};
+use crate::local;
+use crate::replica::{self, Replica, ReplicaError};
+use crate::seams::{Chance, Clock, SystemChance, SystemClock};
+use crate::session::{self, Session, Wires};
+use crate::status::EdgeStatus;
+use crate::upstream::{self, OpenError, Surroundings, Upstream};
+
+/// Questions that wait for an owner. Each asker waits for its answer, so this is no backlog.
+const QUESTIONS_MAX: usize = 1_024;
+
+/// What an owner may say before the session has heard it.
+const ANSWERS_MAX: usize = 1_024;
+
+/// How long calls under way may take to end when the edge stops.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// Threads of an edge do shallow work: hundreds of edges fit one process.
+const STACK_BYTES: usize = 1 << 20;
+
+/// What an edge is started with besides its configuration.
+#[derive(Clone, Debug)]
+pub struct Seams {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub chance: Arc<dyn Chance>,
+}
+
+/// The edge of one node.
+#[derive(Debug)]
+pub struct Edge;
+
+/// A running edge. Clones are handles of the same one; dropping them stops nothing.
+#[derive(Clone, Debug)]
+pub struct EdgeHandle {
+    desk: Desk,
+    session: mpsc::Sender<session::Command>,
+    stop: CancellationToken,
+    exit: watch::Receiver<Option<EdgeExit>>,
+}
+
+/// The edge is not there any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the edge has stopped")]
+pub struct Gone;
+
+impl Default for Seams {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock::new()), chance: Arc::new(SystemChance) }
+    }
+}
+
+impl Edge {
+    /// Starts an edge over its two databases. The local API answers when this returns, whether
+    /// or not a hub can be reached.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing runs then, and the engines are let go.
+    pub async fn start(
+        config: EdgeConfig,
+        state: Arc<dyn Engine>,
+        outbox: Arc<dyn Engine>,
+        seams: Seams,
+    ) -> Result<EdgeHandle, StartError> {
+        if let Some(address) = config.hubs.iter().copied().find(|hub| !hub.ip().is_loopback()) {
+            return Err(StartError::NotLoopback { address });
+        }
+        let listener = local::bind(&config.socket)?;
+        let (replica_sender, replica_commands) = mpsc::channel(QUESTIONS_MAX);
+        let (upstream_sender, upstream_commands) = mpsc::channel(QUESTIONS_MAX);
+        let (session_sender, session_commands) = mpsc::channel(QUESTIONS_MAX);
+        let (answer_sender, answers) = mpsc::channel(ANSWERS_MAX);
+        let (event_sender, events) = mpsc::channel(ANSWERS_MAX);
+        let opened = {
+            let (config, seams) = (config.clone(), seams.clone());
+            let to_upstream = upstream_sender.clone();
+            // Opening reads and syncs.
+            tokio::task::spawn_blocking(move || {
+                let around = Surroundings {
+                    engine: outbox,
+                    clock: seams.clock,
+                    chance: seams.chance,
+                    session: event_sender,
+                };
+                open(&config, state, around, answer_sender, to_upstream)
+            })
+        };
+        let Opened { replica, upstream, upstream_status, state } =
+            opened.await.unwrap_or_else(|panic| {
+                let reason = format!("opening it broke: {panic}");
+                let source = EngineError::Read { reason };
+                Err(StartError::Engine { database: Database::State, source })
+            })?;
+
+        let replica_ended = on_thread(&config, Database::State, move || {
+            replica.run(replica_commands).map_err(|error| match error {
+                ReplicaError::Engine(error) => {
+                    EdgeExit::Engine { database: Database::State, error }
+                }
+                ReplicaError::Defect(refusal) => {
+                    EdgeExit::Defect { what: format!("an accepted push was refused: {refusal}") }
+                }
+            })
+        })?;
+        let upstream_ended = on_thread(&config, Database::Outbox, move || {
+            upstream
+                .run(upstream_commands)
+                .map_err(|error| EdgeExit::Engine { database: Database::Outbox, error })
+        })?;
+
+        let (connected_sender, connected) = watch::channel(false);
+        let wires = Wires {
+            commands: session_commands,
+            replica: replica_sender.clone(),
+            answers,
+            upstream: upstream_sender.clone(),
+            events,
+            upstream_status: upstream_status.clone(),
+            connected: connected_sender,
+        };
+        let stop = CancellationToken::new();
+        let session = Session::new(
+            config.settings.session.clone(),
+            state,
+            config.hubs.clone(),
+            seams.clock,
+            seams.chance,
+            wires,
+        );
+        let desk = Desk {
+            node: config.node.clone(),
+            query_timeout: config.settings.local.query_timeout,
+            room: Arc::new(Semaphore::new(config.settings.local.operations_max)),
+            session: session_sender.clone(),
+            replica: replica_sender.clone(),
+            upstream: upstream_sender.clone(),
+            connected,
+            upstream_status,
+        };
+        let (exit_sender, exit) = watch::channel(None);
+        let parts = Parts {
+            replica_ended,
+            upstream_ended,
+            session: tokio::spawn(session.run(stop.child_token())),
+            server: tokio::spawn(local::serve(listener, desk.clone(), stop.child_token())),
+            replica: replica_sender,
+            upstream: upstream_sender,
+            stop: stop.clone(),
+        };
+        tokio::spawn(async move {
+            let exit = parts.end().await;
+            match &exit {
+                EdgeExit::Stopped => tracing::info!("the edge stopped"),
+                exit => tracing::error!(error = exit as &dyn std::error::Error, "the edge ended"),
+            }
+            exit_sender.send_replace(Some(exit));
+        });
+        Ok(EdgeHandle { desk, session: session_sender, stop, exit })
+    }
+}
+
+impl EdgeHandle {
+    /// Where the edge stands.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub async fn status(&self) -> Result<EdgeStatus, Gone> {
+        self.desk.status().await.map_err(|_| Gone)
+    }
+
+    /// Cuts the link to the cloud: a fault to try things with.
+    ///
+    /// # Errors
+    /// When the edge has stopped.
+    pub async fn cut_link(&self) -> Result<(), Gone> {
+        self.session.send(session::Command::Cut(true)).await.map_err(|_| Gone)
+    }
+
+    /// Restores the link.
+    ///
+    /// # Errors
+    /// When the edge has stopped.
+    pub async fn restore_link(&self) -> Result<(), Gone> {
+        self.session.send(session::Command::Cut(false)).await.map_err(|_| Gone)
+    }
+
+    /// Waits until the edge has ended, and says why. Both engines are let go then.
+    pub async fn exited(&self) -> EdgeExit {
+        let mut exit = self.exit.clone();
+        match exit.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(exit)) => exit.clone(),
+            _ => EdgeExit::Defect { what: "nobody waited for the edge".to_owned() },
+        }
+    }
+
+    /// Stops the edge and waits until it has. What is applied is made durable first; the pods
+    /// of the node are not touched.
+    pub async fn stop(&self) -> EdgeExit {
+        self.stop.cancel();
+        self.exited().await
+    }
+}
+
+struct Opened {
+    replica: Replica,
+    upstream: Upstream,
+    upstream_status: watch::Receiver<upstream::UpstreamStatus>,
+    state: EdgeState,
+}
+
+fn open(
+    config: &EdgeConfig,
+    state: Arc<dyn Engine>,
+    around: Surroundings,
+    answers: mpsc::Sender<replica::Answer>,
+    to_upstream: mpsc::Sender<upstream::Command>,
+) -> Result<Opened, StartError> {
+    let of_state = |source| StartError::Engine { database: Database::State, source };
+    let of_outbox = |source| StartError::Engine { database: Database::Outbox, source };
+    schema::NODE_STATE.check(&*state).map_err(of_state)?;
+    schema::OUTBOX.check(&*around.engine).map_err(of_outbox)?;
+    let private = StreamId::node(&config.node);
+    let settings = config.settings.replica;
+    let replica =
+        Replica::open(Arc::clone(&state), private.clone(), settings, answers, to_upstream)
+            .map_err(of_state)?;
+    let assignment = StreamReader::new(&*state)
+        .entry(&private, &EntryKey::Streams)
+        .map_err(of_state)?
+        .and_then(|entry| Assignment::decode(&config.node, &entry.object).ok());
+    let (upstream, upstream_status) =
+        Upstream::open(config.node.clone(), config.incarnation, config.settings.upstream, around)
+            .map_err(|error| match error {
+            OpenError::Engine(source) => of_outbox(source),
+            OpenError::Older(older) => older.into(),
+        })?;
+    let positions = replica.positions().iter().map(|(stream, (checkpoint, hash))| StreamPosition {
+        stream: stream.clone(),
+        checkpoint: *checkpoint,
+        hash: *hash,
+    });
+    let state =
+        EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment };
+    Ok(Opened { replica, upstream, upstream_status, state })
+}
+
+/// Runs `work` on a thread of its own; what it ended with comes through the channel.
+fn on_thread(
+    config: &EdgeConfig,
+    database: Database,
+    work: impl FnOnce() -> Result<(), EdgeExit> + Send + 'static,
+) -> Result<oneshot::Receiver<Result<(), EdgeExit>>, StartError> {
+    let (ended, end) = oneshot::channel();
+    let part = match database {
+        Database::State => "replica",
+        Database::Outbox => "outbox",
+    };
+    thread::Builder::new()
+        .name(format!("{part} {}", config.node))
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let _ = ended.send(work());
+        })
+        .map_err(|source| StartError::Thread { database, source })?;
+    Ok(end)
+}
+
+type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// Everything that runs.
+struct Parts {
+    replica_ended: oneshot::Receiver<Result<(), EdgeExit>>,
+    upstream_ended: oneshot::Receiver<Result<(), EdgeExit>>,
+    session: tokio::task::JoinHandle<()>,
+    server: tokio::task::JoinHandle<Served>,
+    replica: mpsc::Sender<replica::Command>,
+    upstream: mpsc::Sender<upstream::Command>,
+    stop: CancellationToken,
+}
+
+impl Parts {
+    /// Waits for the first of them to end, or for the word to stop; then ends all.
+    async fn end(mut self) -> EdgeExit {
+        let (mut replica_exit, mut upstream_exit, mut server_ended) = (None, None, false);
+        let first = tokio::select! {
+            end = &mut self.replica_ended => {
+                replica_exit = Some(ended("the replica", end));
+                None
+            }
+            end = &mut self.upstream_ended => {
+                upstream_exit = Some(ended("the outbox", end));
+                None
+            }
+            end = &mut self.session => {
+                end.err().map(|panic| EdgeExit::Defect { what: format!("the session: {panic}") })
+            }
+            end = &mut self.server => {
+                server_ended = true;
+                let why = match end {
+                    Ok(Ok(())) => "it ended".to_owned(),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(panic) => panic.to_string(),
+                };
+                Some(EdgeExit::Defect { what: format!("the local API: {why}") })
+            }
+            () = self.stop.cancelled() => Some(EdgeExit::Stopped),
+        };
+        self.stop.cancel();
+        if replica_exit.is_none() {
+            // It takes it, or is gone.
+            let _ = self.replica.send(replica::Command::Stop).await;
+            replica_exit = Some(ended("the replica", (&mut self.replica_ended).await));
+        }
+        if upstream_exit.is_none() {
+            let _ = self.upstream.send(upstream::Command::Stop).await;
+            upstream_exit = Some(ended("the outbox", (&mut self.upstream_ended).await));
+        }
+        if !server_ended && tokio::time::timeout(DRAIN_MAX, &mut self.server).await.is_err() {
+            self.server.abort();
+        }
+        // A database that failed on the way out is worth more than the word to stop.
+        let failed = replica_exit.flatten().or(upstream_exit.flatten());
+        failed.or(first).unwrap_or(EdgeExit::Stopped)
+    }
+}
+
+/// Why a thread ended, unless it was told to.
+fn ended(
+    who: &str,
+    end: Result<Result<(), EdgeExit>, oneshot::error::RecvError>,
+) -> Option<EdgeExit> {
+    match end {
+        Ok(Ok(())) => None,
+        Ok(Err(exit)) => Some(exit),
+        Err(_) => Some(EdgeExit::Defect { what: format!("{who} panicked") }),
+    }
+}

@@ -1,0 +1,168 @@
+//! The local API: gRPC on a unix socket that only the node's own user may open.
+
+mod socket;
+mod wire;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::Stream;
+use headwater_proto::local as proto;
+use headwater_proto::local::meta_server::{Meta, MetaServer};
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+pub(crate) use socket::bind;
+
+use crate::desk::Desk;
+use crate::operation::Refused;
+use crate::watch::{Item, Object, Watch};
+
+/// The largest operation taken, in bytes: an object has at most 1.5 MiB.
+pub const REQUEST_BYTES_MAX: usize = 4 << 20;
+
+/// The largest answer given, in bytes: a whole replica of a large node.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// The most operations at a time: each of a node's programs asks for a few.
+pub const OPERATIONS_MAX: usize = 256;
+
+/// How long an operation waits for the cloud: KubeEdge's RemoteQueryTimeout.
+pub const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The most calls at a time over one connection.
+const CALLS_MAX: u32 = 512;
+
+/// Headers of a local caller are a few hundred bytes.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+
+/// The bounds of the local API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalSettings {
+    /// See [`OPERATIONS_MAX`].
+    pub operations_max: usize,
+    /// See [`QUERY_TIMEOUT`].
+    pub query_timeout: Duration,
+}
+
+impl Default for LocalSettings {
+    fn default() -> Self {
+        Self { operations_max: OPERATIONS_MAX, query_timeout: QUERY_TIMEOUT }
+    }
+}
+
+/// Serves until stopped. What runs then ends with those who own it.
+pub(crate) async fn serve(
+    listener: UnixListener,
+    desk: Desk,
+    stop: CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<MetaServer<Service>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(headwater_proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()?;
+    let meta = MetaServer::new(Service { desk })
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
+    tonic::transport::Server::builder()
+        .max_concurrent_streams(CALLS_MAX)
+        .http2_max_header_list_size(HEADERS_BYTES_MAX)
+        .add_service(meta)
+        .add_service(health_service)
+        .add_service(reflection)
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop.cancelled_owned())
+        .await?;
+    Ok(())
+}
+
+/// The service of one edge.
+#[derive(Debug)]
+struct Service {
+    desk: Desk,
+}
+
+#[tonic::async_trait]
+impl Meta for Service {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::WatchEvent, Status>> + Send>>;
+
+    async fn operate(
+        &self,
+        request: Request<proto::Operation>,
+    ) -> Result<Response<proto::OperationResult>, Status> {
+        let asked = request.into_inner();
+        let id = asked.id.clone();
+        let outcome = match wire::operation(asked) {
+            Ok(operation) => self.desk.carry_out(operation).await,
+            Err(refused) => Err(refused),
+        };
+        Ok(Response::new(wire::result(id, outcome)))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<proto::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let filter = wire::filter(request.into_inner())
+            .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
+        let watch = self
+            .desk
+            .watch(filter)
+            .await
+            .map_err(|refused| status_of(&refused))?
+            .map_err(|too_many| Status::resource_exhausted(too_many.to_string()))?;
+        let told = Told { watch, listing: None };
+        let events = futures::stream::unfold(told, |mut told| async move {
+            told.next().await.map(|event| (Ok(event), told))
+        });
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn status(
+        &self,
+        _: Request<proto::StatusRequest>,
+    ) -> Result<Response<proto::EdgeStatus>, Status> {
+        let status = self.desk.status().await.map_err(|refused| status_of(&refused))?;
+        Ok(Response::new(wire::status(status)))
+    }
+}
+
+/// What a watch is told, event by event.
+struct Told {
+    watch: Watch,
+    listing: Option<Listing>,
+}
+
+struct Listing {
+    objects: std::vec::IntoIter<Object>,
+    complete: bool,
+}
+
+impl Told {
+    async fn next(&mut self) -> Option<proto::WatchEvent> {
+        if let Some(listing) = &mut self.listing {
+            if let Some(object) = listing.objects.next() {
+                return Some(wire::init_apply(object));
+            }
+            let done = wire::init_done(listing.complete);
+            self.listing = None;
+            return Some(done);
+        }
+        Some(match self.watch.next().await? {
+            Item::Listing { objects, complete } => {
+                self.listing = Some(Listing { objects: objects.into_iter(), complete });
+                wire::init()
+            }
+            Item::Applied { object, traceparent } => wire::apply(object, traceparent),
+            Item::Removed { key, uid, traceparent } => wire::delete(&key, uid, traceparent),
+            Item::Operation(operation) => wire::delivered(operation),
+        })
+    }
+}
+
+fn status_of(refused: &Refused) -> Status {
+    Status::unavailable(refused.to_string())
+}

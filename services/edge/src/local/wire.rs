@@ -1,0 +1,152 @@
+//! Between the local API's messages and what the edge makes of them.
+
+use headwater_event::ResourceKey;
+use headwater_proto::local::operation::Verb as WireVerb;
+use headwater_proto::local::operation_result::Outcome as WireOutcome;
+use headwater_proto::local::watch_event::Kind;
+use headwater_proto::local::{self as proto, failure::Code};
+
+use crate::desk::Outcome;
+use crate::operation::{Operation, Refused, Verb};
+use crate::routing::Group;
+use crate::status::EdgeStatus;
+use crate::watch::{Filter, Object};
+
+/// The most types that a watch may name: more than there are.
+const TYPES_MAX: usize = 64;
+
+/// Every verb, as it is said and as it is meant.
+const VERBS: [(WireVerb, Verb); 13] = [
+    (WireVerb::Insert, Verb::Insert),
+    (WireVerb::Update, Verb::Update),
+    (WireVerb::Delete, Verb::Delete),
+    (WireVerb::Query, Verb::Query),
+    (WireVerb::Response, Verb::Response),
+    (WireVerb::Connection, Verb::Connection),
+    (WireVerb::MetaSync, Verb::MetaSync),
+    (WireVerb::Action, Verb::Action),
+    (WireVerb::ActionResult, Verb::ActionResult),
+    (WireVerb::CreateVolume, Verb::CreateVolume),
+    (WireVerb::DeleteVolume, Verb::DeleteVolume),
+    (WireVerb::ControllerPublishVolume, Verb::ControllerPublishVolume),
+    (WireVerb::ControllerUnpublishVolume, Verb::ControllerUnpublishVolume),
+];
+
+/// The operation that is meant.
+pub(super) fn operation(asked: proto::Operation) -> Result<Operation, Refused> {
+    let said = asked.verb();
+    let verb = VERBS.iter().find(|(wire, _)| *wire == said).map(|(_, verb)| *verb);
+    let verb = verb.ok_or_else(|| Refused::Invalid("the operation has no verb".to_owned()))?;
+    let proto::Operation { id, parent_id, source, resource, content, .. } = asked;
+    Ok(Operation { id, parent_id, source, verb, resource, content })
+}
+
+/// What a watch is to see.
+pub(super) fn filter(request: proto::WatchRequest) -> Result<Filter, Refused> {
+    let proto::WatchRequest { subscriber, types, namespace } = request;
+    let group = Group::named(&subscriber).ok_or_else(|| {
+        Refused::Invalid(format!("{subscriber:?} is no group: want edged, mesh or function"))
+    })?;
+    if types.len() > TYPES_MAX {
+        let types = types.len();
+        return Err(Refused::Invalid(format!("{types} types are named, at most {TYPES_MAX} may")));
+    }
+    Ok(Filter { group, types, namespace: (!namespace.is_empty()).then_some(namespace) })
+}
+
+/// What an operation came to.
+pub(super) fn result(id: String, outcome: Result<Outcome, Refused>) -> proto::OperationResult {
+    let outcome = match outcome {
+        Ok(Outcome::Done { unchanged }) => WireOutcome::Done(proto::Done { unchanged }),
+        Ok(Outcome::Objects(objects)) => WireOutcome::Objects(proto::Objects {
+            objects: objects.into_iter().map(object).collect(),
+        }),
+        Err(refused) => WireOutcome::Failure(failure(refused)),
+    };
+    proto::OperationResult { id, outcome: Some(outcome) }
+}
+
+/// Where the edge stands.
+pub(super) fn status(status: EdgeStatus) -> proto::EdgeStatus {
+    let streams = status.streams.into_iter().map(|stream| proto::StreamStatus {
+        stream: stream.stream.to_string(),
+        log_id: stream.applied.map(|at| at.log_id.to_string()).unwrap_or_default(),
+        epoch: stream.applied.map_or(0, |at| at.epoch.0),
+        received: stream.received.0,
+        applied: stream.applied.map_or(0, |at| at.seq.0),
+        durable: stream.durable.0,
+        hash: stream.hash.to_string(),
+        tail: stream.tail.0,
+    });
+    proto::EdgeStatus {
+        node: status.identity.node.to_string(),
+        connected: status.connected,
+        incarnation: status.identity.incarnation.0,
+        boot: status.identity.boot.number,
+        outbox_depth: status.outbox_depth as u64,
+        last_meta_sync_ms: status.last_meta_sync_ms,
+        streams: streams.collect(),
+        trouble: status.trouble.unwrap_or_default(),
+    }
+}
+
+/// A listing begins.
+pub(super) fn init() -> proto::WatchEvent {
+    event(Kind::Init)
+}
+
+/// An object of a listing.
+pub(super) fn init_apply(listed: Object) -> proto::WatchEvent {
+    proto::WatchEvent { object: Some(object(listed)), ..event(Kind::InitApply) }
+}
+
+/// A listing has ended.
+pub(super) fn init_done(complete: bool) -> proto::WatchEvent {
+    proto::WatchEvent { complete, ..event(Kind::InitDone) }
+}
+
+/// An object came or changed.
+pub(super) fn apply(applied: Object, traceparent: Option<String>) -> proto::WatchEvent {
+    let traceparent = traceparent.unwrap_or_default();
+    proto::WatchEvent { object: Some(object(applied)), traceparent, ..event(Kind::Apply) }
+}
+
+/// An object left.
+pub(super) fn delete(
+    key: &ResourceKey,
+    uid: String,
+    traceparent: Option<String>,
+) -> proto::WatchEvent {
+    let object = proto::Object { key: key.to_string(), uid, ..proto::Object::default() };
+    let traceparent = traceparent.unwrap_or_default();
+    proto::WatchEvent { object: Some(object), traceparent, ..event(Kind::Delete) }
+}
+
+/// An operation for the subscriber.
+pub(super) fn delivered(operation: Operation) -> proto::WatchEvent {
+    let Operation { id, parent_id, source, verb, resource, content } = operation;
+    let said = VERBS.iter().find(|(_, meant)| *meant == verb).map(|(wire, _)| *wire);
+    let verb = said.unwrap_or_default().into();
+    let operation = proto::Operation { id, parent_id, source, verb, resource, content };
+    proto::WatchEvent { operation: Some(operation), ..event(Kind::Operation) }
+}
+
+fn event(kind: Kind) -> proto::WatchEvent {
+    proto::WatchEvent { kind: kind.into(), ..proto::WatchEvent::default() }
+}
+
+fn object(object: Object) -> proto::Object {
+    let Object { key, uid, resource_version, object } = object;
+    proto::Object { key: key.to_string(), uid, resource_version, object }
+}
+
+fn failure(refused: Refused) -> proto::Failure {
+    let (code, message) = match refused {
+        Refused::Invalid(message) => (Code::Invalid, message),
+        Refused::Forbidden(message) => (Code::Forbidden, message),
+        Refused::NotFound(message) => (Code::NotFound, message),
+        Refused::Unavailable(message) => (Code::Unavailable, message),
+        Refused::NoExecutor(message) => (Code::NoExecutor, message),
+    };
+    proto::Failure { code: code.into(), message }
+}

@@ -1,0 +1,178 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn asked(source: &str, verb: Verb, resource: &str, content: &str) -> Result<Plan, Refused> {
+    let node = "gw-1".parse().expect("a node name");
+    let operation = Operation {
+        id: "1".to_owned(),
+        parent_id: String::new(),
+        source: source.to_owned(),
+        verb,
+        resource: resource.to_owned(),
+        content: Bytes::copy_from_slice(content.as_bytes()),
+    };
+    plan(&node, &operation)
+}
+
+fn key(text: &str) -> ResourceKey {
+    text.parse().expect("a key")
+}
+
+#[test]
+fn edged_reports_its_node_its_statuses_and_their_end() {
+    let object = Bytes::from_static(br#"{"kind":"Node"}"#);
+    for verb in [Verb::Insert, Verb::Update] {
+        assert_eq!(
+            asked("edged", verb, "null/node/gw-1", r#"{"kind":"Node"}"#),
+            Ok(Plan::Report(ReportBody::Node { object: object.clone() }))
+        );
+        assert_eq!(
+            asked(
+                "edged",
+                verb,
+                "d/podstatus/web",
+                r#"{"uid":"u1","status": {"phase":"Running"} }"#
+            ),
+            Ok(Plan::SetStatus {
+                pod: key("d/pod/web"),
+                uid: "u1".to_owned(),
+                status: Bytes::from_static(br#"{"phase":"Running"}"#),
+            })
+        );
+    }
+    assert_eq!(
+        asked("edged", Verb::Delete, "d/pod/web", r#"{"uid":"u1"}"#),
+        Ok(Plan::Terminate { pod: key("d/pod/web"), uid: "u1".to_owned() })
+    );
+    assert_eq!(
+        asked("edged", Verb::Delete, "d/podstatus/web", ""),
+        Ok(Plan::RemoveStatus { pod: key("d/pod/web") })
+    );
+}
+
+#[test]
+fn edged_speaks_of_nothing_else() {
+    for (verb, resource, content) in [
+        (Verb::Update, "null/node/gw-2", "{}"),
+        (Verb::Update, "d/node/gw-1", "{}"),
+        (Verb::Delete, "null/node/gw-1", "{}"),
+        (Verb::Update, "d/pod/web", "{}"),
+        (Verb::Insert, "d/secret/s", "{}"),
+    ] {
+        let refused = asked("edged", verb, resource, content).expect_err(resource);
+        assert!(matches!(refused, Refused::Forbidden(_)), "{verb} {resource}: {refused:?}");
+    }
+}
+
+#[test]
+fn what_is_malformed_is_invalid() {
+    for (verb, resource, content) in [
+        (Verb::Update, "d/podstatus/web", ""),
+        (Verb::Update, "d/podstatus/web", r#"{"uid":"u"}"#),
+        (Verb::Update, "d/podstatus/web", r#"{"uid":"u","status":7}"#),
+        (Verb::Update, "d/podstatus/web", r#"{"status":{}}"#),
+        (Verb::Update, "d/podstatus", r#"{"uid":"u","status":{}}"#),
+        (Verb::Update, "null/node/gw-1", "not JSON"),
+        (Verb::Update, "null/node/gw-1", "[]"),
+        (Verb::Delete, "d/pod/web", "{}"),
+        (Verb::Query, "web", ""),
+        (Verb::Query, "a/b/c/d", ""),
+        (Verb::Query, "/pod", ""),
+        (Verb::Query, "", ""),
+        (Verb::Connection, "null/connection/gw-1", "true"),
+    ] {
+        let refused = asked("edged", verb, resource, content).expect_err(resource);
+        assert!(matches!(refused, Refused::Invalid(_)), "{verb} {resource} {content}: {refused:?}");
+    }
+}
+
+#[test]
+fn what_functions_say_goes_to_the_cloud() {
+    assert_eq!(
+        asked("function", Verb::Update, "d/result/f", "[1, 2]"),
+        Ok(Plan::Report(ReportBody::Message {
+            key: key("d/result/f"),
+            content: Bytes::from_static(b"[1, 2]"),
+        }))
+    );
+    assert_eq!(
+        asked("function", Verb::Delete, "d/result/f", ""),
+        Ok(Plan::Report(ReportBody::Message {
+            key: key("d/result/f"),
+            content: Bytes::from_static(b"null"),
+        }))
+    );
+    assert!(matches!(asked("function", Verb::Update, "d/result/f", "{"), Err(Refused::Invalid(_))));
+    for foreign in ["null/node/gw-1", "d/podstatus/web"] {
+        let refused = asked("function", Verb::Update, foreign, "{}").expect_err(foreign);
+        assert!(matches!(refused, Refused::Forbidden(_)), "{foreign}: {refused:?}");
+    }
+}
+
+#[test]
+fn what_others_say_is_delivered_by_routing() {
+    for (source, resource, group) in [
+        ("function-manager", "d/rule/r", Group::Function),
+        ("mesh", "d/endpoints/e", Group::Mesh),
+        ("operator", "d/pod/p", Group::Edged),
+    ] {
+        for verb in [Verb::Insert, Verb::Update, Verb::Delete, Verb::Response] {
+            assert_eq!(asked(source, verb, resource, ""), Ok(Plan::Deliver(group)), "{source}");
+        }
+    }
+    assert_eq!(asked("edged", Verb::Response, "d/endpoints/e", ""), Ok(Plan::Deliver(Group::Mesh)));
+}
+
+#[test]
+fn a_query_names_one_object_or_all_of_a_type() {
+    assert_eq!(
+        asked("edged", Verb::Query, "d/secret/s", ""),
+        Ok(Plan::Find { key: key("d/secret/s"), asks: Asks::WhenAbsent })
+    );
+    assert_eq!(
+        asked("edged", Verb::Query, "d/secret", ""),
+        Ok(Plan::List { namespace: Some("d".to_owned()), kind: "secret".to_owned() })
+    );
+    assert_eq!(
+        asked("edged", Verb::Query, "null/node", ""),
+        Ok(Plan::List { namespace: None, kind: "node".to_owned() })
+    );
+}
+
+#[test]
+fn what_nobody_executes_says_so() {
+    for verb in [
+        Verb::Action,
+        Verb::ActionResult,
+        Verb::CreateVolume,
+        Verb::DeleteVolume,
+        Verb::ControllerPublishVolume,
+        Verb::ControllerUnpublishVolume,
+    ] {
+        let refused = asked("function-manager", verb, "d/x/y", "{}").expect_err("nobody");
+        assert!(matches!(refused, Refused::NoExecutor(_)), "{verb}: {refused:?}");
+    }
+}
+
+#[test]
+fn connection_and_meta_sync_are_understood() {
+    assert_eq!(
+        asked("edged", Verb::Connection, "null/connection/gw-1", r#"{"connected":true}"#),
+        Ok(Plan::IsConnected(true))
+    );
+    assert_eq!(asked("", Verb::MetaSync, "", ""), Ok(Plan::MetaSync));
+}
+
+proptest! {
+    #[test]
+    fn no_operation_panics(source in ".{0,12}", resource in ".{0,40}", content in ".{0,40}", verb in 0..13_usize) {
+        let verbs = [
+            Verb::Insert, Verb::Update, Verb::Delete, Verb::Query, Verb::Response,
+            Verb::Connection, Verb::MetaSync, Verb::Action, Verb::ActionResult,
+            Verb::CreateVolume, Verb::DeleteVolume, Verb::ControllerPublishVolume,
+            Verb::ControllerUnpublishVolume,
+        ];
+        let _ = asked(&source, verbs[verb], &resource, &content);
+    }
+}

@@ -1,0 +1,259 @@
+//! The outbox: reports that the cloud has not acknowledged, the latest per key, in the order of
+//! their ids.
+//!
+//! Rows lie by id; which key has which id is in memory, made from the rows at the start. A report
+//! that replaces another of its key goes to the end, so what matters in order (a pod's last
+//! status, then its termination) stays in order. Bounded: when it is full, the oldest messages
+//! of functions give way, counted; nothing else ever does.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use headwater_event::upstream::{ReportRecord, decode_report, encode_report};
+use headwater_event::{NodeName, Report, ReportBody, ReportId, ReportKey};
+use headwater_store::{Batch, Engine, EngineError, Proto, Table, TableId};
+
+const REPORTS: Table<ReportId, Proto<Row>> = Table::new(TableId::OutboxReports);
+
+/// The most reports held: a node's pods, several times over, and a day of messages.
+pub const OUTBOX_REPORTS_MAX: usize = 8_192;
+
+/// The most bytes of reports held, whatever the settings say: all of them are issued anew in one
+/// write batch when the boot number is raised, and a batch has at most 8 MiB.
+pub const OUTBOX_BYTES_MAX: usize = 6 << 20;
+
+/// How much an outbox holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutboxSettings {
+    /// See [`OUTBOX_REPORTS_MAX`].
+    pub reports_max: usize,
+    /// See [`OUTBOX_BYTES_MAX`].
+    pub bytes_max: usize,
+}
+
+/// The outbox is full, and holds nothing that may give way. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the outbox is full ({reports} reports, {bytes} bytes): it empties when a hub takes them")]
+pub struct OutboxFull {
+    /// How many reports it holds.
+    pub reports: usize,
+    /// How many bytes.
+    pub bytes: usize,
+}
+
+/// The index of the outbox; the reports themselves stay on disk.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    settings: OutboxSettings,
+    by_id: BTreeMap<ReportId, Slot>,
+    by_key: BTreeMap<ReportKey, ReportId>,
+    bytes: usize,
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    key: ReportKey,
+    bytes: usize,
+    gives_way: bool,
+}
+
+/// A report as it is stored: its upstream record. Field numbers are never reused.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Row {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    value: Option<Bytes>,
+    #[prost(bytes = "bytes", tag = "3")]
+    header: Bytes,
+    #[prost(string, optional, tag = "4")]
+    traceparent: Option<String>,
+}
+
+impl Outbox {
+    /// The outbox as `engine` has it.
+    ///
+    /// # Errors
+    /// As the engine; a row that is no report is [`EngineError::Corrupt`].
+    pub(crate) fn open(engine: &dyn Engine, settings: OutboxSettings) -> Result<Self, EngineError> {
+        let mut outbox = Self {
+            settings: OutboxSettings {
+                bytes_max: settings.bytes_max.min(OUTBOX_BYTES_MAX),
+                ..settings
+            },
+            by_id: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            bytes: 0,
+            dropped: 0,
+        };
+        for row in REPORTS.rows(engine) {
+            let (id, Proto(row)) = row?;
+            let (node, report) = row.decode()?;
+            let key = key_of(&report.body, &node)?;
+            outbox.insert(id, key, row.bytes(), gives_way(&report.body));
+        }
+        Ok(outbox)
+    }
+
+    /// Puts a report in the place of the former one of its key.
+    ///
+    /// # Errors
+    /// When there is no room: nothing was changed.
+    pub(crate) fn put(
+        &mut self,
+        batch: &mut Batch,
+        node: &NodeName,
+        report: &Report,
+    ) -> Result<(), OutboxFull> {
+        let full = OutboxFull { reports: self.by_id.len(), bytes: self.bytes };
+        let Ok(key) = report.body.key(node) else { return Err(full) };
+        let Ok(record) = encode_report(node, report) else { return Err(full) };
+        let row = Row::new(record, report.traceparent.clone());
+        let replaced = self.by_key.get(&key).copied();
+        let give_way = self.room_for(replaced, row.bytes()).ok_or(full)?;
+        self.dropped += give_way.len() as u64;
+        for id in give_way.into_iter().chain(replaced) {
+            self.remove(batch, id);
+        }
+        self.insert(report.id, key, row.bytes(), gives_way(&report.body));
+        batch.put(&REPORTS, &report.id, &Proto(row));
+        Ok(())
+    }
+
+    /// Removes every report up to `through`, inclusive.
+    pub(crate) fn forget(&mut self, batch: &mut Batch, through: ReportId) -> usize {
+        let gone: Vec<_> = self.by_id.range(..=through).map(|(id, _)| *id).collect();
+        for id in &gone {
+            self.remove(batch, *id);
+        }
+        gone.len()
+    }
+
+    /// Removes the report of `key`, if there is one.
+    pub(crate) fn withdraw(&mut self, batch: &mut Batch, key: &ReportKey) {
+        if let Some(id) = self.by_key.get(key).copied() {
+            self.remove(batch, id);
+        }
+    }
+
+    /// The reports behind `after`, in order, at most `count`.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub(crate) fn read(
+        &self,
+        engine: &dyn Engine,
+        after: Option<ReportId>,
+        count: usize,
+    ) -> Result<Vec<Report>, EngineError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = self.by_id.range((from, Bound::Unbounded)).map(|(id, _)| id).take(count);
+        let mut reports = Vec::new();
+        for id in ids {
+            if let Some(Proto(row)) = REPORTS.get(engine, id)? {
+                reports.push(row.decode()?.1);
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Whether a report of `key` is held.
+    pub(crate) fn holds(&self, key: &ReportKey) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// The keys of the reports held, in the order of the reports.
+    pub(crate) fn keys(&self) -> Vec<ReportKey> {
+        self.by_id.values().map(|slot| slot.key.clone()).collect()
+    }
+
+    /// How many reports are held.
+    pub(crate) fn depth(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// How many messages gave way since the start.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// What must give way so that `bytes` have room; `None`: there is no room.
+    fn room_for(&self, replaced: Option<ReportId>, bytes: usize) -> Option<Vec<ReportId>> {
+        let freed = replaced.and_then(|id| self.by_id.get(&id)).map_or(0, |slot| slot.bytes);
+        let mut reports = self.by_id.len() + 1 - usize::from(replaced.is_some());
+        let mut held = self.bytes - freed + bytes;
+        let mut give_way = Vec::new();
+        let mut candidates =
+            self.by_id.iter().filter(|(id, slot)| slot.gives_way && Some(**id) != replaced);
+        while reports > self.settings.reports_max || held > self.settings.bytes_max {
+            let (id, slot) = candidates.next()?;
+            give_way.push(*id);
+            reports -= 1;
+            held -= slot.bytes;
+        }
+        Some(give_way)
+    }
+
+    fn insert(&mut self, id: ReportId, key: ReportKey, bytes: usize, gives_way: bool) {
+        self.by_key.insert(key.clone(), id);
+        self.by_id.insert(id, Slot { key, bytes, gives_way });
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, batch: &mut Batch, id: ReportId) {
+        let Some(slot) = self.by_id.remove(&id) else { return };
+        self.bytes -= slot.bytes;
+        if self.by_key.get(&slot.key) == Some(&id) {
+            self.by_key.remove(&slot.key);
+        }
+        batch.delete(&REPORTS, &id);
+    }
+}
+
+impl Default for OutboxSettings {
+    fn default() -> Self {
+        Self { reports_max: OUTBOX_REPORTS_MAX, bytes_max: OUTBOX_BYTES_MAX }
+    }
+}
+
+impl Row {
+    fn new(record: ReportRecord, traceparent: Option<String>) -> Self {
+        Self { key: record.key, value: record.value, header: record.header, traceparent }
+    }
+
+    fn bytes(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, Bytes::len);
+        let traceparent = self.traceparent.as_ref().map_or(0, String::len);
+        self.key.len() + value + self.header.len() + traceparent
+    }
+
+    fn decode(&self) -> Result<(NodeName, Report), EngineError> {
+        let record = ReportRecord {
+            key: self.key.clone(),
+            value: self.value.clone(),
+            header: self.header.clone(),
+        };
+        match decode_report(&record, self.traceparent.clone()) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => Err(corrupt("a row is no report")),
+            Err(error) => Err(corrupt(&error.to_string())),
+        }
+    }
+}
+
+fn key_of(body: &ReportBody, node: &NodeName) -> Result<ReportKey, EngineError> {
+    body.key(node).map_err(|error| corrupt(&error.to_string()))
+}
+
+fn corrupt(reason: &str) -> EngineError {
+    EngineError::Corrupt { reason: format!("the outbox: {reason}") }
+}
+
+fn gives_way(body: &ReportBody) -> bool {
+    matches!(body, ReportBody::Message { .. })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,488 @@
+//! The replica: one thread owns the node's materialized view, its readers and its watches.
+//!
+//! ```text
+//!  session --Apply--> fold --commit--> applied --sync--> durable --> watches, outbox thread
+//!             ^         | Applied                 | Durable
+//!             |         v                         v
+//!             +------ session <-------------------+
+//! ```
+//!
+//! It folds what is queued, up to a bounded batch, commits it unsynced, and syncs at once when
+//! somebody waits for what it did; else by the clock. Nobody is told anything from above the
+//! durable position: a reader's question makes it sync first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_event::{Checkpoint, EntryKey, ResourceKey, StateHash, StreamId};
+use headwater_session::message::{Push, PushMode};
+use headwater_store::{Engine, EngineError};
+use headwater_view::{
+    Bounds, Effected, FoldError, Materializer, Refusal, Released, Selection, StreamReader,
+};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::fold::{Done, EdgeFold, Input};
+use crate::operation::Operation;
+use crate::routing::Group;
+use crate::upstream::{self, ViewChange};
+use crate::watch::{Filter, Item, Object, TooManyWatches, Watch, WatchSettings, Watchers};
+
+/// How long applied state may stay unsynced when nobody waits for it: what a loss of power costs
+/// is this much of a tail, read again from the hub.
+pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many entries one read of a listing takes from the engine.
+const LISTING_CHUNK: usize = 64;
+
+/// How the replica folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaSettings {
+    /// See [`SYNC_INTERVAL`].
+    pub sync_interval: Duration,
+    /// What one commit gathers.
+    pub bounds: Bounds,
+    /// The bounds of watches.
+    pub watch: WatchSettings,
+}
+
+/// What the replica is asked.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Fold a push, or a part of one; `room` is what it takes of the intake until then.
+    Apply { push: Push, room: Option<OwnedSemaphorePermit> },
+    /// Remove a stream that the node no longer has.
+    Drop(StreamId),
+    /// Make everything applied durable and say so of every stream.
+    Sync,
+    /// The monotonic clock, milliseconds.
+    Tick(u64),
+    /// Open a watch.
+    Watch { filter: Filter, reply: oneshot::Sender<Result<Watch, TooManyWatches>> },
+    /// Look one object up.
+    Find { key: ResourceKey, reply: oneshot::Sender<Option<Object>> },
+    /// Look all objects of a type up.
+    List { namespace: Option<String>, kind: String, reply: oneshot::Sender<Vec<Object>> },
+    /// Hand an operation to the watches of a group; answered with how many took it.
+    Deliver { group: Group, operation: Operation, reply: oneshot::Sender<usize> },
+    /// Make everything applied durable and end.
+    Stop,
+}
+
+/// What the replica says to the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A push is visible, or its hash did not come out.
+    Applied { stream: StreamId, checkpoint: Checkpoint, hash: StateHash },
+    /// A stream is synced up to here.
+    Durable { stream: StreamId, checkpoint: Checkpoint },
+}
+
+/// Why the replica cannot go on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ReplicaError {
+    /// The engine failed.
+    #[error("the state engine failed")]
+    Engine(#[from] EngineError),
+    /// The session let a push through that the state refuses: a defect.
+    #[error("a push that the session accepted was refused")]
+    Defect(#[source] Refusal),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    settings: ReplicaSettings,
+    engine: Arc<dyn Engine>,
+    materializer: Materializer<EdgeFold>,
+    private: StreamId,
+    /// Streams that differ from the log: only a snapshot goes on from there.
+    stopped: BTreeSet<StreamId>,
+    watchers: Watchers,
+    session: mpsc::Sender<Answer>,
+    upstream: mpsc::Sender<upstream::Command>,
+    /// Inputs in the open batch, and what the session is told when it is committed.
+    open: usize,
+    answers: Vec<Answer>,
+    sync_asked: bool,
+    stopping: bool,
+    complete: bool,
+    /// Whether the node's whole private stream is there, and nobody has been told.
+    completes: bool,
+    now_ms: u64,
+    synced_ms: u64,
+}
+
+impl Default for ReplicaSettings {
+    fn default() -> Self {
+        Self {
+            sync_interval: SYNC_INTERVAL,
+            bounds: Bounds::default(),
+            watch: WatchSettings::default(),
+        }
+    }
+}
+
+impl Replica {
+    /// The replica in `engine`; all that is there is then durable.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub(crate) fn open(
+        engine: Arc<dyn Engine>,
+        private: StreamId,
+        settings: ReplicaSettings,
+        session: mpsc::Sender<Answer>,
+        upstream: mpsc::Sender<upstream::Command>,
+    ) -> Result<Self, EngineError> {
+        let materializer =
+            Materializer::open(Arc::clone(&engine), EdgeFold::default(), settings.bounds)?;
+        let complete = materializer.durable_position(&private).is_some();
+        Ok(Self {
+            settings,
+            engine,
+            materializer,
+            private,
+            stopped: BTreeSet::new(),
+            watchers: Watchers::new(settings.watch),
+            session,
+            upstream,
+            open: 0,
+            answers: Vec::new(),
+            sync_asked: false,
+            stopping: false,
+            complete,
+            completes: false,
+            now_ms: 0,
+            synced_ms: 0,
+        })
+    }
+
+    /// Where every stream stands.
+    pub(crate) fn positions(&self) -> &BTreeMap<StreamId, (Checkpoint, StateHash)> {
+        self.materializer.durable_positions()
+    }
+
+    /// Works until it is told to stop, or every asker is gone.
+    ///
+    /// # Errors
+    /// When it cannot go on; nothing from above the durable position was told.
+    pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<(), ReplicaError> {
+        self.begin()?;
+        while !self.stopping
+            && let Some(command) = commands.blocking_recv()
+        {
+            self.group(command, || commands.try_recv().ok())?;
+        }
+        self.make_durable()
+    }
+
+    /// Tells the outbox what is there.
+    fn begin(&mut self) -> Result<(), ReplicaError> {
+        let listed = self.list_pods()?;
+        self.tell_upstream(listed);
+        Ok(())
+    }
+
+    /// Does what `first` asks, and with it what else is queued.
+    fn group(
+        &mut self,
+        first: Command,
+        mut queued: impl FnMut() -> Option<Command>,
+    ) -> Result<(), ReplicaError> {
+        let mut next = Some(first);
+        while let Some(command) = next {
+            self.take(command)?;
+            let is_full = self.materializer.is_full();
+            let replaced = self.materializer.projection().replaced;
+            next = if is_full || replaced || self.stopping { None } else { queued() };
+        }
+        self.settle()
+    }
+
+    fn take(&mut self, command: Command) -> Result<(), ReplicaError> {
+        match command {
+            Command::Apply { push, room } => {
+                self.apply(push)?;
+                drop(room);
+            }
+            Command::Drop(stream) => {
+                self.stopped.remove(&stream);
+                self.fold(Input::Drop(stream)).map_err(ReplicaError::from)?;
+            }
+            Command::Sync => self.sync_asked = true,
+            Command::Tick(now_ms) => self.now_ms = self.now_ms.max(now_ms),
+            Command::Watch { filter, reply } => {
+                self.make_durable()?;
+                let listing = self.listing(&filter)?;
+                let _ = reply.send(self.watchers.open(filter, listing));
+            }
+            Command::Find { key, reply } => {
+                self.make_durable()?;
+                let _ = reply.send(self.find(key)?);
+            }
+            Command::List { namespace, kind, reply } => {
+                self.make_durable()?;
+                let selection = match &namespace {
+                    Some(namespace) => Selection::KindIn(&kind, namespace),
+                    None => Selection::Kind(&kind),
+                };
+                let mut objects = Vec::new();
+                for stream in self.positions().keys() {
+                    self.read(stream, selection, |object| objects.push(object))?;
+                }
+                let _ = reply.send(objects);
+            }
+            Command::Stop => self.stopping = true,
+            Command::Deliver { group, operation, reply } => {
+                let _ = reply.send(self.watchers.deliver(group, &operation));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, push: Push) -> Result<(), ReplicaError> {
+        let (stream, checkpoint, hash) = (push.stream.clone(), push.to, push.hash);
+        let (mode, first, last) = (push.mode, push.part == 0, push.last_part);
+        if mode == PushMode::Snapshot && first {
+            self.stopped.remove(&stream);
+        }
+        match self.fold(Input::Push(push)) {
+            Ok(()) if last => self.answers.push(Answer::Applied { stream, checkpoint, hash }),
+            Ok(()) => {}
+            Err(FoldError::Refused(Refusal::Diverged { found, .. })) => {
+                tracing::error!(%stream, seq = %checkpoint.seq, expected = %hash, %found, "diverged");
+                self.stopped.insert(stream.clone());
+                self.answers.push(Answer::Applied { stream, checkpoint, hash: found });
+            }
+            // It was on its way when the stream stopped.
+            Err(FoldError::Refused(refusal)) if self.stopped.contains(&stream) => {
+                tracing::debug!(%stream, %refusal, "passed over");
+            }
+            Err(FoldError::Refused(refusal)) => return Err(ReplicaError::Defect(refusal)),
+            Err(FoldError::Engine(error)) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, input: Input) -> Result<(), FoldError<Refusal>> {
+        self.materializer.fold(input)?;
+        self.open += 1;
+        Ok(())
+    }
+
+    /// Commits what is folded, and syncs if somebody waits for that or it is time.
+    fn settle(&mut self) -> Result<(), ReplicaError> {
+        self.commit()?;
+        let interval = u64::try_from(self.settings.sync_interval.as_millis()).unwrap_or(u64::MAX);
+        let is_time = self.now_ms.saturating_sub(self.synced_ms) >= interval;
+        let is_ahead = self.materializer.is_ahead_of_durable();
+        let is_awaited = self.materializer.waiting_effects() > 0 || self.sync_asked;
+        if is_awaited || self.completes || (is_ahead && is_time) {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn make_durable(&mut self) -> Result<(), ReplicaError> {
+        self.commit()?;
+        if self.materializer.is_ahead_of_durable() {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), ReplicaError> {
+        if self.open > 0 {
+            let moved = self.materializer.commit()?;
+            self.completes = !self.complete && moved.contains_key(&self.private);
+            self.open = 0;
+        }
+        for answer in std::mem::take(&mut self.answers) {
+            self.tell_session(answer);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), ReplicaError> {
+        let released = self.materializer.sync()?;
+        self.synced_ms = self.now_ms;
+        if std::mem::take(&mut self.sync_asked) {
+            for (stream, (checkpoint, _)) in self.positions().clone() {
+                self.tell_session(Answer::Durable { stream, checkpoint });
+            }
+        } else {
+            for (stream, position) in &released.moved {
+                if let Some((checkpoint, _)) = *position {
+                    self.tell_session(Answer::Durable { stream: stream.clone(), checkpoint });
+                }
+            }
+        }
+        self.deliver(released)
+    }
+
+    /// Tells everyone what has become durable: first the outbox, which must know a pod before
+    /// its status can come, then the watches.
+    fn deliver(&mut self, released: Released<Done>) -> Result<(), ReplicaError> {
+        let was_complete = self.complete;
+        self.completes = false;
+        self.complete = self.materializer.durable_position(&self.private).is_some();
+        let replaced = std::mem::take(&mut self.materializer.projection_mut().replaced);
+        let relist = replaced || self.complete != was_complete;
+        let mut changes: Vec<_> = released
+            .effects
+            .iter()
+            .filter(|done| done.effect.stream == self.private)
+            .filter_map(|done| view_change(&done.effect.effected))
+            .collect();
+        if relist {
+            changes = self.list_pods()?;
+        }
+        self.tell_upstream(changes);
+        for Done { effect, traceparent } in released.effects {
+            match effect.effected {
+                Effected::Added(applied) | Effected::Changed(applied) => {
+                    if let Some(object) = Object::of_applied(applied)
+                        && !relist
+                    {
+                        let key = object.key.clone();
+                        self.watchers.tell(&key, &Item::Applied { object, traceparent });
+                    }
+                }
+                Effected::Removed(removed) => {
+                    if let EntryKey::Resource(key) = removed.key {
+                        let uid = removed.uid;
+                        let item = Item::Removed { key: key.clone(), uid, traceparent };
+                        self.watchers.tell(&key, &item);
+                    }
+                }
+                Effected::Unchanged(_) | Effected::Replaced => {}
+            }
+        }
+        if relist {
+            let mut watchers =
+                std::mem::replace(&mut self.watchers, Watchers::new(self.settings.watch));
+            watchers.list(|filter| self.listing(filter))?;
+            self.watchers = watchers;
+        }
+        Ok(())
+    }
+
+    /// Everything that a watch sees.
+    fn listing(&self, filter: &Filter) -> Result<Item, EngineError> {
+        let mut objects = Vec::new();
+        for stream in self.positions().keys() {
+            let mut take = |object: Object| {
+                if filter.sees(&object.key) {
+                    objects.push(object);
+                }
+            };
+            if filter.types.is_empty() {
+                self.read(stream, Selection::All, &mut take)?;
+            }
+            for kind in &filter.types {
+                self.read(stream, Selection::Kind(kind), &mut take)?;
+            }
+        }
+        Ok(Item::Listing { objects, complete: self.complete })
+    }
+
+    /// What the outbox thread must know of the view.
+    fn list_pods(&self) -> Result<Vec<ViewChange>, EngineError> {
+        let mut pods = BTreeMap::new();
+        self.read(&self.private, Selection::Kind("pod"), |object| {
+            pods.insert(object.key, object.uid);
+        })?;
+        let mut changes = vec![ViewChange::Listed { pods, complete: self.complete }];
+        let reader = self.reader();
+        if let Some(entry) = reader.entry(&self.private, &EntryKey::SnapshotRequest)? {
+            changes.extend(snapshot_request(&entry.object));
+        }
+        Ok(changes)
+    }
+
+    fn find(&self, key: ResourceKey) -> Result<Option<Object>, EngineError> {
+        let key = EntryKey::Resource(key);
+        for stream in self.positions().keys() {
+            if let Some(entry) = self.reader().entry(stream, &key)? {
+                return Ok(Object::of_entry(key, entry));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(
+        &self,
+        stream: &StreamId,
+        selection: Selection<'_>,
+        mut take: impl FnMut(Object),
+    ) -> Result<(), EngineError> {
+        let reader = self.reader();
+        let mut after = None;
+        loop {
+            let chunk = reader.entries(stream, selection, after.as_ref(), LISTING_CHUNK)?;
+            let is_last = chunk.len() < LISTING_CHUNK;
+            after = chunk.last().map(|(key, _)| key.clone());
+            for (key, entry) in chunk {
+                Object::of_entry(key, entry).into_iter().for_each(&mut take);
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn reader(&self) -> StreamReader<'_> {
+        // This thread alone writes: the engine's present state stands still.
+        StreamReader::new(&*self.engine)
+    }
+
+    fn tell_session(&self, answer: Answer) {
+        // The session takes every answer without waiting for anything; without one, the edge is
+        // stopping.
+        let _ = self.session.blocking_send(answer);
+    }
+
+    fn tell_upstream(&self, changes: Vec<ViewChange>) {
+        if !changes.is_empty() {
+            let _ = self.upstream.blocking_send(upstream::Command::View(changes));
+        }
+    }
+}
+
+impl From<FoldError<Refusal>> for ReplicaError {
+    fn from(error: FoldError<Refusal>) -> Self {
+        match error {
+            FoldError::Refused(refusal) => Self::Defect(refusal),
+            FoldError::Engine(error) => Self::Engine(error),
+        }
+    }
+}
+
+fn view_change(effected: &Effected) -> Option<ViewChange> {
+    match effected {
+        Effected::Added(applied) | Effected::Changed(applied) => match &applied.key {
+            EntryKey::Resource(key) if key.kind() == "pod" => {
+                Some(ViewChange::Pod { pod: key.clone(), uid: applied.uid.clone() })
+            }
+            EntryKey::SnapshotRequest => snapshot_request(&applied.object),
+            EntryKey::Resource(_) | EntryKey::Streams => None,
+        },
+        Effected::Removed(removed) => match &removed.key {
+            EntryKey::Resource(key) if key.kind() == "pod" => {
+                Some(ViewChange::PodGone { pod: key.clone(), uid: removed.uid.clone() })
+            }
+            _ => None,
+        },
+        Effected::Unchanged(_) | Effected::Replaced => None,
+    }
+}
+
+/// The request's number; one that is none asks for nothing.
+fn snapshot_request(object: &[u8]) -> Option<ViewChange> {
+    serde_json::from_slice(object).ok().map(ViewChange::SnapshotRequested)
+}
+
+#[cfg(test)]
+mod tests;

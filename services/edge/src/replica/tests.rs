@@ -1,0 +1,493 @@
+use bytes::Bytes;
+use headwater_event::{
+    Applied, Change, HashKey, LogId, NodeName, ObjectHash, Removed, Seq, WriterEpoch,
+};
+use headwater_session::message::PushedChange;
+use headwater_store::{Failure, MemoryEngine, Read, Survives};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+
+fn node() -> NodeName {
+    "gw-1".parse().expect("a node name")
+}
+
+fn private() -> StreamId {
+    StreamId::node(&node())
+}
+
+fn log_id() -> LogId {
+    LogId { number: 1, uuid: Uuid::from_u128(7) }
+}
+
+fn key(text: &str) -> ResourceKey {
+    text.parse().expect("a key")
+}
+
+/// What a hub would push of one stream.
+#[derive(Clone)]
+struct Hub {
+    stream: StreamId,
+    seq: u64,
+    hash: StateHash,
+    objects: BTreeMap<ResourceKey, (String, Bytes)>,
+}
+
+impl Hub {
+    fn of(stream: StreamId) -> Self {
+        Self { stream, seq: 0, hash: StateHash::EMPTY, objects: BTreeMap::new() }
+    }
+
+    fn apply(&mut self, text: &str, uid: &str, object: &str) -> Push {
+        let applied = Applied {
+            key: key(text).into(),
+            uid: uid.to_owned(),
+            resource_version: self.seq.to_string(),
+            object: Bytes::copy_from_slice(object.as_bytes()),
+        };
+        self.forget(text);
+        let hash_key = HashKey::new(&log_id());
+        self.hash.add(&hash_key, &applied.key, &ObjectHash::of(&applied.object));
+        self.objects.insert(key(text), (uid.to_owned(), applied.object.clone()));
+        self.tail(Change::Applied(applied))
+    }
+
+    fn remove(&mut self, text: &str) -> Push {
+        let uid = self.forget(text).unwrap_or_default();
+        self.tail(Change::Removed(Removed { key: key(text).into(), uid }))
+    }
+
+    fn snapshot(&self) -> Push {
+        let changes = self.objects.iter().map(|(key, (uid, object))| PushedChange {
+            change: Change::Applied(Applied {
+                key: key.clone().into(),
+                uid: uid.clone(),
+                resource_version: "s".to_owned(),
+                object: object.clone(),
+            }),
+            traceparent: None,
+        });
+        self.push(PushMode::Snapshot, Seq::ZERO, changes.collect())
+    }
+
+    /// The same in parts of one change each.
+    fn snapshot_in_parts(&self) -> Vec<Push> {
+        let whole = self.snapshot();
+        let last = whole.changes.len().max(1) - 1;
+        let part = |(at, change): (usize, &PushedChange)| Push {
+            changes: vec![change.clone()],
+            part: u32::try_from(at).expect("few parts"),
+            last_part: at == last,
+            ..whole.clone()
+        };
+        whole.changes.iter().enumerate().map(part).collect()
+    }
+
+    fn tail(&mut self, change: Change) -> Push {
+        let from = Seq(self.seq);
+        self.seq += 1;
+        let traceparent = Some(format!("trace-{}", self.seq));
+        self.push(PushMode::Tail, from, vec![PushedChange { change, traceparent }])
+    }
+
+    fn push(&self, mode: PushMode, from: Seq, changes: Vec<PushedChange>) -> Push {
+        Push {
+            stream: self.stream.clone(),
+            mode,
+            from,
+            to: Checkpoint { log_id: log_id(), epoch: WriterEpoch(1), seq: Seq(self.seq) },
+            changes,
+            hash: self.hash,
+            part: 0,
+            last_part: true,
+        }
+    }
+
+    fn forget(&mut self, text: &str) -> Option<String> {
+        let (uid, object) = self.objects.remove(&key(text))?;
+        let hash_key = HashKey::new(&log_id());
+        self.hash.subtract(&hash_key, &key(text).into(), &ObjectHash::of(&object));
+        Some(uid)
+    }
+}
+
+struct Bench {
+    engine: Arc<MemoryEngine>,
+    replica: Replica,
+    session: mpsc::Receiver<Answer>,
+    upstream: mpsc::Receiver<upstream::Command>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::over(Arc::new(MemoryEngine::new()))
+    }
+
+    fn over(engine: Arc<MemoryEngine>) -> Self {
+        let (session_sender, session) = mpsc::channel(10_000);
+        let (upstream_sender, upstream) = mpsc::channel(10_000);
+        let settings = ReplicaSettings::default();
+        let mut replica =
+            Replica::open(engine.clone(), private(), settings, session_sender, upstream_sender)
+                .expect("opens");
+        replica.begin().expect("reads");
+        Self { engine, replica, session, upstream }
+    }
+
+    /// Gives commands that are queued together.
+    fn group(&mut self, commands: impl IntoIterator<Item = Command>) -> Result<(), ReplicaError> {
+        let mut queue = commands.into_iter();
+        while let Some(first) = queue.next() {
+            self.replica.group(first, || queue.next())?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, pushes: impl IntoIterator<Item = Push>) {
+        let commands = pushes.into_iter().map(|push| Command::Apply { push, room: None });
+        self.group(commands).expect("the engine works");
+    }
+
+    fn watch(&mut self, group: Group) -> Watch {
+        let (reply, mut watch) = oneshot::channel();
+        let filter = Filter { group, types: Vec::new(), namespace: None };
+        self.group([Command::Watch { filter, reply }]).expect("the engine works");
+        watch.try_recv().expect("answered").expect("room")
+    }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        std::iter::from_fn(|| self.session.try_recv().ok()).collect()
+    }
+
+    fn view_changes(&mut self) -> Vec<ViewChange> {
+        let mut changes = Vec::new();
+        while let Ok(upstream::Command::View(more)) = self.upstream.try_recv() {
+            changes.extend(more);
+        }
+        changes
+    }
+}
+
+/// What is there for a watch without waiting.
+fn told(watch: &mut Watch) -> Vec<Item> {
+    std::iter::from_fn(|| watch.try_next()).collect()
+}
+
+fn applied_keys(items: &[Item]) -> Vec<String> {
+    items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Applied { object, .. } => Some(object.key.to_string()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_watch_lists_then_tells_each_change_with_its_cause() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    hub.apply("d/pod/a", "u1", "{}");
+    bench.push([hub.snapshot()]);
+    let mut watch = bench.watch(Group::Edged);
+    bench.push([hub.apply("d/pod/b", "u2", "{}"), hub.remove("d/pod/a")]);
+    let items = told(&mut watch);
+    let Item::Listing { objects, complete: true } = &items[0] else {
+        panic!("should begin with a complete listing: {:?}", items[0]);
+    };
+    assert_eq!(objects.iter().map(|object| object.key.as_str()).collect::<Vec<_>>(), ["d/pod/a"]);
+    let Item::Applied { object, traceparent } = &items[1] else { panic!("{:?}", items[1]) };
+    assert_eq!((object.uid.as_str(), traceparent.as_deref()), ("u2", Some("trace-2")));
+    let gone = Item::Removed {
+        key: key("d/pod/a"),
+        uid: "u1".to_owned(),
+        traceparent: Some("trace-3".to_owned()),
+    };
+    assert_eq!(items[2], gone);
+}
+
+#[test]
+fn what_is_queued_shares_one_commit_and_one_sync() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    bench.push([hub.snapshot()]);
+    let before = bench.engine.counts();
+    let pushes: Vec<_> = (0..100).map(|n| hub.apply(&format!("d/pod/p{n}"), "u", "{}")).collect();
+    bench.answers();
+    bench.push(pushes);
+    let after = bench.engine.counts();
+    assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (1, 1));
+    let answers = bench.answers();
+    assert_eq!(answers.len(), 101, "every push is answered, the durable position once");
+    assert!(
+        matches!(answers[100], Answer::Durable { checkpoint, .. } if checkpoint.seq == Seq(100))
+    );
+}
+
+#[test]
+fn what_wakes_nobody_is_synced_by_the_clock() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    hub.apply("d/pod/a", "u1", "{}");
+    bench.push([hub.snapshot()]);
+    bench.answers();
+    // The same object again: only its resource version moves.
+    bench.push([hub.apply("d/pod/a", "u1", "{}")]);
+    assert!(matches!(bench.answers()[..], [Answer::Applied { .. }]));
+    bench.group([Command::Tick(999)]).expect("works");
+    assert_eq!(bench.answers(), []);
+    bench.group([Command::Tick(1_000)]).expect("works");
+    assert!(matches!(bench.answers()[..], [Answer::Durable { .. }]));
+}
+
+#[test]
+fn absence_means_something_from_the_first_whole_stream_on() {
+    let mut bench = Bench::new();
+    let mut watch = bench.watch(Group::Edged);
+    assert_eq!(told(&mut watch), [Item::Listing { objects: Vec::new(), complete: false }]);
+    let mut shared = Hub::of(StreamId::Cluster);
+    shared.apply("d/service/s", "u", "{}");
+    bench.push([shared.snapshot()]);
+    assert_eq!(told(&mut watch), [], "the cluster's stream is not the node's");
+    let mut hub = Hub::of(private());
+    hub.apply("d/pod/a", "u1", "{}");
+    bench.push([hub.snapshot()]);
+    let items = told(&mut watch);
+    assert!(
+        matches!(&items[..], [Item::Listing { objects, complete: true }] if objects.len() == 1),
+        "{items:?}"
+    );
+    let mut again = Bench::over(Arc::new(bench.engine.crash(Survives::Synced)));
+    let mut watch = again.watch(Group::Edged);
+    assert!(matches!(told(&mut watch)[..], [Item::Listing { complete: true, .. }]));
+}
+
+#[test]
+fn a_catch_up_in_parts_is_listed_anew_when_it_is_whole() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    for name in ["a", "b", "c"] {
+        hub.apply(&format!("d/pod/{name}"), "u", "{}");
+    }
+    bench.push([hub.snapshot()]);
+    let mut watch = bench.watch(Group::Edged);
+    told(&mut watch);
+    bench.view_changes();
+    hub.remove("d/pod/a");
+    hub.apply("d/pod/d", "u", "{}");
+    let mut parts = hub.snapshot_in_parts();
+    let last = parts.pop().expect("three parts");
+    bench.push(parts);
+    assert_eq!(told(&mut watch), [], "nothing of it is visible before it is whole");
+    bench.push([last]);
+    let items = told(&mut watch);
+    assert!(matches!(&items[0], Item::Removed { key, .. } if key.as_str() == "d/pod/a"));
+    assert!(
+        matches!(&items[1], Item::Listing { objects, complete: true } if objects.len() == 3),
+        "{items:?}"
+    );
+    let changes = bench.view_changes();
+    let [ViewChange::Listed { pods, complete: true }] = &changes[..] else {
+        panic!("the outbox is told the whole: {changes:?}");
+    };
+    assert_eq!(pods.len(), 3);
+}
+
+#[test]
+fn a_push_that_does_not_hash_leaves_no_trace_and_a_snapshot_heals() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    hub.apply("d/pod/a", "u1", "{}");
+    bench.push([hub.snapshot()]);
+    bench.answers();
+    let mut watch = bench.watch(Group::Edged);
+    told(&mut watch);
+    let mut wrong = hub.apply("d/pod/b", "u2", "{}");
+    wrong.hash = StateHash::EMPTY;
+    let behind = hub.apply("d/pod/c", "u3", "{}");
+    bench.push([wrong.clone(), behind]);
+    let answers = bench.answers();
+    let [Answer::Applied { checkpoint, hash, .. }] = &answers[..] else {
+        panic!("only the first is answered: {answers:?}");
+    };
+    assert!(*checkpoint == wrong.to && *hash != wrong.hash);
+    assert_eq!(told(&mut watch), []);
+    bench.push([hub.snapshot()]);
+    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/b", "d/pod/c"]);
+    bench.push([hub.apply("d/pod/d", "u4", "{}")]);
+    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/d"]);
+}
+
+#[test]
+fn a_stream_that_the_node_no_longer_has_leaves() {
+    let mut bench = Bench::new();
+    let mut shared = Hub::of(StreamId::Cluster);
+    shared.apply("d/service/s", "u", "{}");
+    bench.push([Hub::of(private()).snapshot(), shared.snapshot()]);
+    let mut watch = bench.watch(Group::Mesh);
+    told(&mut watch);
+    bench.group([Command::Drop(StreamId::Cluster)]).expect("works");
+    assert!(matches!(&told(&mut watch)[..], [Item::Removed { .. }]));
+    assert_eq!(bench.replica.positions().keys().collect::<Vec<_>>(), [&private()]);
+}
+
+#[test]
+fn the_outbox_hears_of_pods_and_of_snapshot_requests() {
+    let mut bench = Bench::new();
+    let empty = ViewChange::Listed { pods: BTreeMap::new(), complete: false };
+    assert_eq!(bench.view_changes(), [empty]);
+    let mut hub = Hub::of(private());
+    bench.push([hub.snapshot()]);
+    bench.view_changes();
+    bench.push([hub.apply("d/pod/a", "u1", "{}"), hub.apply("d/secret/s", "u2", "{}")]);
+    let pod = key("d/pod/a");
+    let uid = "u1".to_owned();
+    assert_eq!(bench.view_changes(), [ViewChange::Pod { pod: pod.clone(), uid: uid.clone() }]);
+    let asked = Applied {
+        key: EntryKey::SnapshotRequest,
+        uid: String::new(),
+        resource_version: String::new(),
+        object: Bytes::from_static(b"3"),
+    };
+    let hash_key = HashKey::new(&log_id());
+    hub.hash.add(&hash_key, &EntryKey::SnapshotRequest, &ObjectHash::of(b"3"));
+    bench.push([hub.tail(Change::Applied(asked))]);
+    bench.push([hub.remove("d/pod/a")]);
+    assert_eq!(
+        bench.view_changes(),
+        [ViewChange::SnapshotRequested(3), ViewChange::PodGone { pod, uid }]
+    );
+    let mut again = Bench::over(Arc::new(bench.engine.crash(Survives::Synced)));
+    let changes = again.view_changes();
+    assert_eq!(changes[1], ViewChange::SnapshotRequested(3), "also after a start: {changes:?}");
+}
+
+#[test]
+fn a_failed_sync_ends_the_replica_before_anyone_is_told() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    bench.push([hub.snapshot()]);
+    let mut watch = bench.watch(Group::Edged);
+    told(&mut watch);
+    bench.answers();
+    bench.engine.fail_sync(1, Failure { disk_full: true, took_effect: false });
+    let push = hub.apply("d/pod/a", "u1", "{}");
+    let failed = bench.group([Command::Apply { push, room: None }]).expect_err("the disk is full");
+    assert!(
+        matches!(failed, ReplicaError::Engine(EngineError::Write { disk_full: true, .. })),
+        "{failed:?}"
+    );
+    assert_eq!(told(&mut watch), []);
+    assert!(matches!(bench.answers()[..], [Answer::Applied { .. }]), "applied, not durable");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// This many pushes queued together, each of one change.
+    Push(Vec<(u8, u8, bool)>),
+    Snapshot(bool),
+    Tick,
+    Crash(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let change = (0_u8..6, 0_u8..3, any::<bool>());
+    let step = prop_oneof![
+        8 => proptest::collection::vec(change, 1..6).prop_map(Step::Push),
+        2 => any::<bool>().prop_map(Step::Snapshot),
+        2 => Just(Step::Tick),
+        2 => any::<u64>().prop_map(Step::Crash),
+    ];
+    proptest::collection::vec(step, 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// After every step, a loss of power would leave at least all that anybody was told: the
+    /// session of durable positions, the watches of objects.
+    #[test]
+    fn nobody_is_told_what_a_loss_of_power_could_take(steps in steps()) {
+        let mut bench = Bench::new();
+        let mut hub = Hub::of(private());
+        let mut hubs = vec![hub.clone()];
+        bench.push([hub.snapshot()]);
+        let mut watch = bench.watch(Group::Edged);
+        let mut seen: BTreeMap<ResourceKey, Bytes> = BTreeMap::new();
+        let mut now_ms = 0;
+        for step in steps {
+            match step {
+                Step::Push(changes) => {
+                    let mut pushes = Vec::new();
+                    for (name, value, removes) in changes {
+                        let name = format!("d/pod/p{name}");
+                        pushes.push(if removes && hub.objects.contains_key(&key(&name)) {
+                            hub.remove(&name)
+                        } else {
+                            hub.apply(&name, "u", &value.to_string())
+                        });
+                        hubs.push(hub.clone());
+                    }
+                    bench.push(pushes);
+                }
+                Step::Snapshot(in_parts) => {
+                    // A snapshot goes on: an equal position would be refused as stale.
+                    hub.apply("d/pod/snap", "u", &hub.seq.to_string());
+                    hubs.push(hub.clone());
+                    let pushes =
+                        if in_parts { hub.snapshot_in_parts() } else { vec![hub.snapshot()] };
+                    bench.push(pushes);
+                }
+                Step::Tick => {
+                    now_ms += 600;
+                    bench.group([Command::Tick(now_ms)]).expect("works");
+                }
+                Step::Crash(seed) => {
+                    let engine = bench.engine.crash(Survives::Some { seed });
+                    bench = Bench::over(Arc::new(engine));
+                    let at = bench.replica.positions()[&private()].0.seq;
+                    hubs.truncate(usize::try_from(at.0).expect("few") + 1);
+                    watch = bench.watch(Group::Edged);
+                    now_ms = 0;
+                }
+            }
+            for item in told(&mut watch) {
+                match item {
+                    Item::Listing { objects, .. } => {
+                        seen = objects.into_iter().map(|o| (o.key, o.object)).collect();
+                    }
+                    Item::Applied { object, .. } => {
+                        seen.insert(object.key, object.object);
+                    }
+                    Item::Removed { key, .. } => {
+                        seen.remove(&key);
+                    }
+                    Item::Operation(_) => {}
+                }
+            }
+            let durable = bench.answers().into_iter().filter_map(|answer| match answer {
+                Answer::Durable { checkpoint, .. } => Some(checkpoint.seq),
+                Answer::Applied { .. } => None,
+            });
+            let survivor = bench.engine.crash(Survives::Synced);
+            let left = StreamReader::new(&survivor as &dyn Read);
+            let (at, hash) = left.position(&private()).expect("reads").expect("complete").to_owned();
+            for told in durable {
+                prop_assert!(told <= at.seq, "told {told} durable, {} would be left", at.seq);
+            }
+            let model = &hubs[usize::try_from(at.seq.0).expect("few")];
+            prop_assert_eq!(hash, model.hash, "a prefix of the stream");
+            let expected: BTreeMap<_, _> =
+                model.objects.iter().map(|(key, (_, object))| (key.clone(), object.clone())).collect();
+            prop_assert_eq!(&seen, &expected, "the watch knows the durable state");
+            // The probe ends its engine: go on over what all of it would leave.
+            let complete = bench.engine.reopen();
+            bench = Bench::over(Arc::new(complete));
+            watch = bench.watch(Group::Edged);
+            told(&mut watch);
+            let at = bench.replica.positions()[&private()].0.seq;
+            hub = hubs[usize::try_from(at.0).expect("few")].clone();
+        }
+    }
+}

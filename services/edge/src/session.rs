@@ -1,0 +1,507 @@
+//! The session's shell: one task owns the protocol's state, the connection and the waits.
+//!
+//! ```text
+//!            wait over            accepted
+//!  Waiting -----------> Dialing -----------> Up
+//!     ^                    | refused          | ended, closed, broken
+//!     +--------------------+------------------+
+//!  Cut: somebody cut the link.   Fenced: a person must act.   Raising: the identity first.
+//! ```
+//!
+//! It never waits for anyone but in its one `select`: replica and upstream may block on it, it
+//! never blocks on them.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_event::ResourceKey;
+use headwater_proto::replication;
+use headwater_session::message::{EdgeHeartbeat, HubMessage, RefusalCode, Request, RequestError};
+use headwater_session::{
+    EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, EdgeStream, SessionEnd,
+};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::{Backoff, BackoffSettings};
+use crate::link::{Link, LinkError, connect};
+use crate::outgoing::Outgoing;
+use crate::replica;
+use crate::seams::{Chance, Clock};
+use crate::upstream::{self, UpstreamStatus};
+
+/// How often the edge says that it lives: a hub calls it gone after 45 s, and two may be lost.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
+
+/// How often the clock is read for everyone who has deadlines in seconds.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Bytes of pushes that may wait for the replica: two full windows. Then the hub is not read.
+const INTAKE_BYTES_MAX: usize = 8 << 20;
+
+/// The unit in which the intake is counted.
+const INTAKE_UNIT: usize = 1 << 10;
+
+/// How the session is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// The bounds of the protocol.
+    pub protocol: EdgeSettings,
+    /// The waits between connections.
+    pub backoff: BackoffSettings,
+    /// See [`HEARTBEAT_INTERVAL`].
+    pub heartbeat_interval: Duration,
+}
+
+/// What the session is asked from outside.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Cut the link, or restore it.
+    Cut(bool),
+    /// Ask the cloud for an object.
+    Ask { key: ResourceKey, timeout: Duration, reply: oneshot::Sender<Answered> },
+    /// Where the session stands.
+    Status(oneshot::Sender<SessionStatus>),
+}
+
+/// The answer of the cloud.
+pub(crate) type Answered = Result<Bytes, RequestError>;
+
+/// Where the session stands.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionStatus {
+    pub(crate) connected: bool,
+    pub(crate) streams: Vec<EdgeStream>,
+    pub(crate) trouble: Option<String>,
+}
+
+/// What the session's task hears and speaks through.
+#[derive(Debug)]
+pub(crate) struct Wires {
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) replica: mpsc::Sender<replica::Command>,
+    pub(crate) answers: mpsc::Receiver<replica::Answer>,
+    pub(crate) upstream: mpsc::Sender<upstream::Command>,
+    pub(crate) events: mpsc::Receiver<upstream::Event>,
+    pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
+    /// Whether a hub has welcomed the present connection.
+    pub(crate) connected: watch::Sender<bool>,
+}
+
+/// See the module.
+pub(crate) struct Session {
+    settings: SessionSettings,
+    session: EdgeSession,
+    hubs: Vec<SocketAddr>,
+    next_hub: usize,
+    clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+    wires: Wires,
+    phase: Phase,
+    cut: bool,
+    raising: bool,
+    backoff: Backoff,
+    outgoing: Outgoing,
+    /// What replica and upstream have not taken yet; the protocol bounds both.
+    to_replica: VecDeque<ToReplica>,
+    to_upstream: VecDeque<upstream::Command>,
+    intake: Arc<Semaphore>,
+    asked: HashMap<u64, oneshot::Sender<Answered>>,
+    next_request: u64,
+    trouble: Option<String>,
+    beaten_ms: Option<u64>,
+}
+
+type Dial = Pin<Box<dyn Future<Output = Result<Link, LinkError>> + Send>>;
+
+enum Phase {
+    /// No connection until then.
+    Waiting(Instant),
+    Dialing(Dial),
+    Up {
+        link: Link,
+        since: Instant,
+    },
+    /// No connection until something else happens.
+    Held,
+}
+
+/// A command and what of the intake it takes.
+struct ToReplica {
+    command: replica::Command,
+    units: u32,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self {
+            protocol: EdgeSettings::default(),
+            backoff: BackoffSettings::default(),
+            heartbeat_interval: HEARTBEAT_INTERVAL,
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(
+        settings: SessionSettings,
+        state: EdgeState,
+        hubs: Vec<SocketAddr>,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+        wires: Wires,
+    ) -> Self {
+        // Edges that were given the same list do not all begin with the same hub.
+        let next_hub = usize::try_from(chance.draw() % (hubs.len().max(1) as u64)).unwrap_or(0);
+        Self {
+            session: EdgeSession::new(settings.protocol.clone(), state),
+            backoff: Backoff::new(settings.backoff),
+            settings,
+            hubs,
+            next_hub,
+            clock,
+            chance,
+            wires,
+            phase: Phase::Waiting(Instant::now()),
+            cut: false,
+            raising: false,
+            outgoing: Outgoing::default(),
+            to_replica: VecDeque::new(),
+            to_upstream: VecDeque::new(),
+            intake: Arc::new(Semaphore::new(INTAKE_BYTES_MAX / INTAKE_UNIT)),
+            asked: HashMap::new(),
+            next_request: 1,
+            trouble: None,
+            beaten_ms: None,
+        }
+    }
+
+    /// Holds sessions until it is cancelled, or replica or upstream are gone.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while let Some(happened) = self.next(&mut ticks, &stop).await {
+            self.take(happened);
+        }
+    }
+
+    async fn next(
+        &mut self,
+        ticks: &mut tokio::time::Interval,
+        stop: &CancellationToken,
+    ) -> Option<Happened> {
+        let may_read = self.to_replica.is_empty();
+        let has_outgoing = !self.outgoing.is_empty();
+        tokio::select! {
+            () = stop.cancelled() => None,
+            answer = self.wires.answers.recv() => answer.map(Happened::Answered),
+            event = self.wires.events.recv() => event.map(Happened::Upstream),
+            Some(command) = self.wires.commands.recv() => Some(Happened::Asked(command)),
+            _ = ticks.tick() => Some(Happened::Tick),
+            linked = linked(&mut self.phase, may_read, has_outgoing) => Some(linked),
+            taken = to_replica(&mut self.to_replica, &self.intake, &self.wires.replica) => {
+                taken.then_some(Happened::Nothing)
+            }
+            taken = to_upstream(&mut self.to_upstream, &self.wires.upstream) => {
+                taken.then_some(Happened::Nothing)
+            }
+        }
+    }
+
+    fn take(&mut self, happened: Happened) {
+        match happened {
+            Happened::Nothing => {}
+            Happened::Answered(answer) => self.step(match answer {
+                replica::Answer::Applied { stream, checkpoint, hash } => {
+                    EdgeInput::Applied { stream, checkpoint, hash }
+                }
+                replica::Answer::Durable { stream, checkpoint } => {
+                    EdgeInput::Durable { stream, checkpoint }
+                }
+            }),
+            Happened::Upstream(event) => self.heard_upstream(event),
+            Happened::Asked(command) => self.asked(command),
+            Happened::Tick => self.tick(),
+            Happened::WaitOver => self.dial(),
+            Happened::Dialed(Ok(link)) => {
+                self.phase = Phase::Up { link, since: Instant::now() };
+                self.outgoing.clear();
+                self.step(EdgeInput::Connected);
+            }
+            Happened::Dialed(Err(error)) | Happened::Heard(Err(error)) => {
+                // Whatever went wrong before is said only as long as it is the last thing known.
+                tracing::info!(error = &error as &dyn std::error::Error, "no connection");
+                self.disconnect();
+            }
+            Happened::Heard(Ok(message)) => self.step(EdgeInput::Received(message)),
+            Happened::Writable => {
+                if let Phase::Up { link, .. } = &self.phase
+                    && let Some(message) = self.outgoing.pop()
+                {
+                    // There was room a moment ago, and this task alone sends.
+                    let _ = link.outgoing.try_send(replication::EdgeMessage::from(message));
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, input: EdgeInput) {
+        let was_open = self.session.is_open();
+        for output in self.session.step(input) {
+            self.carry_out(output);
+        }
+        if was_open && !self.session.is_open() {
+            self.wires.connected.send_replace(false);
+        }
+    }
+
+    fn carry_out(&mut self, output: EdgeOutput) {
+        match output {
+            EdgeOutput::Send(message) => self.outgoing.push(message),
+            EdgeOutput::Sync => self.tell_replica(replica::Command::Sync, 0),
+            EdgeOutput::Apply(push) => {
+                let bytes = usize::try_from(push.bytes()).unwrap_or(usize::MAX);
+                let units = bytes.min(INTAKE_BYTES_MAX).div_ceil(INTAKE_UNIT);
+                let units = u32::try_from(units).unwrap_or(1);
+                self.tell_replica(replica::Command::Apply { push, room: None }, units);
+            }
+            // Part 0 of the next one clears what is staged.
+            EdgeOutput::Unstage(_) => {}
+            EdgeOutput::Drop(stream) => self.tell_replica(replica::Command::Drop(stream), 0),
+            EdgeOutput::ReadOutbox { after, count } => {
+                self.to_upstream.push_back(upstream::Command::Read { after, count });
+            }
+            EdgeOutput::Forget(through) => {
+                self.to_upstream.push_back(upstream::Command::Forget(through));
+            }
+            EdgeOutput::RaiseBoot { known } => self.raise(known),
+            EdgeOutput::Answered(response) => {
+                if let Some(reply) = self.asked.remove(&response.id) {
+                    let _ = reply.send(response.outcome);
+                }
+            }
+            EdgeOutput::Welcomed { log_id } => {
+                tracing::info!(%log_id, "connected");
+                self.trouble = None;
+                self.beat();
+                self.wires.connected.send_replace(true);
+            }
+            EdgeOutput::Parked(parked) => {
+                tracing::info!(stream = %parked.stream, reason = parked.reason, "parked");
+            }
+            EdgeOutput::Stopped(stop) => {
+                tracing::error!(error = &stop as &dyn std::error::Error, "a stream stopped");
+            }
+            EdgeOutput::Close(end) => self.closed(&end),
+        }
+    }
+
+    fn closed(&mut self, end: &SessionEnd) {
+        tracing::warn!(error = end as &dyn std::error::Error, "the session ended");
+        let refused = match end {
+            SessionEnd::Refused(refusal) => Some(refusal.code),
+            _ => None,
+        };
+        match (end, refused) {
+            // Passing, and no trouble of this edge.
+            (_, Some(RefusalCode::Unavailable | RefusalCode::Superseded))
+            | (SessionEnd::RaisingBoot { .. } | SessionEnd::Silent { .. }, _) => {}
+            _ => self.trouble = Some(end.to_string()),
+        }
+        if refused == Some(RefusalCode::StaleIdentity) {
+            let known = self.session.identity().clone();
+            self.raise(known);
+        }
+        self.disconnect();
+        if end.is_final() {
+            self.phase = Phase::Held;
+        }
+    }
+
+    /// Ends the connection, if there is one, and waits before the next.
+    fn disconnect(&mut self) {
+        if let Phase::Up { since, .. } = &self.phase {
+            self.backoff.ended(since.elapsed());
+        }
+        self.next_hub = (self.next_hub + 1) % self.hubs.len().max(1);
+        let wait = self.backoff.next(self.chance.draw());
+        self.phase = Phase::Waiting(Instant::now() + wait);
+        self.outgoing.clear();
+        self.step(EdgeInput::Disconnected);
+    }
+
+    fn dial(&mut self) {
+        let hub = self.hubs.get(self.next_hub).copied();
+        self.phase = match hub {
+            Some(hub) if !self.cut && !self.raising => Phase::Dialing(Box::pin(connect(hub))),
+            _ => Phase::Held,
+        };
+    }
+
+    fn raise(&mut self, known: headwater_event::Identity) {
+        self.raising = true;
+        self.to_upstream.push_back(upstream::Command::Raise { known });
+    }
+
+    fn heard_upstream(&mut self, event: upstream::Event) {
+        match event {
+            upstream::Event::Reported => self.step(EdgeInput::Reported),
+            upstream::Event::Read(reports) => self.step(EdgeInput::Outbox(reports)),
+            upstream::Event::Raised(identity) => {
+                self.raising = false;
+                self.step(EdgeInput::BootRaised(identity));
+                if matches!(self.phase, Phase::Held) && !self.cut {
+                    self.phase = Phase::Waiting(Instant::now());
+                }
+            }
+        }
+    }
+
+    fn asked(&mut self, command: Command) {
+        match command {
+            Command::Cut(cut) => {
+                self.cut = cut;
+                if cut {
+                    self.disconnect();
+                    self.phase = Phase::Held;
+                } else if matches!(self.phase, Phase::Held) && !self.raising {
+                    self.phase = Phase::Waiting(Instant::now());
+                }
+            }
+            Command::Ask { key, timeout, reply } => {
+                let id = self.next_request;
+                self.next_request += 1;
+                self.asked.retain(|_, reply| !reply.is_closed());
+                self.asked.insert(id, reply);
+                let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                self.step(EdgeInput::Asked(Request { id, timeout_ms, key }));
+            }
+            Command::Status(reply) => {
+                let _ = reply.send(self.status());
+            }
+        }
+    }
+
+    fn status(&self) -> SessionStatus {
+        let streams: Vec<_> = self.session.streams().collect();
+        let stopped = streams.iter().find(|stream| stream.stopped).map(|stopped| {
+            format!("stream {} differs from the log and waits for a snapshot", stopped.stream)
+        });
+        let trouble = self.trouble.clone().or(stopped);
+        SessionStatus { connected: self.session.is_open(), streams, trouble }
+    }
+
+    fn tick(&mut self) {
+        let now_ms = self.clock.monotonic_ms();
+        self.step(EdgeInput::Tick(now_ms));
+        // Both have one in the queue already, if they are busy: a clock that lags does no harm.
+        let _ = self.wires.replica.try_send(replica::Command::Tick(now_ms));
+        let _ = self.wires.upstream.try_send(upstream::Command::Tick(now_ms));
+        let interval = u64::try_from(self.settings.heartbeat_interval.as_millis());
+        let interval = interval.unwrap_or(u64::MAX);
+        if self.beaten_ms.is_none_or(|beaten_ms| now_ms.saturating_sub(beaten_ms) >= interval) {
+            self.beat();
+        }
+    }
+
+    fn beat(&mut self) {
+        self.beaten_ms = Some(self.clock.monotonic_ms());
+        let heartbeat = {
+            let status = self.wires.upstream_status.borrow();
+            EdgeHeartbeat {
+                outbox_depth: status.depth as u64,
+                time_ms: self.clock.wall_ms(),
+                meta_sync_ms: status.last_meta_sync_ms,
+                progress: Vec::new(),
+            }
+        };
+        self.step(EdgeInput::Heartbeat(heartbeat));
+    }
+
+    fn tell_replica(&mut self, command: replica::Command, units: u32) {
+        self.to_replica.push_back(ToReplica { command, units });
+    }
+}
+
+/// What the task's one wait brought.
+enum Happened {
+    Nothing,
+    Answered(replica::Answer),
+    Upstream(upstream::Event),
+    Asked(Command),
+    Tick,
+    WaitOver,
+    Dialed(Result<Link, LinkError>),
+    Heard(Result<HubMessage, LinkError>),
+    Writable,
+}
+
+/// What comes of the present phase.
+async fn linked(phase: &mut Phase, may_read: bool, has_outgoing: bool) -> Happened {
+    match phase {
+        Phase::Waiting(until) => {
+            tokio::time::sleep_until(*until).await;
+            Happened::WaitOver
+        }
+        Phase::Dialing(dial) => Happened::Dialed(dial.await),
+        Phase::Up { link, .. } => tokio::select! {
+            message = link.incoming.recv(), if may_read => match message {
+                Some(message) => Happened::Heard(message),
+                // The reader says why before it ends; it was heard already.
+                None => std::future::pending().await,
+            },
+            permit = link.outgoing.reserve(), if has_outgoing => match permit {
+                Ok(_) => Happened::Writable,
+                // The connection is gone; its reader says why.
+                Err(_) => std::future::pending().await,
+            },
+            () = std::future::pending(), if !may_read && !has_outgoing => Happened::Nothing,
+        },
+        Phase::Held => std::future::pending().await,
+    }
+}
+
+/// Hands one command to the replica; false: it is gone.
+async fn to_replica(
+    waiting: &mut VecDeque<ToReplica>,
+    intake: &Arc<Semaphore>,
+    replica: &mpsc::Sender<replica::Command>,
+) -> bool {
+    let Some(units) = waiting.front().map(|next| next.units) else {
+        return std::future::pending().await;
+    };
+    let room = match units {
+        0 => None,
+        units => Arc::clone(intake).acquire_many_owned(units).await.ok(),
+    };
+    let Ok(permit) = replica.reserve().await else { return false };
+    match waiting.pop_front().map(|next| next.command) {
+        Some(replica::Command::Apply { push, .. }) => {
+            permit.send(replica::Command::Apply { push, room });
+        }
+        Some(command) => permit.send(command),
+        None => {}
+    }
+    true
+}
+
+/// Hands one command to upstream; false: it is gone.
+async fn to_upstream(
+    waiting: &mut VecDeque<upstream::Command>,
+    upstream: &mpsc::Sender<upstream::Command>,
+) -> bool {
+    if waiting.is_empty() {
+        return std::future::pending().await;
+    }
+    let Ok(permit) = upstream.reserve().await else { return false };
+    if let Some(command) = waiting.pop_front() {
+        permit.send(command);
+    }
+    true
+}

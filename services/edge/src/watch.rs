@@ -1,0 +1,327 @@
+//! Watches: who waits for which changes, each behind a queue of its own.
+//!
+//! What comes here is durable. A watch that does not keep up is ended, never waited for, and
+//! watches again; nobody else notices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use headwater_event::{Applied, EntryKey, ResourceKey};
+use headwater_view::Entry;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::operation::Operation;
+use crate::routing::Group;
+
+/// The most items that wait for one watch: a burst of every object of a node, several times.
+pub const WATCH_ITEMS_MAX: usize = 4_096;
+
+/// The most bytes of objects that wait for one watch, a listing aside. Watches share the
+/// objects' memory, so this bounds what the slowest of them keeps alive.
+pub const WATCH_BYTES_MAX: usize = 8 << 20;
+
+/// The most watches at a time: each of the few programs of a node needs one.
+pub const WATCHES_MAX: usize = 64;
+
+/// The bounds of watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchSettings {
+    /// See [`WATCH_ITEMS_MAX`].
+    pub items_max: usize,
+    /// See [`WATCH_BYTES_MAX`].
+    pub bytes_max: usize,
+    /// See [`WATCHES_MAX`].
+    pub watches_max: usize,
+}
+
+/// An object of the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) key: ResourceKey,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) object: Bytes,
+}
+
+/// What a watch is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// The whole view, as far as the watch sees it: what is not in it is not there, if
+    /// `complete`.
+    Listing { objects: Vec<Object>, complete: bool },
+    /// An object came or changed.
+    Applied { object: Object, traceparent: Option<String> },
+    /// An object left.
+    Removed { key: ResourceKey, uid: String, traceparent: Option<String> },
+    /// An operation for the group.
+    Operation(Operation),
+}
+
+/// What a watch sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) group: Group,
+    /// Only these types; empty: all of the group.
+    pub(crate) types: Vec<String>,
+    /// Only this namespace.
+    pub(crate) namespace: Option<String>,
+}
+
+/// The receiving end of a watch.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    items: mpsc::Receiver<Item>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+/// There are as many watches as there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} watches are open, and no more may be: end one first")]
+pub(crate) struct TooManyWatches(usize);
+
+/// The sending ends of all watches. One task owns them.
+#[derive(Debug)]
+pub(crate) struct Watchers {
+    settings: WatchSettings,
+    watchers: Vec<Watcher>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    filter: Filter,
+    items: mpsc::Sender<Item>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+impl Default for WatchSettings {
+    fn default() -> Self {
+        Self { items_max: WATCH_ITEMS_MAX, bytes_max: WATCH_BYTES_MAX, watches_max: WATCHES_MAX }
+    }
+}
+
+impl Object {
+    /// The object of an entry; `None` for a reserved one.
+    pub(crate) fn of_entry(key: EntryKey, entry: Entry) -> Option<Self> {
+        let EntryKey::Resource(key) = key else { return None };
+        let Entry { uid, resource_version, object, .. } = entry;
+        Some(Self { key, uid, resource_version, object })
+    }
+
+    /// The object of a change; `None` for a reserved entry.
+    pub(crate) fn of_applied(applied: Applied) -> Option<Self> {
+        let Applied { key, uid, resource_version, object } = applied;
+        let EntryKey::Resource(key) = key else { return None };
+        Some(Self { key, uid, resource_version, object })
+    }
+}
+
+impl Filter {
+    /// Whether the watch sees objects under `key`.
+    pub(crate) fn sees(&self, key: &ResourceKey) -> bool {
+        self.sees_type(key.kind())
+            && self.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
+    }
+
+    fn sees_type(&self, kind: &str) -> bool {
+        self.group.sees(kind)
+            && (self.types.is_empty() || self.types.iter().any(|of_watch| of_watch == kind))
+    }
+}
+
+impl Watch {
+    /// The next item; `None`: the watch did not keep up, or the edge stops.
+    pub(crate) async fn next(&mut self) -> Option<Item> {
+        let item = self.items.recv().await?;
+        self.waiting_bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+impl Watch {
+    /// The next item that is there.
+    pub(crate) fn try_next(&mut self) -> Option<Item> {
+        let item = self.items.try_recv().ok()?;
+        self.waiting_bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
+        Some(item)
+    }
+}
+
+impl Watchers {
+    pub(crate) fn new(settings: WatchSettings) -> Self {
+        Self { settings, watchers: Vec::new() }
+    }
+
+    /// Opens a watch, which begins with `listing`.
+    pub(crate) fn open(&mut self, filter: Filter, listing: Item) -> Result<Watch, TooManyWatches> {
+        self.watchers.retain(|watcher| !watcher.items.is_closed());
+        if self.watchers.len() >= self.settings.watches_max {
+            return Err(TooManyWatches(self.watchers.len()));
+        }
+        let (sender, items) = mpsc::channel(self.settings.items_max.max(1));
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let watcher = Watcher { filter, items: sender, waiting_bytes: Arc::clone(&waiting_bytes) };
+        if watcher.tell(listing, &self.settings) {
+            self.watchers.push(watcher);
+        }
+        Ok(Watch { items, waiting_bytes })
+    }
+
+    /// Tells every watch that sees `key`.
+    pub(crate) fn tell(&mut self, key: &ResourceKey, item: &Item) {
+        let settings = self.settings;
+        self.watchers
+            .retain(|watcher| !watcher.filter.sees(key) || watcher.tell(item.clone(), &settings));
+    }
+
+    /// Tells every watch what `listing` makes of its filter.
+    pub(crate) fn list<E>(
+        &mut self,
+        mut listing: impl FnMut(&Filter) -> Result<Item, E>,
+    ) -> Result<(), E> {
+        let mut kept = Vec::with_capacity(self.watchers.len());
+        for watcher in self.watchers.drain(..) {
+            if watcher.tell(listing(&watcher.filter)?, &self.settings) {
+                kept.push(watcher);
+            }
+        }
+        self.watchers = kept;
+        Ok(())
+    }
+
+    /// Hands an operation to the watches of a group. Tells how many took it.
+    pub(crate) fn deliver(&mut self, group: Group, operation: &Operation) -> usize {
+        let (settings, mut taken) = (self.settings, 0);
+        self.watchers.retain(|watcher| {
+            if watcher.filter.group != group {
+                return true;
+            }
+            let took = watcher.tell(Item::Operation(operation.clone()), &settings);
+            taken += usize::from(took);
+            took
+        });
+        taken
+    }
+}
+
+impl Watcher {
+    /// False: the watch is gone, or is ended now because it lags.
+    fn tell(&self, item: Item, settings: &WatchSettings) -> bool {
+        let bytes = item.bytes();
+        let waiting = self.waiting_bytes.load(Ordering::Relaxed);
+        if bytes > 0 && waiting.saturating_add(bytes) > settings.bytes_max {
+            tracing::warn!(group = %self.filter.group, waiting, "a watch lags and is ended");
+            return false;
+        }
+        // Counted before it is sent: the receiver subtracts as soon as it is there.
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        match self.items.try_send(item) {
+            Ok(()) => true,
+            Err(TrySendError::Closed(_)) => false,
+            Err(TrySendError::Full(_)) => {
+                tracing::warn!(group = %self.filter.group, "a watch lags and is ended");
+                false
+            }
+        }
+    }
+}
+
+impl Item {
+    /// What the item counts against the bound. A listing is needed whole, and there is one at a
+    /// time.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Listing { .. } | Self::Removed { .. } => 0,
+            Self::Applied { object, .. } => object.object.len(),
+            Self::Operation(operation) => operation.content.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: WatchSettings = WatchSettings { items_max: 3, bytes_max: 10, watches_max: 2 };
+
+    fn all_of(group: Group) -> Filter {
+        Filter { group, types: Vec::new(), namespace: None }
+    }
+
+    fn listing() -> Item {
+        Item::Listing { objects: Vec::new(), complete: true }
+    }
+
+    fn key(text: &str) -> ResourceKey {
+        text.parse().expect("a key")
+    }
+
+    fn applied(text: &str, bytes: usize) -> (ResourceKey, Item) {
+        let object = Object {
+            key: key(text),
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+            object: vec![b'x'; bytes].into(),
+        };
+        (key(text), Item::Applied { object, traceparent: None })
+    }
+
+    #[test]
+    fn a_filter_sees_its_group_types_and_namespace() {
+        let mut filter = all_of(Group::Edged);
+        assert!(filter.sees(&key("a/pod/x")) && filter.sees(&key("null/node/x")));
+        assert!(!filter.sees(&key("a/service/x")), "that is the mesh's");
+        filter.namespace = Some("a".to_owned());
+        assert!(filter.sees(&key("a/pod/x")));
+        assert!(!filter.sees(&key("b/pod/x")) && !filter.sees(&key("null/node/x")));
+        filter.types = vec!["pod".to_owned(), "service".to_owned()];
+        assert!(!filter.sees(&key("a/secret/x")) && !filter.sees(&key("a/service/x")));
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_lags_is_ended_and_no_other() {
+        let mut watchers = Watchers::new(SMALL);
+        let mut slow = watchers.open(all_of(Group::Edged), listing()).expect("room");
+        let mut quick = watchers.open(all_of(Group::Edged), listing()).expect("room");
+        assert_eq!(quick.next().await, Some(listing()));
+        for turn in 0..4 {
+            let (key, item) = applied("a/pod/x", 2);
+            watchers.tell(&key, &item);
+            assert_eq!(quick.next().await, Some(item), "turn {turn}");
+        }
+        let mut seen = 0;
+        while slow.next().await.is_some() {
+            seen += 1;
+        }
+        assert_eq!(seen, 3, "the listing and two changes fit its queue; then it ended");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_wait_are_bounded_until_they_are_taken() {
+        let mut watchers = Watchers::new(SMALL);
+        let mut watch = watchers.open(all_of(Group::Edged), listing()).expect("room");
+        watch.next().await.expect("the listing");
+        let (key, item) = applied("a/pod/x", 8);
+        for _ in 0..3 {
+            watchers.tell(&key, &item);
+            assert_eq!(watch.next().await, Some(item.clone()));
+        }
+        watchers.tell(&key, &item);
+        watchers.tell(&key, &item);
+        assert_eq!(watch.next().await, Some(item));
+        assert_eq!(watch.next().await, None, "16 bytes are more than 10");
+    }
+
+    #[test]
+    fn watches_are_bounded_and_the_ended_do_not_count() {
+        let mut watchers = Watchers::new(SMALL);
+        let first = watchers.open(all_of(Group::Edged), listing()).expect("room");
+        let _second = watchers.open(all_of(Group::Mesh), listing()).expect("room");
+        let refused = watchers.open(all_of(Group::Mesh), listing()).expect_err("no room");
+        assert_eq!(refused, TooManyWatches(2));
+        drop(first);
+        watchers.open(all_of(Group::Mesh), listing()).expect("room again");
+    }
+}
