@@ -121,6 +121,7 @@ impl Edged {
             workers: BTreeMap::new(),
             tasks: JoinSet::new(),
             uids: HashMap::new(),
+            listed: false,
             shutdown: None,
             node_again,
             edge,
@@ -182,6 +183,7 @@ struct Main {
     workers: BTreeMap<PodUid, Entry>,
     tasks: JoinSet<()>,
     uids: HashMap<Id, PodUid>,
+    listed: bool,
     shutdown: Option<Instant>,
     node_again: Arc<Notify>,
     edge: Edge,
@@ -263,8 +265,11 @@ impl Main {
         match self.desired.apply(event) {
             Ok(Change::State | Change::Nothing) => {}
             Ok(Change::Listed) => {
-                self.shared.reporter.again().await;
-                self.node_again.notify_one();
+                // After the first listing nothing was told yet that could be lost.
+                if std::mem::replace(&mut self.listed, true) {
+                    self.shared.reporter.again().await;
+                    self.node_again.notify_one();
+                }
             }
             Ok(Change::Operation(operation)) => self.refuse(operation),
             Err(error) => {

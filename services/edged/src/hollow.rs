@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 
 use crate::pod::{PodRecord, PodUid};
 use crate::runtime::{
@@ -121,6 +121,14 @@ impl Runtime for Hollow {
         _: Duration,
     ) -> Result<Executed, RuntimeError> {
         Ok(Executed { code: Some(0), output: String::new() })
+    }
+
+    async fn remember(&self, _: &PodUid, _: &PodStatus) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn remembered(&self, _: &PodUid) -> Option<PodStatus> {
+        None
     }
 
     async fn remove(&self, pod: &PodUid) -> Result<(), RuntimeError> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! pods/<uid>/pod.json                                what the pod is called
+//! pods/<uid>/status.json                             what was last reported of it
 //! pods/<uid>/volumes/<volume>                        its volumes
 //! pods/<uid>/containers/<container>/rootfs/          what a container sees
 //! pods/<uid>/containers/<container>/<attempt>/       the files of one run
@@ -13,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::pod::{PodRecord, PodUid};
+use crate::pod::{PodRecord, PodUid, is_plain_name};
 use crate::shim::log::rotated;
 
 /// The pod worker's directory.
@@ -35,6 +36,10 @@ impl Paths {
 
     pub(crate) fn record(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("pod.json")
+    }
+
+    pub(crate) fn status(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("status.json")
     }
 
     pub(crate) fn volumes(&self, uid: &PodUid) -> PathBuf {
@@ -80,6 +85,9 @@ pub fn log_paths(
     container: &str,
     previous: bool,
 ) -> io::Result<Vec<PathBuf>> {
+    if !is_plain_name(container) {
+        return Ok(Vec::new());
+    }
     let prefix = format!("{namespace}_{pod}_");
     let mut latest: Option<(std::time::SystemTime, PathBuf)> = None;
     for entry in entries(&dir.join("logs"))? {

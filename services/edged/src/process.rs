@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::attempt::{AttemptDir, Spec, State};
 use crate::config::{ProcessConfig, Settings};
+use crate::durable;
 use crate::paths::Paths;
 use crate::pod::{PodRecord, PodUid};
 use crate::runtime::{
@@ -89,10 +90,11 @@ impl Process {
     ) -> Result<Self, RuntimeError> {
         // Containers start elsewhere: what they are told of this directory has to be absolute.
         let dir = std::path::absolute(dir).map_err(RuntimeError::file("resolve", dir))?;
+        let shim = absolute_program(&config.shim);
         let stop = CancellationToken::new();
         let inner = Arc::new(Inner {
             paths: Paths::new(dir),
-            shim: config.shim.clone(),
+            shim,
             log_bytes_max: settings.log_bytes_max,
             log_files_max: settings.log_files_max,
             notices,
@@ -266,12 +268,37 @@ impl Runtime for Process {
         exec::run(container, &spec, command, timeout).await
     }
 
+    async fn remember(&self, pod: &PodUid, status: &PodStatus) -> Result<(), RuntimeError> {
+        if self.inner.with(|pods| !pods.contains_key(pod)) {
+            return Ok(());
+        }
+        let (path, status) = (self.inner.paths.status(pod), status.clone());
+        blocking(move || durable::write(&path, &status).map_err(RuntimeError::file("write", &path)))
+            .await
+    }
+
+    fn remembered(&self, pod: &PodUid) -> Option<PodStatus> {
+        // Without it a status is only told once more.
+        durable::read(&self.inner.paths.status(pod)).ok().flatten()
+    }
+
     async fn remove(&self, pod: &PodUid) -> Result<(), RuntimeError> {
         let record = self.inner.with(|pods| pods.get(pod).map(|pod| pod.record.clone()));
         let Some(record) = record else { return Ok(()) };
         let inner = self.inner.clone();
         blocking(move || spawn::remove(&inner, &record)).await
     }
+}
+
+/// The command with its program as an absolute path, unless it is to be found in `PATH`.
+fn absolute_program(command: &[String]) -> Vec<String> {
+    let mut command = command.to_vec();
+    if let Some(program) = command.first_mut().filter(|program| program.contains('/'))
+        && let Ok(absolute) = std::path::absolute(&*program)
+    {
+        *program = absolute.to_string_lossy().into_owned();
+    }
+    command
 }
 
 /// A process runs as the user of the pod worker: a pod that must not, does not.

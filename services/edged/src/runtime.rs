@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::pod::{PodRecord, PodUid};
@@ -69,6 +69,12 @@ pub trait Runtime: Send + Sync + 'static {
         command: &[String],
         timeout: Duration,
     ) -> Result<Executed, RuntimeError>;
+
+    /// Keeps what was last reported of a pod, for the next start of the pod worker.
+    async fn remember(&self, pod: &PodUid, status: &PodStatus) -> Result<(), RuntimeError>;
+
+    /// What was kept so, if anything was.
+    fn remembered(&self, pod: &PodUid) -> Option<PodStatus>;
 
     /// Removes all that is left of a pod none of whose containers run.
     async fn remove(&self, pod: &PodUid) -> Result<(), RuntimeError>;

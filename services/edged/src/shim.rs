@@ -200,7 +200,8 @@ fn ended(status: Option<WaitStatus>, started_at: Timestamp) -> Exit {
     }
 }
 
-fn start_error(message: String) -> Exit {
+/// The exit of a run that never began.
+pub(crate) fn start_error(message: String) -> Exit {
     Exit {
         code: START_ERROR_CODE,
         signal: None,

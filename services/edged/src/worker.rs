@@ -89,7 +89,10 @@ pub(crate) struct Worker {
     retry_at: Option<Instant>,
     end_since: Option<Instant>,
     ended: Option<Outcome>,
+    /// The latest status, perhaps from before this worker's time.
     reported: Option<PodStatus>,
+    /// Whether this worker has told it.
+    has_reported: bool,
 }
 
 impl Worker {
@@ -101,6 +104,7 @@ impl Worker {
         inbox: mpsc::Receiver<Signal>,
     ) -> Self {
         let intent = intents.borrow_and_update().clone();
+        let reported = shared.runtime.remembered(&record.uid);
         let mut worker = Self {
             record,
             shared,
@@ -116,7 +120,8 @@ impl Worker {
             retry_at: None,
             end_since: None,
             ended: None,
-            reported: None,
+            reported,
+            has_reported: false,
         };
         worker.resolve();
         worker
@@ -272,9 +277,17 @@ impl Worker {
             before: self.reported.as_ref(),
         };
         let status = status::derive(&facts, Timestamp::now());
-        if self.reported.as_ref() != Some(&status) {
+        let is_new = self.reported.as_ref() != Some(&status);
+        if is_new || !self.has_reported {
             let Self { record, shared, .. } = self;
             shared.reporter.status(&record.key, &record.uid, status.clone()).await;
+            self.has_reported = true;
+        }
+        if is_new {
+            if let Err(error) = self.shared.runtime.remember(&self.record.uid, &status).await {
+                let message = crate::handler::words(&error);
+                tracing::warn!(pod = %self.record.key, message, "a status cannot be kept");
+            }
             self.reported = Some(status);
         }
     }

@@ -68,8 +68,7 @@ pub(super) async fn start(
             let since = state.as_ref().map_or_else(Timestamp::now, |state| state.started_at);
             KnownRun::Running { state, since }
         }
-        // Unknown: what there is is found by a look at the files, which ends what is not right.
-        _ => KnownRun::Running { state: None, since: Timestamp::now() },
+        _ => give_up(&dir, &said).map_err(RuntimeError::file("give up", dir.path()))?,
     };
     let exit = match &run {
         KnownRun::Exited(exit) => Some(exit.clone()),
@@ -85,6 +84,20 @@ pub(super) async fn start(
         (Some(_), _) => {}
     }
     Ok(())
+}
+
+/// Ends a run whose shim did not say that it started, unless the shim is still at it.
+fn give_up(dir: &AttemptDir, said: &Result<String, RuntimeError>) -> io::Result<KnownRun> {
+    let Some(_lock) = dir.try_lock()? else {
+        return Ok(KnownRun::Running { state: None, since: Timestamp::now() });
+    };
+    let why = match said {
+        Ok(said) => said.clone(),
+        Err(error) => error.to_string(),
+    };
+    let exit = dir.exit()?.unwrap_or_else(|| shim::start_error(why));
+    dir.write_exit(&exit)?;
+    Ok(KnownRun::Exited(exit))
 }
 
 /// Everything the shim needs, before it is started.
@@ -152,6 +165,8 @@ async fn start_shim(inner: &Inner, dir: &AttemptDir, name: &str) -> Result<Strin
         .stderr(Stdio::null())
         // Out of reach of the terminal's Ctrl-C from the first moment.
         .process_group(0)
+        // It outlives whoever started this process, and keeps no file system busy.
+        .current_dir("/")
         .spawn()
         .map_err(|error| failed(format!("cannot start the shim {program:?}: {error}")))?;
     let stdout = shim.stdout.take();

@@ -18,7 +18,7 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     );
     bench.edge.apply(&script_pod("web", "u1", &script));
     let first = bench.edged().await;
-    let before = bench.edge.until_status("web", "a running pod", is_running).await;
+    let before = bench.edge.until_status("web", "a ready pod", is_ready).await;
     let pid = content(&pid_file).await;
     first.stop().await;
     assert!(is_alive(&pid), "the pod worker's stop leaves the pod");
@@ -33,7 +33,7 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     let after = bench
         .edge
         .until("a status of the adopted pod", |all| {
-            crate::fake_edge::latest_status(&all[count.min(all.len())..], "web").filter(is_running)
+            crate::fake_edge::latest_status(&all[count.min(all.len())..], "web").filter(is_ready)
         })
         .await;
     assert_eq!(content(&pid_file).await, pid, "no second process was started");
@@ -41,6 +41,7 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     let started = |s: &Value| s["containerStatuses"][0]["state"]["running"]["startedAt"].clone();
     assert_eq!(started(&before), started(&after));
     assert_eq!(before["startTime"], after["startTime"]);
+    assert_eq!(before["conditions"], after["conditions"], "nothing changed, nothing is said to");
 
     // The end of an adopted process is noticed at once, although it is nobody's child here.
     nix::sys::signal::kill(

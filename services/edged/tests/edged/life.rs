@@ -1,5 +1,6 @@
 //! Containers start, end and start again.
 
+use headwater_edged::{Edged, RuntimeKind};
 use serde_json::json;
 
 use crate::bench::{Bench, condition, content, is_ready, is_running, log, script_pod, until};
@@ -158,4 +159,42 @@ async fn what_a_container_leaves_running_ends_with_it() {
     let pid = content(&pid_file).await;
     assert!(!crate::bench::is_alive(&pid), "the daemon outlived its container");
     edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_shim_that_is_not_there_is_named() {
+    let bench = Bench::new(&[script_pod("web", "u1", "exec sleep 1000")]);
+    let mut config = bench.config();
+    if let RuntimeKind::Process(process) = &mut config.runtime {
+        process.shim = vec!["/no/such/shim".to_owned()];
+    }
+    let edged = Edged::spawn(config).await.expect("starts");
+    let named = |s: &serde_json::Value| {
+        let last = &s["containerStatuses"][0]["lastState"]["terminated"]["message"];
+        last.as_str().is_some_and(|message| message.contains("/no/such/shim"))
+    };
+    bench.edge.until_status("web", "the shim's name", named).await;
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn a_log_is_kept_in_few_files_that_read_as_one() {
+    let script = "i=0; while [ $i -lt 300 ]; do echo line-$i; i=$((i+1)); done; exec sleep 1000";
+    let bench = Bench::new(&[script_pod("web", "u1", script)]);
+    let mut config = bench.config();
+    config.settings.log_bytes_max = 2000;
+    config.settings.log_files_max = 3;
+    let edged = Edged::spawn(config).await.expect("starts");
+    let text = until("the last line", || {
+        Some(log(&bench, "web", false)).filter(|log| log.ends_with("line-299\n"))
+    })
+    .await;
+    let numbers: Vec<u32> =
+        text.lines().filter_map(|line| line.rsplit_once("line-")?.1.parse().ok()).collect();
+    let wanted: Vec<u32> = (numbers[0]..300).collect();
+    assert_eq!(numbers, wanted, "the newest lines, in order and without a hole");
+    assert!(numbers[0] > 100, "the oldest are gone");
+    let paths = headwater_edged::log_paths(&bench.edged_dir(), "shop", "web", "main", false);
+    assert_eq!(paths.expect("logs can be listed").len(), 3);
+    edged.stop_pods(std::time::Duration::from_secs(5)).await;
 }
