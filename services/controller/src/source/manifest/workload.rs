@@ -69,10 +69,10 @@ pub(crate) enum WorkloadError {
     NoTemplate { kind: String, name: String },
     /// The pods would be invalid.
     #[error("{kind} {name:?}: its pods would be invalid")]
-    Template { kind: String, name: String, source: ObjectError },
+    Template { kind: String, name: String, source: Box<ObjectError> },
     /// The claims would be invalid.
     #[error("{kind} {name:?}: its claims would be invalid")]
-    Claim { kind: String, name: String, source: ObjectError },
+    Claim { kind: String, name: String, source: Box<ObjectError> },
 }
 
 /// What the workload `kind` of `group` is, if it is one that expands.
@@ -287,16 +287,18 @@ impl Workload {
         let (kind, title) = (self.kind.clone(), self.name.clone());
         if !self.claim_templates.iter().all(|claim| claim["metadata"]["name"].is_string()) {
             let source = ObjectError::Nameless { kind: "PersistentVolumeClaim".to_owned() };
-            return Err(WorkloadError::Claim { kind, name: title, source });
+            return Err(WorkloadError::Claim { kind, name: title, source: Box::new(source) });
         }
         for claim in self.claims(&name) {
             if let Err(source) = Object::from_value(claim) {
-                return Err(WorkloadError::Claim { kind, name: title, source });
+                return Err(WorkloadError::Claim { kind, name: title, source: Box::new(source) });
             }
         }
         match Object::from_value(self.pod(&name, None)) {
             Ok(_) => Ok(()),
-            Err(source) => Err(WorkloadError::Template { kind, name: title, source }),
+            Err(source) => {
+                Err(WorkloadError::Template { kind, name: title, source: Box::new(source) })
+            }
         }
     }
 }
