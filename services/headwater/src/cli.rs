@@ -44,7 +44,7 @@ pub(crate) enum Command {
     #[command(hide = true, disable_help_flag = true)]
     Shim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<std::ffi::OsString>,
+        args: Vec<String>,
     },
 }
 

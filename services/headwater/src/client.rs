@@ -53,7 +53,11 @@ pub(crate) async fn connect(data: &Path) -> Result<OperatorClient<Channel>, Conn
     Ok(OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX))
 }
 
-async fn channel(socket: PathBuf) -> Result<Channel, tonic::transport::Error> {
+/// A channel over the unix socket at `socket`.
+///
+/// # Errors
+/// When nobody answers there.
+pub(crate) async fn channel(socket: PathBuf) -> Result<Channel, tonic::transport::Error> {
     // The URI is not used: the connector knows the socket.
     Endpoint::from_static("http://headwater.local")
         .connect_with_connector(tower::service_fn(move |_: Uri| {

@@ -14,10 +14,11 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, Command};
 use crate::exit::{CommandResult, Failure, Outcome};
+use crate::up;
 
 /// Runs the command that was asked for.
-pub(crate) fn run(cli: Cli) -> CommandResult {
-    match cli.command {
+pub(crate) fn run(command: Command) -> CommandResult {
+    match command {
         Command::Completion { shell } => {
             clap_complete::generate(
                 shell,
@@ -27,7 +28,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
             );
             Ok(Outcome::Done)
         }
-        Command::Up(_) | Command::Shim { .. } => Err(Failure::message("absent")),
+        Command::Up(args) => up::run(args),
         asking => runtime()?.block_on(ask(asking)),
     }
 }

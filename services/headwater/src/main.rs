@@ -6,12 +6,20 @@ mod cli;
 mod client;
 mod command;
 mod exit;
+mod operator;
+mod settings;
 mod table;
+mod up;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    exit::of(command::run(cli::Cli::parse()))
+    let cli = cli::Cli::parse();
+    match cli.command {
+        // Before any thread: the shim is the parent of a container's process.
+        cli::Command::Shim { args } => headwater_edged::shim::run(args),
+        command => exit::of(command::run(command)),
+    }
 }

@@ -1,0 +1,208 @@
+//! The operator API: what the asking commands ask, over the unix socket of a data directory.
+//!
+//! It reads what the parts have, and changes nothing but a link. The socket has mode 0600: whoever
+//! owns the data directory may ask.
+
+mod logs;
+mod mask;
+mod objects;
+mod past;
+pub(crate) mod status;
+mod verify;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use headwater_controller::Picture;
+use headwater_event::{NodeName, StreamId};
+use headwater_hub::WallClock;
+use headwater_log::Log;
+use headwater_proto::FILE_DESCRIPTOR_SET;
+use headwater_proto::operator::operator_server::{Operator, OperatorServer};
+use headwater_proto::operator::{
+    GetEvent, GetRequest, GetResponse, HistoryEvent, HistoryRequest, LogsChunk, LogsRequest,
+    SetLinkRequest, SetLinkResponse, StateRequest, StateResponse, StatusRequest, StatusResponse,
+    VerifyRequest, VerifyResponse,
+};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use crate::client::ANSWER_BYTES_MAX;
+use crate::up::{HubView, NodeView};
+
+/// The largest question that is read, in bytes.
+const QUESTION_BYTES_MAX: usize = 64 << 10;
+
+/// What the operator API reads. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Sight {
+    pub(crate) downstream: Arc<dyn Log>,
+    pub(crate) upstream: Arc<dyn Log>,
+    pub(crate) picture: Picture,
+    /// Counts the commits of the picture and of publishing, so that a watch looks again.
+    pub(crate) moved: watch::Receiver<u64>,
+    pub(crate) hub: HubView,
+    pub(crate) nodes: Arc<BTreeMap<NodeName, NodeView>>,
+    /// Where each node's pod worker keeps its directory.
+    pub(crate) node_dirs: Arc<dyn Fn(&NodeName) -> PathBuf + Send + Sync>,
+    pub(crate) wall_clock: WallClock,
+    /// What is wrong with the whole.
+    pub(crate) troubles: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+}
+
+impl Sight {
+    /// The node that a question names.
+    fn node(&self, name: &str) -> Result<(NodeName, NodeView), Status> {
+        let node: NodeName =
+            name.parse().map_err(|error| Status::invalid_argument(format!("{name:?}: {error}")))?;
+        match self.nodes.get(&node) {
+            Some(view) => Ok((node, view.clone())),
+            None => {
+                let known: Vec<&str> = self.nodes.keys().map(NodeName::as_str).collect();
+                let known = known.join(", ");
+                Err(Status::not_found(format!("there is no node {node}; there are {known}")))
+            }
+        }
+    }
+}
+
+/// Why the operator API does not listen.
+#[derive(Debug, thiserror::Error)]
+#[error("the operator socket {} cannot be made", socket.display())]
+pub(crate) struct ListenError {
+    socket: PathBuf,
+    source: std::io::Error,
+}
+
+/// Listens on `socket` until `stop`.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub(crate) fn serve(
+    socket: &Path,
+    sight: Sight,
+    stop: CancellationToken,
+) -> Result<tokio::task::JoinHandle<()>, ListenError> {
+    let failed = |source| ListenError { socket: socket.to_owned(), source };
+    // The data directory is locked: a socket that is there was left behind.
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket).map_err(failed)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let service = OperatorServer::new(Service { sight })
+        .max_decoding_message_size(QUESTION_BYTES_MAX)
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .build_v1();
+    let socket = socket.to_owned();
+    Ok(tokio::spawn(async move {
+        let mut server = tonic::transport::Server::builder().add_service(service);
+        match reflection {
+            Ok(reflection) => server = server.add_service(reflection),
+            Err(error) => tracing::warn!(%error, "no reflection on the operator socket"),
+        }
+        let incoming = UnixListenerStream::new(listener);
+        if let Err(error) = server.serve_with_incoming_shutdown(incoming, stop.cancelled()).await {
+            tracing::error!(%error, "the operator socket no longer answers");
+        }
+        // Nobody is to find a socket that nobody answers.
+        let _ = std::fs::remove_file(socket);
+    }))
+}
+
+struct Service {
+    sight: Sight,
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Operator for Service {
+    async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
+        objects::get(&self.sight, &request.into_inner()).await.map(Response::new)
+    }
+
+    type WatchStream = Answers<GetEvent>;
+
+    async fn watch(
+        &self,
+        request: Request<GetRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let events = objects::watch(self.sight.clone(), request.into_inner()).await?;
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn state(
+        &self,
+        request: Request<StateRequest>,
+    ) -> Result<Response<StateResponse>, Status> {
+        past::state(&self.sight, &request.into_inner()).await.map(Response::new)
+    }
+
+    type HistoryStream = Answers<HistoryEvent>;
+
+    async fn history(
+        &self,
+        request: Request<HistoryRequest>,
+    ) -> Result<Response<Self::HistoryStream>, Status> {
+        let events = past::history(self.sight.clone(), request.into_inner()).await?;
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn status(
+        &self,
+        _request: Request<StatusRequest>,
+    ) -> Result<Response<StatusResponse>, Status> {
+        Ok(Response::new(status::status(&self.sight).await))
+    }
+
+    async fn verify(
+        &self,
+        request: Request<VerifyRequest>,
+    ) -> Result<Response<VerifyResponse>, Status> {
+        verify::verify(&self.sight, &request.into_inner()).await.map(Response::new)
+    }
+
+    async fn set_link(
+        &self,
+        request: Request<SetLinkRequest>,
+    ) -> Result<Response<SetLinkResponse>, Status> {
+        let request = request.into_inner();
+        let (node, _) = self.sight.node(&request.node)?;
+        self.sight.hub.set_link(&node, request.cut);
+        Ok(Response::new(SetLinkResponse {}))
+    }
+
+    type LogsStream = Answers<LogsChunk>;
+
+    async fn logs(
+        &self,
+        request: Request<LogsRequest>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let chunks = logs::logs(&self.sight, &request.into_inner()).await?;
+        Ok(Response::new(Box::pin(chunks.map(|data| {
+            data.map(|data| LogsChunk { data: data.into() })
+                .map_err(|error| Status::internal(error.to_string()))
+        }))))
+    }
+}
+
+/// The stream that a question names.
+fn stream_of(text: &str) -> Result<StreamId, Status> {
+    text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))
+}
+
+/// An error with its sources, as the answer.
+fn internal(error: &dyn std::error::Error) -> Status {
+    Status::internal(crate::exit::chain(error))
+}

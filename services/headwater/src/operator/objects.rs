@@ -1,0 +1,330 @@
+//! Objects: of the cloud's picture or of a node's replica, now or in the past.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use headwater_controller::Filter;
+use headwater_event::{NodeName, ResourceKey, Seq, StreamId};
+use headwater_log::history::{PastState, Until};
+use headwater_proto::local::meta_client::MetaClient;
+use headwater_proto::local::{Operation, operation::Verb, operation_result::Outcome};
+use headwater_proto::operator::{GetEvent, GetRequest, GetResponse, get_event};
+use headwater_view::{Selection, StreamReader};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::mask::mask;
+use super::{Sight, internal, past};
+
+/// Entries read from a replica at once.
+const CHUNK_ENTRIES: usize = 256;
+
+/// How often a watch looks again although nothing woke it: a node becomes Unknown by silence.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Changes waiting for a slow reader of a watch.
+const WAITING_MAX: usize = 256;
+
+type Objects = BTreeMap<ResourceKey, Value>;
+
+/// The objects asked for.
+pub(super) async fn get(sight: &Sight, request: &GetRequest) -> Result<GetResponse, Status> {
+    let (mut objects, positions) = find(sight, request).await?;
+    if !request.show_secrets {
+        objects.iter_mut().for_each(|(key, object)| mask(key.kind(), object));
+    }
+    let objects = objects.into_values().map(|object| object.to_string().into()).collect();
+    Ok(GetResponse { objects, positions })
+}
+
+/// The objects asked for, then every change of them.
+pub(super) async fn watch(
+    sight: Sight,
+    request: GetRequest,
+) -> Result<impl Stream<Item = Result<GetEvent, Status>> + Send, Status> {
+    if !request.at.is_empty() {
+        return Err(Status::invalid_argument("the past does not change: leave out -w or --at"));
+    }
+    let (first, _) = find(&sight, &request).await?;
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    tokio::spawn(async move {
+        let mut sight = sight;
+        let mut shown = Objects::new();
+        let mut now = first;
+        let mut initial = true;
+        loop {
+            for event in changes(&shown, &now, request.show_secrets) {
+                if sender.send(Ok(event)).await.is_err() {
+                    return;
+                }
+            }
+            if std::mem::take(&mut initial) {
+                let done = GetEvent {
+                    kind: get_event::Kind::InitDone.into(),
+                    object: bytes::Bytes::new(),
+                };
+                if sender.send(Ok(done)).await.is_err() {
+                    return;
+                }
+            }
+            shown = now;
+            tokio::select! {
+                moved = sight.moved.changed() => {
+                    if moved.is_err() {
+                        return;
+                    }
+                }
+                () = tokio::time::sleep(WATCH_INTERVAL) => {}
+                () = sender.closed() => return,
+            }
+            now = match find(&sight, &request).await {
+                Ok((objects, _)) => objects,
+                Err(status) => {
+                    let _ = sender.send(Err(status)).await;
+                    return;
+                }
+            };
+        }
+    });
+    Ok(ReceiverStream::new(receiver))
+}
+
+fn changes(before: &Objects, now: &Objects, show_secrets: bool) -> Vec<GetEvent> {
+    let event = |kind: get_event::Kind, key: &ResourceKey, object: &Value| {
+        let mut object = object.clone();
+        if !show_secrets {
+            mask(key.kind(), &mut object);
+        }
+        GetEvent { kind: kind.into(), object: object.to_string().into() }
+    };
+    let gone = before
+        .iter()
+        .filter(|(key, _)| !now.contains_key(*key))
+        .map(|(key, object)| event(get_event::Kind::Delete, key, object));
+    let changed = now
+        .iter()
+        .filter(|(key, object)| before.get(*key) != Some(*object))
+        .map(|(key, object)| event(get_event::Kind::Apply, key, object));
+    gone.chain(changed).collect()
+}
+
+async fn find(sight: &Sight, request: &GetRequest) -> Result<(Objects, Vec<String>), Status> {
+    let filter =
+        Filter { kind: &request.r#type, namespace: &request.namespace, name: &request.name };
+    let at = At::parse(&request.at)?;
+    match (request.node.is_empty(), at) {
+        (true, None) => {
+            let objects = sight
+                .picture
+                .objects(&filter, (sight.wall_clock)())
+                .map_err(|error| internal(&error))?;
+            Ok((objects, Vec::new()))
+        }
+        (false, None) => {
+            let (node, view) = sight.node(&request.node)?;
+            let state = view.state().ok_or_else(|| {
+                let why = view.trouble().unwrap_or_else(|| "it does not run".to_owned());
+                Status::unavailable(format!("the edge of node {node}: {why}"))
+            })?;
+            let mut objects = {
+                let snapshot = state.snapshot();
+                replica(&StreamReader::new(&*snapshot), &filter)
+                    .map_err(|error| internal(&error))?
+            };
+            if let Some(socket) = view.socket() {
+                add_statuses(&socket, &mut objects).await?;
+            }
+            Ok((objects, Vec::new()))
+        }
+        (true, Some(At::Seq(_))) => {
+            Err(Status::invalid_argument("--at with a seq needs --node: a seq is of one stream"))
+        }
+        (true, Some(At::Time(ms))) => {
+            let streams = sight.nodes.keys().map(StreamId::node).chain([StreamId::Cluster]);
+            past_objects(sight, &filter, streams, Until::Time(ms)).await
+        }
+        (false, Some(at)) => {
+            let (node, _) = sight.node(&request.node)?;
+            past_of_node(sight, &filter, &node, at).await
+        }
+    }
+}
+
+/// A position in the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Seq(Seq),
+    Time(i64),
+}
+
+impl At {
+    fn parse(text: &str) -> Result<Option<Self>, Status> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if let Ok(seq) = text.parse() {
+            return Ok(Some(Self::Seq(Seq(seq))));
+        }
+        match text.parse::<Timestamp>() {
+            Ok(time) => Ok(Some(Self::Time(time.as_millisecond()))),
+            Err(_) => Err(Status::invalid_argument(format!(
+                "--at {text:?} is neither a seq nor an RFC 3339 time (2026-11-21T12:00:00Z)"
+            ))),
+        }
+    }
+}
+
+/// A node's private stream at a position, and its shared streams as of that moment.
+async fn past_of_node(
+    sight: &Sight,
+    filter: &Filter<'_>,
+    node: &NodeName,
+    at: At,
+) -> Result<(Objects, Vec<String>), Status> {
+    let private = StreamId::node(node);
+    let until = match at {
+        At::Seq(seq) => Until::Seq(seq),
+        At::Time(ms) => Until::Time(ms),
+    };
+    let own = past::fold(sight, &private, until).await?;
+    let moment = match at {
+        At::Seq(_) => own.time_ms,
+        At::Time(ms) => ms,
+    };
+    let shared = past::fold(sight, &StreamId::Cluster, Until::Time(moment)).await?;
+    let positions = vec![
+        format!("{private} seq {}", own.seq),
+        format!("{} seq {}", StreamId::Cluster, shared.seq),
+    ];
+    let mut objects = Objects::new();
+    add_past(&mut objects, filter, &own);
+    add_past(&mut objects, filter, &shared);
+    Ok((objects, positions))
+}
+
+async fn past_objects(
+    sight: &Sight,
+    filter: &Filter<'_>,
+    streams: impl Iterator<Item = StreamId>,
+    until: Until,
+) -> Result<(Objects, Vec<String>), Status> {
+    let mut objects = Objects::new();
+    let mut positions = Vec::new();
+    for stream in streams {
+        let past = past::fold(sight, &stream, until).await?;
+        positions.push(format!("{stream} seq {}", past.seq));
+        add_past(&mut objects, filter, &past);
+    }
+    Ok((objects, positions))
+}
+
+fn add_past(objects: &mut Objects, filter: &Filter<'_>, past: &PastState) {
+    for (key, entry) in &past.entries {
+        if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
+            objects.insert(key.clone(), value(&entry.applied.object));
+        }
+    }
+}
+
+/// What a replica holds of the objects asked for.
+fn replica(
+    reader: &StreamReader<'_>,
+    filter: &Filter<'_>,
+) -> Result<Objects, headwater_store::EngineError> {
+    let selection = match filter.kind {
+        "" => Selection::All,
+        kind => Selection::Kind(kind),
+    };
+    let mut objects = Objects::new();
+    for position in reader.streams()? {
+        let mut after = None;
+        loop {
+            let chunk =
+                reader.entries(&position.stream, selection, after.as_ref(), CHUNK_ENTRIES)?;
+            let last = chunk.len() < CHUNK_ENTRIES;
+            after = chunk.last().map(|(key, _)| key.clone());
+            for (key, entry) in chunk {
+                if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
+                    objects.insert(key.clone(), value(&entry.object));
+                }
+            }
+            if last {
+                break;
+            }
+        }
+    }
+    Ok(objects)
+}
+
+/// Adds the statuses that the node's pod worker reported, as the edge has them.
+async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result<(), Status> {
+    let namespaces: BTreeSet<String> = objects
+        .keys()
+        .filter(|key| key.kind() == "pod")
+        .filter_map(|key| key.namespace().map(str::to_owned))
+        .collect();
+    if namespaces.is_empty() {
+        return Ok(());
+    }
+    let channel =
+        crate::client::channel(socket.to_owned()).await.map_err(|error| internal(&error))?;
+    let mut edge =
+        MetaClient::new(channel).max_decoding_message_size(crate::client::ANSWER_BYTES_MAX);
+    for namespace in namespaces {
+        let operation = Operation {
+            id: namespace.clone(),
+            source: "operator".to_owned(),
+            verb: Verb::Query.into(),
+            resource: format!("{namespace}/podstatus"),
+            ..Operation::default()
+        };
+        let result = edge.operate(operation).await?.into_inner();
+        let Some(Outcome::Objects(found)) = result.outcome else { continue };
+        for status in found.objects {
+            let Ok(key) = status.key.parse::<ResourceKey>() else { continue };
+            let Some(pod) = objects.get_mut(&key.with_kind("pod")) else { continue };
+            if pod.pointer("/metadata/uid").and_then(Value::as_str) == Some(status.uid.as_str()) {
+                pod["status"] = value(&status.object);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An object's JSON; what the log carries was checked at the source.
+fn value(object: &[u8]) -> Value {
+    serde_json::from_slice(object).unwrap_or_else(|error| json!({"unreadable": error.to_string()}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_a_seq_or_a_time() {
+        assert_eq!(At::parse("").expect("none"), None);
+        assert_eq!(At::parse("12").expect("a seq"), Some(At::Seq(Seq(12))));
+        let time = At::parse("1970-01-01T00:00:01.5Z").expect("a time");
+        assert_eq!(time, Some(At::Time(1500)));
+        let error = At::parse("yesterday").expect_err("neither");
+        assert!(error.message().contains("yesterday"), "{error}");
+    }
+
+    #[test]
+    fn a_watch_tells_differences_only() {
+        let key = |name: &str| format!("d/pod/{name}").parse::<ResourceKey>().expect("a key");
+        let before = Objects::from([(key("a"), json!(1)), (key("b"), json!(2))]);
+        let now = Objects::from([(key("b"), json!(3)), (key("c"), json!(4))]);
+        let told: Vec<_> = changes(&before, &now, false)
+            .into_iter()
+            .map(|event| (event.kind(), String::from_utf8_lossy(&event.object).into_owned()))
+            .collect();
+        use get_event::Kind::{Apply, Delete};
+        let expected = [(Delete, "1"), (Apply, "3"), (Apply, "4")];
+        assert_eq!(told, expected.map(|(kind, text)| (kind, text.to_owned())));
+    }
+}

@@ -1,0 +1,228 @@
+//! `headwater up`: everything in one process.
+//!
+//! ```text
+//!  manifests ─► controller ─► embedded log ─► hub ─► edge of each node ─► its pod worker
+//!                   ▲              ▲            │
+//!                   └── reports ───┴────────────┘
+//! ```
+//!
+//! The same parts and the same paths between them as when each is a process of its own; only
+//! this composition differs.
+
+mod cloud;
+mod data_dir;
+mod node;
+mod terminal;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use headwater_controller::{Notice, SourceError};
+use headwater_event::NodeName;
+use headwater_hub::WallClock;
+use headwater_rocks::{Budget, Shared};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use self::cloud::{Cloud, CloudError};
+use self::data_dir::{DataDir, DataDirError};
+use self::node::{Node, NodeError};
+use self::terminal::Terminal;
+use crate::cli::Up;
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::operator::{self, ListenError, Sight};
+use crate::settings::{Configured, Settings};
+
+pub(crate) use self::node::NodeView;
+pub(crate) use headwater_hub::HubView;
+
+/// How often the picture is taken to have moved besides on reports: publishing is counted apart.
+const MOVED_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Notices about the whole that `status` remembers.
+const TROUBLES_MAX: usize = 100;
+
+/// Why `up` does not start.
+#[derive(Debug, thiserror::Error)]
+enum UpError {
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// Everything that runs.
+struct Composition {
+    cloud: Cloud,
+    nodes: BTreeMap<NodeName, Node>,
+    sight: Sight,
+    notices: mpsc::Receiver<Notice>,
+    stopped_sources: mpsc::Receiver<SourceError>,
+    troubles: Troubles,
+    stop: CancellationToken,
+    answering: tokio::task::JoinHandle<()>,
+    /// Held for as long as anything runs.
+    data: DataDir,
+}
+
+/// What is wrong with the whole, as `status` says it.
+#[derive(Clone, Default)]
+struct Troubles(Arc<Mutex<Vec<String>>>);
+
+impl Troubles {
+    fn add(&self, trouble: String) {
+        let mut troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubles.len() < TROUBLES_MAX {
+            troubles.push(trouble);
+        }
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Runs until told to stop.
+pub(crate) fn run(args: Up) -> CommandResult {
+    let configured = Configured::of(&args).map_err(|error| Failure::Usage(error.to_string()))?;
+    if args.print_config {
+        configured.origins.iter().for_each(|line| println!("{line}"));
+        return Ok(Outcome::Done);
+    }
+    if let Some(manifests) = args.manifests.as_ref().filter(|manifests| !manifests.exists()) {
+        return Err(Failure::message(format!("there is nothing at {}", manifests.display())));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(live(args, configured.settings))
+}
+
+async fn live(args: Up, settings: Settings) -> CommandResult {
+    let terminal = Terminal::new();
+    terminal.set_up_log();
+    // Taken before anything starts: a signal that comes early must not kill half a start.
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut terminations = signal(SignalKind::terminate())?;
+    let composition = tokio::select! {
+        started = Composition::start(&args, &settings) => started?,
+        _ = interrupts.recv() => return Ok(Outcome::Done),
+        _ = terminations.recv() => return Ok(Outcome::Done),
+    };
+    let mut composition = composition;
+    terminal.greet(&composition.data, &args, &settings);
+    tokio::select! {
+        () = terminal.show(&mut composition) => {}
+        _ = interrupts.recv() => {}
+        _ = terminations.recv() => {}
+    }
+    terminal.say_stopping(settings.stop_grace);
+    let stopping = composition.stop(settings.stop_grace);
+    tokio::select! {
+        remaining = stopping => {
+            terminal.say_stopped(remaining);
+            if remaining == 0 { Ok(Outcome::Done) } else {
+                Err(Failure::message(format!("{remaining} pods had not ended in time")))
+            }
+        }
+        _ = interrupts.recv() => Err(Failure::message("stopped at once; pods may still run")),
+    }
+}
+
+impl Composition {
+    async fn start(args: &Up, settings: &Settings) -> Result<Self, UpError> {
+        let data = DataDir::open(&args.data)?;
+        let socket = data.operator_socket()?;
+        let names = settings.node_names().unwrap_or_default();
+        let memory = Shared::new(Budget::CLOUD.and_nodes(names.len()));
+        let clock: WallClock = Arc::new(wall_clock_ms);
+        let mut cloud = Cloud::start(args, settings, &data, &memory, &clock).await?;
+        let mut nodes = BTreeMap::new();
+        for name in &names {
+            let node = Node::start(name, cloud.hub.address(), settings, &data, &memory).await?;
+            nodes.insert(name.clone(), node);
+        }
+        let stop = CancellationToken::new();
+        let troubles = Troubles::default();
+        let (notices, stopped_sources) = (
+            cloud.controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
+            cloud.controller.take_stopped_sources().unwrap_or_else(|| mpsc::channel(1).1),
+        );
+        let sight = sight(&cloud, &nodes, &data, &clock, &troubles, &stop);
+        let answering = operator::serve(&socket, sight.clone(), stop.child_token())?;
+        Ok(Self { cloud, nodes, sight, notices, stopped_sources, troubles, stop, answering, data })
+    }
+
+    /// Stops pods, nodes, cloud; returns how many pods had not ended.
+    async fn stop(self, grace: Duration) -> usize {
+        let mut stopping = tokio::task::JoinSet::new();
+        for node in self.nodes.into_values() {
+            stopping.spawn(node.stop(grace));
+        }
+        let remaining = stopping.join_all().await.into_iter().sum();
+        self.stop.cancel();
+        if let Err(error) = self.answering.await {
+            tracing::error!(%error, "the operator socket ended by itself");
+        }
+        self.cloud.stop().await;
+        remaining
+    }
+}
+
+fn sight(
+    cloud: &Cloud,
+    nodes: &BTreeMap<NodeName, Node>,
+    data: &DataDir,
+    clock: &WallClock,
+    troubles: &Troubles,
+    stop: &CancellationToken,
+) -> Sight {
+    let (downstream, upstream) = cloud.logs();
+    let (progress, troubles) = (cloud.controller.progress(), troubles.clone());
+    let root = data.root().to_owned();
+    Sight {
+        downstream,
+        upstream,
+        picture: cloud.controller.picture().clone(),
+        moved: moved(cloud, stop.child_token()),
+        hub: cloud.hub.view(),
+        nodes: Arc::new(nodes.iter().map(|(name, node)| (name.clone(), node.view())).collect()),
+        node_dirs: Arc::new(move |node| root.join("nodes").join(node.as_str()).join("edged")),
+        wall_clock: clock.clone(),
+        troubles: Arc::new(move || {
+            let publishing = progress.borrow().trouble.clone();
+            publishing.into_iter().chain(troubles.all()).collect()
+        }),
+    }
+}
+
+/// Counts what moves the picture: reports, and what is published, at a bounded rate.
+fn moved(cloud: &Cloud, stop: CancellationToken) -> watch::Receiver<u64> {
+    let (sender, receiver) = watch::channel(0);
+    let (mut reports, mut progress) = (cloud.controller.moved(), cloud.controller.progress());
+    tokio::spawn(async move {
+        loop {
+            let changed = tokio::select! {
+                () = stop.cancelled() => return,
+                changed = reports.changed() => changed,
+                changed = progress.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            sender.send_modify(|count| *count += 1);
+            tokio::time::sleep(MOVED_INTERVAL).await;
+        }
+    });
+    receiver
+}
+
+/// Milliseconds since the Unix epoch.
+fn wall_clock_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

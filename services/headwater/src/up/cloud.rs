@@ -1,0 +1,220 @@
+//! The cloud's side in one process: embedded log, hub, controller.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
+use headwater_controller::source::objects::ObjectsSocket;
+use headwater_controller::{
+    Controller, ControllerError, ControllerHandle, ControllerSeams, Picture, Source,
+};
+use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogTopic};
+use headwater_event::{NodeName, ResourceKey};
+use headwater_hub::{Answers, Hub, HubConfig, HubError, HubHandle, HubSeams, WallClock};
+use headwater_log::Log;
+use headwater_rocks::{RocksEngine, Role, Shared};
+use headwater_session::HubSettings;
+use headwater_session::message::RequestError;
+use headwater_store::{Engine, EngineError, schema};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::data_dir::DataDir;
+use crate::cli::Up;
+use crate::settings::Settings;
+
+/// How often superseded records are dropped from the embedded log, and how many at once: a few
+/// milliseconds of work that nobody waits for.
+const COMPACT_INTERVAL: Duration = Duration::from_secs(60);
+const COMPACT_RECORDS: usize = 10_000;
+
+/// The name of the one hub, as position records say it.
+const HUB_NAME: &str = "embedded";
+
+/// The cloud's side.
+pub(crate) struct Cloud {
+    pub(crate) downstream: Arc<EmbeddedLog>,
+    pub(crate) upstream: Arc<EmbeddedLog>,
+    pub(crate) hub: HubHandle,
+    pub(crate) controller: ControllerHandle,
+    /// Held so that the set of nodes never ends.
+    _nodes: watch::Sender<BTreeSet<NodeName>>,
+    compacting: Vec<JoinHandle<()>>,
+}
+
+/// Why the cloud's side does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CloudError {
+    /// A database cannot be opened.
+    #[error("the database {path} cannot be opened")]
+    Engine {
+        /// Which.
+        path: String,
+        /// What is wrong.
+        source: EngineError,
+    },
+    /// The embedded log cannot be opened.
+    #[error("the embedded log cannot be opened")]
+    Log(#[from] EmbeddedError),
+    /// The hub does not start.
+    #[error("the hub does not start")]
+    Hub(#[from] HubError),
+    /// The controller does not start.
+    #[error("the controller does not start")]
+    Controller(#[from] ControllerError),
+}
+
+impl Cloud {
+    /// Starts log, controller and hub, in this order.
+    ///
+    /// # Errors
+    /// See [`CloudError`].
+    pub(crate) async fn start(
+        args: &Up,
+        settings: &Settings,
+        data: &DataDir,
+        memory: &Shared,
+        clock: &WallClock,
+    ) -> Result<Self, CloudError> {
+        let log = open(&data.cloud("log"), Role::Log, memory, schema::LOG)?;
+        let open_log = |topic| {
+            let window = u64::try_from(settings.replay_window.as_millis()).unwrap_or(u64::MAX);
+            let settings = EmbeddedSettings {
+                replay_window_ms: window,
+                delete_retention_ms: window.saturating_mul(2),
+                ..EmbeddedSettings::new(topic)
+            };
+            EmbeddedLog::open(log.clone(), settings, clock.clone()).map(Arc::new)
+        };
+        let downstream = open_log(LogTopic::Downstream)?;
+        let upstream = open_log(LogTopic::Upstream)?;
+
+        let nodes: BTreeSet<NodeName> =
+            settings.node_names().unwrap_or_default().into_iter().collect();
+        let (nodes_held, nodes_seen) = watch::channel(nodes.clone());
+        let controller = Controller::start(ControllerSeams {
+            downstream: downstream.clone(),
+            upstream: upstream.clone(),
+            published: open(
+                &data.cloud("controller/published"),
+                Role::Fold,
+                memory,
+                schema::CONTROLLER,
+            )?,
+            picture: open(
+                &data.cloud("controller/picture"),
+                Role::Fold,
+                memory,
+                schema::CONTROLLER,
+            )?,
+            sources: sources(args, settings, &nodes_seen),
+            nodes: nodes.into_iter().collect(),
+            wall_clock: clock.clone(),
+        })
+        .await?;
+        let hub = Hub::start(
+            HubConfig {
+                name: HUB_NAME.to_owned(),
+                listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                settings: HubSettings::default(),
+            },
+            HubSeams {
+                downstream: downstream.clone(),
+                upstream: upstream.clone(),
+                engine: open(&data.cloud("hub"), Role::Fold, memory, schema::HUB)?,
+                answers: Arc::new(PictureAnswers(controller.picture().clone())),
+                wall_clock: clock.clone(),
+            },
+        )
+        .await?;
+        let compacting = [&downstream, &upstream].map(|log| tokio::spawn(compact(log.clone())));
+        Ok(Self {
+            downstream,
+            upstream,
+            hub,
+            controller,
+            _nodes: nodes_held,
+            compacting: compacting.into(),
+        })
+    }
+
+    /// The log of both directions, as readers see it.
+    pub(crate) fn logs(&self) -> (Arc<dyn Log>, Arc<dyn Log>) {
+        (self.downstream.clone(), self.upstream.clone())
+    }
+
+    /// Stops hub, controller and log, in this order.
+    pub(crate) async fn stop(self) {
+        for task in self.compacting {
+            task.abort();
+        }
+        self.hub.stop().await;
+        self.controller.stop().await;
+    }
+}
+
+/// Opens a database of the cloud's side.
+fn open(
+    path: &Path,
+    role: Role,
+    memory: &Shared,
+    schema: headwater_store::Schema,
+) -> Result<Arc<dyn Engine>, CloudError> {
+    let failed = |source| CloudError::Engine { path: path.display().to_string(), source };
+    match RocksEngine::open(path, role, memory, schema) {
+        Ok(engine) => Ok(Arc::new(engine)),
+        // A fold is a cache: it is folded again. A log is not, and is never moved by itself.
+        Err(EngineError::Corrupt { reason }) if role == Role::Fold => {
+            let aside = headwater_rocks::move_aside(path)
+                .map_err(|error| failed(EngineError::Read { reason: error.to_string() }))?;
+            tracing::error!(
+                path = %path.display(), aside = %aside.display(), %reason,
+                "the database is damaged; it was moved aside and is folded anew"
+            );
+            Ok(Arc::new(RocksEngine::open(path, role, memory, schema).map_err(failed)?))
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn sources(
+    args: &Up,
+    settings: &Settings,
+    nodes: &watch::Receiver<BTreeSet<NodeName>>,
+) -> Vec<Box<dyn Source>> {
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    if let Some(folder) = &args.manifests {
+        let manifests =
+            ManifestSettings { allow_empty: settings.allow_empty, ..ManifestSettings::new(folder) };
+        sources.push(Box::new(ManifestFolder::new(manifests, nodes.clone())));
+    }
+    if let Some(socket) = &args.objects {
+        sources.push(Box::new(ObjectsSocket::new(socket)));
+    }
+    sources
+}
+
+async fn compact(log: Arc<EmbeddedLog>) {
+    let mut interval = tokio::time::interval(COMPACT_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        if let Err(error) = log.compact(COMPACT_RECORDS).await {
+            tracing::warn!(%error, "the log was not compacted");
+        }
+    }
+}
+
+/// Answers nodes from the cloud's picture.
+struct PictureAnswers(Picture);
+
+#[tonic::async_trait]
+impl Answers for PictureAnswers {
+    async fn answer(&self, _node: &NodeName, key: &ResourceKey) -> Result<Bytes, RequestError> {
+        self.0.answer(key).ok_or(RequestError::NotFound)
+    }
+}

@@ -1,0 +1,200 @@
+//! The data directory: one owner at a time, stamped with its layout's version.
+//!
+//! ```text
+//! DIR/version            the layout's version
+//! DIR/lock               held by the process that owns the directory
+//! DIR/headwater.sock     the operator API
+//! DIR/cloud/{log,controller,hub}/
+//! DIR/nodes/NODE/{state,outbox,edged}/, edge.sock
+//! ```
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use headwater_event::NodeName;
+
+/// The version of the layout that this build writes and reads.
+const VERSION: &str = "1";
+
+/// Room that a unix socket's path has, in bytes (`sun_path` of unix(7), less its final zero).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A data directory that this process owns.
+#[derive(Debug)]
+pub(crate) struct DataDir {
+    root: PathBuf,
+    /// Locked for as long as it is open.
+    _lock: File,
+}
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DataDirError {
+    /// It cannot be made or read.
+    #[error("the data directory {} cannot be used", dir.display())]
+    Io {
+        /// Which.
+        dir: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// Another process owns it.
+    #[error("the data directory {} is in use by another headwater", dir.display())]
+    InUse {
+        /// Which.
+        dir: PathBuf,
+    },
+    /// Its layout is of another version.
+    #[error(
+        "the data directory {} has layout version {found:?}, this build knows {VERSION}: \
+         use the build that wrote it, or another directory", dir.display()
+    )]
+    Version {
+        /// Which.
+        dir: PathBuf,
+        /// The version found.
+        found: String,
+    },
+    /// It holds something else.
+    #[error("{} is not empty and no data directory: name another with --data", dir.display())]
+    Foreign {
+        /// Which.
+        dir: PathBuf,
+    },
+    /// A socket in it would have too long a path.
+    #[error(
+        "{} is too long for a unix socket ({SOCKET_PATH_BYTES_MAX} bytes): \
+         use a data directory with a shorter path", path.display()
+    )]
+    PathTooLong {
+        /// The socket's path.
+        path: PathBuf,
+    },
+}
+
+impl DataDir {
+    /// Makes or opens `root` and takes it for this process until dropped.
+    ///
+    /// # Errors
+    /// When it is another's, of another version, or no data directory at all; nothing in it is
+    /// changed then.
+    pub(crate) fn open(root: &Path) -> Result<Self, DataDirError> {
+        let io = |source| DataDirError::Io { dir: root.to_owned(), source };
+        let fresh = !root.exists();
+        if fresh {
+            DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(io)?;
+        }
+        let root = root.canonicalize().map_err(io)?;
+        let version = root.join("version");
+        match std::fs::read_to_string(&version) {
+            Ok(found) if found.trim() == VERSION => {}
+            Ok(found) => {
+                return Err(DataDirError::Version { dir: root, found: found.trim().to_owned() });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let stranger = |name: &std::ffi::OsStr| name != "lock";
+                let mut entries = root.read_dir().map_err(io)?;
+                if entries.any(|entry| entry.is_ok_and(|entry| stranger(&entry.file_name()))) {
+                    return Err(DataDirError::Foreign { dir: root });
+                }
+            }
+            Err(error) => return Err(io(error)),
+        }
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(root.join("lock"))
+            .map_err(io)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(DataDirError::InUse { dir: root }),
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        if !version.exists() {
+            std::fs::write(&version, format!("{VERSION}\n")).map_err(io)?;
+        }
+        Ok(Self { root, _lock: lock })
+    }
+
+    /// Where the operator API listens.
+    ///
+    /// # Errors
+    /// [`DataDirError::PathTooLong`].
+    pub(crate) fn operator_socket(&self) -> Result<PathBuf, DataDirError> {
+        fitting(self.root.join(crate::client::SOCKET))
+    }
+
+    /// A database of the cloud's parts: `log`, `hub`, `controller`.
+    pub(crate) fn cloud(&self, part: &str) -> PathBuf {
+        self.root.join("cloud").join(part)
+    }
+
+    /// The directory of a node.
+    pub(crate) fn node(&self, node: &NodeName) -> PathBuf {
+        self.root.join("nodes").join(node.as_str())
+    }
+
+    /// Where a node's local API listens.
+    ///
+    /// # Errors
+    /// [`DataDirError::PathTooLong`].
+    pub(crate) fn edge_socket(&self, node: &NodeName) -> Result<PathBuf, DataDirError> {
+        fitting(self.node(node).join("edge.sock"))
+    }
+
+    /// The directory as given or made.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+}
+
+fn fitting(path: PathBuf) -> Result<PathBuf, DataDirError> {
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return Err(DataDirError::PathTooLong { path });
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_data_directory_has_one_owner() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let root = dir.path().join("data");
+        let owned = DataDir::open(&root).expect("fresh");
+        assert!(matches!(DataDir::open(&root), Err(DataDirError::InUse { .. })));
+        let mode = root.metadata().expect("made").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "nobody else may look into it");
+        drop(owned);
+        DataDir::open(&root).expect("free again");
+    }
+
+    #[test]
+    fn another_version_or_a_foreign_directory_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join("letter.txt"), "dear").expect("written");
+        assert!(matches!(DataDir::open(dir.path()), Err(DataDirError::Foreign { .. })));
+        assert!(!dir.path().join("lock").exists(), "nothing was changed");
+
+        let newer = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(newer.path().join("version"), "2\n").expect("written");
+        assert!(matches!(
+            DataDir::open(newer.path()),
+            Err(DataDirError::Version { found, .. }) if found == "2"
+        ));
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_named() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let data = DataDir::open(&dir.path().join("d".repeat(100))).expect("fresh");
+        assert!(matches!(data.operator_socket(), Err(DataDirError::PathTooLong { .. })));
+    }
+}

@@ -1,0 +1,275 @@
+//! One edge node in this process: its databases, its edge, its pod worker, and who starts them
+//! again.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, EdgeHandle, Seams, StartError};
+use headwater_edged::{Edged, EdgedConfig, EdgedError, Handle, ProcessConfig, RuntimeKind};
+use headwater_event::NodeName;
+use headwater_rocks::{RocksEngine, Role, Shared, move_aside};
+use headwater_store::{Engine, EngineError, Schema, schema};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::data_dir::{DataDir, DataDirError};
+use crate::cli::Runtime;
+use crate::settings::Settings;
+
+/// Waits before an edge that ended is started again: doubling from the first to the last.
+const RESTART_FIRST: Duration = Duration::from_millis(200);
+const RESTART_LAST: Duration = Duration::from_secs(15);
+
+/// What a node is told.
+#[derive(Clone, Debug)]
+struct NodeConfig {
+    edge: EdgeConfig,
+    dir: PathBuf,
+}
+
+/// An edge that runs, and the state that it folds.
+#[derive(Clone)]
+struct Running {
+    edge: EdgeHandle,
+    state: Arc<dyn Engine>,
+}
+
+/// What is seen of a node from outside.
+#[derive(Clone)]
+pub(crate) struct NodeView {
+    socket: PathBuf,
+    running: Arc<Mutex<Option<Running>>>,
+    trouble: Arc<Mutex<Option<String>>>,
+}
+
+/// A node of this process.
+pub(crate) struct Node {
+    view: NodeView,
+    edged: Handle,
+    stop: CancellationToken,
+    supervising: JoinHandle<()>,
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    /// Its directory cannot be used.
+    #[error(transparent)]
+    Dir(#[from] DataDirError),
+    /// Its directory cannot be made.
+    #[error("the directory {} cannot be made", dir.display())]
+    Make {
+        /// Which.
+        dir: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The pod worker does not start.
+    #[error("the pod worker of node {node} does not start")]
+    Edged {
+        /// Which node.
+        node: NodeName,
+        /// Why.
+        source: EdgedError,
+    },
+    /// This program cannot be found, and so no container's parent.
+    #[error("this program's own path is unknown; containers cannot be started")]
+    Program(#[source] std::io::Error),
+}
+
+impl NodeView {
+    /// The running edge, while there is one.
+    pub(crate) fn edge(&self) -> Option<EdgeHandle> {
+        Some(self.lock()?.edge)
+    }
+
+    /// The node's replica, while its edge runs.
+    pub(crate) fn state(&self) -> Option<Arc<dyn Engine>> {
+        Some(self.lock()?.state)
+    }
+
+    /// Where the edge's local API listens.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        self.lock()?;
+        Some(self.socket.clone())
+    }
+
+    /// Why the edge does not run, where it does not.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn lock(&self) -> Option<Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, running: Option<Running>, trouble: Option<String>) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+}
+
+impl Node {
+    /// Starts a node's edge and pod worker. The edge is started again whenever it ends.
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    pub(crate) async fn start(
+        name: &NodeName,
+        hub: SocketAddr,
+        settings: &Settings,
+        data: &DataDir,
+        memory: &Shared,
+    ) -> Result<Self, NodeError> {
+        let dir = data.node(name);
+        let socket = data.edge_socket(name)?;
+        std::fs::create_dir_all(&dir)
+            .map_err(|source| NodeError::Make { dir: dir.clone(), source })?;
+        let mut edge = EdgeConfig::new(name.clone(), vec![hub], socket.clone());
+        edge.settings.upstream.sync_interval = settings.sync_interval;
+
+        let view =
+            NodeView { socket: socket.clone(), running: Arc::default(), trouble: Arc::default() };
+        let stop = CancellationToken::new();
+        let supervising = tokio::spawn(supervise(
+            NodeConfig { edge, dir: dir.clone() },
+            memory.clone(),
+            view.clone(),
+            stop.clone(),
+        ));
+        let runtime = runtime(settings.runtime)?;
+        let edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
+        let edged = Edged::spawn(edged)
+            .await
+            .map_err(|source| NodeError::Edged { node: name.clone(), source })?;
+        Ok(Self { view, edged, stop, supervising })
+    }
+
+    /// What is seen of the node from outside.
+    pub(crate) fn view(&self) -> NodeView {
+        self.view.clone()
+    }
+
+    /// Stops the node's pods, each within its grace period but at most `grace`, then its parts.
+    /// Returns how many pods had not ended.
+    pub(crate) async fn stop(self, grace: Duration) -> usize {
+        let remaining = self.edged.stop_pods(grace).await;
+        self.stop.cancel();
+        if let Err(error) = self.supervising.await {
+            tracing::error!(%error, "the node's supervisor ended by itself");
+        }
+        remaining
+    }
+}
+
+fn runtime(runtime: Runtime) -> Result<RuntimeKind, NodeError> {
+    Ok(match runtime {
+        Runtime::Hollow => RuntimeKind::Hollow,
+        Runtime::Process => {
+            let program = std::env::current_exe().map_err(NodeError::Program)?;
+            RuntimeKind::Process(ProcessConfig {
+                shim: vec![program.display().to_string(), "shim".to_owned()],
+                // Whoever types `up` runs these pods as themselves, root included.
+                allow_root: true,
+            })
+        }
+    })
+}
+
+/// Runs the edge, again and again, until told to stop.
+async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: CancellationToken) {
+    let mut wait = RESTART_FIRST;
+    loop {
+        let trouble = match open_and_start(&config, &memory).await {
+            Err(error) => crate::exit::chain(&error),
+            Ok(running) => {
+                let edge = running.edge.clone();
+                view.set(Some(running), None);
+                wait = RESTART_FIRST;
+                let exit = tokio::select! {
+                    exit = edge.exited() => exit,
+                    () = stop.cancelled() => edge.stop().await,
+                };
+                view.set(None, None);
+                match exit {
+                    EdgeExit::Stopped => return,
+                    exit => {
+                        if let Some(database) = exit.damaged() {
+                            set_aside(&config, database);
+                        }
+                        crate::exit::chain(&exit)
+                    }
+                }
+            }
+        };
+        tracing::error!(node = %config.edge.node, %trouble, "the edge is started again");
+        view.set(None, Some(trouble));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        wait = (wait * 2).min(RESTART_LAST);
+    }
+}
+
+async fn open_and_start(config: &NodeConfig, memory: &Shared) -> Result<Running, StartError> {
+    let open = |database, role, schema| {
+        let path = path(config, database);
+        open(&path, role, memory, schema).map_err(|source| StartError::Engine { database, source })
+    };
+    let state = open(Database::State, Role::State, schema::NODE_STATE)?;
+    let outbox = open(Database::Outbox, Role::Outbox, schema::OUTBOX)?;
+    match Edge::start(config.edge.clone(), state.clone(), outbox, Seams::default()).await {
+        Ok(edge) => Ok(Running { edge, state }),
+        Err(error) => {
+            if let Some(database) = error.damaged() {
+                drop(state);
+                set_aside(config, database);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Opens a database; a damaged one is moved aside and begun anew, aloud: a state is rebuilt from
+/// the hub, an outbox begins the node's next start with a full snapshot.
+fn open(
+    path: &Path,
+    role: Role,
+    memory: &Shared,
+    schema: Schema,
+) -> Result<Arc<dyn Engine>, EngineError> {
+    match RocksEngine::open(path, role, memory, schema) {
+        Err(EngineError::Corrupt { reason }) => {
+            move_damaged(path, &reason)?;
+            Ok(Arc::new(RocksEngine::open(path, role, memory, schema)?))
+        }
+        opened => Ok(Arc::new(opened?)),
+    }
+}
+
+fn set_aside(config: &NodeConfig, database: Database) {
+    if let Err(error) = move_damaged(&path(config, database), "found while it was in use") {
+        tracing::error!(%error, ?database, "a damaged database could not be moved aside");
+    }
+}
+
+fn move_damaged(path: &Path, reason: &str) -> Result<(), EngineError> {
+    let aside = move_aside(path).map_err(|error| EngineError::Read {
+        reason: format!("{} cannot be moved aside: {error}", path.display()),
+    })?;
+    tracing::error!(
+        path = %path.display(), aside = %aside.display(), %reason,
+        "the database is damaged; it was moved aside and is begun anew"
+    );
+    Ok(())
+}
+
+fn path(config: &NodeConfig, database: Database) -> PathBuf {
+    config.dir.join(match database {
+        Database::State => "state",
+        Database::Outbox => "outbox",
+    })
+}
