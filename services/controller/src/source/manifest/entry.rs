@@ -66,7 +66,7 @@ impl Entries {
         let (documents, findings) = parse(text);
         let mut file = Self { entries: Vec::new(), findings };
         for document in documents {
-            file.add(document, 0);
+            file.add(document, 0, "");
         }
         file
     }
@@ -82,21 +82,23 @@ impl Entries {
         Some(Entry { line: 1, id, content: Content::Restored(object) })
     }
 
-    fn add(&mut self, document: Document, depth: usize) {
+    /// Takes up a document, or an item of a list in it: `path` says which, as `items[2]: `.
+    fn add(&mut self, document: Document, depth: usize, path: &str) {
         let Document { line, value } = document;
         if let Some(items) = list_items(&value) {
             if depth == LIST_DEPTH_MAX {
-                self.find(line, format!("lists nested more than {LIST_DEPTH_MAX} deep"));
+                self.find(line, format!("{path}lists nested more than {LIST_DEPTH_MAX} deep"));
                 return;
             }
-            for item in items {
-                self.add(Document { line, value: item.clone() }, depth + 1);
+            for (at, item) in items.iter().enumerate() {
+                let item = Document { line, value: item.clone() };
+                self.add(item, depth + 1, &format!("{path}items[{at}]: "));
             }
             return;
         }
         match content(value) {
             Ok((id, content)) => self.entries.push(Entry { line, id, content }),
-            Err(text) => self.find(line, text),
+            Err(text) => self.find(line, format!("{path}{text}")),
         }
     }
 
@@ -204,6 +206,25 @@ mod tests {
         assert!(matches!(file.entries[2].content, Content::Other));
         assert!(matches!(file.entries[3].content, Content::Workload(_)));
         assert!(file.is_whole());
+    }
+
+    #[test]
+    fn an_item_of_a_list_is_named_by_its_place() {
+        let list =
+            |items: Value| serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+        let inner = list(serde_json::json!([{"kind": "Pod"}]));
+        let mut nested = list(serde_json::json!([7, inner]));
+        let text = |value: &Value| {
+            let file = Entries::read(&value.to_string());
+            file.findings.into_iter().map(|finding| finding.text).collect::<Vec<_>>()
+        };
+        let found = text(&nested);
+        assert!(found[0].starts_with("items[0]: not a Kubernetes object"), "{found:?}");
+        assert_eq!(found[1], "items[1]: items[0]: not a Kubernetes object: it has no apiVersion");
+        for _ in 0..LIST_DEPTH_MAX {
+            nested = list(serde_json::json!([nested]));
+        }
+        assert!(text(&nested)[0].contains("nested more than"));
     }
 
     #[test]

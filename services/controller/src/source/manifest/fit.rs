@@ -40,6 +40,13 @@ impl NodeTraits {
         }
     }
 
+    /// Everything in a pod that decides where it fits: pods that ask alike fit alike.
+    pub(crate) fn asked_by(pod: &Value) -> [Value; 3] {
+        let spec = &pod["spec"];
+        let affinity = &spec["affinity"]["nodeAffinity"];
+        [&spec["nodeSelector"], affinity, &spec["tolerations"]].map(Value::clone)
+    }
+
     /// Whether a pod may be placed here.
     pub(crate) fn fits(&self, pod: &Value) -> bool {
         !self.cordoned && self.fits_daemon(pod)

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use headwater_event::{NodeName, ResourceKey};
-use headwater_object::payload::same_payload;
+use headwater_object::payload::{canonical, same_payload};
 use headwater_object::{Object, ObjectError};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -44,6 +44,8 @@ pub struct Folder {
     nodes: BTreeSet<NodeName>,
     files: BTreeMap<PathBuf, File>,
     objects: BTreeMap<ResourceKey, Object>,
+    /// What each object was made of, so that one that is described as before is not made again.
+    made_of: BTreeMap<ResourceKey, blake3::Hash>,
     told: BTreeSet<Notice>,
     kinds_told: BTreeSet<(String, String)>,
     is_first_look: bool,
@@ -68,6 +70,7 @@ impl Folder {
             nodes: BTreeSet::new(),
             files: BTreeMap::new(),
             objects: BTreeMap::new(),
+            made_of: BTreeMap::new(),
             told: BTreeSet::new(),
             kinds_told: BTreeSet::new(),
             is_first_look: true,
@@ -185,14 +188,23 @@ impl Folder {
                 }));
             }
         }
-        let mut objects = BTreeMap::new();
+        let (mut objects, mut made_of) = (BTreeMap::new(), BTreeMap::new());
         for (key, described) in description.objects {
+            let ingredients = ingredients(&described);
+            if let (Some(object), Some(before)) = (self.objects.get(&key), self.made_of.get(&key))
+                && *before == ingredients
+            {
+                objects.insert(key.clone(), object.clone());
+                made_of.insert(key, ingredients);
+                continue;
+            }
             let past = self.past(&key, published);
             let file = described.origin.file.clone();
             let line = described.origin.line;
             match finish(&key, described, past.as_ref(), births) {
                 Ok(object) => {
-                    objects.insert(key, object);
+                    objects.insert(key.clone(), object);
+                    made_of.insert(key, ingredients);
                 }
                 Err(error) => {
                     let text = with_sources(&error);
@@ -210,6 +222,7 @@ impl Folder {
             diff(&self.objects, &objects, events);
         }
         self.objects = objects;
+        self.made_of = made_of;
         self.tell(notices, events);
     }
 
@@ -284,6 +297,14 @@ fn restored(path: &Path, published: &dyn Published) -> Vec<Entry> {
     };
     let objects = published.keys().into_iter().filter_map(|key| published.get(&key));
     objects.map(|object| object.value()).filter(from_file).filter_map(Entries::restored).collect()
+}
+
+/// What an object is made of, but for its birth: the same ingredients and past, the same object.
+fn ingredients(described: &Described) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&canonical(&described.value));
+    hasher.update(described.origin.file.as_os_str().as_encoded_bytes());
+    hasher.finalize()
 }
 
 struct Past {

@@ -4,7 +4,7 @@
 //! are the same pod, or still fit; the rest go, one after another in the order of their keys, to
 //! the node with the fewest pods among those that fit. Nothing else ever moves a pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use headwater_event::{NodeName, ResourceKey};
 use serde_json::Value;
@@ -30,25 +30,31 @@ pub(crate) fn place(
     nodes: &BTreeMap<NodeName, NodeTraits>,
     named: &BTreeMap<NodeName, usize>,
 ) -> BTreeMap<ResourceKey, NodeName> {
-    let mut load: BTreeMap<&NodeName, usize> =
-        nodes.keys().map(|node| (node, named.get(node).copied().unwrap_or(0))).collect();
+    let nodes: Vec<&NodeTraits> = nodes.values().collect();
+    let at = |name: &NodeName| nodes.binary_search_by_key(&name, |node| &node.name).ok();
+    let mut load: Vec<usize> =
+        nodes.iter().map(|node| named.get(&node.name).copied().unwrap_or(0)).collect();
     let mut placed = BTreeMap::new();
+    let mut homeless = Vec::new();
     for pod in floating {
-        let stays_on = pod.was_on.as_ref().and_then(|node| nodes.get(node));
-        let Some(node) = stays_on.filter(|node| pod.is_same || node.fits(pod.pod)) else {
-            continue;
-        };
-        *load.entry(&node.name).or_default() += 1;
-        placed.insert(pod.key.clone(), node.name.clone());
-    }
-    for pod in floating {
-        if placed.contains_key(pod.key) {
-            continue;
+        let was_on = pod.was_on.as_ref().and_then(at);
+        match was_on.filter(|at| pod.is_same || nodes[*at].fits(pod.pod)) {
+            Some(at) => {
+                load[at] += 1;
+                placed.insert(pod.key.clone(), nodes[at].name.clone());
+            }
+            None => homeless.push(pod),
         }
-        let fitting = nodes.values().filter(|node| node.fits(pod.pod));
-        let Some(node) = fitting.min_by_key(|node| load.get(&node.name)) else { continue };
-        *load.entry(&node.name).or_default() += 1;
-        placed.insert(pod.key.clone(), node.name.clone());
+    }
+    // Most pods ask for the same as others, and a thousand nodes are looked through once for all.
+    let mut fitting = HashMap::new();
+    for pod in homeless {
+        let fitting = fitting.entry(NodeTraits::asked_by(pod.pod)).or_insert_with(|| {
+            (0..nodes.len()).filter(|at| nodes[*at].fits(pod.pod)).collect::<Vec<_>>()
+        });
+        let Some(at) = fitting.iter().copied().min_by_key(|at| load[*at]) else { continue };
+        load[at] += 1;
+        placed.insert(pod.key.clone(), nodes[at].name.clone());
     }
     placed
 }
