@@ -50,6 +50,10 @@ impl EmbeddedSettings {
     /// As `delete.retention.ms` of the topics.
     pub const DELETE_RETENTION_MS: u64 = 14 * DAY_MS;
 
+    /// A default bound for one run of [`EmbeddedLog::compact`]: some tens of milliseconds of work
+    /// on the disk that appends need too.
+    pub const COMPACTION_RECORDS_MAX: usize = 4096;
+
     /// The defaults, for one of the logs.
     pub fn new(topic: LogTopic) -> Self {
         Self {

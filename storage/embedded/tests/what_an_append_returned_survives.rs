@@ -143,13 +143,14 @@ async fn appends_that_wait_together_share_a_sync() {
     let log = EmbeddedLog::open(engine.clone(), settings, Arc::new(|| 1000)).expect("opens");
     let before = engine.engine.counts().syncs;
     engine.set_open(false);
-    let calls = (0..500).map(|n| log.append(vec![append(&n.to_string(), 100)]));
+    // Few enough that the runtime lets all of them queue in one go.
+    let calls = (0..40).map(|n| log.append(vec![append(&n.to_string(), 100)]));
     let all_are_queued = async { engine.set_open(true) };
     let (results, ()) = tokio::join!(futures::future::join_all(calls), all_are_queued);
     assert!(results.iter().all(Result::is_ok));
     let syncs = engine.engine.counts().syncs - before;
     assert!(syncs <= 2, "the first alone, then all that waited: {syncs} syncs");
-    assert_eq!(read_all(&log).await.expect("readable").len(), 500);
+    assert_eq!(read_all(&log).await.expect("readable").len(), 40);
 }
 
 #[tokio::test]

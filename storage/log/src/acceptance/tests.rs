@@ -1,3 +1,5 @@
+//! The rules, told record by record.
+
 use bytes::Bytes;
 use headwater_event::record::{Claim, LogBirth};
 use headwater_event::{

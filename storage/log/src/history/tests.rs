@@ -1,3 +1,5 @@
+//! Past states inside the replay window, behind it, and wrong ones.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
