@@ -114,24 +114,30 @@ fn many_databases_share_one_budget() {
             RocksEngine::open(path, Role::State, &shared, schema::NODE_STATE).expect("opens")
         })
         .collect();
-    for n in 0..110 {
+    for n in 0..60 {
         for engine in &engines {
             engine.write(noise(n, 16 << 10), Durability::Buffered).expect("writes");
         }
     }
     // A database that is still writing out one memtable does not begin another, so a burst goes
-    // beyond the budget; the next writes bring it back.
+    // beyond the budget; the next writes bring it back. All together they are too small to fill
+    // a memtable, which would be written out in any case.
+    let mut rounds = 0;
     wait_until("memtables are inside the budget", || {
+        rounds += 1;
+        assert!(rounds < 4_000, "small writes alone fill the memtables by now");
         for engine in &engines {
             engine.write(noise(0, 64), Durability::Buffered).expect("writes");
         }
-        shared.stats().write_buffer_bytes <= budget.write_buffer_bytes
+        let memtables = engines.iter().map(|engine| engine.stats().expect("stats").memtable_bytes);
+        memtables.sum::<u64>() <= budget.write_buffer_bytes as u64
     });
     for engine in &engines {
-        assert_eq!(engine.scan(&Range::all(), usize::MAX).expect("reads").len(), 111);
+        assert_eq!(engine.scan(&Range::all(), usize::MAX).expect("reads").len(), 61);
     }
+    // Memtables are charged to the cache in pieces, which cannot be evicted to the byte.
     let stats = shared.stats();
-    assert!(stats.cache_bytes <= budget.cache_bytes, "{stats:?}");
+    assert!(stats.cache_bytes <= budget.cache_bytes * 9 / 8, "{stats:?}");
 }
 
 #[test]

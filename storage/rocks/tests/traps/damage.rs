@@ -7,7 +7,7 @@ use headwater_rocks::{RocksEngine, move_aside};
 use headwater_store::{Durability, EngineError, Range, Read};
 
 use crate::files::{
-    copy, files_ending, flip_bit, in_a_table, open_outbox, open_state, prefix_length, write,
+    copy, files_ending, flip_bit, in_a_table, open_outbox, open_state, prefix_length, value, write,
 };
 
 /// How many places of a file are tried.
@@ -64,14 +64,27 @@ fn a_single_get_and_a_scan_report_damage_too() {
     let directory = tempfile::tempdir().expect("a directory");
     in_a_table(directory.path(), open_state, 500);
     let table = files_ending(directory.path(), "sst").pop().expect("a table");
-    // The first block holds the first rows.
-    flip_bit(&table, 100);
-    let Ok(engine) = open_state(directory.path()) else { return };
-    let key = [&b"a"[..], &1_u32.to_be_bytes()].concat();
-    let error = engine.get(&key).expect_err("damaged");
-    assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
-    let error = engine.scan(&Range::prefix(key), 1).expect_err("damaged");
-    assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
+    let length = usize::try_from(fs::metadata(&table).expect("there").len()).expect("small");
+    flip_bit(&table, length / 2);
+
+    let engine = open_state(directory.path()).expect("opens: nothing has read that block yet");
+    let mut damaged = 0;
+    for (table, n) in [b'a', b'z'].into_iter().flat_map(|table| (1..=500).map(move |n| (table, n)))
+    {
+        let key = [&[table], &u32::to_be_bytes(n)[..]].concat();
+        match engine.get(&key) {
+            Ok(found) => assert_eq!(found, Some(value(n))),
+            Err(error) => {
+                assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
+                let error = engine.scan(&Range::prefix(key.clone()), 1).expect_err("damaged");
+                assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
+                let error = engine.last(&Range::prefix(key)).expect_err("damaged");
+                assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
+                damaged += 1;
+            }
+        }
+    }
+    assert!((1..100).contains(&damaged), "one block is damaged, not {damaged} rows");
 }
 
 #[test]
@@ -95,6 +108,27 @@ fn a_flipped_bit_in_the_outbox_s_log_is_an_alarm() {
         let excused = place >= PLACES - 2 && matches!(outcome, Outcome::Prefix(98..=100));
         assert!(outcome == Outcome::Corrupt || excused, "place {place}: {outcome:?}");
     }
+}
+
+#[test]
+fn data_without_current_is_damage_and_stays_as_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    drop(open_state(directory.path()).expect("opens"));
+    fs::remove_file(directory.path().join("CURRENT")).expect("removes");
+    let files = || fs::read_dir(directory.path()).expect("a directory").count();
+    let before = files();
+    let error = open_state(directory.path()).expect_err("not a new database");
+    let EngineError::Corrupt { reason } = &error else { panic!("{error:?}") };
+    assert!(reason.contains("no CURRENT"), "{reason}");
+    assert_eq!(files(), before);
+}
+
+#[test]
+fn a_creation_that_was_interrupted_is_begun_anew() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // RocksDB writes the manifest first, and nothing else before CURRENT names it.
+    fs::write(directory.path().join("MANIFEST-000001"), b"half a record").expect("writes");
+    open_state(directory.path()).expect("there was never a database");
 }
 
 #[test]
