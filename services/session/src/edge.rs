@@ -20,7 +20,7 @@ mod outbox;
 mod replica;
 mod requests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_event::{
     Assignment, Change, Checkpoint, EntryKey, Identity, LogId, Seq, StateHash, StreamId,
@@ -42,8 +42,12 @@ use crate::settings::EdgeSettings;
 pub struct EdgeSession {
     settings: EdgeSettings,
     identity: Identity,
+    /// A higher boot number was asked for; no hello before it is there.
+    raising_boot: bool,
     assignment: Option<Assignment>,
     replicas: BTreeMap<StreamId, Replica>,
+    /// Streams dropped within this connection: the hub may believe that the edge holds them.
+    dropped: BTreeSet<StreamId>,
     connection: Connection,
     window: Window,
     requests: Requests,
@@ -98,8 +102,10 @@ impl EdgeSession {
         Self {
             settings,
             identity: state.identity,
+            raising_boot: false,
             assignment: state.assignment,
             replicas,
+            dropped: BTreeSet::new(),
             connection: Connection::Down,
             window: Window::default(),
             requests: Requests::default(),
@@ -148,6 +154,8 @@ impl EdgeSession {
             }
             EdgeInput::BootRaised(identity) => {
                 self.identity = identity;
+                self.raising_boot = false;
+                self.greet(&mut outputs);
                 Ok(())
             }
             EdgeInput::Asked(request) => {
@@ -214,6 +222,7 @@ impl EdgeSession {
         }
         outputs.extend(self.requests.close());
         self.window.close();
+        self.dropped.clear();
         self.received_bytes = 0;
         self.acked_bytes = 0;
         self.moved = false;
@@ -223,7 +232,8 @@ impl EdgeSession {
     /// Says hello once everything applied is durable and nothing is under way.
     fn greet(&mut self, outputs: &mut Vec<EdgeOutput>) {
         let Connection::Settling { sync_asked } = &mut self.connection else { return };
-        if self.replicas.values().any(|replica| replica.unapplied() > 0) {
+        let is_busy = self.replicas.values().any(|replica| replica.unapplied() > 0);
+        if self.raising_boot || is_busy {
             return;
         }
         if !self.replicas.values().all(Replica::is_durable) {
@@ -317,6 +327,7 @@ impl EdgeSession {
                 return Err(SessionEnd::Fenced { known: known.clone() });
             }
             if known.outranks(&self.identity) {
+                self.raising_boot = true;
                 outputs.push(EdgeOutput::RaiseBoot { known: known.clone() });
                 return Err(SessionEnd::RaisingBoot { known: known.clone() });
             }
@@ -491,16 +502,35 @@ impl EdgeSession {
     fn drop_unassigned(&mut self, outputs: &mut Vec<EdgeOutput>) {
         let Some(assignment) = &self.assignment else { return };
         self.replicas.retain(|stream, replica| {
-            replica.leaving = !assignment.contains(stream);
+            replica.leaving |= !assignment.contains(stream);
             if replica.leaving && replica.unstage() {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
             let goes = replica.leaving && replica.unapplied() == 0;
             if goes {
                 outputs.push(EdgeOutput::Drop(stream.clone()));
+                self.dropped.insert(stream.clone());
             }
             !goes
         });
+        self.ask_for_regained(outputs);
+    }
+
+    /// A stream that was taken away and given back within a session: the hub may have sent what
+    /// the edge has dropped since, so the edge asks for all of it.
+    fn ask_for_regained(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        let Some(assignment) = self.assignment.as_ref().filter(|_| self.is_open()) else { return };
+        let regained: Vec<_> = self
+            .dropped
+            .iter()
+            .filter(|stream| assignment.contains(stream) && !self.replicas.contains_key(*stream))
+            .cloned()
+            .collect();
+        for stream in regained {
+            self.acknowledge(outputs);
+            outputs.push(diverged(&stream, Seq::ZERO));
+            self.dropped.remove(&stream);
+        }
     }
 
     /// Says how far the edge came, if the hub has not been told.

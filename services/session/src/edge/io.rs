@@ -77,8 +77,8 @@ pub enum EdgeOutput {
     /// part is staged: part 0 clears what was staged of the stream before, and `last_part` makes
     /// the whole visible at once. Answered with `Applied` once the last part is visible.
     ///
-    /// After a push whose hash did not come out, a further one applies only when it is a
-    /// snapshot: others whose `from` is not where the stream stands are dropped unanswered.
+    /// After a push whose hash did not come out, every further push of the stream is dropped
+    /// unanswered, up to part 0 of the next snapshot: they build on what was not applied.
     Apply(Push),
     /// Forget the parts staged for this stream: the rest will not come.
     Unstage(StreamId),

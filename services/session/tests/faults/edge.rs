@@ -42,6 +42,8 @@ pub(crate) struct Edge {
     pub(crate) outbox: BTreeMap<ReportId, Report>,
     reported: u64,
     staged: BTreeMap<StreamId, Vec<Change>>,
+    /// Streams in which a push did not come out: nothing but a snapshot applies.
+    broken: BTreeSet<StreamId>,
     /// What the session asked of the shell, in order.
     pub(crate) work: VecDeque<EdgeOutput>,
     /// The next application comes out wrong.
@@ -71,6 +73,7 @@ impl Edge {
             outbox: BTreeMap::new(),
             reported: 0,
             staged: BTreeMap::new(),
+            broken: BTreeSet::new(),
             work: VecDeque::new(),
             miscomputes: false,
             once: Once::default(),
@@ -95,6 +98,7 @@ impl Edge {
         }
         self.disk = self.synced.clone();
         self.staged.clear();
+        self.broken.clear();
         self.work.clear();
         self.said.clear();
         self.hangs_up = true;
@@ -188,6 +192,7 @@ impl Edge {
             EdgeOutput::Drop(stream) => {
                 self.disk.streams.remove(&stream);
                 self.staged.remove(&stream);
+                self.broken.remove(&stream);
                 self.removals.forget(&stream);
                 self.once.fell_back(&stream, None);
             }
@@ -241,6 +246,13 @@ impl Edge {
 
     fn apply(&mut self, push: Push, cloud: &Cloud) {
         let stream = push.stream.clone();
+        let is_snapshot = push.mode == PushMode::Snapshot;
+        if is_snapshot && push.part == 0 {
+            self.broken.remove(&stream);
+        }
+        if self.broken.contains(&stream) {
+            return;
+        }
         let staged = self.staged.entry(stream.clone()).or_default();
         if push.part == 0 {
             staged.clear();
@@ -252,10 +264,6 @@ impl Edge {
         let changes = self.staged.remove(&stream).unwrap_or_default();
         let before = self.disk.streams.get(&stream).cloned().unwrap_or_default();
         let at = before.checkpoint.map(|checkpoint| checkpoint.seq);
-        let is_snapshot = push.mode == PushMode::Snapshot;
-        if !is_snapshot && at != Some(push.from) {
-            return;
-        }
         let mut state = if is_snapshot { State::default() } else { before.state.clone() };
         for change in &changes {
             state.apply(change);
@@ -271,6 +279,8 @@ impl Edge {
             self.note_streams(&push, &changes);
             let replica = Replica { checkpoint: Some(push.to), hash, state };
             self.disk.streams.insert(stream.clone(), replica);
+        } else {
+            self.broken.insert(stream.clone());
         }
         self.step(EdgeInput::Applied { stream, checkpoint: push.to, hash });
     }
