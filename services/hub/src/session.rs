@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     subscribed: BTreeSet<StreamId>,
     appended: mpsc::Sender<ReportId>,
     answers: mpsc::Sender<Response>,
+    /// Who the edge said it is; outlives the session, so that its end can be told.
+    identity: Option<Identity>,
     heartbeat: EdgeHeartbeat,
     contact_ms: i64,
     position_at: Option<Instant>,
@@ -92,6 +94,7 @@ impl Connection {
             subscribed: BTreeSet::new(),
             appended,
             answers,
+            identity: None,
             heartbeat: EdgeHeartbeat::default(),
             contact_ms,
             position_at: None,
@@ -179,6 +182,7 @@ impl Connection {
     fn identify(&mut self, identity: &Identity) -> HubInput {
         match self.shared.identify(self.id, identity) {
             Ok(known) => {
+                self.identity = Some(identity.clone());
                 self.position_due = true;
                 self.position_at = None;
                 self.kept_at = None;
@@ -235,14 +239,14 @@ impl Connection {
         }
         self.position_due = false;
         self.position_at = self.kept_at;
-        if let Some(identity) = self.session.identity() {
+        if let Some(identity) = &self.identity {
             self.shared.known.meet(identity);
         }
         self.shared.publish(&self.node, &standing);
     }
 
     fn standing(&self, connected: bool) -> Option<NodeStanding> {
-        let identity = self.session.identity()?;
+        let identity = self.identity.as_ref()?;
         let streams = self.session.streams().map(|stream| StreamStanding {
             stream: stream.stream,
             log_id: stream.log_id.map(|log_id| log_id.to_string()).unwrap_or_default(),
