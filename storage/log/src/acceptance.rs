@@ -74,11 +74,12 @@ impl Acceptance {
     ///
     /// Events appended at or after `intact_from_ms` are younger than the log's replay window:
     /// compaction has dropped none of them, nor the one before each. A seq missing there is a
-    /// hole even in a fold.
-    pub fn fold(birth: LogBirth, ranges: Vec<FoldRange>, intact_from_ms: i64) -> Self {
+    /// hole even in a fold. `now_ms` is the reader's clock.
+    pub fn fold(birth: LogBirth, ranges: Vec<FoldRange>, intact_from_ms: i64, now_ms: i64) -> Self {
+        let state = |range| PartitionState::fold(range, intact_from_ms, now_ms);
         let partitions = ranges
             .into_iter()
-            .map(|range| (range.start.partition, PartitionState::fold(range, intact_from_ms)))
+            .map(|range| (range.start.partition, state(range)))
             .collect::<BTreeMap<_, _>>();
         let changed =
             Changed { partitions: partitions.keys().copied().collect(), streams: HashSet::new() };

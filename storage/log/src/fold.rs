@@ -38,5 +38,5 @@ pub async fn begin_fold_of(
     let window_ms = log.describe().await?.replay_window_ms;
     // Half the window is left for a reader's clock that is not the log's.
     let intact_from_ms = now_ms.saturating_sub_unsigned(window_ms / 2);
-    Ok(Acceptance::fold(birth, ranges, intact_from_ms))
+    Ok(Acceptance::fold(birth, ranges, intact_from_ms, now_ms))
 }

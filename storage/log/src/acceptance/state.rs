@@ -40,7 +40,8 @@ pub struct PartitionState {
     pub met: Offset,
     /// The first record behind the last gap in the offsets of a fold.
     pub last_gap: Option<Offset>,
-    /// When this reader last stood at the end of the partition, by its own clock.
+    /// When this reader last stood at the end of the partition, or began to fold it, by its own
+    /// clock: what it has not read and no fold covers was appended later.
     pub caught_up_ms: Option<i64>,
 }
 
@@ -84,7 +85,7 @@ impl RepairKey {
 }
 
 impl PartitionState {
-    pub(super) fn fold(range: FoldRange, intact_from_ms: i64) -> Self {
+    pub(super) fn fold(range: FoldRange, intact_from_ms: i64, now_ms: i64) -> Self {
         let mode = match range.start.next < range.high {
             true => Mode::Fold { until: range.high, intact_from_ms },
             false => Mode::Follow,
@@ -96,7 +97,7 @@ impl PartitionState {
             reconciled: WriterEpoch::default(),
             met: range.start.next,
             last_gap: None,
-            caught_up_ms: None,
+            caught_up_ms: Some(now_ms),
         }
     }
 
@@ -108,7 +109,8 @@ impl PartitionState {
     /// Whether every record after the cursor is still there at `now_ms`, given how long the log
     /// keeps superseded ones: what was not read yet was appended after this reader last stood at
     /// the end. Half the window is left for clocks that differ and for reading on. A reader that
-    /// is outside drops its state and folds from the start.
+    /// is outside drops its state and folds from the start; so does one whose fold was
+    /// interrupted for so long, as tombstones may have gone meanwhile.
     pub fn inside_window(&self, now_ms: i64, replay_window_ms: u64) -> bool {
         let away = self.caught_up_ms.and_then(|then| u64::try_from(now_ms.checked_sub(then)?).ok());
         away.is_some_and(|away_ms| away_ms <= replay_window_ms / 2)

@@ -54,7 +54,7 @@ impl Replica {
         let window_ms = self.log.describe().await?.replay_window_ms;
         let now_ms = self.log.now_ms();
         let inside = |state: &headwater_log::acceptance::PartitionState| {
-            state.inside_window(now_ms, window_ms) || state.caught_up_ms.is_none()
+            state.inside_window(now_ms, window_ms)
         };
         if !self.acceptance.partitions().values().all(inside) {
             let history = std::mem::take(&mut self.folded.history);
