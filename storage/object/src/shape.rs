@@ -35,9 +35,15 @@ pub(crate) fn check(
         "serviceaccount" => fits::<core::ServiceAccount>(object),
         _ => Ok(()),
     };
-    outcome
-        .and_then(|()| contents(object_type, object))
-        .map_err(|(path, reason)| ObjectError::Shape { key: key.clone(), path, reason })
+    let Err((path, reason)) = outcome.and_then(|()| contents(object_type, object)) else {
+        return Ok(());
+    };
+    let reason = match object_type.name {
+        // The usual reason quotes what it found.
+        "secret" => "not what the Kubernetes API wants here (data is base64)".to_owned(),
+        _ => reason,
+    };
+    Err(ObjectError::Shape { key: key.clone(), path, reason })
 }
 
 type Misfit = (String, String);

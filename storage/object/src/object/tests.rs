@@ -83,6 +83,19 @@ fn a_field_of_the_wrong_type_is_named_by_its_path() {
 }
 
 #[test]
+fn no_reason_quotes_a_secret() {
+    for data in
+        [json!("hunter2"), json!({"password": "hunter2!"}), json!({"password": ["hunter2"]})]
+    {
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": data});
+        let reason = reason(secret);
+        assert!(reason.starts_with("default/secret/s: data"), "{reason}");
+        assert!(!reason.contains("hunter2"), "{reason}");
+    }
+}
+
+#[test]
 fn an_object_over_the_limit_of_kubernetes_is_refused_by_name() {
     let map = |bytes: usize| {
         json!({
