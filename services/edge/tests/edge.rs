@@ -1,0 +1,14 @@
+//! A whole edge: real gRPC to a hub on loopback, a real client on its unix socket, engines that
+//! forget what was not synced.
+
+#[path = "edge/bench.rs"]
+mod bench;
+#[path = "edge/hub.rs"]
+mod hub;
+
+#[path = "edge/faults.rs"]
+mod faults;
+#[path = "edge/life.rs"]
+mod life;
+#[path = "edge/operations.rs"]
+mod operations;
