@@ -90,3 +90,59 @@ impl Registry {
         self.live.get(node).map(|(session, identity)| (*session, identity))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Boot, Incarnation};
+
+    use super::*;
+
+    fn identity(number: u64, nonce: u64) -> Identity {
+        let node = "a".parse().expect("well-formed");
+        Identity { node, incarnation: Incarnation(1), boot: Boot { number, nonce } }
+    }
+
+    fn code(verdict: &Verdict) -> Option<RefusalCode> {
+        verdict.arrived.as_ref().err().map(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn a_newer_connection_of_the_same_start_takes_over() {
+        let mut registry = Registry::default();
+        let same = identity(1, 7);
+        assert_eq!(registry.arrived(SessionId(1), &same).arrived, Ok(None));
+        let verdict = registry.arrived(SessionId(2), &same);
+        assert_eq!(verdict.arrived, Ok(None));
+        let (older, refusal) = verdict.dismissed.expect("the first one");
+        assert_eq!((older, refusal.code), (SessionId(1), RefusalCode::Superseded));
+        // The first connection's end comes late and changes nothing.
+        registry.left(&same.node, SessionId(1));
+        assert_eq!(registry.live(&same.node), Some((SessionId(2), &same)));
+        registry.left(&same.node, SessionId(2));
+        assert_eq!(registry.live(&same.node), None);
+    }
+
+    #[test]
+    fn two_machines_with_one_disk_are_both_held_until_released() {
+        let mut registry = Registry::default();
+        let (one, other) = (identity(3, 7), identity(3, 8));
+        registry.arrived(SessionId(1), &one);
+        let verdict = registry.arrived(SessionId(2), &other);
+        assert_eq!(code(&verdict), Some(RefusalCode::Clone));
+        let (older, refusal) = verdict.dismissed.expect("the first one");
+        assert_eq!((older, refusal.code), (SessionId(1), RefusalCode::Clone));
+        assert_eq!(code(&registry.arrived(SessionId(3), &one)), Some(RefusalCode::Clone));
+        assert_eq!(registry.held().count(), 1);
+        assert!(registry.release(&one.node));
+        assert_eq!(code(&registry.arrived(SessionId(4), &one)), None);
+    }
+
+    #[test]
+    fn an_earlier_start_learns_of_the_later_one() {
+        let mut registry = Registry::default();
+        let later = identity(4, 7);
+        registry.arrived(SessionId(1), &later);
+        let verdict = registry.arrived(SessionId(2), &identity(3, 8));
+        assert_eq!(verdict, Verdict { arrived: Ok(Some(later)), dismissed: None });
+    }
+}

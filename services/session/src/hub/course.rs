@@ -97,3 +97,88 @@ fn has_diverged(
     let is_void = held.seq > Seq::ZERO && held.epoch == WriterEpoch::default();
     overtaken || went_back || differs || is_void
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Checkpoint, LogId, StateHash, StreamId};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn at(log: u64, epoch: u64, seq: u64) -> StreamPosition {
+        let log_id = LogId { number: log, uuid: Uuid::from_u128(log.into()) };
+        let checkpoint = Checkpoint { log_id, epoch: WriterEpoch(epoch), seq: Seq(seq) };
+        StreamPosition { stream: StreamId::Cluster, checkpoint, hash: StateHash::EMPTY }
+    }
+
+    /// A reconciled fold at epoch 2, seq 20, which has the events behind 10 and every change
+    /// behind 5.
+    fn standing() -> Standing {
+        Standing {
+            checkpoint: at(1, 2, 20).checkpoint,
+            hash: StateHash::EMPTY,
+            readiness: Readiness::Reconciled,
+            raw_from: Seq(10),
+            delta_from: Seq(5),
+        }
+    }
+
+    fn behind(held: Option<&StreamPosition>) -> Behind<'_> {
+        Behind { held, reset: false, overflowed: false, next_epoch_from: None }
+    }
+
+    fn course(held: &StreamPosition) -> Course {
+        choose(&behind(Some(held)), &standing(), 8)
+    }
+
+    #[test]
+    fn the_cheapest_way_that_is_complete_is_taken() {
+        assert_eq!(course(&at(1, 2, 20)), Course::Rest);
+        assert_eq!(course(&at(1, 2, 15)), Course::Tail);
+        assert_eq!(course(&at(1, 2, 11)), Course::Delta, "more events than go out as such");
+        assert_eq!(course(&at(1, 2, 7)), Course::Delta);
+        assert_eq!(course(&at(1, 2, 4)), Course::Snapshot);
+        assert_eq!(choose(&behind(None), &standing(), 8), Course::Snapshot);
+        let holed = Standing { delta_from: Seq(19), ..standing() };
+        assert_eq!(choose(&behind(Some(&at(1, 2, 11))), &holed, 8), Course::Tail);
+    }
+
+    #[test]
+    fn what_lay_past_the_window_comes_as_one_delta() {
+        let held = at(1, 2, 15);
+        let overflowed = Behind { overflowed: true, ..behind(Some(&held)) };
+        assert_eq!(choose(&overflowed, &standing(), 8), Course::Delta);
+    }
+
+    #[test]
+    fn another_history_is_replaced() {
+        assert_eq!(course(&at(0, 9, 99)), Course::Snapshot, "a later life of the log");
+        let held = at(1, 1, 15);
+        let overtaken = Behind { next_epoch_from: Some(Seq(15)), ..behind(Some(&held)) };
+        assert_eq!(choose(&overtaken, &standing(), 8), Course::Snapshot);
+        let fine = Behind { next_epoch_from: Some(Seq(16)), ..behind(Some(&held)) };
+        assert_eq!(choose(&fine, &standing(), 8), Course::Tail);
+        assert_eq!(course(&at(1, 1, 25)), Course::Snapshot, "the claim of epoch 2 ended it");
+        let other = StreamPosition { hash: StateHash::from_bytes(&[1; 32]), ..at(1, 2, 20) };
+        assert_eq!(course(&other), Course::Snapshot, "another state at the same place");
+        let held = at(1, 2, 15);
+        let reset = Behind { reset: true, ..behind(Some(&held)) };
+        assert_eq!(choose(&reset, &standing(), 8), Course::Snapshot);
+    }
+
+    #[test]
+    fn an_edge_that_knows_more_than_the_hub_waits() {
+        assert_eq!(course(&at(1, 2, 21)), Course::Park(BEHIND));
+        assert_eq!(course(&at(1, 3, 4)), Course::Park(BEHIND));
+        assert_eq!(course(&at(2, 1, 1)), Course::Park(OTHER_LOG));
+    }
+
+    #[test]
+    fn absence_means_nothing_before_the_writer_has_reconciled() {
+        let folded = Standing { readiness: Readiness::Folded, ..standing() };
+        assert_eq!(choose(&behind(None), &folded, 8), Course::Park(UNRECONCILED));
+        assert_eq!(choose(&behind(Some(&at(1, 2, 15))), &folded, 8), Course::Tail);
+        let folding = Standing { readiness: Readiness::Folding, ..standing() };
+        assert_eq!(choose(&behind(Some(&at(1, 2, 15))), &folding, 8), Course::Park(FOLDING));
+    }
+}

@@ -1,0 +1,395 @@
+//! Single stories of a session, one end at a time.
+
+use bytes::Bytes;
+use headwater_event::{
+    Applied, Assignment, Boot, Change, Checkpoint, Envelope, Event, Identity, Incarnation, LogId,
+    Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+};
+use headwater_session::message::{
+    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, PushedChange, RefusalCode,
+    Reports, Request, RequestError, StreamPosition, Welcome,
+};
+use headwater_session::{
+    EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubEnd, HubInput, HubOutput,
+    HubSession, HubSettings, MemorySource, PushFault, Readiness, SessionEnd, Violation,
+};
+use uuid::Uuid;
+
+fn log_id() -> LogId {
+    LogId { number: 1, uuid: Uuid::from_u128(1) }
+}
+
+fn at(seq: u64) -> Checkpoint {
+    Checkpoint { log_id: log_id(), epoch: WriterEpoch(1), seq: Seq(seq) }
+}
+
+fn identity(number: u64) -> Identity {
+    let node = "a".parse().expect("well-formed");
+    Identity { node, incarnation: Incarnation(1), boot: Boot { number, nonce: number } }
+}
+
+fn private() -> StreamId {
+    StreamId::node(&identity(1).node)
+}
+
+fn hash(of: u8) -> StateHash {
+    StateHash::from_bytes(&[of; 32])
+}
+
+fn pod(name: &str, object: impl Into<Bytes>) -> Applied {
+    Applied {
+        key: format!("ns/pod/{name}").parse().expect("well-formed"),
+        uid: format!("uid-{name}"),
+        resource_version: String::new(),
+        object: object.into(),
+    }
+}
+
+fn push(mode: PushMode, from: u64, to: u64) -> Push {
+    let change = Change::Applied(pod("p", "{}"));
+    Push {
+        stream: private(),
+        mode,
+        from: Seq(from),
+        to: at(to),
+        changes: vec![PushedChange { change, traceparent: None }],
+        hash: hash(1),
+        part: 0,
+        last_part: true,
+    }
+}
+
+/// An edge at seq 5 that a hub has welcomed.
+fn open_edge() -> EdgeSession {
+    let (mut edge, _) = greeting_edge();
+    let outputs = edge.step(welcome(None));
+    assert!(outputs.contains(&EdgeOutput::Welcomed { log_id: log_id() }));
+    edge
+}
+
+fn greeting_edge() -> (EdgeSession, Vec<EdgeOutput>) {
+    let position = StreamPosition { stream: private(), checkpoint: at(5), hash: hash(9) };
+    let state = EdgeState { identity: identity(3), positions: vec![position], assignment: None };
+    let mut edge = EdgeSession::new(EdgeSettings::default(), state);
+    let outputs = edge.step(EdgeInput::Connected);
+    (edge, outputs)
+}
+
+fn welcome(known: Option<Identity>) -> EdgeInput {
+    let streams = vec![private()];
+    EdgeInput::Received(HubMessage::Welcome(Welcome {
+        protocol: PROTOCOL,
+        log_id: log_id(),
+        streams,
+        known,
+    }))
+}
+
+fn pushed(push: Push) -> EdgeInput {
+    EdgeInput::Received(HubMessage::Push(push))
+}
+
+#[test]
+fn a_session_begins_from_what_is_durable() {
+    let mut edge = open_edge();
+    let outputs = edge.step(pushed(push(PushMode::Tail, 5, 6)));
+    assert_eq!(outputs, [EdgeOutput::Apply(push(PushMode::Tail, 5, 6))]);
+    edge.step(EdgeInput::Disconnected);
+    // The push is still being applied, then applied and not synced: no hello before that.
+    assert_eq!(edge.step(EdgeInput::Connected), []);
+    let applied = EdgeInput::Applied { stream: private(), checkpoint: at(6), hash: hash(1) };
+    assert_eq!(edge.step(applied), [EdgeOutput::Sync]);
+    let outputs = edge.step(EdgeInput::Durable { stream: private(), checkpoint: at(6) });
+    let [EdgeOutput::Send(EdgeMessage::Hello(hello))] = &outputs[..] else {
+        panic!("no hello: {outputs:?}")
+    };
+    assert_eq!(hello.positions[0].checkpoint, at(6));
+    assert_eq!(hello.positions[0].hash, hash(1));
+}
+
+#[test]
+fn a_gap_ends_the_session_and_nothing_is_applied() {
+    let mut edge = open_edge();
+    let outputs = edge.step(pushed(push(PushMode::Tail, 6, 7)));
+    let fault = PushFault::Gap { from: Seq(6), applied: Seq(5) };
+    assert_eq!(outputs, [EdgeOutput::Close(SessionEnd::Push { stream: private(), fault })]);
+}
+
+#[test]
+fn what_is_acknowledged_as_durable_was_synced() {
+    let mut edge = open_edge();
+    edge.step(pushed(push(PushMode::Tail, 5, 6)));
+    edge.step(EdgeInput::Applied { stream: private(), checkpoint: at(6), hash: hash(1) });
+    let outputs = edge.step(EdgeInput::Tick(1));
+    let [EdgeOutput::Send(EdgeMessage::Ack(ack))] = &outputs[..] else {
+        panic!("no ack: {outputs:?}")
+    };
+    assert_eq!((ack.progress[0].applied, ack.progress[0].durable), (Seq(6), Seq(5)));
+}
+
+#[test]
+fn another_hash_stops_the_stream_until_a_snapshot() {
+    let mut edge = open_edge();
+    edge.step(pushed(push(PushMode::Tail, 5, 6)));
+    let wrong = EdgeInput::Applied { stream: private(), checkpoint: at(6), hash: hash(2) };
+    let outputs = edge.step(wrong);
+    assert!(matches!(
+        outputs[..],
+        [
+            EdgeOutput::Stopped(_),
+            EdgeOutput::Send(EdgeMessage::Ack(_)),
+            EdgeOutput::Send(EdgeMessage::Diverged(_)),
+        ]
+    ));
+    assert_eq!(edge.step(pushed(push(PushMode::Tail, 6, 7))), [], "passed over");
+    let outputs = edge.step(pushed(push(PushMode::Snapshot, 0, 7)));
+    assert_eq!(outputs, [EdgeOutput::Apply(push(PushMode::Snapshot, 0, 7))]);
+}
+
+#[test]
+fn a_restored_disk_moves_past_what_the_cloud_knows_before_it_speaks_again() {
+    let (mut edge, _) = greeting_edge();
+    let known = identity(7);
+    let outputs = edge.step(welcome(Some(known.clone())));
+    assert_eq!(
+        outputs,
+        [
+            EdgeOutput::RaiseBoot { known: known.clone() },
+            EdgeOutput::Close(SessionEnd::RaisingBoot { known }),
+        ]
+    );
+    assert_eq!(edge.step(EdgeInput::Connected), [], "not under the old number");
+    let outputs = edge.step(EdgeInput::BootRaised(identity(8)));
+    assert!(matches!(&outputs[..], [EdgeOutput::Send(EdgeMessage::Hello(hello))]
+        if hello.identity == identity(8)));
+}
+
+#[test]
+fn an_edge_whose_identity_was_issued_anew_is_fenced() {
+    let (mut edge, _) = greeting_edge();
+    let known = Identity { incarnation: Incarnation(2), ..identity(1) };
+    let outputs = edge.step(welcome(Some(known.clone())));
+    let end = SessionEnd::Fenced { known };
+    assert!(end.is_final());
+    assert_eq!(outputs, [EdgeOutput::Close(end)]);
+}
+
+#[test]
+fn another_log_of_the_same_number_is_refused() {
+    let (mut edge, _) = greeting_edge();
+    let offered = LogId { number: 1, uuid: Uuid::from_u128(2) };
+    let welcome = Welcome { protocol: PROTOCOL, log_id: offered, streams: Vec::new(), known: None };
+    let outputs = edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
+    let end = SessionEnd::ForeignLog { stream: private(), held: log_id(), offered };
+    assert_eq!(outputs, [EdgeOutput::Close(end)]);
+}
+
+#[test]
+fn a_request_without_an_answer_is_given_up_in_time() {
+    let mut edge = open_edge();
+    let key = "ns/secret/s".parse().expect("well-formed");
+    let request = Request { id: 1, timeout_ms: 50, key };
+    let sent = edge.step(EdgeInput::Asked(request.clone()));
+    assert_eq!(sent, [EdgeOutput::Send(EdgeMessage::Request(request))]);
+    assert_eq!(edge.step(EdgeInput::Tick(49)), []);
+    let outputs = edge.step(EdgeInput::Tick(50));
+    let [EdgeOutput::Answered(response)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert!(matches!(response.outcome, Err(RequestError::Unavailable(_))));
+}
+
+/// A reconciled fold of `events` pods in the node's private stream, `names` different ones.
+fn source(events: u64, names: u64) -> MemorySource {
+    let mut source = MemorySource::new(100);
+    source.begin(log_id());
+    source.set_readiness(Readiness::Reconciled);
+    extend(&mut source, 1..=events, names);
+    source
+}
+
+fn extend(source: &mut MemorySource, seqs: std::ops::RangeInclusive<u64>, names: u64) {
+    for seq in seqs {
+        let object = vec![b' '; 100];
+        let envelope = Envelope {
+            stream: private(),
+            seq: Seq(seq),
+            epoch: WriterEpoch(1),
+            epoch_first_seq: Seq(1),
+            time_ms: 0,
+            hash: hash(1),
+            traceparent: None,
+            event: Event::Applied(pod(&format!("p{}", seq % names), object)),
+        };
+        source.fold(envelope).expect("in order");
+    }
+}
+
+/// A hub session whose edge holds everything up to `seq`, with the hub's first answers.
+fn open_hub(source: &MemorySource, seq: u64, window: u64) -> (HubSession, Vec<HubOutput>) {
+    let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
+    let position = StreamPosition { stream: private(), checkpoint: at(seq), hash: hash(1) };
+    let hello = Hello {
+        protocol: PROTOCOL,
+        identity: identity(3),
+        positions: vec![position],
+        window_bytes: window,
+    };
+    let said = hub.step(source, HubInput::Received(EdgeMessage::Hello(hello)));
+    assert_eq!(said, [HubOutput::Identify(identity(3))]);
+    let outputs = hub.step(source, HubInput::Admitted { known: None });
+    (hub, outputs)
+}
+
+fn pushes(outputs: &[HubOutput]) -> Vec<&Push> {
+    let of = |output| match output {
+        &HubOutput::Send(HubMessage::Push(ref push)) => Some(push),
+        _ => None,
+    };
+    outputs.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_resume_takes_one_round_trip_and_carries_the_events_missed() {
+    let source = source(10, 10);
+    let (_, outputs) = open_hub(&source, 7, 1 << 20);
+    let sent = pushes(&outputs);
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].mode, sent[0].from, sent[0].to), (PushMode::Tail, Seq(7), at(10)));
+    assert_eq!(sent[0].changes.len(), 3);
+}
+
+#[test]
+fn what_lies_past_the_window_comes_as_one_delta() {
+    let mut source = source(1, 2);
+    let (mut hub, _) = open_hub(&source, 1, 300);
+    let mut sent_bytes = 0;
+    let mut sent = Seq(1);
+    for seq in 2..=20 {
+        extend(&mut source, seq..=seq, 2);
+        for push in pushes(&hub.step(&source, HubInput::Advanced)) {
+            assert_eq!(push.mode, PushMode::Tail);
+            sent_bytes += push.bytes();
+            sent = push.to.seq;
+        }
+    }
+    assert!(sent < Seq(20), "the window closed");
+    let ack = Ack { received_bytes: sent_bytes, progress: Vec::new() };
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Ack(ack)));
+    let sent = pushes(&outputs);
+    assert!(sent.iter().all(|push| push.mode == PushMode::Delta && push.to == at(20)));
+    let changes: usize = sent.iter().map(|push| push.changes.len()).sum();
+    assert!(changes <= 2, "18 events touched two keys, {changes} changes were sent");
+}
+
+#[test]
+fn an_ack_of_what_was_not_sent_is_refused_with_both_numbers() {
+    let source = source(10, 10);
+    let (mut hub, _) = open_hub(&source, 10, 1 << 20);
+    let progress = headwater_session::message::StreamProgress {
+        stream: private(),
+        applied: Seq(11),
+        durable: Seq(10),
+    };
+    let ack = Ack { received_bytes: 0, progress: vec![progress] };
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Ack(ack)));
+    let Some(HubOutput::Close(HubEnd::Violation(Violation::Position { lower, upper, .. }))) =
+        outputs.last()
+    else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((*lower, *upper), (Seq(11), Seq(10)));
+}
+
+#[test]
+fn a_node_asks_only_for_what_it_has_an_interest_in() {
+    let source = source(3, 3);
+    let (mut hub, _) = open_hub(&source, 3, 1 << 20);
+    let request = |id, key: &str| {
+        let key = key.parse().expect("well-formed");
+        Request { id, timeout_ms: 1000, key }
+    };
+    let own = request(1, "ns/pod/p1");
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Request(own.clone())));
+    assert_eq!(outputs, [HubOutput::Ask(own)]);
+    let foreign = request(2, "ns/secret/other");
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Request(foreign)));
+    let [HubOutput::Send(HubMessage::Response(response))] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(response.outcome, Err(RequestError::Forbidden));
+}
+
+#[test]
+fn reports_are_acknowledged_when_the_log_has_them() {
+    let source = source(1, 1);
+    let (mut hub, _) = open_hub(&source, 1, 1 << 20);
+    let id = |seq| ReportId { incarnation: Incarnation(1), boot: 3, seq };
+    let report = |seq| {
+        let body = ReportBody::Node { object: Bytes::from_static(b"{}") };
+        Report { id: id(seq), body, traceparent: None }
+    };
+    let reports = vec![report(1), report(4)];
+    let said = Reports { after: None, reports: reports.clone() };
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(said)));
+    assert_eq!(outputs, [HubOutput::AppendReports(reports)]);
+    let outputs = hub.step(&source, HubInput::Appended(id(4)));
+    assert_eq!(outputs, [HubOutput::Send(HubMessage::ReportsAcked(id(4)))]);
+    // Reports 5 to 7 went missing on the way.
+    let later = Reports { after: Some(id(7)), reports: vec![report(8)] };
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(later)));
+    assert!(matches!(
+        outputs.last(),
+        Some(HubOutput::Close(HubEnd::Violation(Violation::ReportsMissing { .. })))
+    ));
+}
+
+#[test]
+fn a_stale_identity_is_told_what_the_cloud_knows_and_refused() {
+    let mut source = source(1, 1);
+    source.know(identity(9));
+    let (_, outputs) = open_hub(&source, 1, 1 << 20);
+    assert!(matches!(&outputs[0], HubOutput::Send(HubMessage::Welcome(welcome))
+        if welcome.known == Some(identity(9))));
+    assert!(matches!(&outputs[1], HubOutput::Send(HubMessage::Refusal(refusal))
+        if refusal.code == RefusalCode::StaleIdentity));
+}
+
+#[test]
+fn a_hello_names_no_other_node() {
+    let source = source(1, 1);
+    let mut hub = HubSession::new(HubSettings::default(), "b".parse().expect("well-formed"));
+    let hello =
+        Hello { protocol: PROTOCOL, identity: identity(1), positions: Vec::new(), window_bytes: 1 };
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
+    let Some(HubOutput::Close(HubEnd::Refused(refusal))) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(refusal.code, RefusalCode::Forbidden);
+}
+
+#[test]
+fn a_stream_given_to_a_node_is_served_at_once_and_one_taken_away_no_more() {
+    let mut source = source(1, 1);
+    let (mut hub, _) = open_hub(&source, 1, 1 << 20);
+    let node = identity(1).node;
+    let mut assign = |seq, shared: Vec<StreamId>| {
+        let object = Assignment::new(&node, shared).encode();
+        let key = "!streams".parse().expect("well-formed");
+        let (uid, resource_version) = (String::new(), String::new());
+        let envelope = Envelope {
+            stream: private(),
+            seq: Seq(seq),
+            epoch: WriterEpoch(1),
+            epoch_first_seq: Seq(1),
+            time_ms: 0,
+            hash: hash(1),
+            traceparent: None,
+            event: Event::Applied(Applied { key, uid, resource_version, object }),
+        };
+        source.fold(envelope).expect("in order");
+        let outputs = hub.step(&source, HubInput::Advanced);
+        pushes(&outputs).iter().map(|push| push.stream.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(assign(2, vec![StreamId::Cluster]), [private(), StreamId::Cluster]);
+    assert_eq!(assign(3, vec![]), [private()]);
+    assert_eq!(hub.streams().count(), 1);
+}
