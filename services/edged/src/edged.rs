@@ -377,7 +377,8 @@ impl Main {
         self.workers.insert(uid, Entry { key, intents, signals });
     }
 
-    /// The machine stops: every pod ends within its own grace period, but at most `grace`.
+    /// The machine stops: every pod ends within its own grace period, but at most `grace`; so do
+    /// pods that were found and that no view has named yet.
     fn stop(&mut self, grace: Duration) {
         let now = Instant::now();
         self.shutdown = Some(now + grace);
@@ -385,6 +386,18 @@ impl Main {
             entry.intents.send_modify(|intent| {
                 intent.shutdown = Some(now + grace.min(crate::pod::grace(&intent.pod)));
             });
+        }
+        for record in self.shared.runtime.pods() {
+            if self.workers.contains_key(&record.uid) {
+                continue;
+            }
+            let intent = Intent {
+                pod: Arc::new(remains(&record)),
+                objects: self.desired.objects().clone(),
+                wanted: true,
+                shutdown: Some(now + grace.min(record.grace())),
+            };
+            self.spawn(record, intent);
         }
     }
 }

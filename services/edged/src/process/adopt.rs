@@ -20,9 +20,9 @@ use crate::pod::{PodRecord, PodUid};
 use crate::runtime::RuntimeError;
 use crate::shim;
 
-/// A shim that ends closes its files one after the other; they are all closed within this.
-const CLOSE_MAX: Duration = Duration::from_secs(5);
-const CLOSE_POLL: Duration = Duration::from_millis(5);
+/// A shim that starts opens its files one after the other, and so it closes them when it ends:
+/// for that moment it is asked again after this.
+const CHANGE_POLL: Duration = Duration::from_millis(5);
 
 /// Takes in every pod that has a directory.
 pub(super) fn all(inner: &Arc<Inner>) -> Result<(), RuntimeError> {
@@ -61,10 +61,14 @@ fn container(inner: &Arc<Inner>, uid: &PodUid, name: &str, dir: &Path) -> io::Re
     let attempts = attempts.iter().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let Some(attempt) = attempts.max() else { return Ok(()) };
     let previous = match attempt.checked_sub(1) {
-        Some(before) => inner.attempt(uid, name, before).exit()?,
+        Some(before) => inner.attempt(uid, name, before).exit().ok().flatten(),
         None => None,
     };
-    let run = look(&inner.attempt(uid, name, attempt))?;
+    // A run that cannot be made out has been, all the same: its number is not used again.
+    let run = look(&inner.attempt(uid, name, attempt)).unwrap_or_else(|error| {
+        tracing::warn!(pod = %uid, container = name, %error, "a run cannot be made out");
+        KnownRun::Exited(shim::lost(None))
+    });
     let is_running = matches!(run, KnownRun::Running { .. });
     inner.remember(uid, name, Known { attempt, run, previous });
     if is_running {
@@ -143,25 +147,26 @@ pub(super) fn await_end(inner: &Arc<Inner>, uid: &PodUid, name: &str, attempt: u
     let path = inner.attempt(&uid, &name, attempt).alive_path();
     let stop = inner.stop.clone();
     tokio::spawn(async move {
-        let ended = tokio::select! {
-            () = stop.cancelled() => return,
-            ended = end_of_writers(&path) => ended,
-        };
-        if let Err(error) = ended {
-            // A relist finds the end, if later.
-            tracing::warn!(pod = %uid, container = name, %error, "an end cannot be awaited");
-            return;
-        }
-        let deadline = tokio::time::Instant::now() + CLOSE_MAX;
-        while tokio::time::Instant::now() < deadline {
+        loop {
+            let ended = tokio::select! {
+                () = stop.cancelled() => return,
+                ended = end_of_writers(&path) => ended,
+            };
+            if let Err(error) = ended {
+                // A relist finds the end, if later.
+                tracing::warn!(pod = %uid, container = name, %error, "an end cannot be awaited");
+                return;
+            }
             let Some(inner) = shared.upgrade() else { return };
-            let (uid, name) = (uid.clone(), name.clone());
-            let settled =
-                tokio::task::spawn_blocking(move || settle(&inner, &uid, &name, attempt)).await;
+            let settled = {
+                let (uid, name) = (uid.clone(), name.clone());
+                tokio::task::spawn_blocking(move || settle(&inner, &uid, &name, attempt)).await
+            };
             if settled.unwrap_or(true) {
                 return;
             }
-            tokio::time::sleep(CLOSE_POLL).await;
+            // The shim is not there yet, or not quite gone.
+            tokio::time::sleep(CHANGE_POLL).await;
         }
     });
 }

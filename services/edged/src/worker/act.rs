@@ -26,6 +26,9 @@ pub(super) enum Done {
 /// A step that a file stood in the way of is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// A container that could not be signalled is signalled again after this.
+const SIGNAL_RETRY: Duration = Duration::from_millis(100);
+
 /// A postStart hook has no limit under a kubelet; this bounds one that hangs.
 const POST_START_MAX: Duration = Duration::from_mins(10);
 
@@ -148,14 +151,17 @@ impl Worker {
         let runtime = &self.shared.runtime;
         let result = runtime.signal(&self.record.uid, name, how, interrupted).await;
         let since = Instant::now();
+        if let Err(error) = result {
+            // It has ended by now, which is told, or is not quite there yet.
+            tracing::debug!(pod = %self.record.key, container = name, %error, "no signal sent");
+            self.retry_at = Some(since + SIGNAL_RETRY);
+            return Done::Wait;
+        }
         if let Some(tracked) = self.tracked.get_mut(name) {
             tracked.stopping(match how {
                 StopSignal::Terminate => Stopping::Terminated { since },
                 StopSignal::Kill => Stopping::Killed { since },
             });
-        }
-        if let Err(error) = result {
-            tracing::debug!(pod = %self.record.key, container = name, %error, "no signal sent");
         }
         Done::Again
     }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use headwater_edged::Edged;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, content, is_alive, is_ready, is_running, log, script_pod, until};
-use crate::fake_edge::FakeEdge;
+use crate::fake_edge::{DEADLINE, FakeEdge};
 
 #[tokio::test]
 async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
@@ -123,4 +124,42 @@ async fn an_edge_that_comes_back_is_told_everything_again() {
     bench.edge = FakeEdge::start(&socket, &[pod], true);
     bench.edge.until_status("web", "a ready pod, told again", is_ready).await;
     edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_in_the_middle_of_a_start_never_leaves_two_processes() {
+    for point in [
+        "pod.json",
+        "containers/main/0",
+        "containers/main/0/spec.json",
+        "containers/main/0/state.json",
+    ] {
+        let bench = Bench::new(&[]);
+        let pids = bench.path("pids");
+        let script = format!("echo $$ >> {}; exec sleep 1000", pids.display());
+        bench.edge.apply(&script_pod("web", "u1", &script));
+        let (config, point) = (bench.config(), bench.edged_dir().join("pods/u1").join(point));
+        let crash = move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            let edged = runtime.block_on(Edged::spawn(config)).expect("starts");
+            let deadline = std::time::Instant::now() + DEADLINE;
+            while !point.exists() {
+                assert!(std::time::Instant::now() < deadline, "waited for {}", point.display());
+                std::hint::spin_loop();
+            }
+            // Every task ends where it stands; only then does the handle.
+            runtime.shutdown_timeout(DEADLINE);
+            drop(edged);
+        };
+        tokio::task::spawn_blocking(crash).await.expect("the crash comes");
+        let edged = bench.edged().await;
+        bench.edge.until_status("web", "a ready pod", is_ready).await;
+        let running = || {
+            let pids = std::fs::read_to_string(&pids).unwrap_or_default();
+            pids.lines().filter(|pid| is_alive(pid)).count()
+        };
+        until("one process", || (running() == 1).then_some(())).await;
+        assert_eq!(edged.stop_pods(Duration::from_secs(5)).await, 0);
+        assert_eq!(running(), 0, "a second process was running");
+    }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic_health::ServingStatus;
 
 use crate::bench::{Bench, content, is_ready, is_running, script_pod};
 
@@ -63,5 +65,25 @@ async fn a_pod_is_ready_while_its_port_answers_well() {
     let status = bench.edge.until_status("web", "an unready pod", |s| !is_ready(s)).await;
     assert!(is_running(&status), "readiness restarts nothing");
     assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_pod_is_ready_while_its_grpc_health_service_serves() {
+    let (reporter, service) = tonic_health::server::health_reporter();
+    reporter.set_service_status("shop", ServingStatus::NotServing).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let server = tonic::transport::Server::builder().add_service(service);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let mut pod = script_pod("web", "u1", "exec sleep 1000");
+    pod["spec"]["containers"][0]["readinessProbe"] =
+        json!({"grpc": {"port": port, "service": "shop"}, "periodSeconds": 1});
+    let bench = Bench::new(&[pod]);
+    let edged = bench.edged().await;
+    let status = bench.edge.until_status("web", "a running pod", is_running).await;
+    assert!(!is_ready(&status));
+    reporter.set_service_status("shop", ServingStatus::Serving).await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
     edged.stop_pods(Duration::from_secs(5)).await;
 }
