@@ -116,6 +116,38 @@ fn a_gap_ends_the_session_and_nothing_is_applied() {
 }
 
 #[test]
+fn a_snapshot_that_goes_back_is_refused() {
+    let mut edge = open_edge();
+    let outputs = edge.step(pushed(push(PushMode::Snapshot, 0, 4)));
+    let fault = PushFault::Back { held: at(5), to: at(4) };
+    assert_eq!(outputs, [EdgeOutput::Close(SessionEnd::Push { stream: private(), fault })]);
+}
+
+#[test]
+fn a_push_in_parts_counts_only_when_its_parts_are_all_there_in_order() {
+    let part = |part, last_part| Push { part, last_part, ..push(PushMode::Snapshot, 0, 9) };
+    let mut edge = open_edge();
+    for (number, last) in [(0, false), (1, false), (2, true)] {
+        let outputs = edge.step(pushed(part(number, last)));
+        assert_eq!(outputs, [EdgeOutput::Apply(part(number, last))]);
+    }
+    assert_eq!(edge.streams().next().expect("one stream").received, Seq(9));
+
+    let mut edge = open_edge();
+    edge.step(pushed(part(0, false)));
+    let outputs = edge.step(pushed(part(2, true)));
+    let fault = PushFault::Part { expected: 1, staged: Seq(9), part: 2, to: Seq(9) };
+    assert_eq!(
+        outputs,
+        [
+            EdgeOutput::Unstage(private()),
+            EdgeOutput::Close(SessionEnd::Push { stream: private(), fault }),
+        ]
+    );
+    assert_eq!(edge.streams().next().expect("one stream").received, Seq(5));
+}
+
+#[test]
 fn what_is_acknowledged_as_durable_was_synced() {
     let mut edge = open_edge();
     edge.step(pushed(push(PushMode::Tail, 5, 6)));
