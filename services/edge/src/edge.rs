@@ -313,6 +313,9 @@ impl Parts {
     async fn end(mut self) -> EdgeExit {
         let (mut replica_exit, mut upstream_exit, mut server_ended) = (None, None, false);
         let first = tokio::select! {
+            biased;
+            // Told to stop, they all end; that is then the reason.
+            () = self.stop.cancelled() => Some(EdgeExit::Stopped),
             end = &mut self.replica_ended => {
                 replica_exit = Some(ended("the replica", end));
                 None
@@ -333,7 +336,6 @@ impl Parts {
                 };
                 Some(EdgeExit::Defect { what: format!("the local API: {why}") })
             }
-            () = self.stop.cancelled() => Some(EdgeExit::Stopped),
         };
         self.stop.cancel();
         if replica_exit.is_none() {

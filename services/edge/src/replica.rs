@@ -11,6 +11,8 @@
 //! somebody waits for what it did; else by the clock. Nobody is told anything from above the
 //! durable position: a reader's question makes it sync first.
 
+mod reading;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +20,10 @@ use std::time::Duration;
 use headwater_event::{Checkpoint, EntryKey, ResourceKey, StateHash, StreamId};
 use headwater_session::message::{Push, PushMode};
 use headwater_store::{Engine, EngineError};
-use headwater_view::{
-    Bounds, Effected, FoldError, Materializer, Refusal, Released, Selection, StreamReader,
-};
+use headwater_view::{Bounds, Effected, FoldError, Materializer, Refusal, Released, Selection};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use self::reading::view_change;
 use crate::fold::{Done, EdgeFold, Input};
 use crate::operation::Operation;
 use crate::routing::Group;
@@ -32,9 +33,6 @@ use crate::watch::{Filter, Item, Object, TooManyWatches, Watch, WatchSettings, W
 /// How long applied state may stay unsynced when nobody waits for it: what a loss of power costs
 /// is this much of a tail, read again from the hub.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How many entries one read of a listing takes from the engine.
-const LISTING_CHUNK: usize = 64;
 
 /// How the replica folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,75 +367,6 @@ impl Replica {
         Ok(())
     }
 
-    /// Everything that a watch sees.
-    fn listing(&self, filter: &Filter) -> Result<Item, EngineError> {
-        let mut objects = Vec::new();
-        for stream in self.positions().keys() {
-            let mut take = |object: Object| {
-                if filter.sees(&object.key) {
-                    objects.push(object);
-                }
-            };
-            if filter.types.is_empty() {
-                self.read(stream, Selection::All, &mut take)?;
-            }
-            for kind in &filter.types {
-                self.read(stream, Selection::Kind(kind), &mut take)?;
-            }
-        }
-        Ok(Item::Listing { objects, complete: self.complete })
-    }
-
-    /// What the outbox thread must know of the view.
-    fn list_pods(&self) -> Result<Vec<ViewChange>, EngineError> {
-        let mut pods = BTreeMap::new();
-        self.read(&self.private, Selection::Kind("pod"), |object| {
-            pods.insert(object.key, object.uid);
-        })?;
-        let mut changes = vec![ViewChange::Listed { pods, complete: self.complete }];
-        let reader = self.reader();
-        if let Some(entry) = reader.entry(&self.private, &EntryKey::SnapshotRequest)? {
-            changes.extend(snapshot_request(&entry.object));
-        }
-        Ok(changes)
-    }
-
-    fn find(&self, key: ResourceKey) -> Result<Option<Object>, EngineError> {
-        let key = EntryKey::Resource(key);
-        for stream in self.positions().keys() {
-            if let Some(entry) = self.reader().entry(stream, &key)? {
-                return Ok(Object::of_entry(key, entry));
-            }
-        }
-        Ok(None)
-    }
-
-    fn read(
-        &self,
-        stream: &StreamId,
-        selection: Selection<'_>,
-        mut take: impl FnMut(Object),
-    ) -> Result<(), EngineError> {
-        let reader = self.reader();
-        let mut after = None;
-        loop {
-            let chunk = reader.entries(stream, selection, after.as_ref(), LISTING_CHUNK)?;
-            let is_last = chunk.len() < LISTING_CHUNK;
-            after = chunk.last().map(|(key, _)| key.clone());
-            for (key, entry) in chunk {
-                Object::of_entry(key, entry).into_iter().for_each(&mut take);
-            }
-            if is_last {
-                return Ok(());
-            }
-        }
-    }
-
-    fn reader(&self) -> StreamReader<'_> {
-        // This thread alone writes: the engine's present state stands still.
-        StreamReader::new(&*self.engine)
-    }
-
     fn tell_session(&self, answer: Answer) {
         // The session takes every answer without waiting for anything; without one, the edge is
         // stopping.
@@ -458,30 +387,6 @@ impl From<FoldError<Refusal>> for ReplicaError {
             FoldError::Engine(error) => Self::Engine(error),
         }
     }
-}
-
-fn view_change(effected: &Effected) -> Option<ViewChange> {
-    match effected {
-        Effected::Added(applied) | Effected::Changed(applied) => match &applied.key {
-            EntryKey::Resource(key) if key.kind() == "pod" => {
-                Some(ViewChange::Pod { pod: key.clone(), uid: applied.uid.clone() })
-            }
-            EntryKey::SnapshotRequest => snapshot_request(&applied.object),
-            EntryKey::Resource(_) | EntryKey::Streams => None,
-        },
-        Effected::Removed(removed) => match &removed.key {
-            EntryKey::Resource(key) if key.kind() == "pod" => {
-                Some(ViewChange::PodGone { pod: key.clone(), uid: removed.uid.clone() })
-            }
-            _ => None,
-        },
-        Effected::Unchanged(_) | Effected::Replaced => None,
-    }
-}
-
-/// The request's number; one that is none asks for nothing.
-fn snapshot_request(object: &[u8]) -> Option<ViewChange> {
-    serde_json::from_slice(object).ok().map(ViewChange::SnapshotRequested)
 }
 
 #[cfg(test)]

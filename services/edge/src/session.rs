@@ -235,7 +235,6 @@ impl Session {
                 self.step(EdgeInput::Connected);
             }
             Happened::Dialed(Err(error)) | Happened::Heard(Err(error)) => {
-                // Whatever went wrong before is said only as long as it is the last thing known.
                 tracing::info!(error = &error as &dyn std::error::Error, "no connection");
                 self.disconnect();
             }

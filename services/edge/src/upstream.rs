@@ -34,7 +34,7 @@ pub const META_SYNC_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long a full snapshot waits for pods that have no status yet: a pod worker that has just
 /// started speaks of all its pods within moments, and the cloud need not see them go and come.
-pub const META_SYNC_SETTLE: Duration = Duration::from_secs(5);
+pub const META_SYNC_SETTLE: Duration = Duration::from_secs(2);
 
 /// The most questions that share one synced write.
 const GROUP_MAX: usize = 256;

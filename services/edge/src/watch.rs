@@ -18,7 +18,7 @@ use crate::routing::Group;
 /// The most items that wait for one watch: a burst of every object of a node, several times.
 pub const WATCH_ITEMS_MAX: usize = 4_096;
 
-/// The most bytes of objects that wait for one watch, a listing aside. Watches share the
+/// The most bytes of objects that wait for one watch, besides one listing. Watches share the
 /// objects' memory, so this bounds what the slowest of them keeps alive.
 pub const WATCH_BYTES_MAX: usize = 8 << 20;
 
@@ -73,7 +73,14 @@ pub(crate) struct Filter {
 #[derive(Debug)]
 pub(crate) struct Watch {
     items: mpsc::Receiver<Item>,
-    waiting_bytes: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
+}
+
+/// What is in the queue of a watch.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    listings: AtomicUsize,
 }
 
 /// There are as many watches as there may be.
@@ -92,7 +99,7 @@ pub(crate) struct Watchers {
 struct Watcher {
     filter: Filter,
     items: mpsc::Sender<Item>,
-    waiting_bytes: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
 }
 
 impl Default for WatchSettings {
@@ -134,7 +141,7 @@ impl Watch {
     /// The next item; `None`: the watch did not keep up, or the edge stops.
     pub(crate) async fn next(&mut self) -> Option<Item> {
         let item = self.items.recv().await?;
-        self.waiting_bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
+        self.waiting.take(&item);
         Some(item)
     }
 }
@@ -144,7 +151,7 @@ impl Watch {
     /// The next item that is there.
     pub(crate) fn try_next(&mut self) -> Option<Item> {
         let item = self.items.try_recv().ok()?;
-        self.waiting_bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
+        self.waiting.take(&item);
         Some(item)
     }
 }
@@ -161,12 +168,12 @@ impl Watchers {
             return Err(TooManyWatches(self.watchers.len()));
         }
         let (sender, items) = mpsc::channel(self.settings.items_max.max(1));
-        let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let watcher = Watcher { filter, items: sender, waiting_bytes: Arc::clone(&waiting_bytes) };
+        let waiting = Arc::new(Waiting::default());
+        let watcher = Watcher { filter, items: sender, waiting: Arc::clone(&waiting) };
         if watcher.tell(listing, &self.settings) {
             self.watchers.push(watcher);
         }
-        Ok(Watch { items, waiting_bytes })
+        Ok(Watch { items, waiting })
     }
 
     /// Tells every watch that sees `key`.
@@ -209,28 +216,41 @@ impl Watchers {
 impl Watcher {
     /// False: the watch is gone, or is ended now because it lags.
     fn tell(&self, item: Item, settings: &WatchSettings) -> bool {
+        let told = self.waiting.add(&item, settings.bytes_max)
+            && match self.items.try_send(item) {
+                Ok(()) => true,
+                Err(TrySendError::Closed(_)) => return false,
+                Err(TrySendError::Full(_)) => false,
+            };
+        if !told {
+            tracing::warn!(group = %self.filter.group, "a watch lags and is ended");
+        }
+        told
+    }
+}
+
+impl Waiting {
+    /// Counts an item before it is sent: the receiver takes it off as soon as it is there.
+    /// False: there is no room for it.
+    fn add(&self, item: &Item, bytes_max: usize) -> bool {
+        if matches!(item, Item::Listing { .. }) {
+            // Needed whole, whatever it weighs; a second one would double that.
+            return self.listings.fetch_add(1, Ordering::Relaxed) == 0;
+        }
         let bytes = item.bytes();
-        let waiting = self.waiting_bytes.load(Ordering::Relaxed);
-        if bytes > 0 && waiting.saturating_add(bytes) > settings.bytes_max {
-            tracing::warn!(group = %self.filter.group, waiting, "a watch lags and is ended");
-            return false;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= bytes_max
+    }
+
+    fn take(&self, item: &Item) {
+        if matches!(item, Item::Listing { .. }) {
+            self.listings.fetch_sub(1, Ordering::Relaxed);
         }
-        // Counted before it is sent: the receiver subtracts as soon as it is there.
-        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        match self.items.try_send(item) {
-            Ok(()) => true,
-            Err(TrySendError::Closed(_)) => false,
-            Err(TrySendError::Full(_)) => {
-                tracing::warn!(group = %self.filter.group, "a watch lags and is ended");
-                false
-            }
-        }
+        self.bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
     }
 }
 
 impl Item {
-    /// What the item counts against the bound. A listing is needed whole, and there is one at a
-    /// time.
+    /// What the item counts against the bound of bytes.
     fn bytes(&self) -> usize {
         match self {
             Self::Listing { .. } | Self::Removed { .. } => 0,
@@ -312,6 +332,22 @@ mod tests {
         watchers.tell(&key, &item);
         assert_eq!(watch.next().await, Some(item));
         assert_eq!(watch.next().await, None, "16 bytes are more than 10");
+    }
+
+    #[tokio::test]
+    async fn one_listing_may_wait_and_no_second() {
+        let mut watchers = Watchers::new(SMALL);
+        let mut watch = watchers.open(all_of(Group::Edged), listing()).expect("room");
+        let list = |watchers: &mut Watchers| {
+            watchers.list(|_| Ok::<_, std::convert::Infallible>(listing())).expect("lists");
+        };
+        assert_eq!(watch.next().await, Some(listing()));
+        list(&mut watchers);
+        assert_eq!(watch.next().await, Some(listing()));
+        list(&mut watchers);
+        list(&mut watchers);
+        assert_eq!(watch.next().await, Some(listing()));
+        assert_eq!(watch.next().await, None);
     }
 
     #[test]

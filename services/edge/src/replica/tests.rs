@@ -4,6 +4,7 @@ use headwater_event::{
 };
 use headwater_session::message::PushedChange;
 use headwater_store::{Failure, MemoryEngine, Read, Survives};
+use headwater_view::StreamReader;
 use proptest::prelude::*;
 use uuid::Uuid;
 

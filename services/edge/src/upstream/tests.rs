@@ -217,9 +217,9 @@ fn a_full_snapshot_waits_for_the_pod_worker_only_so_long() {
     let mut bench = Bench::new();
     bench.list(&[("a", "u1"), ("b", "u2")]);
     bench.status("a", "u1", "Running").expect("known");
-    bench.tick(4_999);
+    bench.tick(1_999);
     assert_eq!(bench.bodies(), []);
-    bench.tick(5_000);
+    bench.tick(2_000);
     let bodies = bench.bodies();
     assert_eq!(bodies[..1], [told("a", "u1", "Running")]);
     assert!(closing(bodies.get(1)).full);

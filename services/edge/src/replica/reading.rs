@@ -1,0 +1,111 @@
+//! What is read of the replica. This thread alone writes, and has made everything durable before
+//! it reads.
+
+use std::collections::BTreeMap;
+
+use headwater_event::{EntryKey, ResourceKey, StreamId};
+use headwater_store::EngineError;
+use headwater_view::{Effected, Selection, StreamReader};
+
+use super::Replica;
+use crate::upstream::ViewChange;
+use crate::watch::{Filter, Item, Object};
+
+/// How many entries one read of a listing takes from the engine.
+const LISTING_CHUNK: usize = 64;
+
+impl Replica {
+    /// Everything that a watch sees.
+    pub(super) fn listing(&self, filter: &Filter) -> Result<Item, EngineError> {
+        let mut objects = Vec::new();
+        for stream in self.positions().keys() {
+            let mut take = |object: Object| {
+                if filter.sees(&object.key) {
+                    objects.push(object);
+                }
+            };
+            if filter.types.is_empty() {
+                self.read(stream, Selection::All, &mut take)?;
+            }
+            for kind in &filter.types {
+                self.read(stream, Selection::Kind(kind), &mut take)?;
+            }
+        }
+        Ok(Item::Listing { objects, complete: self.complete })
+    }
+
+    /// What the outbox thread must know of the view.
+    pub(super) fn list_pods(&self) -> Result<Vec<ViewChange>, EngineError> {
+        let mut pods = BTreeMap::new();
+        self.read(&self.private, Selection::Kind("pod"), |object| {
+            pods.insert(object.key, object.uid);
+        })?;
+        let mut changes = vec![ViewChange::Listed { pods, complete: self.complete }];
+        let reader = self.reader();
+        if let Some(entry) = reader.entry(&self.private, &EntryKey::SnapshotRequest)? {
+            changes.extend(snapshot_request(&entry.object));
+        }
+        Ok(changes)
+    }
+
+    pub(super) fn find(&self, key: ResourceKey) -> Result<Option<Object>, EngineError> {
+        let key = EntryKey::Resource(key);
+        for stream in self.positions().keys() {
+            if let Some(entry) = self.reader().entry(stream, &key)? {
+                return Ok(Object::of_entry(key, entry));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn read(
+        &self,
+        stream: &StreamId,
+        selection: Selection<'_>,
+        mut take: impl FnMut(Object),
+    ) -> Result<(), EngineError> {
+        let reader = self.reader();
+        let mut after = None;
+        loop {
+            let chunk = reader.entries(stream, selection, after.as_ref(), LISTING_CHUNK)?;
+            let is_last = chunk.len() < LISTING_CHUNK;
+            after = chunk.last().map(|(key, _)| key.clone());
+            for (key, entry) in chunk {
+                Object::of_entry(key, entry).into_iter().for_each(&mut take);
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn reader(&self) -> StreamReader<'_> {
+        // This thread alone writes: the engine's present state stands still.
+        StreamReader::new(&*self.engine)
+    }
+}
+
+/// What the outbox thread must know of an effect.
+pub(super) fn view_change(effected: &Effected) -> Option<ViewChange> {
+    match effected {
+        Effected::Added(applied) | Effected::Changed(applied) => match &applied.key {
+            EntryKey::Resource(key) if key.kind() == "pod" => {
+                Some(ViewChange::Pod { pod: key.clone(), uid: applied.uid.clone() })
+            }
+            EntryKey::SnapshotRequest => snapshot_request(&applied.object),
+            EntryKey::Resource(_) | EntryKey::Streams => None,
+        },
+        Effected::Removed(removed) => match &removed.key {
+            EntryKey::Resource(key) if key.kind() == "pod" => {
+                Some(ViewChange::PodGone { pod: key.clone(), uid: removed.uid.clone() })
+            }
+            _ => None,
+        },
+        Effected::Unchanged(_) | Effected::Replaced => None,
+    }
+}
+
+/// The request's number; one that is none asks for nothing.
+fn snapshot_request(object: &[u8]) -> Option<ViewChange> {
+    serde_json::from_slice(object).ok().map(ViewChange::SnapshotRequested)
+}
