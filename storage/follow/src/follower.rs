@@ -12,9 +12,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::record::LogBirth;
-use headwater_event::{Partition, StreamId};
+use headwater_event::{Cursor, Partition, StreamId};
 use headwater_log::acceptance::{Mode, Outcome, PartitionState, StreamPosition};
-use headwater_log::{Acceptance, BirthError, Log, ReadError, Reader, begin_fold, read_birth};
+use headwater_log::{
+    Acceptance, Batch, BirthError, ClaimError, Claimant, Claiming, Log, ReadError, Reader,
+    Recorded, Writer, begin_fold, read_birth,
+};
 use headwater_store::{Durability, Engine, EngineError, Folded, Json, Table, TableId, WriteBatch};
 use headwater_view::{ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamState};
 
@@ -25,6 +28,10 @@ pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// How far each stream was accepted, beside the partition's own state.
 const STREAMS: Table<StreamId, Json<StreamPosition>, Folded> = Table::new(TableId::AcceptedStreams);
+
+/// Folded rows gathered before they are committed. An engine takes 8 MiB at once; one more event
+/// brings its object (at most 1.5 MiB) to the state and perhaps to a table of the part's own.
+const COMMIT_BYTES: usize = 1 << 20;
 
 /// The first byte behind the schema: everything from here on is folded and may be folded again.
 const FOLDED_FROM: u8 = TableId::Meta.prefix() + 1;
@@ -76,6 +83,17 @@ pub enum FollowError {
     },
 }
 
+/// Why a follower did not become the writer of its log.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// The log could not be read on.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
+    /// The claim was lost, or could not be made.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+}
+
 impl FollowError {
     /// Whether the stored fold must be given up before opening again.
     pub fn asks_for_rebuild(&self) -> bool {
@@ -106,14 +124,13 @@ impl<R: Rows> Follower<R> {
             let now_ms = clock();
             let stands = |state: &PartitionState| {
                 state.cursor.topic == description.topic
-                    && (state.inside_window(now_ms, description.replay_window_ms)
-                        || matches!(state.mode, Mode::Fold { .. }))
+                    && is_recent(state, now_ms, description.replay_window_ms)
             };
             if acceptance.partitions().values().all(stands) {
                 match log.read(acceptance.cursors()).await {
                     Ok(reader) => {
                         let state = StreamState::open(engine, FoldBounds::default())?;
-                        return Ok(Self::new(reader, acceptance, state, rows, clock));
+                        return Self::new(reader, acceptance, state, rows, clock);
                     }
                     Err(error @ ReadError::Unavailable { .. }) => return Err(error.into()),
                     Err(error) => tracing::warn!(%error, "the stored fold is void"),
@@ -141,7 +158,7 @@ impl<R: Rows> Follower<R> {
         let acceptance = begin_fold(log, birth, clock()).await?;
         let reader = log.read(acceptance.cursors()).await?;
         let state = StreamState::open(engine, FoldBounds::default())?;
-        Ok(Self::new(reader, acceptance, state, rows, clock))
+        Self::new(reader, acceptance, state, rows, clock)
     }
 
     fn new(
@@ -150,9 +167,11 @@ impl<R: Rows> Follower<R> {
         state: StreamState,
         rows: R,
         clock: WallClock,
-    ) -> Self {
+    ) -> Result<Self, FollowError> {
         let folded = acceptance.is_folded();
-        Self { reader, acceptance, state, rows, clock, damaged: BTreeSet::new(), folded }
+        let damaged = if folded { state.differing()? } else { Vec::new() };
+        let damaged = damaged.into_iter().collect();
+        Ok(Self { reader, acceptance, state, rows, clock, damaged, folded })
     }
 
     /// What has been accepted so far: the log's birth, claims, positions, repairs due.
@@ -192,22 +211,60 @@ impl<R: Rows> Follower<R> {
         self.fold(&batch)
     }
 
-    /// Folds one batch and commits it.
-    fn fold(&mut self, batch: &headwater_log::Batch) -> Result<Step, FollowError> {
-        let partition = batch.cursor.partition;
-        let sparse = self
-            .acceptance
-            .partitions()
-            .get(&partition)
-            .is_some_and(|state| matches!(state.mode, Mode::Fold { .. }));
-        let continuity = if sparse { Continuity::Sparse } else { Continuity::Dense };
+    /// Claims the log, following it all the while: when this returns, what is folded is all that
+    /// former writers have written.
+    ///
+    /// # Errors
+    /// See [`TakeOverError`].
+    pub async fn take_over(
+        &mut self,
+        log: &Arc<dyn Log>,
+        claimant: &Claimant,
+    ) -> Result<Writer, TakeOverError> {
+        let mut claiming = Claiming::begin(&**log, &self.acceptance, claimant).await?;
+        loop {
+            self.next().await?;
+            if let Some(writer) = claiming.advance(log, &self.acceptance).await? {
+                return Ok(writer);
+            }
+        }
+    }
+
+    /// Folds one batch of the log, and commits it in as many batches of the engine as it takes.
+    fn fold(&mut self, batch: &Batch) -> Result<Step, FollowError> {
+        let mut step = Step::default();
+        let Some((last, rest)) = batch.records.split_last() else {
+            self.take_in(batch, &mut step)?;
+            self.commit(&mut step)?;
+            return Ok(step);
+        };
+        for recorded in rest {
+            let (next, leader_epoch) = (recorded.offset.next(), recorded.leader_epoch);
+            let cursor = Cursor { next, leader_epoch, ..batch.cursor };
+            self.take_in(&only(recorded, cursor, batch), &mut step)?;
+            if self.state.batch_bytes() >= COMMIT_BYTES {
+                self.commit(&mut step)?;
+            }
+        }
+        self.take_in(&only(last, batch.cursor, batch), &mut step)?;
+        self.commit(&mut step)?;
+        Ok(step)
+    }
+
+    /// Accepts what is in `batch` and folds it into the open batch.
+    fn take_in(&mut self, batch: &Batch, step: &mut Step) -> Result<(), FollowError> {
+        let partition = self.acceptance.partitions().get(&batch.cursor.partition);
+        let is_folding = partition.is_some_and(|state| matches!(state.mode, Mode::Fold { .. }));
         let log_id = self.acceptance.birth().log_id;
         let outcomes = self.acceptance.accept_batch(batch, (self.clock)());
-        let mut effects = Vec::new();
         for outcome in &outcomes {
             let Outcome::Accepted(envelope) = outcome else { continue };
+            // A damaged stream has another hash than the log until what it lacks comes again.
+            let is_sparse = is_folding || self.damaged.contains(&envelope.stream);
+            let continuity = if is_sparse { Continuity::Sparse } else { Continuity::Dense };
             self.rows.accepted(envelope, continuity, &mut self.state)?;
-            let folded = self.state.apply_event(log_id, envelope.clone(), continuity, &mut effects);
+            let folded =
+                self.state.apply_event(log_id, envelope.clone(), continuity, &mut step.effects);
             match folded {
                 Ok(()) => {}
                 Err(FoldError::Engine(error)) => return Err(error.into()),
@@ -216,11 +273,19 @@ impl<R: Rows> Follower<R> {
                 }
             }
         }
+        step.outcomes.extend(outcomes);
+        Ok(())
+    }
+
+    /// Commits the open batch with the cursors that it was read up to.
+    fn commit(&mut self, step: &mut Step) -> Result<(), FollowError> {
         let changes = self.acceptance.take_changes();
+        let may_heal = changes.streams.iter().any(|(stream, _)| self.damaged.contains(stream));
         for (stream, position) in changes.streams {
             self.state.batch().put(&STREAMS, &stream, &Json(position));
         }
         for (_, state) in changes.partitions {
+            // Bytes that cannot be read back are folded anew, see `restore`.
             let bytes = serde_json::to_vec(&state).map(Bytes::from).unwrap_or_default();
             self.state.read_up_to(state.cursor, bytes);
         }
@@ -228,12 +293,41 @@ impl<R: Rows> Follower<R> {
         let folded_now = !self.folded && self.acceptance.is_folded();
         if folded_now {
             self.folded = true;
-            self.damaged = self.state.differing()?.into_iter().collect();
-            for stream in &self.damaged {
-                tracing::error!(%stream, "the fold differs from the log; the stream is not served");
-            }
+            step.folded_now = true;
         }
-        Ok(Step { outcomes, effects, folded_now })
+        if folded_now || may_heal {
+            self.look_for_damage()?;
+        }
+        Ok(())
+    }
+
+    fn look_for_damage(&mut self) -> Result<(), EngineError> {
+        let damaged: BTreeSet<StreamId> = self.state.differing()?.into_iter().collect();
+        for stream in damaged.difference(&self.damaged) {
+            tracing::error!(%stream, "the fold differs from the log; the stream is not served");
+        }
+        for stream in self.damaged.difference(&damaged) {
+            tracing::info!(%stream, "the stream agrees with the log again");
+        }
+        self.damaged = damaged;
+        Ok(())
+    }
+}
+
+/// One record of `batch`, behind which the log is read up to `cursor`.
+fn only(recorded: &Recorded, cursor: Cursor, batch: &Batch) -> Batch {
+    Batch { records: vec![recorded.clone()], cursor, high: batch.high }
+}
+
+/// Whether a reader that stands so has missed nothing that compaction may have dropped since. A
+/// fold that was broken off goes on only as long as one that was not could have taken.
+fn is_recent(state: &PartitionState, now_ms: i64, replay_window_ms: u64) -> bool {
+    match state.mode {
+        Mode::Follow => state.inside_window(now_ms, replay_window_ms),
+        Mode::Fold { intact_from_ms, .. } => {
+            let age_ms = now_ms.checked_sub(intact_from_ms).and_then(|age| u64::try_from(age).ok());
+            age_ms.is_some_and(|age_ms| age_ms <= replay_window_ms)
+        }
     }
 }
 
@@ -257,3 +351,6 @@ fn restore(engine: &dyn Engine, birth: LogBirth) -> Result<Option<Acceptance>, E
     }
     Ok(Some(Acceptance::restore(birth, partitions, streams)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,11 @@ pub(crate) fn admit_event(
             return Err(Refusal::Fenced { stream: stream(), at: at.epoch, found: envelope.epoch });
         }
     }
-    if envelope.seq <= applied {
+    // Where compaction left gaps, a fold may have taken an event from behind a hole, which never
+    // counted: the next writer goes back behind it.
+    let may_go_back =
+        continuity == Continuity::Sparse && at.is_some_and(|at| envelope.epoch > at.epoch);
+    if envelope.seq <= applied && !may_go_back {
         return Err(Refusal::Stale { stream: stream(), at: applied, found: envelope.seq });
     }
     if continuity == Continuity::Dense && envelope.seq != applied.next() {

@@ -1,0 +1,555 @@
+use std::collections::BTreeMap;
+
+use headwater_check::{State, prefix};
+use headwater_event::{
+    Applied, EntryKey, Envelope, Event, ObjectHash, Removed, Seq, StateHash, WriterEpoch,
+};
+use headwater_log::acceptance::RepairKey;
+use headwater_log::{
+    AppendFault, BirthWish, Draft, MemoryLog, MemorySettings, WriterError, read_or_create_birth,
+    repair,
+};
+use headwater_store::{MemoryEngine, Survives};
+use headwater_view::{Selection, StreamReader};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+
+const WINDOW_MS: u64 = 1_000_000;
+const PARTITIONS: u32 = 2;
+
+fn stream(name: &str) -> StreamId {
+    name.parse().expect("a stream")
+}
+
+fn key(n: u8) -> EntryKey {
+    format!("d/configmap/c{n}").parse().expect("a key")
+}
+
+async fn log() -> MemoryLog {
+    let log = MemoryLog::new(MemorySettings {
+        partitions: PARTITIONS,
+        replay_window_ms: WINDOW_MS,
+        delete_retention_ms: 2 * WINDOW_MS,
+        ..MemorySettings::default()
+    });
+    born(&log, None).await;
+    log
+}
+
+async fn born(log: &MemoryLog, previous: Option<headwater_event::LogId>) {
+    let wish = BirthWish { previous, uuid: Uuid::new_v4() };
+    read_or_create_birth(log, wish).await.expect("an empty log can be born");
+}
+
+fn clock(log: &MemoryLog) -> WallClock {
+    let log = log.clone();
+    Arc::new(move || log.now_ms())
+}
+
+async fn open(log: &MemoryLog, engine: &Arc<MemoryEngine>) -> Follower<()> {
+    try_open(log, engine).await.expect("the log can be followed")
+}
+
+async fn try_open(
+    log: &MemoryLog,
+    engine: &Arc<MemoryEngine>,
+) -> Result<Follower<()>, FollowError> {
+    Follower::open(log, engine.clone(), (), clock(log)).await
+}
+
+/// Follows to where the log ends.
+async fn drain(follower: &mut Follower<()>, log: &MemoryLog) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    loop {
+        let mut behind = false;
+        for cursor in follower.acceptance().cursors() {
+            behind |= cursor.next < log.bounds(cursor.partition).await.expect("there").high;
+        }
+        if !behind {
+            return outcomes;
+        }
+        outcomes.extend(follower.next().await.expect("the log can be folded").outcomes);
+    }
+}
+
+/// What the engine behind a follower holds.
+type Held = BTreeMap<StreamId, (Seq, StateHash, State)>;
+
+fn held(follower: &Follower<()>) -> Held {
+    let reader = StreamReader::new(&**follower.state().engine());
+    let mut held = Held::new();
+    for position in reader.streams().expect("readable") {
+        let mut state = State::default();
+        let entries = reader.entries(&position.stream, Selection::All, None, 10_000);
+        for (key, entry) in entries.expect("readable") {
+            let applied = Applied {
+                key,
+                uid: entry.uid,
+                resource_version: entry.resource_version,
+                object: entry.object,
+            };
+            state.apply(&headwater_event::Change::Applied(applied));
+        }
+        held.insert(position.stream, (position.checkpoint.seq, position.hash, state));
+    }
+    held
+}
+
+/// A writer with the fold that it goes by, and every event that ever counted.
+struct Owner {
+    log: MemoryLog,
+    follower: Follower<()>,
+    writer: Option<Writer>,
+    events: Vec<Envelope>,
+}
+
+impl Owner {
+    async fn new(log: &MemoryLog) -> Self {
+        let log = log.handle();
+        let mut follower = open(&log, &Arc::new(MemoryEngine::new())).await;
+        drain(&mut follower, &log).await;
+        let mut owner = Self { log, follower, writer: None, events: Vec::new() };
+        owner.claim().await;
+        owner
+    }
+
+    async fn claim(&mut self) {
+        let log: Arc<dyn Log> = Arc::new(self.log.clone());
+        self.read().await;
+        let claimant = Claimant { writer: Uuid::new_v4(), address: None };
+        let writer = self.follower.take_over(&log, &claimant).await;
+        self.writer = Some(writer.expect("nobody else claims"));
+    }
+
+    async fn read(&mut self) {
+        for outcome in drain(&mut self.follower, &self.log).await {
+            if let Some(writer) = &mut self.writer {
+                writer.observe(&outcome);
+            }
+            if let Outcome::Accepted(envelope) = outcome {
+                self.events.push(envelope);
+            }
+        }
+    }
+
+    fn draft(&self, stream: &StreamId, key: EntryKey, object: Option<&str>) -> Draft {
+        let reader = StreamReader::new(&**self.follower.state().engine());
+        let held = reader.entry(stream, &key).expect("readable");
+        let event = match object {
+            Some(object) => Event::Applied(Applied {
+                key,
+                uid: "u".to_owned(),
+                resource_version: "1".to_owned(),
+                object: object.to_owned().into(),
+            }),
+            None => Event::Removed(Removed { key, uid: "u".to_owned() }),
+        };
+        let replaces = held.map(|held| ObjectHash::of(&held.object));
+        Draft { stream: stream.clone(), event, replaces, traceparent: None }
+    }
+
+    /// Appends; a writer that does not know what became of it is followed by the next.
+    async fn append(&mut self, drafts: Vec<Draft>) {
+        let writer = self.writer.as_mut().expect("claimed");
+        match writer.append(drafts).await {
+            Ok(_) => self.read().await,
+            Err(WriterError::Dead { .. }) => self.claim().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn set(&mut self, stream: &StreamId, n: u8, object: Option<&str>) {
+        let draft = self.draft(stream, key(n), object);
+        self.append(vec![draft]).await;
+    }
+
+    async fn repair(&mut self) {
+        let writer = self.writer.as_ref().expect("claimed");
+        let mut drafts = Vec::new();
+        for (stream, touched) in writer.repairs(self.follower.acceptance()) {
+            let reader = StreamReader::new(&**self.follower.state().engine());
+            let present = match &touched {
+                RepairKey::Head => None,
+                RepairKey::Entry(key) => reader.entry(&stream, key).expect("readable"),
+            };
+            let present = present.zip(match &touched {
+                RepairKey::Entry(key) => Some(key.clone()),
+                RepairKey::Head => None,
+            });
+            let present = present.map(|(entry, key)| Applied {
+                key,
+                uid: entry.uid,
+                resource_version: entry.resource_version,
+                object: entry.object,
+            });
+            drafts.push(repair(stream, touched, present));
+        }
+        self.append(drafts).await;
+    }
+
+    /// I1: what `follower` holds is what the events that counted make of it.
+    fn check_prefix(&self, follower: &Follower<()>) {
+        for (stream, (at, _, state)) in held(follower) {
+            let events = self.events.iter().filter(|event| event.stream == stream);
+            prefix::check(events, &stream, at, &state).expect("a prefix");
+        }
+    }
+
+    /// I9: a replay of the whole log gives the same.
+    async fn check_replay(&self, follower: &Follower<()>) {
+        let mut replay = open(&self.log, &Arc::new(MemoryEngine::new())).await;
+        drain(&mut replay, &self.log).await;
+        assert!(replay.is_folded() && replay.damaged().is_empty());
+        assert_eq!(held(&replay), held(follower));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Set { stream: usize, key: u8, object: Option<u8> },
+    Lose { stream: usize, key: u8, written: Vec<bool> },
+    Follow,
+    Crash { seed: Option<u64> },
+    Pass { ms: u64 },
+    Compact,
+    Heads,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        8 => (0..3usize, 0..4u8, proptest::option::of(0..9u8))
+            .prop_map(|(stream, key, object)| Act::Set { stream, key, object }),
+        1 => (0..3usize, 0..4u8, proptest::collection::vec(any::<bool>(), 3))
+            .prop_map(|(stream, key, written)| Act::Lose { stream, key, written }),
+        3 => Just(Act::Follow),
+        2 => proptest::option::of(any::<u64>()).prop_map(|seed| Act::Crash { seed }),
+        2 => (0..WINDOW_MS).prop_map(|ms| Act::Pass { ms }),
+        1 => Just(Act::Compact),
+        1 => Just(Act::Heads),
+    ];
+    proptest::collection::vec(act, 1..40)
+}
+
+async fn play(acts: Vec<Act>) {
+    let streams = ["cluster", "node/a", "node/b"].map(stream);
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    let mut engine = Arc::new(MemoryEngine::new());
+    let mut follower = open(&log, &engine).await;
+    for act in acts {
+        match act {
+            Act::Set { stream, key, object } => {
+                let object = object.map(|object| format!("{{\"n\":{object}}}"));
+                owner.set(&streams[stream], key, object.as_deref()).await;
+            }
+            Act::Lose { stream, key: n, written } => {
+                owner.log.inject(AppendFault::UnknownSome(written));
+                let drafts =
+                    (0..3).map(|i| owner.draft(&streams[stream], key(n + i), Some("{\"lost\":1}")));
+                let drafts = drafts.collect();
+                owner.append(drafts).await;
+                owner.repair().await;
+            }
+            Act::Follow => {
+                drain(&mut follower, &log).await;
+                assert!(follower.is_folded() && follower.damaged().is_empty());
+                owner.check_prefix(&follower);
+            }
+            Act::Crash { seed } => {
+                let survives = seed.map_or(Survives::Synced, |seed| Survives::Some { seed });
+                engine = Arc::new(engine.crash(survives));
+                follower = open(&log, &engine).await;
+                if follower.is_folded() {
+                    owner.check_prefix(&follower);
+                }
+            }
+            Act::Pass { ms } => {
+                // A running follower is never away: only a crashed one sleeps.
+                drain(&mut follower, &log).await;
+                engine = Arc::new(engine.crash(Survives::Everything));
+                log.advance_clock(ms);
+                owner.writer.as_mut().expect("claimed").heartbeat().await.expect("appended");
+                owner.read().await;
+                follower = open(&log, &engine).await;
+            }
+            Act::Compact => log.compact(),
+            Act::Heads => {
+                owner.writer.as_mut().expect("claimed").append_heads().await.expect("appended");
+                owner.read().await;
+            }
+        }
+    }
+    drain(&mut follower, &log).await;
+    owner.check_prefix(&follower);
+    owner.check_replay(&follower).await;
+}
+
+fn run(future: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// I1 and I9: whatever the log and the machine do, what is held is a prefix, and in the end
+    /// what a replay of the whole log gives.
+    #[test]
+    fn a_follower_is_a_prefix_and_ends_as_a_replay(acts in acts()) {
+        run(play(acts));
+    }
+}
+
+#[tokio::test]
+async fn a_follower_goes_on_where_it_stood() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    let engine = Arc::new(MemoryEngine::new());
+    let s = stream("node/a");
+    owner.set(&s, 1, Some("{}")).await;
+    drain(&mut open(&log, &engine).await, &log).await;
+    owner.set(&s, 2, Some("{}")).await;
+    let mut again = open(&log, &engine).await;
+    assert!(again.is_folded(), "nothing is read twice");
+    let outcomes = drain(&mut again, &log).await;
+    let seqs = outcomes.iter().filter_map(|outcome| match outcome {
+        Outcome::Accepted(envelope) => Some(envelope.seq.0),
+        _ => None,
+    });
+    assert_eq!(seqs.collect::<Vec<_>>(), [2]);
+}
+
+#[tokio::test]
+async fn an_empty_log_is_named_and_nothing_is_dropped_for_it() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    owner.set(&stream("node/a"), 1, Some("{}")).await;
+    let engine = Arc::new(MemoryEngine::new());
+    drain(&mut open(&log, &engine).await, &log).await;
+    log.recreate(PARTITIONS);
+    let unborn = try_open(&log, &engine).await.err().expect("the log is empty");
+    assert!(matches!(unborn, FollowError::Unborn) && !unborn.asks_for_rebuild());
+    let reader = StreamReader::new(&*engine);
+    assert_eq!(reader.streams().expect("readable").len(), 1, "what is stored stays");
+}
+
+#[tokio::test]
+async fn a_log_that_is_another_is_folded_anew() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    let s = stream("node/a");
+    owner.set(&s, 1, Some("{}")).await;
+    owner.set(&s, 2, Some("{}")).await;
+    let engine = Arc::new(MemoryEngine::new());
+    let mut follower = open(&log, &engine).await;
+    drain(&mut follower, &log).await;
+    let previous = follower.acceptance().birth().log_id;
+    log.recreate(PARTITIONS);
+    let error = follower.next().await.expect_err("the log is another");
+    assert!(error.asks_for_rebuild(), "{error}");
+    born(&log, Some(previous)).await;
+    let mut owner = Owner::new(&log).await;
+    owner.set(&s, 3, Some("{}")).await;
+    let mut follower = open(&log, &engine).await;
+    drain(&mut follower, &log).await;
+    assert!(follower.acceptance().birth().log_id.follows(&previous));
+    owner.check_prefix(&follower);
+    owner.check_replay(&follower).await;
+}
+
+#[tokio::test]
+async fn a_log_that_was_cut_is_folded_anew() {
+    for restarts in [false, true] {
+        let log = log().await;
+        let mut owner = Owner::new(&log).await;
+        let s = stream("node/a");
+        let partition = s.partition(PARTITIONS);
+        owner.set(&s, 1, Some("{}")).await;
+        let high = log.bounds(partition).await.expect("there").high;
+        owner.set(&s, 2, Some("{}")).await;
+        let engine = Arc::new(MemoryEngine::new());
+        let mut follower = open(&log, &engine).await;
+        drain(&mut follower, &log).await;
+        log.truncate(partition, high);
+        let mut owner = Owner::new(&log).await;
+        owner.set(&s, 3, Some("{}")).await;
+        follower = if restarts {
+            open(&log, &engine).await
+        } else {
+            let error = follower.next().await.expect_err("the log was cut");
+            assert!(error.asks_for_rebuild(), "{error}");
+            Follower::rebuild(&log, engine.clone(), (), clock(&log)).await.expect("readable")
+        };
+        drain(&mut follower, &log).await;
+        owner.check_replay(&follower).await;
+    }
+}
+
+#[tokio::test]
+async fn what_retention_took_from_under_a_follower_is_folded_anew() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    // Not where the log's birth lies.
+    let names = (0..9).map(|n| stream(&format!("node/n{n}")));
+    let s = names.into_iter().find(|name| name.partition(PARTITIONS) == Partition(1));
+    let s = s.expect("one of nine");
+    let engine = Arc::new(MemoryEngine::new());
+    drain(&mut open(&log, &engine).await, &log).await;
+    owner.set(&s, 1, Some("{}")).await;
+    let partition = s.partition(PARTITIONS);
+    let high = log.bounds(partition).await.expect("there").high;
+    let was = engine.counts();
+    log.expire(partition, high);
+    let follower = open(&log, &engine).await;
+    assert!(!follower.is_folded() && engine.counts() != was, "it begins anew");
+}
+
+#[tokio::test]
+async fn a_log_that_is_away_is_no_reason_to_fold_anew() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    owner.set(&stream("node/a"), 1, Some("{}")).await;
+    let engine = Arc::new(MemoryEngine::new());
+    let mut follower = open(&log, &engine).await;
+    drain(&mut follower, &log).await;
+    log.set_available(false);
+    let error = follower.next().await.expect_err("away");
+    assert!(!error.asks_for_rebuild(), "{error}");
+    assert!(!try_open(&log, &engine).await.err().expect("away").asks_for_rebuild());
+    log.set_available(true);
+    assert!(open(&log, &engine).await.is_folded());
+}
+
+#[tokio::test]
+async fn a_fold_that_was_broken_off_long_ago_begins_anew() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    let s = stream("node/a");
+    owner.set(&s, 1, Some("{}")).await;
+    // Everything is in one partition but the claim in the other: one batch is half of the fold.
+    let engine = Arc::new(MemoryEngine::new());
+    let mut follower = open(&log, &engine).await;
+    while follower.acceptance().stream(&s).is_none() {
+        follower.next().await.expect("readable");
+    }
+    let is_half = !follower.is_folded();
+    let engine = Arc::new(engine.crash(Survives::Everything));
+    owner.set(&s, 1, None).await;
+    owner.writer.as_mut().expect("claimed").append_heads().await.expect("appended");
+    owner.read().await;
+    for _ in 0..2 {
+        log.advance_clock(2 * WINDOW_MS + 1);
+        log.compact();
+    }
+    let mut follower = open(&log, &engine).await;
+    drain(&mut follower, &log).await;
+    assert!(follower.damaged().is_empty(), "half folded before: {is_half}");
+    owner.check_replay(&follower).await;
+    let (_, _, state) = &held(&follower)[&s];
+    assert!(state.entries.is_empty(), "the removal was compacted away, and is heeded");
+}
+
+#[tokio::test]
+async fn a_hole_stops_a_stream_and_the_next_writer_resumes_it() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    let s = stream("node/a");
+    let mut follower = open(&log, &Arc::new(MemoryEngine::new())).await;
+    owner.set(&s, 1, Some("{}")).await;
+    owner.log.inject(AppendFault::UnknownSome(vec![true, false, true]));
+    let drafts = (2..5).map(|n| owner.draft(&s, key(n), Some("{}"))).collect::<Vec<_>>();
+    let outcome = owner.writer.as_mut().expect("claimed").append(drafts).await;
+    assert!(matches!(outcome, Err(WriterError::Dead { .. })));
+    let outcomes = drain(&mut follower, &log).await;
+    assert!(outcomes.iter().any(|outcome| matches!(outcome, Outcome::Hole(_))));
+    assert_eq!(held(&follower)[&s].0, Seq(2), "I7: not one event behind the hole");
+    owner.claim().await;
+    owner.repair().await;
+    owner.set(&s, 3, Some("{}")).await;
+    drain(&mut follower, &log).await;
+    owner.check_prefix(&follower);
+    owner.check_replay(&follower).await;
+    assert!(held(&follower)[&s].0 > Seq(3));
+}
+
+#[tokio::test]
+async fn what_a_fenced_writer_says_is_never_folded() {
+    let log = log().await;
+    let s = stream("node/a");
+    let mut zombie = Owner::new(&log).await;
+    zombie.set(&s, 1, Some("{\"by\":\"zombie\"}")).await;
+    let mut owner = Owner::new(&log).await;
+    let mut follower = open(&log, &Arc::new(MemoryEngine::new())).await;
+    let late = vec![zombie.draft(&s, key(1), None), zombie.draft(&s, key(2), Some("{}"))];
+    zombie.writer.as_mut().expect("it does not know").append(late).await.expect("appended");
+    owner.set(&s, 3, Some("{}")).await;
+    let outcomes = drain(&mut follower, &log).await;
+    let fenced = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Fenced(_)));
+    assert_eq!(fenced.count(), 2);
+    let state = &held(&follower)[&s].2;
+    let keys: Vec<_> = state.entries.keys().cloned().collect();
+    assert_eq!(keys, [key(1), key(3)], "I11");
+    assert_eq!(follower.acceptance().writer().map(|claim| claim.epoch), Some(WriterEpoch(2)));
+    // Nor after compaction has dropped what the zombie's records supersede, once repaired.
+    owner.repair().await;
+    drain(&mut follower, &log).await;
+    log.advance_clock(WINDOW_MS + 1);
+    log.compact();
+    owner.check_replay(&follower).await;
+}
+
+/// A log in which compaction kept a fenced record in place of the truth.
+async fn damaged_log(s: &StreamId) -> (MemoryLog, Owner) {
+    let log = log().await;
+    let mut zombie = Owner::new(&log).await;
+    zombie.set(s, 1, Some("{\"good\":1}")).await;
+    let mut owner = Owner::new(&log).await;
+    let late = vec![zombie.draft(s, key(1), Some("{\"bad\":1}"))];
+    zombie.writer.as_mut().expect("it does not know").append(late).await.expect("appended");
+    owner.set(s, 2, Some("{}")).await;
+    owner.read().await;
+    log.advance_clock(WINDOW_MS + 1);
+    log.compact();
+    (log, owner)
+}
+
+#[tokio::test]
+async fn a_damaged_stream_is_named_stays_so_over_a_restart_and_heals_by_the_truth() {
+    let s = stream("node/a");
+    let (log, mut owner) = damaged_log(&s).await;
+    let engine = Arc::new(MemoryEngine::new());
+    let mut follower = open(&log, &engine).await;
+    drain(&mut follower, &log).await;
+    assert!(follower.damaged().contains(&s), "what compaction dropped is missed");
+    let mut follower = open(&log, &engine).await;
+    assert!(follower.is_folded() && follower.damaged().contains(&s), "a restart heals nothing");
+
+    // The stream goes on, others too, and no fold begins anew for it.
+    owner.set(&s, 3, Some("{}")).await;
+    owner.set(&stream("node/b"), 3, Some("{}")).await;
+    drain(&mut follower, &log).await;
+    assert_eq!(follower.damaged().iter().collect::<Vec<_>>(), [&s]);
+    assert_eq!(held(&follower)[&stream("node/b")].0, Seq(1));
+
+    owner.repair().await;
+    drain(&mut follower, &log).await;
+    assert!(follower.damaged().is_empty(), "the truth was appended again");
+    owner.check_prefix(&follower);
+    owner.check_replay(&follower).await;
+}
+
+#[tokio::test]
+async fn a_batch_of_the_log_may_be_larger_than_one_of_the_engine() {
+    let log = log().await;
+    let mut owner = Owner::new(&log).await;
+    let s = stream("node/a");
+    // Compressed in the log, so that one batch of it is far more once unpacked.
+    let object = format!("{{\"data\":\"{}\"}}", "x".repeat(1 << 20));
+    let drafts = (0..24).map(|n| owner.draft(&s, key(n), Some(&object))).collect::<Vec<_>>();
+    owner.append(drafts).await;
+    let mut follower = open(&log, &Arc::new(MemoryEngine::new())).await;
+    drain(&mut follower, &log).await;
+    assert_eq!(held(&follower)[&s].2.entries.len(), 24);
+}
