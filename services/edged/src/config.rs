@@ -34,7 +34,11 @@ impl EdgedConfig {
 /// Which runtime runs the pods.
 #[derive(Clone, Debug)]
 pub enum RuntimeKind {
-    /// Containers are processes of the host; there are no images.
+    /// Containers are processes of the host, run as the user of this process. There are no
+    /// images and nothing is mounted: a container starts in a root directory of its own, in which
+    /// every mountPath is a link to its volume. What a manifest calls `/etc/app` a command reaches
+    /// as `etc/app` or `$HEADWATER_ROOT/etc/app`; the absolute path is the host's. A volume is
+    /// also `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`.
     Process(ProcessConfig),
     /// Containers are only counted, for load: every pod reaches Running.
     Hollow,

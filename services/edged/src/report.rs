@@ -4,7 +4,7 @@
 //! One task owns what is to be told. A report that fails in passing is tried again; after every
 //! new listing all that is known is told again, for the edge may have lost its disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_event::ResourceKey;
 use headwater_proto::local::operation::Verb;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::backoff::Wait;
 use crate::config::Settings;
-use crate::local::Edge;
+use crate::local::{Edge, EdgeError};
 use crate::pod::PodUid;
 
 /// A cheap handle on the task.
@@ -80,23 +80,35 @@ impl Reporter {
 
 async fn run(edge: Edge, mut inbox: mpsc::Receiver<Message>, mut wait: Wait) {
     let mut told: BTreeMap<PodUid, Told> = BTreeMap::new();
+    // Pods whose report the edge could not take just now: they hold up no other.
+    let mut later: BTreeSet<PodUid> = BTreeSet::new();
     loop {
         // Take in all there is, so that only the latest status of a pod is sent.
         while let Ok(message) = inbox.try_recv() {
             take(&mut told, message);
         }
-        let due = told.iter_mut().find(|(_, t)| t.status_is_due || t.delete_is_due);
-        let Some((uid, due)) = due else {
+        let is_due = |t: &Told| t.status_is_due || t.delete_is_due;
+        let due = told.iter_mut().find(|(uid, t)| is_due(t) && !later.contains(*uid));
+        if let Some((uid, due)) = due {
+            match send(&edge, uid, due).await {
+                Sent::Settled => {
+                    wait.reset();
+                    continue;
+                }
+                Sent::PodLater => {
+                    later.insert(uid.clone());
+                    continue;
+                }
+                Sent::AllLater => {}
+            }
+        } else if later.is_empty() {
             match inbox.recv().await {
                 Some(message) => take(&mut told, message),
                 None => return,
             }
             continue;
-        };
-        if send(&edge, uid, due).await {
-            wait.reset();
-            continue;
         }
+        later.clear();
         tokio::select! {
             () = tokio::time::sleep(wait.next()) => {}
             message = inbox.recv() => match message {
@@ -135,8 +147,18 @@ fn take(told: &mut BTreeMap<PodUid, Told>, message: Message) {
     }
 }
 
-/// Sends one report of the pod, the status before the delete; false if it has to be sent again.
-async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> bool {
+/// What became of a report.
+enum Sent {
+    /// It was taken, or never will be.
+    Settled,
+    /// The edge could not take this one now.
+    PodLater,
+    /// The edge is not there.
+    AllLater,
+}
+
+/// Sends one report of the pod, the status before the delete.
+async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> Sent {
     let is_status = due.status_is_due;
     let (verb, key, content) = if is_status {
         let content = json!({"uid": uid.as_str(), "status": due.status});
@@ -148,7 +170,8 @@ async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> bool {
         Ok(()) => {}
         Err(error) if error.is_passing() => {
             tracing::debug!(%key, %uid, %error, "a report was not taken yet");
-            return false;
+            let is_answer = matches!(error, EdgeError::Refused { .. });
+            return if is_answer { Sent::PodLater } else { Sent::AllLater };
         }
         // The pod is gone, or was never this one's: saying it again changes nothing.
         Err(error) => tracing::info!(%key, %uid, %error, "a report was refused"),
@@ -158,5 +181,5 @@ async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> bool {
     } else {
         due.delete_is_due = false;
     }
-    true
+    Sent::Settled
 }

@@ -1,18 +1,20 @@
 //! The edge's local API with a view that the test writes and operations that the test reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::Stream;
+use headwater_proto::local::failure::Code;
 use headwater_proto::local::meta_server::{Meta, MetaServer};
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{
-    Done, EdgeStatus, Object, Operation, OperationResult, StatusRequest, WatchEvent, WatchRequest,
+    Done, EdgeStatus, Failure, Object, Operation, OperationResult, StatusRequest, WatchEvent,
+    WatchRequest,
 };
 use serde_json::Value;
 use tokio::net::UnixListener;
@@ -33,6 +35,7 @@ pub(crate) struct FakeEdge {
 struct State {
     objects: BTreeMap<String, Object>,
     complete: bool,
+    failing: BTreeSet<String>,
     watchers: Vec<mpsc::Sender<Result<WatchEvent, Status>>>,
     operations: watch::Sender<Vec<Operation>>,
 }
@@ -52,7 +55,8 @@ impl FakeEdge {
     pub(crate) fn start(socket: &Path, objects: &[Value], complete: bool) -> Self {
         let (told, operations) = watch::channel(Vec::new());
         let objects = objects.iter().map(object).map(|o| (o.key.clone(), o)).collect();
-        let state = State { objects, complete, watchers: Vec::new(), operations: told };
+        let failing = BTreeSet::new();
+        let state = State { objects, complete, failing, watchers: Vec::new(), operations: told };
         let state = Arc::new(Mutex::new(state));
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).expect("the socket is free");
@@ -88,6 +92,16 @@ impl FakeEdge {
         state.complete = complete;
         for event in state.listing() {
             state.tell(event);
+        }
+    }
+
+    /// Operations on this resource fail from now on, or no longer.
+    pub(crate) fn fail(&self, resource: &str, fails: bool) {
+        let mut state = self.state.lock().expect("not poisoned");
+        if fails {
+            state.failing.insert(resource.to_owned());
+        } else {
+            state.failing.remove(resource);
         }
     }
 
@@ -202,6 +216,11 @@ impl Meta for Service {
         let operation = request.into_inner();
         let id = operation.id.clone();
         let state = self.0.lock().expect("not poisoned");
+        if state.failing.contains(&operation.resource) {
+            let failure = Failure { code: Code::Internal.into(), message: "disk full".to_owned() };
+            let outcome = Some(Outcome::Failure(failure));
+            return Ok(Response::new(OperationResult { id, outcome }));
+        }
         state.operations.send_modify(|all| all.push(operation));
         let outcome = Some(Outcome::Done(Done { unchanged: false }));
         Ok(Response::new(OperationResult { id, outcome }))

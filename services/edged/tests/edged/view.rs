@@ -69,3 +69,16 @@ async fn an_event_that_cannot_be_read_harms_no_other() {
     bench.edge.until_status("good", "a running pod", is_running).await;
     edged.stop_pods(Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn a_report_that_fails_is_told_again_and_holds_up_no_other() {
+    let pods = ["a", "b"].map(|name| script_pod(name, name, "exec sleep 1000"));
+    let bench = Bench::new(&pods);
+    bench.edge.fail("shop/podstatus/a", true);
+    let edged = bench.edged().await;
+    bench.edge.until_status("b", "the status of the other pod", is_running).await;
+    assert!(crate::fake_edge::latest_status(&bench.edge.operations(), "a").is_none());
+    bench.edge.fail("shop/podstatus/a", false);
+    bench.edge.until_status("a", "the status that failed", is_running).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
