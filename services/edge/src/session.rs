@@ -11,17 +11,17 @@
 //! It never waits for anyone but in its one `select`: replica and upstream may block on it, it
 //! never blocks on them.
 
+mod wait;
+
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_event::ResourceKey;
+use headwater_event::{Identity, ResourceKey};
 use headwater_proto::replication;
-use headwater_session::message::{EdgeHeartbeat, HubMessage, RefusalCode, Request, RequestError};
+use headwater_session::message::{EdgeHeartbeat, RefusalCode, Request, RequestError};
 use headwater_session::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, EdgeStream, SessionEnd,
 };
@@ -29,8 +29,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use self::wait::{Happened, Phase, ToReplica, linked, to_replica, to_upstream};
 use crate::backoff::{Backoff, BackoffSettings};
-use crate::link::{Link, LinkError, connect};
+use crate::link::connect;
 use crate::outgoing::Outgoing;
 use crate::replica;
 use crate::seams::{Chance, Clock};
@@ -118,26 +119,6 @@ pub(crate) struct Session {
     beaten_ms: Option<u64>,
 }
 
-type Dial = Pin<Box<dyn Future<Output = Result<Link, LinkError>> + Send>>;
-
-enum Phase {
-    /// No connection until then.
-    Waiting(Instant),
-    Dialing(Dial),
-    Up {
-        link: Link,
-        since: Instant,
-    },
-    /// No connection until something else happens.
-    Held,
-}
-
-/// A command and what of the intake it takes.
-struct ToReplica {
-    command: replica::Command,
-    units: u32,
-}
-
 impl Default for SessionSettings {
     fn default() -> Self {
         Self {
@@ -191,6 +172,7 @@ impl Session {
         }
     }
 
+    /// The one wait: everything that may happen to the session.
     async fn next(
         &mut self,
         ticks: &mut tokio::time::Interval,
@@ -238,6 +220,7 @@ impl Session {
                 tracing::info!(error = &error as &dyn std::error::Error, "no connection");
                 self.disconnect();
             }
+            Happened::Gone => self.disconnect(),
             Happened::Heard(Ok(message)) => self.step(EdgeInput::Received(message)),
             Happened::Writable => {
                 if let Phase::Up { link, .. } = &self.phase
@@ -252,15 +235,19 @@ impl Session {
 
     fn step(&mut self, input: EdgeInput) {
         let was_open = self.session.is_open();
-        for output in self.session.step(input) {
-            self.carry_out(output);
+        let mut outputs = VecDeque::from(self.session.step(input));
+        while let Some(output) = outputs.pop_front() {
+            if let Some(input) = self.carry_out(output) {
+                outputs.extend(self.session.step(input));
+            }
         }
         if was_open && !self.session.is_open() {
             self.wires.connected.send_replace(false);
         }
     }
 
-    fn carry_out(&mut self, output: EdgeOutput) {
+    /// Does what came out; gives what is to go in because of it.
+    fn carry_out(&mut self, output: EdgeOutput) -> Option<EdgeInput> {
         match output {
             EdgeOutput::Send(message) => self.outgoing.push(message),
             EdgeOutput::Sync => self.tell_replica(replica::Command::Sync, 0),
@@ -288,8 +275,8 @@ impl Session {
             EdgeOutput::Welcomed { log_id } => {
                 tracing::info!(%log_id, "connected");
                 self.trouble = None;
-                self.beat();
                 self.wires.connected.send_replace(true);
+                return Some(self.heartbeat());
             }
             EdgeOutput::Parked(parked) => {
                 tracing::info!(stream = %parked.stream, reason = parked.reason, "parked");
@@ -297,8 +284,12 @@ impl Session {
             EdgeOutput::Stopped(stop) => {
                 tracing::error!(error = &stop as &dyn std::error::Error, "a stream stopped");
             }
-            EdgeOutput::Close(end) => self.closed(&end),
+            EdgeOutput::Close(end) => {
+                self.closed(&end);
+                return Some(EdgeInput::Disconnected);
+            }
         }
+        None
     }
 
     fn closed(&mut self, end: &SessionEnd) {
@@ -317,14 +308,19 @@ impl Session {
             let known = self.session.identity().clone();
             self.raise(known);
         }
-        self.disconnect();
+        self.hang_up();
         if end.is_final() {
             self.phase = Phase::Held;
         }
     }
 
-    /// Ends the connection, if there is one, and waits before the next.
     fn disconnect(&mut self) {
+        self.hang_up();
+        self.step(EdgeInput::Disconnected);
+    }
+
+    /// Ends the connection, if there is one, and waits before the next.
+    fn hang_up(&mut self) {
         if let Phase::Up { since, .. } = &self.phase {
             self.backoff.ended(since.elapsed());
         }
@@ -332,7 +328,6 @@ impl Session {
         let wait = self.backoff.next(self.chance.draw());
         self.phase = Phase::Waiting(Instant::now() + wait);
         self.outgoing.clear();
-        self.step(EdgeInput::Disconnected);
     }
 
     fn dial(&mut self) {
@@ -343,7 +338,7 @@ impl Session {
         };
     }
 
-    fn raise(&mut self, known: headwater_event::Identity) {
+    fn raise(&mut self, known: Identity) {
         self.raising = true;
         self.to_upstream.push_back(upstream::Command::Raise { known });
     }
@@ -405,102 +400,23 @@ impl Session {
         let interval = u64::try_from(self.settings.heartbeat_interval.as_millis());
         let interval = interval.unwrap_or(u64::MAX);
         if self.beaten_ms.is_none_or(|beaten_ms| now_ms.saturating_sub(beaten_ms) >= interval) {
-            self.beat();
+            let heartbeat = self.heartbeat();
+            self.step(heartbeat);
         }
     }
 
-    fn beat(&mut self) {
+    fn heartbeat(&mut self) -> EdgeInput {
         self.beaten_ms = Some(self.clock.monotonic_ms());
-        let heartbeat = {
-            let status = self.wires.upstream_status.borrow();
-            EdgeHeartbeat {
-                outbox_depth: status.depth as u64,
-                time_ms: self.clock.wall_ms(),
-                meta_sync_ms: status.last_meta_sync_ms,
-                progress: Vec::new(),
-            }
-        };
-        self.step(EdgeInput::Heartbeat(heartbeat));
+        let status = self.wires.upstream_status.borrow();
+        EdgeInput::Heartbeat(EdgeHeartbeat {
+            outbox_depth: status.depth as u64,
+            time_ms: self.clock.wall_ms(),
+            meta_sync_ms: status.last_meta_sync_ms,
+            progress: Vec::new(),
+        })
     }
 
     fn tell_replica(&mut self, command: replica::Command, units: u32) {
         self.to_replica.push_back(ToReplica { command, units });
     }
-}
-
-/// What the task's one wait brought.
-enum Happened {
-    Nothing,
-    Answered(replica::Answer),
-    Upstream(upstream::Event),
-    Asked(Command),
-    Tick,
-    WaitOver,
-    Dialed(Result<Link, LinkError>),
-    Heard(Result<HubMessage, LinkError>),
-    Writable,
-}
-
-/// What comes of the present phase.
-async fn linked(phase: &mut Phase, may_read: bool, has_outgoing: bool) -> Happened {
-    match phase {
-        Phase::Waiting(until) => {
-            tokio::time::sleep_until(*until).await;
-            Happened::WaitOver
-        }
-        Phase::Dialing(dial) => Happened::Dialed(dial.await),
-        Phase::Up { link, .. } => tokio::select! {
-            message = link.incoming.recv(), if may_read => match message {
-                Some(message) => Happened::Heard(message),
-                // The reader says why before it ends; it was heard already.
-                None => std::future::pending().await,
-            },
-            permit = link.outgoing.reserve(), if has_outgoing => match permit {
-                Ok(_) => Happened::Writable,
-                // The connection is gone; its reader says why.
-                Err(_) => std::future::pending().await,
-            },
-            () = std::future::pending(), if !may_read && !has_outgoing => Happened::Nothing,
-        },
-        Phase::Held => std::future::pending().await,
-    }
-}
-
-/// Hands one command to the replica; false: it is gone.
-async fn to_replica(
-    waiting: &mut VecDeque<ToReplica>,
-    intake: &Arc<Semaphore>,
-    replica: &mpsc::Sender<replica::Command>,
-) -> bool {
-    let Some(units) = waiting.front().map(|next| next.units) else {
-        return std::future::pending().await;
-    };
-    let room = match units {
-        0 => None,
-        units => Arc::clone(intake).acquire_many_owned(units).await.ok(),
-    };
-    let Ok(permit) = replica.reserve().await else { return false };
-    match waiting.pop_front().map(|next| next.command) {
-        Some(replica::Command::Apply { push, .. }) => {
-            permit.send(replica::Command::Apply { push, room });
-        }
-        Some(command) => permit.send(command),
-        None => {}
-    }
-    true
-}
-
-/// Hands one command to upstream; false: it is gone.
-async fn to_upstream(
-    waiting: &mut VecDeque<upstream::Command>,
-    upstream: &mpsc::Sender<upstream::Command>,
-) -> bool {
-    if waiting.is_empty() {
-        return std::future::pending().await;
-    }
-    let Ok(permit) = upstream.reserve().await else { return false };
-    if let Some(command) = waiting.pop_front() {
-        permit.send(command);
-    }
-    true
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, StartError};
-use headwater_event::Incarnation;
-use headwater_store::{Durability, Engine, Failure, MemoryEngine, Survives, WriteBatch};
+use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, Gone, StartError};
+use headwater_event::{Incarnation, ReportBody};
+use headwater_store::{
+    Durability, Engine, Failure, MemoryEngine, Survives, TableId, WriteBatch, schema,
+};
 
 use crate::bench::{Bench, eventually, node, private, seams};
 use crate::hub::Hub;
@@ -40,7 +42,7 @@ async fn a_full_disk_ends_the_edge_and_room_lets_it_go_on() {
     let exit = bench.edge.exited().await;
     assert!(exit.is_disk_full(), "{exit:?}");
     assert!(matches!(exit, EdgeExit::Engine { database: Database::State, .. }), "{exit:?}");
-    assert_eq!(bench.edge.status().await, Err(headwater_edge::Gone));
+    assert_eq!(bench.edge.status().await, Err(Gone));
     assert_eq!(Arc::strong_count(&bench.state), 1, "the engine is let go");
     assert_eq!(Arc::strong_count(&bench.outbox), 1, "both of them");
 
@@ -68,10 +70,7 @@ async fn a_lost_state_is_rebuilt_and_the_outbox_survives_it() {
     let reports = hub.reports();
     assert!(!reports.is_empty());
     assert!(
-        !reports.iter().any(|report| matches!(
-            report.body,
-            headwater_event::ReportBody::PodStatusRemoved { .. }
-        ))
+        !reports.iter().any(|report| matches!(report.body, ReportBody::PodStatusRemoved { .. }))
     );
     bench.edge.stop().await;
 }
@@ -81,9 +80,9 @@ async fn a_damaged_outbox_is_named_and_a_new_one_begins_with_everything() {
     let hub = Hub::start(&node()).await;
     hub.apply(&private(), "d/pod/web", "u1", "{}");
     let damaged = MemoryEngine::new();
-    headwater_store::schema::OUTBOX.check(&damaged).expect("new");
+    schema::OUTBOX.check(&damaged).expect("new");
     let mut garbage = WriteBatch::default();
-    garbage.put(vec![headwater_store::TableId::OutboxReports.prefix(), 1], &b"garbage"[..]);
+    garbage.put(vec![TableId::OutboxReports.prefix(), 1], &b"garbage"[..]);
     damaged.write(garbage, Durability::Synced).expect("writes");
     let dir = tempfile::tempdir().expect("a directory");
     let config = EdgeConfig::new(node(), vec![hub.address], dir.path().join("edge.sock"));
@@ -98,7 +97,7 @@ async fn a_damaged_outbox_is_named_and_a_new_one_begins_with_everything() {
         hub.reports()
             .iter()
             .any(|report| {
-                matches!(report.body, headwater_event::ReportBody::SnapshotClosed(closed)
+                matches!(report.body, ReportBody::SnapshotClosed(closed)
                     if closed.full && closed.pods == 1)
             })
             .then_some(())

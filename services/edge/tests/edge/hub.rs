@@ -13,7 +13,7 @@ use headwater_event::{
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::{Replication, ReplicationServer};
 use headwater_session::message::{
-    EdgeMessage, HubMessage, Refusal, RequestError, Response as Answer,
+    EdgeMessage, HubMessage, Refusal, RefusalCode, RequestError, Response as Answer,
 };
 use headwater_session::{
     HubInput, HubOutput, HubSession, HubSettings, MemorySource, Readiness, Registry, SessionId,
@@ -46,6 +46,8 @@ struct State {
     reports: Vec<Report>,
     holds_reports: bool,
     answers: BTreeMap<String, Bytes>,
+    /// What edges have acknowledged as durable.
+    durable: BTreeMap<StreamId, Seq>,
     frame_bytes_max: Option<u64>,
 }
 
@@ -78,6 +80,7 @@ impl Hub {
                 reports: Vec::new(),
                 holds_reports: false,
                 answers: BTreeMap::new(),
+                durable: BTreeMap::new(),
                 frame_bytes_max: None,
             }),
             moved: watch::channel(0).0,
@@ -124,6 +127,19 @@ impl Hub {
     /// Every report that was appended, in order.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.state().reports.clone()
+    }
+
+    /// How far the edge has acknowledged the stream as durable.
+    pub(crate) fn durable(&self, stream: &StreamId) -> Seq {
+        self.state().durable.get(stream).copied().unwrap_or_default()
+    }
+
+    /// Ends every session: the hub stops, and edges are to connect elsewhere.
+    pub(crate) fn dismiss(&self) {
+        for dismiss in self.state().dismissals.values() {
+            let message = "the hub stops".to_owned();
+            let _ = dismiss.try_send(Refusal { code: RefusalCode::Unavailable, message });
+        }
     }
 
     /// Appends reports, or no longer says that it has.
@@ -273,6 +289,11 @@ async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, o
                         let node = session.node().clone();
                         state.registry.left(&node, id);
                         return;
+                    }
+                    HubOutput::Progressed(stream) => {
+                        let progressed = session.streams().find(|found| found.stream == stream);
+                        let durable = progressed.map_or(Seq::ZERO, |found| found.durable);
+                        shared.state().durable.insert(stream, durable);
                     }
                     output => inputs.extend(shared.state().carry_out(id, output)),
                 }

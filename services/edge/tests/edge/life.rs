@@ -1,9 +1,11 @@
 //! An edge joins, follows, reports, goes offline, dies and comes back.
 
-use headwater_event::{Boot, Incarnation, ReportBody, Seq, StreamId};
+use headwater_event::{Boot, Identity, Incarnation, ReportBody, Seq, StreamId};
 use headwater_proto::local::watch_event::Kind;
+use headwater_store::Survives;
+use headwater_view::StreamReader;
 
-use crate::bench::{Bench, node, private, reported};
+use crate::bench::{Bench, eventually, node, private, reported};
 use crate::hub::{Hub, checkpoint};
 
 fn is_status(body: &ReportBody, pod: &str, phase: &str) -> bool {
@@ -122,10 +124,58 @@ async fn an_edge_tries_the_next_hub() {
 }
 
 #[tokio::test]
+async fn an_edge_leaves_a_hub_that_stops() {
+    let (one, other) = (Hub::start(&node()).await, Hub::start(&node()).await);
+    for hub in [&one, &other] {
+        hub.apply(&private(), "d/pod/web", "u1", "{}");
+    }
+    let bench = Bench::start(&[one.address, other.address]).await;
+    let mut edged = bench.meta.watch("edged").await;
+    assert_eq!(edged.complete_listing().await, ["d/pod/web"]);
+    let (seq, _) = one.head(&private());
+    let first = || [&one, &other].into_iter().find(|hub| hub.durable(&private()) == seq);
+    let left = eventually("a session", || async { first() }).await;
+    left.dismiss();
+    let joined = if std::ptr::eq(left, &one) { &other } else { &one };
+    joined.apply(&private(), "d/pod/new", "u2", "{}");
+    assert_eq!(edged.change().await, (Kind::Apply, "d/pod/new".to_owned()));
+    bench.edge.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_is_told_what_a_loss_of_power_could_take() {
+    for told in [1, 10, 60, 150] {
+        let hub = Hub::start(&node()).await;
+        let bench = Bench::start(&[hub.address]).await;
+        let mut edged = bench.meta.watch("edged").await;
+        edged.complete_listing().await;
+        for n in 0..200 {
+            hub.apply(&private(), &format!("d/pod/p{n}"), "u", "{}");
+        }
+        let mut seen = Vec::new();
+        while seen.len() < told {
+            seen.push(edged.change().await.1);
+        }
+        let acknowledged = hub.durable(&private());
+        let left = bench.state.crash(Survives::Synced);
+        let reader = StreamReader::new(&left);
+        let (at, _) = reader.position(&private()).expect("reads").expect("some of it");
+        assert!(acknowledged <= at.seq, "{acknowledged} was acknowledged, {} is left", at.seq);
+        for key in &seen {
+            let key = key.parse().expect("a key");
+            let entry = reader.entry(&private(), &key).expect("reads");
+            assert!(entry.is_some(), "{key} was told, and is lost");
+        }
+        assert!(reader.verify(&private()).expect("reads").expect("some of it").agrees());
+        bench.edge.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn an_old_disk_moves_past_what_the_cloud_knows_before_it_reports() {
     let hub = Hub::start(&node()).await;
     hub.apply(&private(), "d/pod/web", "u1", "{}");
-    hub.know(headwater_event::Identity {
+    hub.know(Identity {
         node: node(),
         incarnation: Incarnation(1),
         boot: Boot { number: 40, nonce: 3 },
