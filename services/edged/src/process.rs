@@ -333,3 +333,39 @@ async fn blocking<T: Send + 'static>(
         Err(RuntimeError::File { what: "finish work on", path: "the disk".into(), source })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn is_accepted(pod_context: Value, context: Value) -> bool {
+        let container = json!({"name": "c", "securityContext": context});
+        let spec = json!({"securityContext": pod_context, "containers": [container]});
+        let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
+        accepts_user(&pod, &crate::pod::main_containers(&pod)[0]).is_ok()
+    }
+
+    #[test]
+    fn a_container_that_wants_to_be_another_user_is_refused() {
+        let own = nix::unistd::geteuid();
+        let (same, other) = (json!({"runAsUser": own.as_raw()}), json!({"runAsUser": 4242}));
+        assert!(is_accepted(Value::Null, Value::Null));
+        assert!(is_accepted(Value::Null, same.clone()));
+        assert!(is_accepted(other.clone(), same.clone()), "the container's own word counts");
+        assert!(!is_accepted(other.clone(), Value::Null));
+        assert!(!is_accepted(same, other));
+        let not_root = is_accepted(Value::Null, json!({"runAsNonRoot": true}));
+        assert_eq!(not_root, !own.is_root());
+    }
+
+    #[test]
+    fn only_a_program_with_a_path_is_made_absolute() {
+        let command = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let same = command(&["headwater", "shim/x"]);
+        assert_eq!(absolute_program(&same), same);
+        let absolute = absolute_program(&command(&["./headwater", "shim"]));
+        assert!(Path::new(&absolute[0]).is_absolute(), "{absolute:?}");
+    }
+}

@@ -152,7 +152,8 @@ impl Worker {
                 continue;
             }
             let resync = now + self.shared.settings.resync;
-            let layout_at = self.layout_error.as_ref().map(|(_, at)| *at);
+            // One that is past was not tried again: the pod is to end, or has.
+            let layout_at = self.layout_error.as_ref().map(|(_, at)| *at).filter(|at| *at > now);
             let wake_at = [plan.wake_at, self.retry_at, layout_at];
             let wake_at = wake_at.into_iter().flatten().fold(resync, Instant::min);
             tokio::select! {

@@ -116,29 +116,33 @@ pub(super) fn again(inner: &Arc<Inner>) {
 /// Looks at one run; true once it has ended, which is then told.
 fn settle(inner: &Arc<Inner>, uid: &PodUid, name: &str, attempt: u32) -> bool {
     let run = match look(&inner.attempt(uid, name, attempt)) {
-        Ok(run @ KnownRun::Exited(_)) => run,
-        Ok(KnownRun::Running { .. }) => return false,
+        Ok(run) => run,
         Err(error) => {
             tracing::warn!(pod = %uid, container = name, %error, "a run cannot be looked at");
             return false;
         }
     };
+    let has_ended = matches!(run, KnownRun::Exited(_));
     let changed = inner.with(|pods| {
         let known = pods.get_mut(uid).and_then(|pod| pod.containers.get_mut(name));
-        match known {
-            Some(known)
-                if known.attempt == attempt && matches!(known.run, KnownRun::Running { .. }) =>
-            {
-                known.run = run;
-                true
+        let Some(known) = known.filter(|known| known.attempt == attempt) else { return false };
+        let is_news = match (&known.run, &run) {
+            (KnownRun::Running { .. }, KnownRun::Exited(_)) => true,
+            // Its shim was only starting when it was found.
+            (KnownRun::Running { state, .. }, KnownRun::Running { state: now, .. }) => {
+                state.is_none() && now.is_some()
             }
-            _ => false,
+            (KnownRun::Exited(_), _) => false,
+        };
+        if is_news {
+            known.run = run;
         }
+        is_news
     });
     if changed {
         inner.notice(uid);
     }
-    true
+    has_ended
 }
 
 /// Settles the run as soon as its shim is gone.
