@@ -1,3 +1,4 @@
 //! Tests with the real binary and real processes, and what they need to be told in few words.
 
+pub mod running;
 pub mod transcript;

@@ -179,8 +179,18 @@ impl Up {
     }
 }
 
+impl Drop for Tour {
+    /// Leaves nothing running when the tour fails midway, whatever state that left it in.
+    fn drop(&mut self) {
+        drop(self.up.take());
+        for process in processes_in(self.folder.path()) {
+            let _ = kill(process, Signal::SIGKILL);
+        }
+    }
+}
+
 impl Drop for Up {
-    /// Leaves no pods behind when the tour fails midway.
+    /// Lets a tour that fails midway stop its pods as a person would.
     fn drop(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) && self.interrupt().is_none() {
             let _ = self.process.kill();
@@ -191,6 +201,20 @@ impl Drop for Up {
 
 fn is_done(command: &str, status: ExitStatus) -> bool {
     status.success() || command.starts_with("headwater diff") && status.code() == Some(FOUND)
+}
+
+/// The processes that were started in `folder`: pods, and the shims beside them.
+fn processes_in(folder: &Path) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let found = entries.filter_map(|entry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let starts =
+            fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let names = String::from_utf8_lossy(&command).contains(&*folder.to_string_lossy());
+        (starts || names).then_some(Pid::from_raw(id))
+    });
+    found.collect()
 }
 
 /// The folder of the built programs, two above this test's own.
