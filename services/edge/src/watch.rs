@@ -18,12 +18,16 @@ use crate::routing::Group;
 /// The most items that wait for one watch: a burst of every object of a node, several times.
 pub const WATCH_ITEMS_MAX: usize = 4_096;
 
-/// The most bytes of objects that wait for one watch, besides one listing. Watches share the
+/// The most bytes of objects that wait for one watch, besides its listings. Watches share the
 /// objects' memory, so this bounds what the slowest of them keeps alive.
 pub const WATCH_BYTES_MAX: usize = 8 << 20;
 
 /// The most watches at a time: each of the few programs of a node needs one.
 pub const WATCHES_MAX: usize = 64;
+
+/// The most listings that wait for one watch: the first, and one that a catch-up made before the
+/// first was taken. Each weighs what the watch sees of the replica.
+const LISTINGS_MAX: usize = 2;
 
 /// The bounds of watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,8 +238,8 @@ impl Waiting {
     /// False: there is no room for it.
     fn add(&self, item: &Item, bytes_max: usize) -> bool {
         if matches!(item, Item::Listing { .. }) {
-            // Needed whole, whatever it weighs; a second one would double that.
-            return self.listings.fetch_add(1, Ordering::Relaxed) == 0;
+            // Needed whole, whatever it weighs.
+            return self.listings.fetch_add(1, Ordering::Relaxed) < LISTINGS_MAX;
         }
         let bytes = item.bytes();
         self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= bytes_max
@@ -335,19 +339,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_listing_may_wait_and_no_second() {
+    async fn listings_that_wait_are_bounded() {
         let mut watchers = Watchers::new(SMALL);
         let mut watch = watchers.open(all_of(Group::Edged), listing()).expect("room");
         let list = |watchers: &mut Watchers| {
             watchers.list(|_| Ok::<_, std::convert::Infallible>(listing())).expect("lists");
         };
-        assert_eq!(watch.next().await, Some(listing()));
         list(&mut watchers);
-        assert_eq!(watch.next().await, Some(listing()));
-        list(&mut watchers);
-        list(&mut watchers);
-        assert_eq!(watch.next().await, Some(listing()));
-        assert_eq!(watch.next().await, None);
+        for _ in 0..2 {
+            assert_eq!(watch.next().await, Some(listing()));
+        }
+        for _ in 0..3 {
+            list(&mut watchers);
+        }
+        for _ in 0..2 {
+            assert_eq!(watch.next().await, Some(listing()));
+        }
+        assert_eq!(watch.next().await, None, "a third would be too much");
     }
 
     #[test]
