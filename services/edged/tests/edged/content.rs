@@ -175,3 +175,31 @@ async fn a_pod_waits_for_what_it_names_and_starts_when_that_arrives() {
     }
     edged.stop_pods(Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_laid_out_is_named_and_tried_again() {
+    let bench = Bench::new(&[]);
+    let host = bench.path("late");
+    let mut late = script_pod("late", "u1", "exec sleep 1000");
+    late["spec"]["volumes"] =
+        json!([{"name": "v", "hostPath": {"path": host, "type": "Directory"}}]);
+    let mut never = script_pod("never", "u2", "exec sleep 1000");
+    never["spec"]["volumes"] = json!([{"name": "v", "csi": {"driver": "d"}}]);
+    bench.edge.apply(&late);
+    bench.edge.apply(&never);
+    let edged = bench.edged().await;
+    for (pod, named) in [("late", "is not a directory"), ("never", "has no csi")] {
+        let waits = |s: &Value| {
+            let waiting = &s["containerStatuses"][0]["state"]["waiting"];
+            waiting["reason"] == "ContainerCreating"
+                && waiting["message"].as_str().is_some_and(|m| m.contains(named))
+        };
+        bench.edge.until_status(pod, named, waits).await;
+    }
+    std::fs::create_dir(&host).expect("created");
+    bench.edge.until_status("late", "a ready pod", is_ready).await;
+    // A pod that never got its volume ends like any other.
+    bench.edge.apply(&crate::bench::deleting(&never, 30));
+    bench.edge.until("the delete", |all| crate::fake_edge::asked_delete(all, "never")).await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
