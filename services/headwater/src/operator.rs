@@ -44,7 +44,6 @@ const QUESTION_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone)]
 pub(crate) struct Sight {
     pub(crate) downstream: Arc<dyn Log>,
-    pub(crate) upstream: Arc<dyn Log>,
     pub(crate) picture: Picture,
     /// Counts the commits of the picture and of publishing, so that a watch looks again.
     pub(crate) moved: watch::Receiver<u64>,

@@ -181,12 +181,10 @@ fn sight(
     troubles: &Troubles,
     stop: &CancellationToken,
 ) -> Sight {
-    let (downstream, upstream) = cloud.logs();
     let (progress, troubles) = (cloud.controller.progress(), troubles.clone());
     let root = data.root().to_owned();
     Sight {
-        downstream,
-        upstream,
+        downstream: cloud.downstream.clone(),
         picture: cloud.controller.picture().clone(),
         moved: moved(cloud, stop.child_token()),
         hub: cloud.hub.view(),

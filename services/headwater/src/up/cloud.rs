@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_controller::source::Several;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
@@ -15,7 +16,6 @@ use headwater_controller::{
 use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::{NodeName, ResourceKey};
 use headwater_hub::{Answers, Hub, HubConfig, HubError, HubHandle, HubSeams, WallClock};
-use headwater_log::Log;
 use headwater_rocks::{RocksEngine, Role, Shared};
 use headwater_session::HubSettings;
 use headwater_session::message::RequestError;
@@ -27,10 +27,8 @@ use super::data_dir::DataDir;
 use crate::cli::Up;
 use crate::settings::Settings;
 
-/// How often superseded records are dropped from the embedded log, and how many at once: a few
-/// milliseconds of work that nobody waits for.
+/// How often superseded records are dropped from the embedded log: work that nobody waits for.
 const COMPACT_INTERVAL: Duration = Duration::from_secs(60);
-const COMPACT_RECORDS: usize = 10_000;
 
 /// The name of the one hub, as position records say it.
 const HUB_NAME: &str = "embedded";
@@ -38,7 +36,7 @@ const HUB_NAME: &str = "embedded";
 /// The cloud's side.
 pub(crate) struct Cloud {
     pub(crate) downstream: Arc<EmbeddedLog>,
-    pub(crate) upstream: Arc<EmbeddedLog>,
+    upstream: Arc<EmbeddedLog>,
     pub(crate) hub: HubHandle,
     pub(crate) controller: ControllerHandle,
     /// Held so that the set of nodes never ends.
@@ -142,11 +140,6 @@ impl Cloud {
         })
     }
 
-    /// The log of both directions, as readers see it.
-    pub(crate) fn logs(&self) -> (Arc<dyn Log>, Arc<dyn Log>) {
-        (self.downstream.clone(), self.upstream.clone())
-    }
-
     /// Stops hub, controller and log, in this order.
     pub(crate) async fn stop(self) {
         for task in self.compacting {
@@ -154,6 +147,8 @@ impl Cloud {
         }
         self.hub.stop().await;
         self.controller.stop().await;
+        self.downstream.close().await;
+        self.upstream.close().await;
     }
 }
 
@@ -195,7 +190,8 @@ fn sources(
     if let Some(socket) = &args.objects {
         sources.push(Box::new(ObjectsSocket::new(socket)));
     }
-    sources
+    // One list over all of them: what one source lists, another's list does not remove.
+    if sources.len() > 1 { vec![Box::new(Several::new(sources))] } else { sources }
 }
 
 async fn compact(log: Arc<EmbeddedLog>) {
@@ -203,8 +199,15 @@ async fn compact(log: Arc<EmbeddedLog>) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        if let Err(error) = log.compact(COMPACT_RECORDS).await {
-            tracing::warn!(%error, "the log was not compacted");
+        loop {
+            match log.compact(EmbeddedSettings::COMPACTION_RECORDS_MAX).await {
+                Ok(compacted) if compacted.more => tokio::task::yield_now().await,
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "the log was not compacted");
+                    break;
+                }
+            }
         }
     }
 }

@@ -159,7 +159,7 @@ impl Terminal {
 /// How a notice is introduced.
 fn label(concern: Concern) -> &'static str {
     match concern {
-        Concern::NotReplicated => "note",
+        Concern::NotReplicated | Concern::Doubtful => "note",
         _ => "warning",
     }
 }

@@ -1,0 +1,232 @@
+//! A real `headwater up`, with a data directory of its own, and what a person may do to it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long something may take to come about. Far more than it needs: two cores may be busy with
+/// something else.
+pub const WAIT: Duration = Duration::from_secs(90);
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A data directory, and the process that owns it while it runs.
+pub struct Running {
+    folder: TempDir,
+    log: PathBuf,
+    process: Option<Child>,
+    args: Vec<String>,
+}
+
+impl Running {
+    /// Starts `headwater up` with `args` on a fresh data directory.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn start(args: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let log = folder.path().join("up.log");
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut running = Self { folder, log, process: None, args };
+        running.start_again();
+        running
+    }
+
+    /// Starts it on the same data directory.
+    ///
+    /// # Panics
+    /// When it runs already, or cannot be started.
+    pub fn start_again(&mut self) {
+        assert!(self.process.is_none(), "it runs already");
+        let log = File::options().create(true).append(true).open(&self.log).expect("a log");
+        let mut command = headwater();
+        command.arg("up").args(&self.args).arg("--data").arg(self.data());
+        let process = command.stdout(log.try_clone().expect("the same log")).stderr(log).spawn();
+        self.process = Some(process.expect("headwater starts"));
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Room for files of the test, gone with it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What `up` said so far, over all its starts.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Asks it something.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    pub fn ask(&self, args: &[&str]) -> Output {
+        headwater().args(args).arg("--data").arg(self.data()).output().expect("headwater starts")
+    }
+
+    /// Asks it something and gives what it printed, if it was done.
+    pub fn text(&self, args: &[&str]) -> Option<String> {
+        let output = self.ask(args);
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Asks it something that answers in JSON.
+    pub fn json(&self, args: &[&str]) -> Option<Value> {
+        serde_json::from_str(&self.text(args)?).ok()
+    }
+
+    /// The objects that `get ... -o json` lists.
+    pub fn items(&self, args: &[&str]) -> Vec<Value> {
+        let list = self.json(&[args, &["-o", "json"]].concat()).unwrap_or_default();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The events of a stream.
+    pub fn history(&self, stream: &str) -> Vec<Value> {
+        let lines = self.text(&["history", stream, "-o", "json"]).unwrap_or_default();
+        lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits until `look` gives something.
+    ///
+    /// # Panics
+    /// When it does not in [`WAIT`]; says what was waited for and what `up` said.
+    pub fn wait_for<T>(&self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{what}: not within {WAIT:?}\n--- up\n{}\n--- status\n{}\n--- pods\n{}",
+                self.said(),
+                self.text(&["status"]).unwrap_or_default(),
+                self.text(&["get", "pods", "-A"]).unwrap_or_default(),
+            );
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Waits until every node is connected and has applied all there is.
+    pub fn wait_until_in_step(&self) {
+        self.wait_for("every node in step", |running| {
+            let status = running.json(&["status", "-o", "json"])?;
+            let nodes = status["nodes"].as_array()?;
+            let in_step = |node: &Value| {
+                let streams = node["streams"].as_array().cloned().unwrap_or_default();
+                let own = format!("node/{}", node["name"].as_str().unwrap_or_default());
+                node["connected"] == true
+                    && node["outbox_depth"] == 0
+                    && streams.iter().any(|s| s["stream"] == own && s["applied"] != 0)
+                    && streams.iter().all(|s| s["lag_events"] == 0)
+            };
+            (!nodes.is_empty() && nodes.iter().all(in_step)).then_some(())
+        });
+    }
+
+    /// Waits until each pod has this status, as `get pods` prints it.
+    pub fn wait_for_pods(&self, count: usize, is: impl Fn(&str) -> bool) {
+        self.wait_for("the pods", |running| {
+            let table = running.text(&["get", "pods", "-A", "--no-headers"])?;
+            let statuses: Vec<&str> =
+                table.lines().filter_map(|line| line.split_whitespace().nth(3)).collect();
+            (statuses.len() == count && statuses.iter().all(|status| is(status))).then_some(())
+        });
+    }
+
+    /// Types Ctrl-C and waits for the end.
+    ///
+    /// # Panics
+    /// When it does not end in [`WAIT`].
+    pub fn interrupt(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGINT);
+        self.ended().unwrap_or_else(|| panic!("Ctrl-C does not end it\n{}", self.said()))
+    }
+
+    /// Kills it as a power cut would, pods aside.
+    ///
+    /// # Panics
+    /// When it cannot be killed.
+    pub fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.ended().expect("what was killed ends");
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(process) = &self.process {
+            let id = i32::try_from(process.id()).expect("a process id");
+            // It may have ended by itself, which its status tells.
+            let _ = kill(Pid::from_raw(id), signal);
+        }
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + WAIT;
+        let process = self.process.as_mut()?;
+        while Instant::now() < deadline {
+            if let Some(status) = process.try_wait().expect("our own child") {
+                self.process = None;
+                return Some(status);
+            }
+            thread::sleep(POLL);
+        }
+        None
+    }
+}
+
+impl Drop for Running {
+    /// Leaves no pods behind, however the test ended: what a kill left is adopted and stopped.
+    fn drop(&mut self) {
+        if self.process.is_none() && self.data().join("version").exists() {
+            self.start_again();
+            let deadline = Instant::now() + WAIT;
+            while Instant::now() < deadline && self.text(&["status"]).is_none() {
+                thread::sleep(POLL);
+            }
+        }
+        self.signal(Signal::SIGINT);
+        if self.process.is_some() && self.ended().is_none() {
+            self.signal(Signal::SIGKILL);
+            let _ = self.ended();
+        }
+    }
+}
+
+/// The built program, without settings from the tester's own environment.
+///
+/// # Panics
+/// When it was not built: `cargo xtask test` does.
+pub fn headwater() -> Command {
+    let mut command = Command::new(programs().join("headwater"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("HEADWATER_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// The folder of the built programs, two above the test's own.
+///
+/// # Panics
+/// When the program is not there.
+pub fn programs() -> PathBuf {
+    let test = std::env::current_exe().expect("this test is a file");
+    let folder = test.ancestors().nth(2).expect("cargo puts tests into target/PROFILE/deps");
+    let headwater = folder.join("headwater");
+    assert!(headwater.is_file(), "{} is missing: run `cargo xtask test`", headwater.display());
+    folder.to_path_buf()
+}

@@ -1,0 +1,313 @@
+//! `headwater up` as its users meet it: real processes, a real disk, real faults.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use headwater_e2e::running::{Running, headwater};
+use serde_json::{Value, json};
+
+const CONFIG: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: words}
+data: {word: first}
+";
+
+/// Writes the word of its ConfigMap into its log, again and again.
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: talker}
+spec:
+  nodeName: node-1
+  terminationGracePeriodSeconds: 2
+  volumes: [{name: words, configMap: {name: words}}]
+  containers:
+  - name: talk
+    command: [sh, -c, 'while :; do cat \"$HEADWATER_VOLUME_WORDS/word\"; echo; sleep 0.3; done']
+";
+
+fn manifests(running: &Path) -> PathBuf {
+    let folder = running.join("manifests");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("config.yaml"), CONFIG).expect("written");
+    fs::write(folder.join("pod.yaml"), POD).expect("written");
+    folder
+}
+
+/// Two nodes and a pod on the first that names a ConfigMap.
+fn talker() -> (tempfile::TempDir, PathBuf, Running) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let manifests = manifests(folder.path());
+    let running = Running::start(&[manifests.to_str().expect("UTF-8")]);
+    running.wait_for_pods(1, |status| status == "Running");
+    running.wait_until_in_step();
+    (folder, manifests, running)
+}
+
+fn keys(events: &[Value]) -> Vec<String> {
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    events.iter().map(|event| format!("{} {}", text(event, "kind"), text(event, "key"))).collect()
+}
+
+fn shared_manifests(folder: &str) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/manifests").join(folder);
+    if path.is_dir() {
+        return Some(path.display().to_string());
+    }
+    assert!(std::env::var_os("CI").is_none(), "{} is missing", path.display());
+    eprintln!("NOT RUN: {} is missing", path.display());
+    None
+}
+
+#[test]
+fn an_edit_appends_exactly_the_difference() {
+    let (_folder, manifests, running) = talker();
+    let before = running.history("node/node-1");
+    assert_eq!(
+        keys(&before),
+        [
+            "StreamsAssigned !streams",
+            "ConfigMapApplied default/configmap/words",
+            "PodApplied default/pod/talker",
+        ],
+        "what a pod names comes before the pod"
+    );
+    assert_eq!(keys(&running.history("node/node-2")), ["StreamsAssigned !streams"]);
+
+    let config = manifests.join("config.yaml");
+    fs::write(&config, CONFIG).expect("touched, but equal");
+    fs::write(&config, CONFIG.replace("first", "second")).expect("edited");
+    running.wait_for("the edit in the log", |running| {
+        (running.history("node/node-1").len() > before.len()).then_some(())
+    });
+    running.wait_for("the edit in the pod", |running| {
+        running.text(&["logs", "talker"])?.ends_with("second\n").then_some(())
+    });
+    fs::write(&config, "data: {word: [").expect("broken");
+    running.wait_for("the broken file named", |running| {
+        running.said().contains("config.yaml").then_some(())
+    });
+    fs::remove_file(manifests.join("pod.yaml")).expect("deleted");
+    running.wait_for("the removal", |running| {
+        running.items(&["get", "pods"]).is_empty().then_some(())
+    });
+    running.wait_for("the last event", |running| {
+        (running.history("node/node-1").len() >= before.len() + 3).then_some(())
+    });
+    let after = running.history("node/node-1");
+    assert_eq!(
+        keys(&after[before.len()..]),
+        [
+            "ConfigMapApplied default/configmap/words",
+            "PodRemoved default/pod/talker",
+            "ConfigMapRemoved default/configmap/words",
+        ],
+        "one event per changed object; what the pod named leaves with its last user"
+    );
+    let seqs: Vec<u64> = after.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=after.len() as u64).collect::<Vec<_>>(), "every seq is there");
+}
+
+#[test]
+fn started_again_it_goes_on_from_its_disk() {
+    let (_folder, manifests, mut running) = talker();
+    let before = running.history("node/node-1");
+    let uid = running.items(&["get", "pods"])[0]["metadata"]["uid"].clone();
+    assert!(running.interrupt().success());
+    assert!(running.text(&["status"]).is_none(), "nothing answers once it has stopped");
+
+    fs::write(manifests.join("config.yaml"), CONFIG.replace("first", "meanwhile")).expect("edited");
+    running.start_again();
+    running.wait_for_pods(1, |status| status == "Running");
+    running.wait_until_in_step();
+    running.wait_for("what changed while it was down", |running| {
+        running.text(&["logs", "talker"])?.ends_with("meanwhile\n").then_some(())
+    });
+    let after = running.history("node/node-1");
+    assert_eq!(keys(&after[before.len()..]), ["ConfigMapApplied default/configmap/words"]);
+    assert_eq!(running.items(&["get", "pods"])[0]["metadata"]["uid"], uid);
+    let epoch = |event: &Value| event["writer_epoch"].as_u64();
+    assert!(epoch(&after[before.len()]) > epoch(&before[0]), "another writer, a higher epoch");
+}
+
+#[test]
+fn pods_outlive_a_crash_and_are_adopted() {
+    let (_folder, _manifests, mut running) = talker();
+    let container = |running: &Running| {
+        let pod = running.items(&["get", "pods"]).into_iter().next()?;
+        let status = pod["status"]["containerStatuses"][0].clone();
+        status["state"]["running"].is_object().then_some(status)
+    };
+    let before = container(&running).expect("it runs");
+    running.kill();
+    running.start_again();
+    running.wait_until_in_step();
+    let after = running.wait_for("the pod after the crash", container);
+    assert_eq!(after["containerID"], before["containerID"], "the same process");
+    assert_eq!(after["restartCount"], before["restartCount"]);
+    assert_eq!(after["state"], before["state"]);
+    assert_eq!(running.ask(&["verify"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_node_that_is_cut_off_goes_on_and_is_caught_up() {
+    let (_folder, manifests, running) = talker();
+    let ready = |running: &Running| {
+        let nodes = running.items(&["get", "nodes"]);
+        let node = nodes.into_iter().find(|node| node["metadata"]["name"] == "node-1")?;
+        let conditions = node["status"]["conditions"].as_array()?.clone();
+        conditions.into_iter().find(|c| c["type"] == "Ready")?["status"].as_str().map(str::to_owned)
+    };
+    running.wait_for("Ready", |running| (ready(running)? == "True").then_some(()));
+    assert!(running.ask(&["link", "cut", "node-1"]).status.success());
+    running.wait_for("the cloud knows", |running| (ready(running)? == "Unknown").then_some(()));
+
+    fs::write(manifests.join("config.yaml"), CONFIG.replace("first", "later")).expect("edited");
+    running.wait_for("the log goes on", |running| {
+        (running.history("node/node-1").len() == 4).then_some(())
+    });
+    let word = |running: &Running| {
+        running.items(&["get", "cm", "--node", "node-1"]).first()?["data"]["word"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    assert_eq!(word(&running).as_deref(), Some("first"), "the replica is what it was");
+    assert_eq!(running.ask(&["verify", "node-1"]).status.code(), Some(0), "a prefix, and whole");
+
+    assert!(running.ask(&["link", "restore", "node-1"]).status.success());
+    running.wait_until_in_step();
+    assert_eq!(word(&running).as_deref(), Some("later"));
+    running.wait_for("Ready again", |running| (ready(running)? == "True").then_some(()));
+}
+
+#[test]
+fn the_past_is_shown_as_it_was() {
+    let (_folder, manifests, running) = talker();
+    for word in ["second", "third"] {
+        let count = running.history("node/node-1").len();
+        fs::write(manifests.join("config.yaml"), CONFIG.replace("first", word)).expect("edited");
+        running
+            .wait_for(word, |running| (running.history("node/node-1").len() > count).then_some(()));
+    }
+    let word_at = |seq: &str| {
+        let items = running.items(&["get", "cm", "--node", "node-1", "--at", seq]);
+        items.first().map(|item| item["data"]["word"].clone())
+    };
+    assert_eq!(word_at("1"), None);
+    assert_eq!(word_at("3"), Some(json!("first")));
+    assert_eq!(word_at("4"), Some(json!("second")));
+    assert_eq!(word_at("5"), Some(json!("third")));
+    let time = running.history("node/node-1")[3]["time"].as_str().expect("a time").to_owned();
+    assert_eq!(word_at(&time), Some(json!("second")), "as of the moment of its event");
+
+    let diff = running.ask(&["diff", "node/node-1", "--from", "3", "--to", "5"]);
+    let text = String::from_utf8_lossy(&diff.stdout);
+    assert!(text.contains("-  word: first") && text.contains("+  word: third"), "{text}");
+    assert_eq!(diff.status.code(), Some(3), "a difference was found");
+    let same = running.ask(&["diff", "node/node-1", "--from", "5"]);
+    assert_eq!((same.status.code(), same.stdout.len()), (Some(0), 0));
+
+    for (args, code, named) in [
+        (&["get", "cm", "--node", "node-1", "--at", "99"][..], 1, "has not reached seq 99"),
+        (&["get", "cm", "--at", "3"], 2, "--node"),
+        (&["get", "cm", "--at", "soon"], 2, "soon"),
+        (&["get", "cm", "--node", "node-9"], 1, "node-9"),
+        (&["get", "deployments"], 2, "deployments"),
+        (&["get", "pod", "nobody"], 1, "nobody"),
+        (&["history", "nonsense"], 2, "nonsense"),
+        (&["logs", "talker", "-c", "other"], 2, "other"),
+    ] {
+        let output = running.ask(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(named), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn objects_come_in_as_json_lines() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let socket = folder.path().join("objects.sock");
+    let path = socket.to_str().expect("UTF-8");
+    let running = Running::start(&["--objects", path, "--runtime", "hollow", "--nodes", "gw-a"]);
+    running.wait_for("the socket", |_| UnixStream::connect(&socket).ok().map(|_| ()));
+    let say = |lines: &[Value]| {
+        let mut stream = UnixStream::connect(&socket).expect("it listens");
+        for line in lines {
+            writeln!(stream, "{line}").expect("it reads");
+        }
+        stream.shutdown(std::net::Shutdown::Write).expect("said");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    let pod = json!({"object": {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {"nodeName": "gw-a", "containers": [{"name": "c", "image": "i"}]},
+    }});
+    let answer = say(&[pod, json!({"object": {"kind": "Pod"}})]);
+    assert!(answer.contains("\"error\""), "the second line is refused: {answer}");
+    running.wait_for_pods(1, |status| status == "Running");
+    say(&[json!({"delete": "default/pod/one"})]);
+    running.wait_for("the removal", |running| {
+        running.items(&["get", "pods"]).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn real_manifests_come_up() {
+    let waiting = |status: &str| {
+        matches!(status, "ContainerCreating" | "CreateContainerConfigError" | "PodInitializing")
+            || status.starts_with("Init:")
+    };
+    for (folder, nodes, least) in [("kubernetes-examples", "3", 200), ("online-boutique", "3", 11)]
+    {
+        let Some(path) = shared_manifests(folder) else { continue };
+        let running = Running::start(&[&path, "--nodes", nodes, "--runtime", "hollow"]);
+        let settled = |pod: &Value| {
+            let status = &pod["status"];
+            let phase = status["phase"].as_str().unwrap_or_default();
+            let reason = status["containerStatuses"].as_array().is_some_and(|containers| {
+                containers.iter().any(|c| c["state"]["waiting"]["message"].is_string())
+            });
+            matches!(phase, "Running" | "Succeeded") || reason
+        };
+        let pods = running.wait_for("every pod running, or waiting with a reason", |running| {
+            let pods = running.items(&["get", "pods", "-A"]);
+            (pods.len() >= least && pods.iter().all(settled)).then_some(pods)
+        });
+        running.wait_until_in_step();
+        let table = running.text(&["get", "pods", "-A", "--no-headers"]).expect("a table");
+        for line in table.lines() {
+            let status = line.split_whitespace().nth(3).unwrap_or_default();
+            assert!(status == "Running" || status == "Completed" || waiting(status), "{line}");
+        }
+        let nodes: BTreeSet<_> =
+            pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+        assert_eq!(nodes.len(), 3, "{folder}: spread over every node");
+        assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{folder}");
+        let said = running.said();
+        let warnings: Vec<_> = said.lines().filter(|l| l.starts_with("warning")).collect();
+        let once: BTreeSet<_> = warnings.iter().collect();
+        assert_eq!(once.len(), warnings.len(), "each is named once:\n{said}");
+        assert!(!said.contains("\"level\":"), "nothing else is printed as wrong:\n{said}");
+    }
+}
+
+#[test]
+fn what_does_not_run_cannot_be_asked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output =
+        headwater().args(["status", "--data"]).arg(folder.path()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nothing runs in") && said.contains("headwater up"), "{said}");
+    let missing = headwater().args(["up", "/no/such/folder"]).output().expect("it starts");
+    assert_eq!(missing.status.code(), Some(1));
+    let wrong = headwater().args(["up", ".", "--nodes", "0"]).output().expect("it starts");
+    assert_eq!(wrong.status.code(), Some(2));
+}
