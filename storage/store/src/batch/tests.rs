@@ -1,3 +1,5 @@
+//! Batches: coalescing, bounds, and the commit with its position.
+
 use headwater_event::{
     Checkpoint, Cursor, LeaderEpoch, LogId, Offset, Partition, Seq, StateHash, StreamId, TopicId,
     WriterEpoch,

@@ -1,3 +1,5 @@
+//! Keys: round trips, and the order of bytes is the order of values.
+
 use std::cmp::Ordering;
 use std::fmt::Debug;
 

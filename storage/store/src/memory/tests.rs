@@ -1,3 +1,5 @@
+//! The in-memory engine: what it forgets in a crash, and its faults.
+
 use super::*;
 
 fn batch(rows: &[(&'static str, &'static str)]) -> WriteBatch {

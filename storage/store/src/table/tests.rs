@@ -1,3 +1,5 @@
+//! Tables: rows, prefixes, chunks, damage.
+
 use headwater_event::{EntryKey, StreamId};
 use proptest::prelude::*;
 

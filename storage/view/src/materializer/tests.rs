@@ -1,3 +1,5 @@
+//! The materializer: nothing is let out from above the durable position.
+
 use headwater_event::{Cursor, Envelope, LeaderEpoch, Offset, Partition, TopicId};
 use headwater_store::position::CURSORS;
 use headwater_store::{Failure, MemoryEngine, Survives};

@@ -1,3 +1,5 @@
+//! MetaSync: a difference applied to its base gives the snapshot it was made of.
+
 use headwater_event::NodeName;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The stored fold of what nodes say about their pods.
+
 use std::sync::Arc;
 
 use headwater_store::{Durability, Engine, MemoryEngine};

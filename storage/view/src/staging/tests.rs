@@ -1,3 +1,5 @@
+//! Staging: a catch-up in parts is visible whole or not at all, whatever fails between.
+
 use std::sync::Arc;
 
 use headwater_store::{Failure, MemoryEngine, Range, Read, Survives};

@@ -1,3 +1,5 @@
+//! Streams folded into an engine: every state is a prefix of the log.
+
 use headwater_event::{LogId, Seq, WriterEpoch};
 use headwater_store::{MemoryEngine, Survives};
 use proptest::prelude::*;
