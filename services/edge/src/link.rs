@@ -81,6 +81,17 @@ pub(crate) enum LinkError {
     },
 }
 
+impl Link {
+    /// A connection whose `reader` says `incoming`.
+    pub(crate) fn new(
+        outgoing: mpsc::Sender<replication::EdgeMessage>,
+        incoming: mpsc::Receiver<Result<HubMessage, LinkError>>,
+        reader: AbortOnDropHandle<()>,
+    ) -> Self {
+        Self { outgoing, incoming, _reader: reader }
+    }
+}
+
 /// Connects to a hub. Nothing has been said when this returns.
 pub(crate) async fn connect(address: SocketAddr) -> Result<Link, LinkError> {
     let failed = |source| LinkError::Connect { address, source };
@@ -123,7 +134,7 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<Link, LinkError> {
             }
         }
     });
-    Ok(Link { outgoing, incoming, _reader: AbortOnDropHandle::new(reader) })
+    Ok(Link::new(outgoing, incoming, AbortOnDropHandle::new(reader)))
 }
 
 fn ended(address: SocketAddr, status: tonic::Status) -> LinkError {

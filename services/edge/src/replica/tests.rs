@@ -383,6 +383,26 @@ fn a_failed_sync_ends_the_replica_before_anyone_is_told() {
     assert!(matches!(bench.answers()[..], [Answer::Applied { .. }]), "applied, not durable");
 }
 
+#[test]
+fn a_question_behind_a_push_is_answered_from_what_is_synced() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    bench.push([hub.snapshot()]);
+    let find = || {
+        let (reply, answer) = oneshot::channel();
+        (Command::Find { key: key("d/pod/a"), reply }, answer)
+    };
+    let push = hub.apply("d/pod/a", "u1", "{}");
+    let (question, mut answer) = find();
+    bench.group([Command::Apply { push, room: None }, question]).expect("works");
+    assert_eq!(answer.try_recv().expect("answered").map(|found| found.uid), Some("u1".to_owned()));
+    bench.engine.fail_sync(1, Failure { disk_full: false, took_effect: true });
+    let push = hub.apply("d/pod/a", "u2", "{}");
+    let (question, mut answer) = find();
+    bench.group([Command::Apply { push, room: None }, question]).expect_err("no sync");
+    assert!(answer.try_recv().is_err(), "nobody is told of what is not synced");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// This many pushes queued together, each of one change.

@@ -117,3 +117,76 @@ pub(super) async fn to_upstream(
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use headwater_event::{Checkpoint, LogId, Seq, StateHash, StreamId, WriterEpoch};
+    use headwater_proto::replication;
+    use headwater_session::message::{Parked, Push, PushMode};
+    use tokio_util::task::AbortOnDropHandle;
+
+    use super::*;
+
+    fn link() -> (Phase, mpsc::Sender<Result<HubMessage, LinkError>>, Outgoing) {
+        let (outgoing, said) = mpsc::channel(1);
+        let (heard, incoming) = mpsc::channel(1);
+        let reader = AbortOnDropHandle::new(tokio::spawn(pending()));
+        let link = Link::new(outgoing, incoming, reader);
+        (Phase::Up { link, since: Instant::now() }, heard, said)
+    }
+
+    type Outgoing = mpsc::Receiver<replication::EdgeMessage>;
+
+    fn message() -> HubMessage {
+        HubMessage::Parked(Parked { stream: StreamId::Cluster, reason: String::new() })
+    }
+
+    #[tokio::test]
+    async fn a_hub_is_not_read_while_a_push_waits() {
+        let (mut phase, heard, _said) = link();
+        heard.send(Ok(message())).await.expect("room");
+        assert!(linked(&mut phase, false, false).now_or_never().is_none());
+        assert!(matches!(linked(&mut phase, true, false).await, Happened::Heard(Ok(_))));
+    }
+
+    #[tokio::test]
+    async fn an_end_is_heard_though_something_waits_to_be_said() {
+        let (mut phase, heard, said) = link();
+        drop(said);
+        drop(heard);
+        assert!(matches!(linked(&mut phase, false, true).await, Happened::Gone));
+    }
+
+    #[tokio::test]
+    async fn the_intake_is_bounded_by_what_the_replica_has_not_folded() {
+        let intake = Arc::new(Semaphore::new(2));
+        let (sender, mut replica) = mpsc::channel(9);
+        let push = Push {
+            stream: StreamId::Cluster,
+            mode: PushMode::Tail,
+            from: Seq(1),
+            to: Checkpoint {
+                log_id: LogId { number: 1, uuid: uuid::Uuid::nil() },
+                epoch: WriterEpoch(1),
+                seq: Seq(2),
+            },
+            changes: Vec::new(),
+            hash: StateHash::EMPTY,
+            part: 0,
+            last_part: true,
+        };
+        let apply = || ToReplica {
+            command: replica::Command::Apply { push: push.clone(), room: None },
+            units: 2,
+        };
+        let mut waiting = VecDeque::from([apply(), apply()]);
+        assert!(to_replica(&mut waiting, &intake, &sender).await);
+        assert!(to_replica(&mut waiting, &intake, &sender).now_or_never().is_none());
+        assert_eq!(waiting.len(), 1, "a wait that is given up loses nothing");
+        let folded = replica.recv().await;
+        drop(folded);
+        assert!(to_replica(&mut waiting, &intake, &sender).await);
+        assert!(waiting.is_empty());
+    }
+}
