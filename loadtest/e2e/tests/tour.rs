@@ -88,7 +88,7 @@ impl Tour {
         let mut command = self.command("headwater", &["up", "ops/demo"]);
         let process = command.stdout(output).stderr(error).spawn().expect("headwater starts");
         self.up = Some(Up { process, log: log.clone() });
-        self.wait_until_agrees(step, || fs::read_to_string(&log).unwrap_or_default());
+        self.wait_until_agrees(step, || words(&fs::read_to_string(&log).unwrap_or_default()));
     }
 
     fn ask(&self, step: &Step, command: &str) {
@@ -121,7 +121,7 @@ impl Tour {
             up.said(),
         );
         if !step.expected.is_empty() {
-            self.wait_until_agrees(step, || up.said().get(before..).unwrap_or_default().to_owned());
+            self.wait_until_agrees(step, || words(up.said().get(before..).unwrap_or_default()));
         }
     }
 
@@ -197,6 +197,12 @@ impl Drop for Up {
             let _ = self.process.wait();
         }
     }
+}
+
+/// What is said to a person. Where there is no terminal, `up` also logs, one JSON object a line.
+fn words(output: &str) -> String {
+    let words = output.lines().filter(|line| !line.starts_with('{'));
+    words.fold(String::new(), |text, line| text + line + "\n")
 }
 
 fn is_done(command: &str, status: ExitStatus) -> bool {
