@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use headwater_event::{LogId, StreamId, WriterEpoch};
 use headwater_follow::{Follower, Rows};
+use headwater_log::acceptance::PartitionState;
 use headwater_store::{Engine, Read};
 
 pub(crate) use history::History;
@@ -36,12 +37,24 @@ pub(crate) struct Facts {
     pub(crate) folded: bool,
     /// Whether the newest writer has appended all differences of its sources.
     pub(crate) reconciled: bool,
-    /// The newest writer.
-    pub(crate) writer: WriterEpoch,
+    /// The newest claim of each partition: what came before it is settled.
+    pub(crate) claims: Vec<WriterEpoch>,
     /// Streams that did not hash to what the log says.
     pub(crate) damaged: BTreeSet<StreamId>,
     /// Whether the upstream log was read to its end, so that known identities are complete.
     pub(crate) knows_identities: bool,
+}
+
+impl Facts {
+    /// The newest claim in the partition of `stream`.
+    pub(crate) fn claimed(&self, stream: &StreamId) -> WriterEpoch {
+        let count = u32::try_from(self.claims.len()).unwrap_or(u32::MAX);
+        if count == 0 {
+            return WriterEpoch::default();
+        }
+        let partition = stream.partition(count).0 as usize;
+        self.claims.get(partition).copied().unwrap_or_default()
+    }
 }
 
 impl Fold {
@@ -49,9 +62,12 @@ impl Fold {
         Self { engine, known, facts: RwLock::default() }
     }
 
-    /// The fold as it is now; it does not move while the value lives.
+    /// The fold as it is now; it does not move while the value lives. What it holds is never
+    /// older than the facts: a fold that is given up is emptied only after [`Fold::lose`], so
+    /// that nobody takes it for a complete one.
     pub(crate) fn source(&self) -> FoldSource<'_> {
-        FoldSource::new(self.facts(), self.engine.snapshot(), &self.known)
+        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
+        FoldSource::new(facts.clone(), self.engine.snapshot(), &self.known)
     }
 
     /// A consistent view of the stored streams.
@@ -72,7 +88,7 @@ impl Fold {
             log_id: Some(acceptance.birth().log_id),
             folded: follower.is_folded(),
             reconciled: acceptance.is_reconciled(),
-            writer: acceptance.writer().map(|claim| claim.epoch).unwrap_or_default(),
+            claims: acceptance.partitions().values().map(PartitionState::claimed).collect(),
             damaged: follower.damaged().clone(),
             knows_identities: facts.knows_identities,
         };
@@ -86,6 +102,13 @@ impl Fold {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         let knows_identities = facts.knows_identities;
         *facts = Facts { knows_identities, ..Facts::default() };
+    }
+
+    /// A complete fold of this log, without a follower.
+    #[cfg(test)]
+    pub(crate) fn assume_log(&self, log_id: LogId) {
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        *facts = Facts { log_id: Some(log_id), folded: true, reconciled: true, ..Facts::default() };
     }
 
     /// The upstream log was read to its end.

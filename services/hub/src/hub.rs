@@ -11,13 +11,14 @@ use headwater_follow::{FollowError, Follower};
 use headwater_log::{Log, ReadError};
 use headwater_proto::replication::replication_server::ReplicationServer;
 use headwater_session::{HubSettings, Source, SourceError};
-use headwater_session::message::{Refusal, RefusalCode};
 use headwater_store::{Engine, EngineError, schema};
 use headwater_view::{StreamReader, Verification};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_stream::wrappers::TcpListenerStream;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::Server;
 
 use crate::fold::{Fold, History};
@@ -50,6 +51,13 @@ const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 /// last.
 const REOPEN_FIRST: Duration = Duration::from_millis(100);
 const REOPEN_LAST: Duration = Duration::from_secs(5);
+
+/// How long a connection may take to say hello (slowloris).
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long sessions, and then the tasks of the hub, may take to end when it stops. Whatever is
+/// left is dropped: edges resume from what they have.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a hub is told.
 #[derive(Clone, Debug)]
@@ -105,7 +113,9 @@ pub enum HubError {
 pub struct HubHandle {
     address: SocketAddr,
     shared: Arc<Shared>,
-    stop: CancellationToken,
+    /// A handle that is dropped stops the hub too, but waits for nothing.
+    stop: DropGuard,
+    upstream_stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -120,6 +130,14 @@ impl Hub {
     /// # Errors
     /// See [`HubError`].
     pub async fn start(config: HubConfig, seams: HubSeams) -> Result<HubHandle, HubError> {
+        Self::start_with(config, seams, HELLO_WITHIN).await
+    }
+
+    async fn start_with(
+        config: HubConfig,
+        seams: HubSeams,
+        hello_within: Duration,
+    ) -> Result<HubHandle, HubError> {
         let listen = config.listen;
         if !listen.ip().is_loopback() {
             return Err(HubError::NotLoopback { listen });
@@ -134,7 +152,10 @@ impl Hub {
         let known = Arc::new(Known::default());
         let wakers = Arc::new(Wakers::default());
         let fold = Arc::new(Fold::new(seams.engine.clone(), known.clone()));
-        let upstream = Upstream::start(seams.upstream.clone(), partitions, stop.child_token());
+        // Stopped last, when the sessions have said where their nodes stand.
+        let upstream_stop = CancellationToken::new();
+        let (upstream, appending) =
+            Upstream::start(seams.upstream.clone(), partitions, upstream_stop.clone());
         let shared = Arc::new(Shared::new(Parts {
             name: config.name,
             settings: config.settings,
@@ -144,6 +165,7 @@ impl Hub {
             upstream,
             answers: seams.answers,
             wall_clock: seams.wall_clock.clone(),
+            stop: stop.clone(),
         }));
         let following = Following {
             log: seams.downstream,
@@ -153,11 +175,12 @@ impl Hub {
             wakers: wakers.clone(),
         };
         let tasks = vec![
-            tokio::spawn(until(stop.clone(), following.run())),
+            on_its_own_thread(until(stop.clone(), following.run())),
             tokio::spawn(until(stop.clone(), meet_identities(seams.upstream, known, fold, wakers))),
-            tokio::spawn(serve(listener, shared.clone(), stop.clone())),
+            tokio::spawn(serve(listener, Service::new(shared.clone(), hello_within), stop.clone())),
+            appending,
         ];
-        Ok(HubHandle { address, shared, stop, tasks })
+        Ok(HubHandle { address, shared, stop: stop.drop_guard(), upstream_stop, tasks })
     }
 }
 
@@ -241,16 +264,21 @@ impl HubHandle {
     }
 
     /// Ends every session, so that edges connect elsewhere or again, and then the hub itself.
-    /// Everything that was answered is in the log.
+    /// Everything that was answered is in the log. Takes a few seconds at most.
     pub async fn stop(self) {
-        self.shared.dismiss_all(&Refusal {
-            code: RefusalCode::Unavailable,
-            message: "the hub stops".to_owned(),
-        });
-        self.stop.cancel();
-        for task in self.tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a task of the hub ended by itself");
+        let Self { shared, stop, upstream_stop, tasks, .. } = self;
+        shared.close();
+        drop(stop);
+        if timeout(STOP_WITHIN, shared.connections.wait()).await.is_err() {
+            tracing::warn!("sessions that do not end are dropped");
+        }
+        upstream_stop.cancel();
+        for mut task in tasks {
+            match timeout(STOP_WITHIN, &mut task).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "a task of the hub ended by itself"),
+                // A peer that does not read keeps its connection: the pings end that.
+                Err(_) => task.abort(),
             }
         }
     }
@@ -289,9 +317,9 @@ impl Following {
     ) -> Result<std::convert::Infallible, FollowError> {
         let (log, engine, clock) = (&*self.log, self.engine.clone(), self.clock.clone());
         let mut follower = if rebuild {
-            Follower::rebuild(log, engine, History, clock).await?
+            Follower::rebuild(log, engine, History::default(), clock).await?
         } else {
-            Follower::open(log, engine, History, clock).await?
+            Follower::open(log, engine, History::default(), clock).await?
         };
         self.fold.follow(&follower);
         self.wakers.wake_all();
@@ -372,8 +400,8 @@ async fn follow_identities(
     }
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
-    let service = ReplicationServer::new(Service::new(shared))
+async fn serve(listener: TcpListener, service: Service, stop: CancellationToken) {
+    let service = ReplicationServer::new(service)
         .max_decoding_message_size(RECEIVE_BYTES_MAX)
         .max_encoding_message_size(SEND_BYTES_MAX);
     let served = Server::builder()
@@ -389,9 +417,19 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTok
     }
 }
 
+/// Runs `task` where it may block: a long fold reads and writes the store without a pause, and
+/// must not keep sessions from running.
+fn on_its_own_thread(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || runtime.block_on(task))
+}
+
 async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
     tokio::select! {
         () = stop.cancelled() => {}
         () = task => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,16 @@
 //! A report is answered only once the log has it durably. An append whose outcome is unknown is
 //! simply made again: a report is ordered by its own id, so a second copy has no effect.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use headwater_event::upstream::encode_report;
 use headwater_event::{NodeName, Report, ReportId, StreamId};
 use headwater_log::{Append, AppendError, Log, Record};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Appends waiting for the log, over all edges: each session holds at most a few, so this is
@@ -23,6 +26,10 @@ const BATCH_RECORDS_MAX: usize = 2048;
 /// last, so that a log that is away is not hammered.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(5);
+
+/// How long what is queued may take when the hub stops: a log that works takes far less, one
+/// that does not is not waited for.
+const LAST_WITHIN: Duration = Duration::from_secs(2);
 
 /// A record that goes upstream, with who waits for it.
 struct Job {
@@ -39,11 +46,16 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Starts the task over `log`; it ends when `stop` is cancelled or every handle is gone.
-    pub(crate) fn start(log: Arc<dyn Log>, partitions: u32, stop: CancellationToken) -> Self {
+    /// Starts the task over `log`. Once `stop` is cancelled it takes nothing more, and ends when
+    /// what it took is in the log or [`LAST_WITHIN`] is over.
+    pub(crate) fn start(
+        log: Arc<dyn Log>,
+        partitions: u32,
+        stop: CancellationToken,
+    ) -> (Self, JoinHandle<()>) {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(run(log, queue, stop));
-        Self { jobs, partitions }
+        let task = tokio::spawn(run(log, queue, stop));
+        (Self { jobs, partitions }, task)
     }
 
     /// Appends what `node` reported, in order; `done` gets the last id once all is durable.
@@ -89,25 +101,39 @@ impl Upstream {
 }
 
 async fn run(log: Arc<dyn Log>, mut queue: mpsc::Receiver<Job>, stop: CancellationToken) {
-    let mut jobs = Vec::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            received = queue.recv_many(&mut jobs, BATCH_RECORDS_MAX) => {
-                if received == 0 {
-                    return;
+    let appending = async {
+        let mut jobs = Vec::new();
+        let mut stopping = pin!(stop.cancelled().fuse());
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stopping => queue.close(),
+                received = queue.recv_many(&mut jobs, BATCH_RECORDS_MAX) => {
+                    if received == 0 {
+                        return;
+                    }
+                    append_jobs(log.as_ref(), &mut jobs).await;
                 }
             }
         }
-        let records = jobs.iter_mut().flat_map(|job| std::mem::take(&mut job.records)).collect();
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = append_durably(log.as_ref(), records) => {}
-        }
-        for (done, last) in jobs.drain(..).filter_map(|job| job.done) {
-            // A full or closed channel is a session that ended: the edge sends again.
-            let _ = done.try_send(last);
-        }
+    };
+    let given_up = async {
+        stop.cancelled().await;
+        tokio::time::sleep(LAST_WITHIN).await;
+    };
+    tokio::select! {
+        () = appending => {}
+        () = given_up => tracing::warn!("the hub stops with reports that are not in the log"),
+    }
+}
+
+async fn append_jobs(log: &dyn Log, jobs: &mut Vec<Job>) {
+    let records = jobs.iter_mut().flat_map(|job| std::mem::take(&mut job.records)).collect();
+    append_durably(log, records).await;
+    for (done, last) in jobs.drain(..).filter_map(|job| job.done) {
+        // The channel has room for every report that a session may have here; a closed one is
+        // a session that ended: the edge sends again.
+        let _ = done.try_send(last);
     }
 }
 
@@ -145,8 +171,8 @@ async fn append_durably(log: &dyn Log, mut records: Vec<Append>) {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use headwater_event::ReportBody;
-    use headwater_log::{MemoryLog, MemorySettings};
+    use headwater_event::{Partition, ReportBody};
+    use headwater_log::{AppendFault, MemoryLog, MemorySettings};
 
     use super::*;
 
@@ -166,12 +192,42 @@ mod tests {
     async fn reports_are_answered_once_the_log_has_them() {
         let log = Arc::new(MemoryLog::new(MemorySettings::default()));
         let partitions = log.describe().await.expect("there").partitions;
-        let upstream = Upstream::start(log.clone(), partitions, CancellationToken::new());
+        let stop = CancellationToken::new();
+        let (upstream, task) = Upstream::start(log.clone(), partitions, stop.clone());
         let (done, mut answers) = mpsc::channel(4);
         let node: NodeName = "gw-1".parse().expect("a name");
         assert!(upstream.append(&node, vec![report(1), report(2)], done).await);
         assert_eq!(answers.recv().await, Some(report(2).id));
         let partition = StreamId::node(&node).partition(partitions);
         assert_eq!(log.bounds(partition).await.expect("there").high.0, 2);
+
+        // What was taken before the stop is in the log after it.
+        let (done, mut answers) = mpsc::channel(4);
+        assert!(upstream.append(&node, vec![report(3)], done.clone()).await);
+        stop.cancel();
+        task.await.expect("it ends");
+        assert_eq!(answers.recv().await, Some(report(3).id));
+        assert!(!upstream.append(&node, vec![report(4)], done).await, "nothing more is taken");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_outcome_is_tried_again_and_what_the_log_refuses_holds_up_nobody() {
+        let settings = MemorySettings { record_bytes_max: 200, ..MemorySettings::default() };
+        let log = MemoryLog::new(settings);
+        log.inject(AppendFault::UnknownLost);
+        log.inject(AppendFault::UnknownWritten);
+        let (upstream, _task) = Upstream::start(Arc::new(log.clone()), 1, CancellationToken::new());
+        let (done, mut answers) = mpsc::channel(4);
+        let node: NodeName = "gw-1".parse().expect("a name");
+        let mut large = report(2);
+        if let ReportBody::PodStatus { status, .. } = &mut large.body {
+            *status = Bytes::from(vec![b' '; 300]);
+        }
+        assert!(upstream.append(&node, vec![report(1), large, report(3)], done).await);
+        assert_eq!(answers.recv().await, Some(report(3).id));
+        let start = log.start(Partition(0)).await.expect("there");
+        let mut reader = log.read(vec![start]).await.expect("there");
+        let count = reader.next().await.expect("readable").records.len();
+        assert_eq!(count, 3, "the first twice, the second, which is too large, not at all");
     }
 }

@@ -1,9 +1,9 @@
 //! The gRPC service: one stream per edge, decoded at the border.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::NodeName;
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
 use headwater_session::message::EdgeMessage;
@@ -14,20 +14,19 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::session::{Connection, OUTBOUND_MAX};
 use crate::shared::Shared;
 
-/// How long a connection may take to say hello (slowloris).
-const HELLO_WITHIN: Duration = Duration::from_secs(5);
-
 /// Decoded messages waiting for the session; what lies behind waits in HTTP/2's own window.
 const INBOUND_MAX: usize = 64;
 
 /// Serves edges.
 pub(crate) struct Service {
     shared: Arc<Shared>,
+    hello_within: Duration,
 }
 
 impl Service {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    /// `hello_within`: how long a connection may take to say hello.
+    pub(crate) fn new(shared: Arc<Shared>, hello_within: Duration) -> Self {
+        Self { shared, hello_within }
     }
 }
 
@@ -40,52 +39,42 @@ impl Replication for Service {
         request: Request<Streaming<wire::EdgeMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let (outbound, messages) = mpsc::channel(OUTBOUND_MAX);
-        let shared = self.shared.clone();
-        let stream = request.into_inner();
-        tokio::spawn(async move {
-            let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
-            let mut stream = stream;
-            let hello = tokio::time::timeout(HELLO_WITHIN, next(&mut stream)).await;
+        let (shared, hello_within) = (self.shared.clone(), self.hello_within);
+        let mut stream = request.into_inner();
+        self.shared.connections.spawn(async move {
+            let hello = tokio::select! {
+                () = shared.stop.cancelled() => return,
+                hello = tokio::time::timeout(hello_within, next(&mut stream)) => hello,
+            };
             let (node, hello) = match hello.unwrap_or_else(|_| Some(Err(no_hello()))) {
-                Some(Ok(message)) => match claimed_node(&message) {
-                    Some(node) => (node, message),
-                    None => {
-                        let _ = outbound.send(Err(no_hello())).await;
-                        return;
-                    }
-                },
+                Some(Ok(EdgeMessage::Hello(hello))) => (hello.identity.node.clone(), hello),
+                Some(Ok(_)) => {
+                    let _ = outbound.send(Err(no_hello())).await;
+                    return;
+                }
                 Some(Err(status)) => {
                     let _ = outbound.send(Err(status)).await;
                     return;
                 }
                 None => return,
             };
+            let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
             // The channel is fresh and has room.
-            let _ = inbound.send(Ok(hello)).await;
-            let reading = read(stream, inbound);
-            let serving = Connection::serve(shared, node, decoded, outbound);
+            let _ = inbound.send(Ok(EdgeMessage::Hello(hello))).await;
+            // On loopback without TLS, and only there, the hello says which node it is.
+            let mut serving = pin!(Connection::serve(shared, node, decoded, outbound));
             // The session decides when it is over; what the edge still says is then not read.
-            tokio::pin!(reading);
-            tokio::pin!(serving);
             tokio::select! {
                 () = &mut serving => {}
-                () = &mut reading => serving.await,
+                () = read(stream, inbound) => serving.await,
             }
         });
         Ok(Response::new(ReceiverStream::new(messages)))
     }
 }
 
-/// On loopback without TLS, and only there, the hello says which node it is.
-fn claimed_node(message: &EdgeMessage) -> Option<NodeName> {
-    match message {
-        EdgeMessage::Hello(hello) => Some(hello.identity.node.clone()),
-        _ => None,
-    }
-}
-
 fn no_hello() -> Status {
-    Status::failed_precondition("a session begins with a hello within 5 s")
+    Status::failed_precondition("a session begins with a hello, and soon")
 }
 
 async fn read(

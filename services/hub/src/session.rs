@@ -9,7 +9,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::{Identity, NodeName, NodeStanding, ReportId, StreamId, StreamStanding};
+use headwater_event::{
+    Identity, NodeName, NodeStanding, Report, ReportId, StreamId, StreamStanding,
+};
 use headwater_proto::replication as wire;
 use headwater_session::message::{
     EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, Request, RequestError, Response,
@@ -54,6 +56,7 @@ pub(crate) struct Connection {
     node: NodeName,
     session: HubSession,
     outbound: Outbound,
+    dismissed: mpsc::Receiver<Refusal>,
     bell: Arc<Notify>,
     subscribed: BTreeSet<StreamId>,
     appended: mpsc::Sender<ReportId>,
@@ -65,6 +68,8 @@ pub(crate) struct Connection {
     position_at: Option<Instant>,
     position_due: bool,
     kept_at: Option<Instant>,
+    /// Where the node stood when its session was last open.
+    last: Option<NodeStanding>,
 }
 
 impl Connection {
@@ -77,7 +82,8 @@ impl Connection {
     ) {
         let id = shared.next_session();
         let (dismiss, dismissed) = mpsc::channel(1);
-        let (appended, appends) = mpsc::channel(OUTBOUND_MAX);
+        // One for every report that may wait for the log, so that none is passed over.
+        let (appended, appends) = mpsc::channel(shared.settings.reports_unappended_max.max(1));
         let (answers, answered) = mpsc::channel(ANSWERS_MAX);
         let contact_ms = (shared.wall_clock)();
         if let Err(refusal) = shared.enter(id, &node, dismiss) {
@@ -91,6 +97,7 @@ impl Connection {
             id,
             node,
             outbound,
+            dismissed,
             subscribed: BTreeSet::new(),
             appended,
             answers,
@@ -100,8 +107,9 @@ impl Connection {
             position_at: None,
             position_due: false,
             kept_at: None,
+            last: None,
         };
-        let events = Events { inbound, dismissed, appends, answered };
+        let events = Events { inbound, appends, answered };
         connection.run(events).await;
         connection.leave();
     }
@@ -114,7 +122,7 @@ impl Connection {
         loop {
             let input = tokio::select! {
                 biased;
-                Some(refusal) = events.dismissed.recv() => HubInput::Dismissed(refusal),
+                Some(refusal) = self.dismissed.recv() => HubInput::Dismissed(refusal),
                 message = events.inbound.recv() => match message {
                     Some(Ok(message)) => {
                         self.contact_ms = (self.shared.wall_clock)();
@@ -144,6 +152,7 @@ impl Connection {
     async fn step(&mut self, input: HubInput) -> bool {
         let mut inputs = std::collections::VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
+            self.last = self.standing(false).or(self.last.take());
             let outputs = {
                 let source = self.shared.fold.source();
                 self.session.step(&source, input)
@@ -157,8 +166,7 @@ impl Connection {
                         }
                     }
                     HubOutput::AppendReports(reports) => {
-                        let appended = self.appended.clone();
-                        if !self.shared.upstream.append(&self.node, reports, appended).await {
+                        if !self.append(reports).await {
                             return false;
                         }
                     }
@@ -194,14 +202,28 @@ impl Connection {
 
     /// Queues a message; a reader that takes nothing for too long loses its session.
     async fn send(&mut self, message: HubMessage) -> bool {
-        let sent = self.outbound.send(Ok(message.into()));
-        match tokio::time::timeout(OUTBOUND_WAIT_MAX, sent).await {
-            Ok(Ok(())) => true,
-            Ok(Err(_)) => false,
-            Err(_) => {
+        let message = Ok(message.into());
+        tokio::select! {
+            biased;
+            sent = self.outbound.send(message) => sent.is_ok(),
+            Some(refusal) = self.dismissed.recv() => {
+                tracing::info!(node = %self.node, reason = %refusal.message, "session dropped");
+                false
+            }
+            () = tokio::time::sleep(OUTBOUND_WAIT_MAX) => {
                 tracing::warn!(node = %self.node, "the edge takes no bytes; its session is dropped");
                 false
             }
+        }
+    }
+
+    /// Hands reports on to the log; waits while thousands of others do.
+    async fn append(&mut self, reports: Vec<Report>) -> bool {
+        let appended = self.appended.clone();
+        tokio::select! {
+            biased;
+            taken = self.shared.upstream.append(&self.node, reports, appended) => taken,
+            Some(_) = self.dismissed.recv() => false,
         }
     }
 
@@ -270,18 +292,21 @@ impl Connection {
 
     fn leave(self) {
         self.shared.wakers.remove(self.id, &self.subscribed);
-        // A session that was refused says nothing of the node: another may be live.
-        if let Some(standing) = self.standing(false).filter(|_| self.position_at.is_some()) {
+        self.shared.leave(self.id, &self.node);
+        // A session that was refused says nothing of the node, nor does one that another took
+        // over from.
+        let last = self.standing(false).or(self.last);
+        if let Some(standing) = last.filter(|_| self.position_at.is_some())
+            && !self.shared.is_live(&self.node)
+        {
             self.shared.publish(&self.node, &standing);
         }
-        self.shared.leave(self.id, &self.node);
     }
 }
 
 /// Where the inputs of a connection come from.
 struct Events {
     inbound: Inbound,
-    dismissed: mpsc::Receiver<Refusal>,
     appends: mpsc::Receiver<ReportId>,
     answered: mpsc::Receiver<Response>,
 }

@@ -10,6 +10,8 @@ use headwater_log::Record;
 use headwater_session::message::{Refusal, RefusalCode, RequestError};
 use headwater_session::{HubSettings, Registry, SessionId};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::fold::Fold;
 use crate::known::Known;
@@ -46,6 +48,10 @@ pub(crate) struct Shared {
     pub(crate) upstream: Upstream,
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) wall_clock: WallClock,
+    /// Cancelled when the hub stops: no session begins any more.
+    pub(crate) stop: CancellationToken,
+    /// The tasks of all connections.
+    pub(crate) connections: TaskTracker,
     next_session: AtomicU64,
     table: Mutex<Table>,
 }
@@ -68,11 +74,13 @@ pub(crate) struct Parts {
     pub(crate) upstream: Upstream,
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) wall_clock: WallClock,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { name, settings, fold, wakers, known, upstream, answers, wall_clock } = parts;
+        let Parts { name, settings, fold, wakers, known, upstream, answers, wall_clock, stop } =
+            parts;
         Self {
             name,
             settings,
@@ -82,6 +90,8 @@ impl Shared {
             upstream,
             answers,
             wall_clock,
+            stop,
+            connections: TaskTracker::new(),
             next_session: AtomicU64::new(1),
             table: Mutex::default(),
         }
@@ -92,7 +102,7 @@ impl Shared {
         SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Adds a connection, unless the node's link is cut.
+    /// Adds a connection, unless the node's link is cut or the hub stops.
     pub(crate) fn enter(
         &self,
         session: SessionId,
@@ -102,6 +112,9 @@ impl Shared {
         let mut table = self.lock();
         if table.cut.contains(node) {
             return Err(link_cut(node));
+        }
+        if self.stop.is_cancelled() {
+            return Err(hub_stops());
         }
         table.live.insert(session, Live { node: node.clone(), dismiss });
         Ok(())
@@ -116,6 +129,11 @@ impl Shared {
         if let Some(standing) = table.standings.get_mut(node).filter(|_| !other) {
             standing.connected = false;
         }
+    }
+
+    /// Whether a session of `node` is live.
+    pub(crate) fn is_live(&self, node: &NodeName) -> bool {
+        self.lock().registry.live(node).is_some()
     }
 
     /// Decides about a hello, and dismisses the session that has to give way.
@@ -166,9 +184,11 @@ impl Shared {
         table.dismiss_all(|live| &live.node == node, &link_cut(node));
     }
 
-    /// Ends every session: the edges connect again, elsewhere if they can.
-    pub(crate) fn dismiss_all(&self, refusal: &Refusal) {
-        self.lock().dismiss_all(|_| true, refusal);
+    /// Ends every session and lets none be made: the edges connect again, elsewhere if they can.
+    pub(crate) fn close(&self) {
+        self.stop.cancel();
+        self.connections.close();
+        self.lock().dismiss_all(|_| true, &hub_stops());
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -190,6 +210,10 @@ impl Table {
             let _ = live.dismiss.try_send(refusal.clone());
         }
     }
+}
+
+fn hub_stops() -> Refusal {
+    Refusal { code: RefusalCode::Unavailable, message: "the hub stops".to_owned() }
 }
 
 fn link_cut(node: &NodeName) -> Refusal {

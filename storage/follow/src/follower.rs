@@ -151,9 +151,7 @@ impl<R: Rows> Follower<R> {
         clock: WallClock,
     ) -> Result<Self, FollowError> {
         let birth = read_birth(log).await?.ok_or(FollowError::Unborn)?;
-        let mut wipe = WriteBatch::default();
-        wipe.delete_range(vec![FOLDED_FROM], vec![u8::MAX]);
-        engine.write(wipe, Durability::Buffered)?;
+        forget_fold(&*engine)?;
         rows.restarted();
         let acceptance = begin_fold(log, birth, clock()).await?;
         let reader = log.read(acceptance.cursors()).await?;
@@ -329,6 +327,16 @@ fn is_recent(state: &PartitionState, now_ms: i64, replay_window_ms: u64) -> bool
             age_ms.is_some_and(|age_ms| age_ms <= replay_window_ms)
         }
     }
+}
+
+/// Empties what was folded into `engine`, cursors included: all but its schema.
+///
+/// # Errors
+/// As [`Engine::write`].
+pub fn forget_fold(engine: &dyn Engine) -> Result<(), EngineError> {
+    let mut wipe = WriteBatch::default();
+    wipe.delete_range(vec![FOLDED_FROM], vec![u8::MAX]);
+    engine.write(wipe, Durability::Buffered)
 }
 
 /// What an earlier run accepted, where all of it is there and of this log.

@@ -7,5 +7,5 @@
 mod follower;
 mod rows;
 
-pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock};
+pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, forget_fold};
 pub use rows::Rows;

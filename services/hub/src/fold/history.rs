@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Events of a stream that are kept as they came: what an edge that is a little behind gets.
 /// Twice what a session sends as a tail before it prefers a delta.
-pub(crate) const RAW_EVENTS_MAX: u64 = 2048;
+const RAW_EVENTS_MAX: u64 = 2048;
 
 /// Removals of a stream that are remembered, so that a delta can tell them; an edge that is
 /// further behind takes a snapshot. About 150 bytes each.
@@ -88,7 +88,30 @@ pub(crate) struct EventRow {
 
 /// Derives the history rows.
 #[derive(Debug, Default)]
-pub(crate) struct History;
+pub(crate) struct History {
+    limits: Limits,
+}
+
+/// How much of the past is kept of each stream.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// See [`RAW_EVENTS_MAX`].
+    raw_events_max: u64,
+    /// See [`REMOVALS_MAX`].
+    removals_max: u64,
+    /// See [`REMOVALS_FORGOTTEN`].
+    forgotten: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            raw_events_max: RAW_EVENTS_MAX,
+            removals_max: REMOVALS_MAX,
+            forgotten: REMOVALS_FORGOTTEN,
+        }
+    }
+}
 
 impl Rows for History {
     fn accepted(
@@ -102,9 +125,10 @@ impl Rows for History {
         let stream = &envelope.stream;
         let history = batch.get(&*engine, &STREAMS, stream)?;
         let mut history = history.map(|Json(history)| history).unwrap_or_default();
-        if continuity == Continuity::Sparse && envelope.seq > history.seq.next() {
-            // What lies in the gap was compacted away: nobody can be told of it one by one.
-            let behind_gap = Seq(envelope.seq.0 - 1);
+        if continuity == Continuity::Sparse && envelope.seq != history.seq.next() {
+            // What lies in the gap was compacted away, and what lies above a step back never
+            // happened: nobody can be told of it one by one.
+            let behind_gap = Seq(envelope.seq.0.saturating_sub(1));
             history.raw_from = behind_gap;
             history.delta_from = behind_gap;
         }
@@ -116,12 +140,12 @@ impl Rows for History {
             note_change(batch, &*engine, envelope, key, &mut history)?;
         }
         batch.put(&EVENTS, &(stream.clone(), envelope.seq), &Proto(EventRow::of(envelope)));
-        if envelope.seq.0 - history.raw_from.0 > RAW_EVENTS_MAX {
+        if envelope.seq.0.saturating_sub(history.raw_from.0) > self.limits.raw_events_max {
             history.raw_from = history.raw_from.next();
             batch.delete(&EVENTS, &(stream.clone(), history.raw_from));
         }
-        if history.removals > REMOVALS_MAX {
-            forget_removals(batch, &*engine, stream, &mut history)?;
+        if history.removals > self.limits.removals_max {
+            forget_removals(batch, &*engine, stream, &mut history, self.limits.forgotten)?;
         }
         batch.put(&STREAMS, stream, &Json(history));
         Ok(())
@@ -165,6 +189,7 @@ fn forget_removals(
     engine: &(impl Read + ?Sized),
     stream: &StreamId,
     history: &mut StreamHistory,
+    count: usize,
 ) -> Result<(), EngineError> {
     let mut forgotten = 0;
     for row in CHANGES.rows_of(engine, stream) {
@@ -181,7 +206,7 @@ fn forget_removals(
         history.delta_from = history.delta_from.max(at.1);
         history.removals = history.removals.saturating_sub(1);
         forgotten += 1;
-        if forgotten == REMOVALS_FORGOTTEN {
+        if forgotten == count {
             break;
         }
     }
@@ -235,3 +260,6 @@ impl EventRow {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,16 +93,14 @@ impl Source for FoldSource<'_> {
     }
 
     fn standing(&self, stream: &StreamId) -> Result<Standing, SourceError> {
-        let nothing = Checkpoint {
-            log_id: self
-                .facts
-                .log_id
-                .ok_or_else(|| SourceError { reason: "no log is folded yet".to_owned() })?,
-            epoch: self.facts.writer,
-            seq: Seq::ZERO,
-        };
+        let log_id = self.facts.log_id;
+        let log_id =
+            log_id.ok_or_else(|| SourceError { reason: "no log is folded yet".to_owned() })?;
+        let claimed = self.facts.claimed(stream);
+        let nothing = Checkpoint { log_id, epoch: claimed, seq: Seq::ZERO };
         let position = self.reader().position(stream).map_err(unreadable)?;
-        let (checkpoint, hash) = position.unwrap_or((nothing, StateHash::EMPTY));
+        let (mut checkpoint, hash) = position.unwrap_or((nothing, StateHash::EMPTY));
+        checkpoint.epoch = checkpoint.epoch.max(claimed);
         let history = self.history(stream)?;
         let readiness = match &self.facts {
             facts if !facts.folded || facts.damaged.contains(stream) => Readiness::Folding,

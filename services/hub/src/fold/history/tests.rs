@@ -1,0 +1,218 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_check::State;
+use headwater_event::{Change, HashKey, LogId, ObjectHash};
+use headwater_session::Source;
+use headwater_store::{Durability, Engine, MemoryEngine};
+use headwater_view::FoldBounds;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::fold::Fold;
+use crate::known::Known;
+
+const LOG: LogId = LogId { number: 1, uuid: Uuid::nil() };
+
+/// A stream as its writer had it: every event, and the state after each.
+struct Model {
+    stream: StreamId,
+    events: Vec<Envelope>,
+    states: Vec<State>,
+    objects: BTreeMap<EntryKey, ObjectHash>,
+    hash: StateHash,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            stream: StreamId::Cluster,
+            events: Vec::new(),
+            states: vec![State::default()],
+            objects: BTreeMap::new(),
+            hash: StateHash::EMPTY,
+        }
+    }
+
+    /// Appends what sets `key` (`Some`), removes it, or is a head.
+    fn append(&mut self, key: Option<u8>, object: Option<u8>) {
+        let hash_key = HashKey::new(&LOG);
+        let event = match key {
+            None => Event::Head,
+            Some(n) => {
+                let key: EntryKey = format!("d/service/s{n}").parse().expect("a key");
+                if let Some(before) = self.objects.remove(&key) {
+                    self.hash.subtract(&hash_key, &key, &before);
+                }
+                let uid = format!("u{n}");
+                match object {
+                    None => Event::Removed(Removed { key, uid }),
+                    Some(object) => {
+                        let object = Bytes::from(vec![b'x'; usize::from(object)]);
+                        let of = ObjectHash::of(&object);
+                        self.hash.add(&hash_key, &key, &of);
+                        self.objects.insert(key.clone(), of);
+                        let resource_version = String::new();
+                        Event::Applied(Applied { key, uid, resource_version, object })
+                    }
+                }
+            }
+        };
+        let mut state = self.states.last().cloned().unwrap_or_default();
+        if let Some(change) = event.change() {
+            state.apply(&change);
+        }
+        self.states.push(state);
+        self.events.push(Envelope {
+            stream: self.stream.clone(),
+            seq: Seq(self.events.len() as u64 + 1),
+            epoch: WriterEpoch(1),
+            epoch_first_seq: Seq(1),
+            time_ms: 0,
+            hash: self.hash,
+            traceparent: None,
+            event,
+        });
+    }
+}
+
+/// Folds events as a follower would, `group` of them in a batch.
+fn fold(
+    engine: &Arc<MemoryEngine>,
+    events: &[Envelope],
+    continuity: Continuity,
+    group: usize,
+    limits: Limits,
+) {
+    let mut state = StreamState::open(engine.clone(), FoldBounds::default()).expect("opens");
+    let (mut rows, mut effects) = (History { limits }, Vec::new());
+    for events in events.chunks(group) {
+        for envelope in events {
+            rows.accepted(envelope, continuity, &mut state).expect("readable");
+            state.apply_event(LOG, envelope.clone(), continuity, &mut effects).expect("continues");
+        }
+        state.commit(Durability::Buffered).expect("commits");
+    }
+}
+
+/// What sessions may be told of the stream, for every replica there may be.
+fn check(engine: &Arc<MemoryEngine>, model: &Model, limits: Limits) {
+    let known = Arc::new(Known::default());
+    let fold = Fold::new(engine.clone() as Arc<dyn Engine>, known);
+    fold.assume_log(LOG);
+    let source = fold.source();
+    let stream = &model.stream;
+    let standing = source.standing(stream).expect("readable");
+    let tail = standing.checkpoint.seq;
+    let now = model.states.last().expect("at least the empty one");
+    assert!(standing.raw_from <= tail && standing.delta_from <= tail, "{standing:?}");
+    assert!(tail.0 - standing.raw_from.0 <= limits.raw_events_max, "{standing:?}");
+    for since in 0..=tail.0 {
+        let before = &model.states[usize::try_from(since).expect("small")];
+        if Seq(since) >= standing.raw_from {
+            let events = source.events(stream, Seq(since), tail, u64::MAX).expect("readable");
+            let expected = &model.events[usize::try_from(since).expect("small")..];
+            assert_eq!(events, expected, "the tail behind {since}");
+        }
+        if Seq(since) >= standing.delta_from {
+            let mut state = before.clone();
+            let mut delta = source.delta(stream, Seq(since)).expect("readable");
+            let mut keys = Vec::new();
+            loop {
+                let part = delta.next(100).expect("readable");
+                for pushed in part.changes {
+                    keys.push(pushed.change.key().clone());
+                    state.apply(&pushed.change);
+                }
+                if part.last {
+                    break;
+                }
+            }
+            assert_eq!(&state, now, "the delta since {since}");
+            let count = keys.len();
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), count, "each key once");
+        }
+    }
+    let mut snapshot = source.snapshot(stream).expect("readable");
+    let mut state = State::default();
+    for pushed in snapshot.next(u64::MAX).expect("readable").changes {
+        assert!(matches!(pushed.change, Change::Applied(_)));
+        state.apply(&pushed.change);
+    }
+    assert_eq!(&state, now);
+}
+
+fn changes() -> impl Strategy<Value = Vec<(Option<u8>, Option<u8>)>> {
+    let key = proptest::option::weighted(0.95, 0..8u8);
+    proptest::collection::vec((key, proptest::option::of(0..20u8)), 1..80)
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (1..20u64, 0..6u64, 1..4usize).prop_map(|(raw_events_max, removals_max, forgotten)| Limits {
+        raw_events_max,
+        removals_max,
+        forgotten,
+    })
+}
+
+proptest! {
+    /// I9: state(S) + delta(S) == state(tail) for every S at or above `delta_from`; the raw tail
+    /// is dense; whatever was forgotten, and however the batches fell.
+    #[test]
+    fn tail_delta_and_snapshot_agree_for_every_replica(
+        changes in changes(), limits in limits(), group in 1..30usize,
+    ) {
+        let mut model = Model::new();
+        changes.iter().for_each(|(key, object)| model.append(*key, *object));
+        let engine = Arc::new(MemoryEngine::new());
+        fold(&engine, &model.events, Continuity::Dense, group, limits);
+        check(&engine, &model, limits);
+    }
+
+    /// The same, of a log in which compaction left the last event of each key, and what follows.
+    #[test]
+    fn behind_what_compaction_dropped_nothing_is_told_one_by_one(
+        changes in changes(), more in changes(), limits in limits(), group in 1..30usize,
+    ) {
+        let mut model = Model::new();
+        changes.iter().for_each(|(key, object)| model.append(*key, *object));
+        let mut last = BTreeMap::new();
+        for envelope in &model.events {
+            last.insert(envelope.event.key().cloned(), envelope.seq);
+        }
+        let kept: Vec<_> = model.events.iter()
+            .filter(|event| last.get(&event.event.key().cloned()) == Some(&event.seq))
+            .cloned().collect();
+        let engine = Arc::new(MemoryEngine::new());
+        fold(&engine, &kept, Continuity::Sparse, group, limits);
+        check(&engine, &model, limits);
+        let from = model.events.len();
+        more.iter().for_each(|(key, object)| model.append(*key, *object));
+        fold(&engine, &model.events[from..], Continuity::Dense, group, limits);
+        check(&engine, &model, limits);
+    }
+}
+
+#[test]
+fn a_fold_that_steps_back_forgets_what_lay_above() {
+    let mut model = Model::new();
+    (0..6).for_each(|n| model.append(Some(n), Some(n)));
+    let engine = Arc::new(MemoryEngine::new());
+    // Seq 3 is lost, 4 to 6 lie behind the hole; the next writer begins at 3.
+    let mut events = model.events.clone();
+    events.remove(2);
+    fold(&engine, &events, Continuity::Sparse, 1, Limits::default());
+    let mut back = model.events[2].clone();
+    back.epoch = WriterEpoch(2);
+    let mut state = StreamState::open(engine.clone(), FoldBounds::default()).expect("opens");
+    let mut rows = History::default();
+    rows.accepted(&back, Continuity::Sparse, &mut state).expect("readable");
+    let folded = state.apply_event(LOG, back, Continuity::Sparse, &mut Vec::new());
+    folded.expect("a sparse fold may step back");
+    state.commit(Durability::Buffered).expect("commits");
+    let history = STREAMS.get(&*engine, &StreamId::Cluster).expect("readable").expect("there").0;
+    assert_eq!((history.seq, history.raw_from, history.delta_from), (Seq(3), Seq(2), Seq(2)));
+}

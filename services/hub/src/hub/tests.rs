@@ -1,0 +1,404 @@
+mod cloud;
+mod edge;
+
+use std::time::Instant;
+
+use headwater_event::{
+    Identity, Report, ReportBody, ReportId, ResourceKey, StateHash, WriterEpoch,
+};
+use headwater_log::MemoryLog;
+use headwater_session::SessionEnd;
+use headwater_session::message::{
+    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, PushMode, RefusalCode, Reports, RequestError,
+    StreamPosition,
+};
+use headwater_store::MemoryEngine;
+
+use super::*;
+use cloud::{Cloud, logs};
+use edge::{Edge, SOON, dial, identity};
+
+struct NoAnswers;
+
+#[tonic::async_trait]
+impl Answers for NoAnswers {
+    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<bytes::Bytes, RequestError> {
+        Err(RequestError::NotFound)
+    }
+}
+
+/// A hub over these logs. Its clock is the log's, and hellos must come in 300 ms.
+async fn hub_on(logs: &(MemoryLog, MemoryLog), engine: &Arc<MemoryEngine>) -> HubHandle {
+    let clock = logs.0.clone();
+    let config = HubConfig {
+        name: "hub-1".to_owned(),
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        settings: HubSettings { heartbeat_ms: 200, ..HubSettings::default() },
+    };
+    let seams = HubSeams {
+        downstream: Arc::new(logs.0.handle()),
+        upstream: Arc::new(logs.1.handle()),
+        engine: engine.clone(),
+        answers: Arc::new(NoAnswers),
+        wall_clock: Arc::new(move || clock.now_ms()),
+    };
+    let hub = Hub::start_with(config, seams, Duration::from_millis(300)).await.expect("starts");
+    // Before that it sends edges away.
+    until_true("a hub that knows its logs", async || hub.shared.fold.source().log_id().is_some())
+        .await;
+    hub
+}
+
+async fn hub(cloud: &Cloud) -> HubHandle {
+    hub_on(&cloud.logs(), &Arc::new(MemoryEngine::new())).await
+}
+
+/// Waits until `done`, and fails if it does not come to be.
+async fn until_true(what: &str, done: impl AsyncFn() -> bool) {
+    let end = Instant::now() + SOON;
+    while !done().await {
+        assert!(Instant::now() < end, "{what} did not come to be");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn refused(end: SessionEnd) -> RefusalCode {
+    match end {
+        SessionEnd::Refused(refusal) => refusal.code,
+        end => panic!("not a refusal: {end}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edge_gets_a_snapshot_then_every_event_and_resumes_by_tail() {
+    let mut cloud = Cloud::new(&["a"]).await;
+    cloud.set("node/a", "one", Some("{}".to_owned())).await;
+    cloud.set("cluster", "shared", Some("{}".to_owned())).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |e| e.seq("node/a") == 2 && e.seq("cluster") == 1).await;
+    assert_eq!(edge.modes("node/a"), [PushMode::Snapshot]);
+    cloud.set("node/a", "two", Some("{}".to_owned())).await;
+    cloud.set("node/a", "one", None).await;
+    edge.hear_until("what came", |edge| edge.seq("node/a") == 4).await;
+    assert!(edge.modes("node/a")[1..].iter().all(|mode| *mode == PushMode::Tail));
+    edge.check_prefix(&cloud);
+
+    let replicas = std::mem::take(&mut edge.replicas);
+    drop(edge);
+    cloud.set("node/a", "three", Some("{}".to_owned())).await;
+    let mut edge = Edge::resume(hub.address(), identity("a", 1, 1), replicas).await;
+    edge.hear_until("the rest", |edge| edge.seq("node/a") == 5).await;
+    assert_eq!(edge.modes("node/a"), [PushMode::Tail]);
+    edge.check_prefix(&cloud);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edge_that_is_far_behind_gets_each_key_once() {
+    let mut cloud = Cloud::new(&["a"]).await;
+    cloud.set("node/a", "gone", Some("{}".to_owned())).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 2).await;
+    let replicas = std::mem::take(&mut edge.replicas);
+    drop(edge);
+    cloud.set("node/a", "gone", None).await;
+    for n in 0..1200 {
+        cloud.set("node/a", &format!("c{}", n % 7), Some(format!("{{\"n\":{n}}}"))).await;
+    }
+    let mut edge = Edge::resume(hub.address(), identity("a", 1, 1), replicas).await;
+    edge.hear_until("a delta", |edge| edge.seq("node/a") == 1203).await;
+    assert_eq!(edge.modes("node/a")[0], PushMode::Delta);
+    edge.check_prefix(&cloud);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_snapshot_is_served_before_the_writer_has_reconciled() {
+    let mut cloud = Cloud::over(&logs(), None).await;
+    cloud.assign("a").await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a parking", |edge| !edge.parked.is_empty()).await;
+    assert!(edge.pushes.is_empty() && !hub.view().is_reconciled(), "I14");
+    cloud.writer.reconciled().await.expect("appended");
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    assert!(hub.view().is_reconciled());
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edge_ahead_of_a_log_that_lost_its_end_is_brought_back_by_a_snapshot() {
+    let mut cloud = Cloud::new(&["a"]).await;
+    let partition = StreamId::node(&"a".parse().expect("a name")).partition(2);
+    let high = cloud.downstream.bounds(partition).await.expect("there").high;
+    cloud.set("node/a", "lost", Some("{}".to_owned())).await;
+    let first = hub(&cloud).await;
+    let mut edge = Edge::connect(first.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 2).await;
+    let replicas = std::mem::take(&mut edge.replicas);
+    first.stop().await;
+    cloud.downstream.truncate(partition, high);
+    // The next writer claims and has nothing to append: its claim settles where the stream ends.
+    let mut cloud = Cloud::over(&cloud.logs(), None).await;
+    cloud.writer.reconciled().await.expect("appended");
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::resume(hub.address(), identity("a", 2, 2), replicas).await;
+    edge.hear_until("a step back", |edge| edge.seq("node/a") == 1).await;
+    assert_eq!(edge.modes("node/a"), [PushMode::Snapshot]);
+    edge.check_prefix(&cloud);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_is_acknowledged_once_it_is_in_the_log() {
+    let cloud = Cloud::new(&["a"]).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a welcome", Edge::is_open).await;
+    let first = edge.report(1).await;
+    edge.hear_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
+    assert_eq!(cloud.reports(edge.node()).await, [first], "I2");
+
+    cloud.upstream.set_available(false);
+    let second = edge.report(2).await;
+    cloud.upstream.set_available(true);
+    edge.hear_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
+    assert_eq!(cloud.reports(edge.node()).await.last(), Some(&second), "I2");
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_node_stands_is_in_the_log_when_it_comes_and_when_it_leaves() {
+    let cloud = Cloud::new(&["a"]).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 3, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    let node = edge.node().clone();
+    until_true("a position of a connected node", async || {
+        cloud.standings(&node).await.iter().any(|standing| standing.connected)
+    })
+    .await;
+    drop(edge);
+    until_true("a position of a node that left", async || {
+        cloud.standings(&node).await.last().is_some_and(|standing| !standing.connected)
+    })
+    .await;
+    assert_eq!(cloud.standings(&node).await.last().map(|last| last.boot.number), Some(3));
+
+    // Also when the hub ends the session, and stops.
+    let mut edge = Edge::connect(hub.address(), identity("a", 4, 4)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    hub.stop().await;
+    assert_eq!(refused(edge.hear_end().await), RefusalCode::Unavailable);
+    let last = cloud.standings(&node).await.pop().expect("said");
+    assert!(!last.connected && last.boot.number == 4, "{last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_disk_is_told_so_also_by_a_hub_that_has_never_seen_the_node() {
+    let cloud = Cloud::new(&["a"]).await;
+    let first = hub(&cloud).await;
+    let mut edge = Edge::connect(first.address(), identity("a", 5, 1)).await;
+    edge.hear_until("a welcome", Edge::is_open).await;
+    first.stop().await;
+    let hub = hub(&cloud).await;
+    let mut old = Edge::connect(hub.address(), identity("a", 4, 9)).await;
+    let end = old.hear_end().await;
+    assert!(matches!(&end, SessionEnd::RaisingBoot { known } if known.boot.number == 5), "{end}");
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_machines_of_one_identity_are_both_held_and_a_reconnect_takes_over() {
+    let cloud = Cloud::new(&["a", "b"]).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a welcome", Edge::is_open).await;
+    let mut again = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    again.hear_until("a welcome", Edge::is_open).await;
+    assert_eq!(refused(edge.hear_end().await), RefusalCode::Superseded);
+    let mut clone = Edge::connect(hub.address(), identity("a", 1, 2)).await;
+    assert_eq!(refused(clone.hear_end().await), RefusalCode::Clone);
+    assert_eq!(refused(again.hear_end().await), RefusalCode::Clone);
+    let mut other = Edge::connect(hub.address(), identity("b", 1, 1)).await;
+    other.hear_until("a welcome", Edge::is_open).await;
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_can_be_cut_and_restored() {
+    let mut cloud = Cloud::new(&["a"]).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    let node = edge.node().clone();
+    hub.view().set_link(&node, true);
+    assert_eq!(refused(edge.hear_end().await), RefusalCode::Unavailable);
+    let mut refused_edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    assert_eq!(refused(refused_edge.hear_end().await), RefusalCode::Unavailable);
+    cloud.set("node/a", "one", Some("{}".to_owned())).await;
+    hub.view().set_link(&node, false);
+    let mut edge = Edge::resume(hub.address(), identity("a", 1, 1), edge.replicas).await;
+    edge.hear_until("the rest", |edge| edge.seq("node/a") == 2).await;
+    assert_eq!(edge.modes("node/a"), [PushMode::Tail]);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_reads_its_own_streams_whatever_it_says() {
+    let mut cloud = Cloud::new(&["a", "b"]).await;
+    cloud.set("node/b", "private", Some("{\"secret\":1}".to_owned())).await;
+    let hub = hub(&cloud).await;
+    // `Edge` checks I6 at every push.
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    // A hello that names another node's stream.
+    let (said, mut heard) = dial(hub.address()).await.expect("a session");
+    let stream: StreamId = "node/b".parse().expect("a stream");
+    let checkpoint = Checkpoint { log_id: cloud.log_id(), epoch: WriterEpoch(1), seq: Seq(1) };
+    let position = StreamPosition { stream, checkpoint, hash: StateHash::EMPTY };
+    let hello = hello(identity("c", 1, 1), vec![position]);
+    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
+    let message = timeout(SOON, heard.message()).await.expect("soon").expect("told why");
+    let message = HubMessage::try_from(message.expect("a message"));
+    match message.expect("well-formed") {
+        HubMessage::Refusal(refusal) => {
+            assert_eq!(refusal.code, RefusalCode::Violation);
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    hub.stop().await;
+}
+
+fn hello(identity: Identity, positions: Vec<StreamPosition>) -> Hello {
+    Hello { protocol: PROTOCOL, identity, positions, window_bytes: 1 << 20 }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_no_hello_or_garbage_is_shown_the_door_and_others_do_not_notice() {
+    let cloud = Cloud::new(&["a"]).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a welcome", Edge::is_open).await;
+
+    let (_said, mut heard) = dial(hub.address()).await.expect("a session");
+    let status = timeout(SOON, heard.message()).await.expect("soon").expect_err("no hello");
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+
+    let (said, mut heard) = dial(hub.address()).await.expect("a session");
+    said.send(headwater_proto::replication::EdgeMessage::default()).await.expect("heard");
+    let status = timeout(SOON, heard.message()).await.expect("soon").expect_err("says nothing");
+    assert_eq!(status.code(), tonic::Code::InvalidArgument);
+
+    let (said, mut heard) = dial(hub.address()).await.expect("a session");
+    let ack = EdgeMessage::Ack(Ack::default());
+    said.send(ack.into()).await.expect("heard");
+    timeout(SOON, heard.message()).await.expect("soon").expect_err("no hello");
+
+    // Larger than the hub takes.
+    let (said, mut heard) = dial(hub.address()).await.expect("a session");
+    let large = Report {
+        id: ReportId::default(),
+        body: ReportBody::Node { object: vec![b' '; 5 << 20].into() },
+        traceparent: None,
+    };
+    let reports = Reports { after: None, reports: vec![large] };
+    said.send(EdgeMessage::Reports(reports).into()).await.expect("heard");
+    timeout(SOON, heard.message()).await.expect("soon").expect_err("too large");
+
+    edge.report(1).await;
+    edge.hear_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edge_that_reads_nothing_delays_neither_others_nor_the_stop() {
+    let mut cloud = Cloud::new(&["a", "b"]).await;
+    let hub = hub(&cloud).await;
+    // Says hello and never reads.
+    let (said, _heard) = dial(hub.address()).await.expect("a session");
+    said.send(EdgeMessage::Hello(hello(identity("a", 1, 1), Vec::new())).into())
+        .await
+        .expect("heard");
+    let mut edge = Edge::connect(hub.address(), identity("b", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/b") == 1).await;
+    let object = format!("{{\"data\":\"{}\"}}", "x".repeat(100_000));
+    for n in 0..60 {
+        cloud.set("node/a", &format!("c{n}"), Some(object.clone())).await;
+    }
+    cloud.set("node/b", "one", Some("{}".to_owned())).await;
+    edge.hear_until("its own", |edge| edge.seq("node/b") == 2).await;
+    timeout(SOON, hub.stop()).await.expect("a stop is bounded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_goes_on_from_its_own_disk_and_from_an_empty_one() {
+    let mut cloud = Cloud::new(&["a"]).await;
+    let disk = Arc::new(MemoryEngine::new());
+    let first = hub_on(&cloud.logs(), &disk).await;
+    let mut edge = Edge::connect(first.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    first.stop().await;
+    for engine in [disk, Arc::new(MemoryEngine::new())] {
+        cloud.set("node/a", "one", Some(format!("{{\"n\":{}}}", edge.seq("node/a")))).await;
+        let want = edge.seq("node/a") + 1;
+        let hub = hub_on(&cloud.logs(), &engine).await;
+        edge = Edge::resume(hub.address(), identity("a", 1, 1), edge.replicas).await;
+        edge.hear_until("the rest", |edge| edge.seq("node/a") == want).await;
+        assert_eq!(edge.modes("node/a"), [PushMode::Tail]);
+        edge.check_prefix(&cloud);
+        let stream: StreamId = "node/a".parse().expect("a stream");
+        let verified = hub.view().verify(&stream).expect("readable").expect("there");
+        assert!(verified.agrees());
+        let lag = hub.view().lag(&stream, Seq(want - 1)).expect("readable");
+        assert!(lag.tail.seq == Seq(want) && lag.since_ms.is_some());
+        hub.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_made_again_under_a_higher_id_comes_down_by_snapshot_once_it_is_reconciled() {
+    let mut cloud = Cloud::new(&["a"]).await;
+    cloud.set("node/a", "old", Some("{}".to_owned())).await;
+    let hub = hub(&cloud).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 2).await;
+    let previous = cloud.log_id();
+    cloud.downstream.recreate(2);
+    let mut cloud = Cloud::over(&cloud.logs(), Some(previous)).await;
+    assert_eq!(refused(edge.hear_end().await), RefusalCode::Unavailable);
+    cloud.assign("a").await;
+    let stream: StreamId = "node/a".parse().expect("a stream");
+    until_true("a fold of the new log", async || {
+        let lag = hub.view().lag(&stream, Seq::ZERO);
+        lag.is_ok_and(|lag| lag.tail.log_id == cloud.log_id() && lag.tail.seq == Seq(1))
+    })
+    .await;
+    let mut edge = Edge::resume(hub.address(), identity("a", 1, 1), edge.replicas).await;
+    edge.hear_until("a parking", |edge| !edge.parked.is_empty()).await;
+    assert_eq!(edge.seq("node/a"), 2, "I14: half a log removes nothing");
+    cloud.writer.reconciled().await.expect("appended");
+    edge.hear_until("a snapshot", |edge| edge.modes("node/a") == [PushMode::Snapshot]).await;
+    edge.check_prefix(&cloud);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn a_hub_without_tls_listens_on_loopback_only() {
+    let (downstream, upstream) = logs();
+    let config = HubConfig {
+        name: "hub-1".to_owned(),
+        listen: "0.0.0.0:0".parse().expect("an address"),
+        settings: HubSettings::default(),
+    };
+    let seams = HubSeams {
+        downstream: Arc::new(downstream),
+        upstream: Arc::new(upstream),
+        engine: Arc::new(MemoryEngine::new()),
+        answers: Arc::new(NoAnswers),
+        wall_clock: Arc::new(|| 0),
+    };
+    assert!(matches!(Hub::start(config, seams).await, Err(HubError::NotLoopback { .. })));
+}

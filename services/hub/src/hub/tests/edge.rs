@@ -1,0 +1,236 @@
+//! An edge by the book, over a real socket: the session of an edge, and a disk in memory that is
+//! always synced.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_check::{State, isolation, prefix};
+use headwater_event::{
+    Assignment, Boot, Change, Checkpoint, EntryKey, Identity, Incarnation, NodeName, Report,
+    ReportBody, ReportId, Seq, StateHash, StreamId,
+};
+use headwater_proto::replication as wire;
+use headwater_proto::replication::replication_client::ReplicationClient;
+use headwater_session::message::{HubMessage, PushMode, StreamPosition};
+use headwater_session::{EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, SessionEnd};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::cloud::Cloud;
+
+/// How long a test waits for what must come.
+pub(super) const SOON: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Default)]
+pub(super) struct Replica {
+    pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) hash: StateHash,
+    pub(super) state: State,
+}
+
+pub(super) struct Edge {
+    session: EdgeSession,
+    pub(super) identity: Identity,
+    pub(super) said: mpsc::Sender<wire::EdgeMessage>,
+    heard: Streaming<wire::HubMessage>,
+    pub(super) replicas: BTreeMap<StreamId, Replica>,
+    staged: BTreeMap<StreamId, Vec<Change>>,
+    outbox: BTreeMap<ReportId, Report>,
+    /// How each push came, as far as it was applied.
+    pub(super) pushes: Vec<(StreamId, PushMode, Seq, Seq)>,
+    pub(super) parked: Vec<String>,
+    pub(super) end: Option<SessionEnd>,
+}
+
+pub(super) fn identity(node: &str, boot: u64, nonce: u64) -> Identity {
+    let boot = Boot { number: boot, nonce };
+    Identity { node: node.parse().expect("a name"), incarnation: Incarnation(1), boot }
+}
+
+/// A connection on which nothing is said.
+pub(super) async fn dial(
+    hub: SocketAddr,
+) -> Result<(mpsc::Sender<wire::EdgeMessage>, Streaming<wire::HubMessage>), Status> {
+    let mut client =
+        ReplicationClient::connect(format!("http://{hub}")).await.expect("the hub listens");
+    let (said, saying) = mpsc::channel(64);
+    let heard = client.session(ReceiverStream::new(saying)).await?.into_inner();
+    Ok((said, heard))
+}
+
+impl Edge {
+    /// A new edge.
+    pub(super) async fn connect(hub: SocketAddr, identity: Identity) -> Self {
+        Self::resume(hub, identity, BTreeMap::new()).await
+    }
+
+    /// An edge that holds something.
+    pub(super) async fn resume(
+        hub: SocketAddr,
+        identity: Identity,
+        replicas: BTreeMap<StreamId, Replica>,
+    ) -> Self {
+        let private = StreamId::node(&identity.node);
+        let positions = replicas.iter().filter_map(|(stream, replica)| {
+            let (stream, hash) = (stream.clone(), replica.hash);
+            Some(StreamPosition { stream, checkpoint: replica.checkpoint?, hash })
+        });
+        let assigned = replicas.get(&private).map(|replica| replica.state.entries.keys());
+        let has_streams = assigned.is_some_and(|mut keys| keys.any(|k| *k == EntryKey::Streams));
+        let assignment = has_streams.then(|| Assignment::new(&identity.node, [StreamId::Cluster]));
+        let state =
+            EdgeState { identity: identity.clone(), positions: positions.collect(), assignment };
+        let (said, heard) = dial(hub).await.expect("a session");
+        let mut edge = Self {
+            session: EdgeSession::new(EdgeSettings::default(), state),
+            identity,
+            said,
+            heard,
+            replicas,
+            staged: BTreeMap::new(),
+            outbox: BTreeMap::new(),
+            pushes: Vec::new(),
+            parked: Vec::new(),
+            end: None,
+        };
+        edge.step(EdgeInput::Connected).await;
+        edge
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.session.is_open()
+    }
+
+    pub(super) fn seq(&self, stream: &str) -> u64 {
+        let stream: StreamId = stream.parse().expect("a stream");
+        let replica = self.replicas.get(&stream);
+        replica.and_then(|replica| replica.checkpoint).map_or(0, |at| at.seq.0)
+    }
+
+    pub(super) fn modes(&self, stream: &str) -> Vec<PushMode> {
+        let stream: StreamId = stream.parse().expect("a stream");
+        self.pushes.iter().filter(|push| push.0 == stream).map(|push| push.1).collect()
+    }
+
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.outbox.len()
+    }
+
+    pub(super) async fn report(&mut self, seq: u64) -> ReportId {
+        let (incarnation, boot) = (self.identity.incarnation, self.identity.boot.number);
+        let id = ReportId { incarnation, boot, seq };
+        let body = ReportBody::PodStatus {
+            pod: format!("d/pod/p{seq}").parse().expect("a key"),
+            uid: "u".to_owned(),
+            status: Bytes::from_static(b"{}"),
+        };
+        self.outbox.insert(id, Report { id, body, traceparent: None });
+        self.step(EdgeInput::Reported).await;
+        id
+    }
+
+    /// Hears what the hub says until `done`.
+    pub(super) async fn hear_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        let hearing = async {
+            while !done(self) {
+                self.hear().await;
+            }
+        };
+        let heard = timeout(SOON, hearing).await.is_ok();
+        assert!(heard, "{what}: {:?}, parked {:?}, end {:?}", self.pushes, self.parked, self.end);
+    }
+
+    pub(super) async fn hear_end(&mut self) -> SessionEnd {
+        self.hear_until("the end of the session", |edge| edge.end.is_some()).await;
+        self.end.take().expect("heard")
+    }
+
+    async fn hear(&mut self) {
+        match self.heard.message().await {
+            Ok(Some(message)) => {
+                let message = HubMessage::try_from(message).expect("well-formed");
+                self.check_readable(&message);
+                self.step(EdgeInput::Received(message)).await;
+            }
+            ended => panic!("the hub closed the stream: {ended:?}, {:?}", self.end),
+        }
+    }
+
+    /// I6.
+    fn check_readable(&self, message: &HubMessage) {
+        if let HubMessage::Push(push) = message {
+            isolation::check_stream(&self.identity.node, &push.stream).expect("I6");
+        }
+    }
+
+    async fn step(&mut self, input: EdgeInput) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            for output in self.session.step(input) {
+                match output {
+                    EdgeOutput::Send(message) => {
+                        let _ = self.said.send(message.into()).await;
+                    }
+                    EdgeOutput::Apply(push) => {
+                        let stream = push.stream.clone();
+                        let staged = self.staged.entry(stream.clone()).or_default();
+                        if push.part == 0 {
+                            staged.clear();
+                        }
+                        staged.extend(push.changes.into_iter().map(|pushed| pushed.change));
+                        if !push.last_part {
+                            continue;
+                        }
+                        let replica = self.replicas.entry(stream.clone()).or_default();
+                        if push.mode == PushMode::Snapshot {
+                            replica.state = State::default();
+                        }
+                        for change in self.staged.remove(&stream).unwrap_or_default() {
+                            replica.state.apply(&change);
+                        }
+                        replica.hash = replica.state.hash(&push.to.log_id);
+                        assert_eq!(replica.hash, push.hash, "{stream} at {:?}", push.to);
+                        replica.checkpoint = Some(push.to);
+                        self.pushes.push((stream.clone(), push.mode, push.from, push.to.seq));
+                        let (checkpoint, hash) = (push.to, replica.hash);
+                        inputs.push(EdgeInput::Durable { stream: stream.clone(), checkpoint });
+                        inputs.push(EdgeInput::Applied { stream, checkpoint, hash });
+                    }
+                    EdgeOutput::Drop(stream) => {
+                        self.replicas.remove(&stream);
+                    }
+                    EdgeOutput::ReadOutbox { after, count } => {
+                        let behind = self.outbox.values().filter(|report| Some(report.id) > after);
+                        inputs.push(EdgeInput::Outbox(behind.take(count).cloned().collect()));
+                    }
+                    EdgeOutput::Forget(through) => self.outbox.retain(|id, _| *id > through),
+                    EdgeOutput::Parked(parked) => self.parked.push(parked.reason),
+                    EdgeOutput::Close(end) => self.end = Some(end),
+                    EdgeOutput::Sync
+                    | EdgeOutput::Unstage(_)
+                    | EdgeOutput::RaiseBoot { .. }
+                    | EdgeOutput::Answered(_)
+                    | EdgeOutput::Welcomed { .. }
+                    | EdgeOutput::Stopped(_) => {}
+                }
+            }
+        }
+    }
+
+    /// I1: every stream is what the events that count make of it.
+    pub(super) fn check_prefix(&self, cloud: &Cloud) {
+        for (stream, replica) in &self.replicas {
+            let at = replica.checkpoint.map_or(Seq::ZERO, |at| at.seq);
+            let events = cloud.events.iter().filter(|event| event.stream == *stream);
+            prefix::check(events, stream, at, &replica.state).expect("I1");
+        }
+    }
+
+    pub(super) fn node(&self) -> &NodeName {
+        &self.identity.node
+    }
+}
