@@ -1,3 +1,5 @@
+//! What each operation asks, and which ask for nothing that can be done.
+
 use proptest::prelude::*;
 
 use super::*;

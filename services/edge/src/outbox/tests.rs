@@ -1,3 +1,5 @@
+//! The outbox is the latest of each key that the cloud has not acknowledged.
+
 use headwater_event::report::Incarnation;
 use headwater_store::{Durability, MemoryEngine, Survives};
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Nobody is told what a loss of power could take, and absence means something only when it does.
+
 use bytes::Bytes;
 use headwater_event::{
     Applied, Change, HashKey, LogId, NodeName, ObjectHash, Removed, Seq, WriterEpoch,

@@ -1,3 +1,5 @@
+//! MetaSync: whatever is lost, repeated or restarted, the cloud ends with the node's snapshot.
+
 use headwater_event::Boot;
 use headwater_event::report::SnapshotClosed;
 use headwater_store::{Failure, MemoryEngine, Survives};

@@ -28,7 +28,7 @@ use tonic::transport::{Channel, Endpoint};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// A running edge with its engines.
 pub(crate) struct Bench {
@@ -268,7 +268,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
             if let Some(found) = look().await {
                 return found;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
         }
     };
     match tokio::time::timeout(PATIENCE, waits).await {
