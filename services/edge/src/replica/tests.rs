@@ -306,10 +306,11 @@ fn a_push_that_does_not_hash_leaves_no_trace_and_a_snapshot_heals() {
     bench.answers();
     let mut watch = bench.watch(Group::Edged);
     told(&mut watch);
+    let fits = hub.clone().apply("d/pod/x", "u9", "{}");
     let mut wrong = hub.apply("d/pod/b", "u2", "{}");
     wrong.hash = StateHash::EMPTY;
     let behind = hub.apply("d/pod/c", "u3", "{}");
-    bench.push([wrong.clone(), behind]);
+    bench.push([wrong.clone(), behind, fits]);
     let answers = bench.answers();
     let [Answer::Applied { checkpoint, hash, .. }] = &answers[..] else {
         panic!("only the first is answered: {answers:?}");
