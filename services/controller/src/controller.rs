@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey, StreamId};
@@ -9,13 +10,17 @@ use headwater_follow::{Follower, WallClock};
 use headwater_log::Log;
 use headwater_store::{Engine, EngineError, schema};
 use headwater_view::{Selection, StreamReader};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::downstream::{self, Downstream, OpenError, Progress, SharedInterest};
 use crate::picture::Picture;
-use crate::source::{Notice, Published, PublishedObject, SOURCE_QUEUE_EVENTS, Source, SourceError};
+use crate::source::{
+    Notice, Published, PublishedObject, SOURCE_QUEUE_EVENTS, Several, Source, SourceError,
+};
 use crate::upstream::Upstream;
 
 /// What the upstream side may demand before the downstream side looks.
@@ -23,6 +28,9 @@ const DEMANDS_MAX: usize = 256;
 
 /// Notices waiting to be shown.
 const NOTICES_MAX: usize = 256;
+
+/// How long each task may take to end when the controller stops.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// Entries read at once when the fold is shown to a source.
 const CHUNK_ENTRIES: usize = 256;
@@ -63,7 +71,8 @@ pub struct ControllerHandle {
     moved: watch::Receiver<u64>,
     notices: Option<mpsc::Receiver<Notice>>,
     stopped_sources: Option<mpsc::Receiver<SourceError>>,
-    stop: CancellationToken,
+    /// A handle that is dropped stops the controller too, but waits for nothing.
+    stop: DropGuard,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -85,15 +94,14 @@ impl Controller {
 
         let stop = CancellationToken::new();
         let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);
-        let (failures, stopped_sources) = mpsc::channel(seams.sources.len().max(1));
+        let (failed, stopped_sources) = mpsc::channel(1);
         let mut tasks = Vec::new();
-        for source in seams.sources {
-            let (published, events) = (published.clone(), events.clone());
-            let (stop, failures) = (stop.child_token(), failures.clone());
+        if let Some(source) = one_of(seams.sources) {
+            let (events, stop) = (events.clone(), stop.child_token());
             tasks.push(tokio::spawn(async move {
                 if let Err(error) = source.run(published, events, stop).await {
-                    // Room for one from each source.
-                    let _ = failures.try_send(error);
+                    // There is room: it fails once.
+                    let _ = failed.try_send(error);
                 }
             }));
         }
@@ -119,15 +127,15 @@ impl Controller {
         };
         let upstream =
             Upstream { log: seams.upstream, engine: seams.picture, demands: demand, moved };
-        tasks.push(tokio::spawn(until(stop.clone(), downstream.run(Some(follower)))));
-        tasks.push(tokio::spawn(until(stop.clone(), upstream.run())));
+        tasks.push(on_its_own_thread(until(stop.clone(), downstream.run(Some(follower)))));
+        tasks.push(on_its_own_thread(until(stop.clone(), upstream.run())));
         Ok(ControllerHandle {
             picture,
             progress: progress_seen,
             moved: moved_seen,
             notices: Some(notices),
             stopped_sources: Some(stopped_sources),
-            stop,
+            stop: stop.drop_guard(),
             tasks,
         })
     }
@@ -161,10 +169,14 @@ impl ControllerHandle {
 
     /// Stops sources and publishing. What was appended is in the log; nothing else is lost.
     pub async fn stop(self) {
-        self.stop.cancel();
-        for task in self.tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a task of the controller ended by itself");
+        drop(self.stop);
+        for mut task in self.tasks {
+            match timeout(STOP_WITHIN, &mut task).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "a task of the controller ended by itself");
+                }
+                Err(_) => task.abort(),
             }
         }
     }
@@ -206,9 +218,24 @@ fn published(
     Ok(objects)
 }
 
+/// All sources as one: what one of them lists, another's list does not remove.
+fn one_of(mut sources: Vec<Box<dyn Source>>) -> Option<Box<dyn Source>> {
+    if sources.len() > 1 { Some(Box::new(Several::new(sources))) } else { sources.pop() }
+}
+
+/// Runs `task` where it may block: a long fold or comparison reads and writes the store without
+/// a pause, and must not keep others from running.
+fn on_its_own_thread(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || runtime.block_on(task))
+}
+
 async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
     tokio::select! {
         () = stop.cancelled() => {}
         () = task => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,14 +12,15 @@
 //! missing deletes included, is closed by `Reconciled`. A writer whose append has an unknown
 //! outcome is dropped; the next one claims a higher epoch and compares everything again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use headwater_event::{Applied, EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch};
-use headwater_follow::{FollowError, Follower, Step, WallClock};
+use headwater_event::{
+    Applied, EntryKey, Event, LogId, NodeName, ResourceKey, StreamId, WriterEpoch,
+};
+use headwater_follow::{FollowError, Follower, Step, TakeOverError, WallClock};
 use headwater_log::acceptance::RepairKey;
-use headwater_log::claim::Claiming;
 use headwater_log::{
     BirthError, BirthWish, ClaimError, Claimant, Draft, Log, Writer, WriterError,
     read_or_create_birth, repair,
@@ -27,11 +28,11 @@ use headwater_log::{
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, Selection, StreamReader};
 use tokio::sync::{mpsc, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 use uuid::Uuid;
 
 use crate::interest::{Affected, Interest};
-use crate::publish::difference;
+use crate::publish::{difference, rank};
 use crate::source::{Cause, SourceEvent};
 
 /// Source events taken in before their differences are appended: long enough a group that one
@@ -48,6 +49,11 @@ const COMPARE_CHUNK: usize = 256;
 /// How often heads are appended behind removals: far within the retention of tombstones, rare
 /// enough to cost nothing.
 const HEADS_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How often the writer says that it lives, and how long a controller that lost the log to
+/// another waits for a sign of it before it claims again: three of them missed.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+const STAND_BY_MAX: Duration = Duration::from_secs(30);
 
 /// Waits before a lost log or writer is tried again: doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -87,12 +93,30 @@ enum Lost {
     Follow(#[from] FollowError),
     #[error("the log cannot be claimed")]
     Claim(#[from] ClaimError),
+    #[error("another controller has claimed the log")]
+    Fenced,
     #[error("the log has no birth")]
     Birth(#[from] BirthError),
     #[error("the log cannot be written")]
     Write(#[from] WriterError),
     #[error("what is published cannot be read")]
     Engine(#[from] EngineError),
+}
+
+impl Lost {
+    /// Whether another controller writes the log.
+    fn to_another(&self) -> bool {
+        matches!(self, Self::Fenced | Self::Claim(ClaimError::Lost { .. }))
+    }
+}
+
+impl From<TakeOverError> for Lost {
+    fn from(error: TakeOverError) -> Self {
+        match error {
+            TakeOverError::Follow(error) => error.into(),
+            TakeOverError::Claim(error) => error.into(),
+        }
+    }
 }
 
 /// Why the loop ended.
@@ -146,11 +170,12 @@ impl Downstream {
             self.interest.write().declare(&node);
         }
         let mut wait = RETRY_FIRST;
-        let mut rebuild = false;
+        let (mut rebuild, mut stands_by) = (false, false);
         loop {
-            match self.write(follower.take(), rebuild, &mut wait).await {
+            match self.write(follower.take(), rebuild, stands_by, &mut wait).await {
                 Ok(Ended::Stopped) => return,
                 Err(error) => {
+                    stands_by = error.to_another();
                     rebuild = matches!(&error, Lost::Follow(error) if error.asks_for_rebuild());
                     let trouble = chain(&error);
                     tracing::warn!(error = %trouble, "publishing stopped; trying again");
@@ -169,13 +194,22 @@ impl Downstream {
         &mut self,
         follower: Option<Follower<()>>,
         rebuild: bool,
+        stands_by: bool,
         wait: &mut Duration,
     ) -> Result<Ended, Lost> {
-        let follower = match follower {
+        let mut follower = match follower {
             Some(follower) => follower,
             None => follow(&*self.log, &self.engine, &self.clock, rebuild).await?,
         };
-        let mut writing = claim(&self.log, follower).await?;
+        if stands_by {
+            // As long as the other one lives, it says so.
+            while let Ok(step) = timeout(STAND_BY_MAX, follower.next()).await {
+                step?;
+            }
+        }
+        let claimant = Claimant { writer: Uuid::new_v4(), address: None };
+        let writer = follower.take_over(&self.log, &claimant).await?;
+        let mut writing = Writing { follower, writer };
         let epoch = writing.writer.epoch();
         *wait = RETRY_FIRST;
         self.progress.send_modify(|progress| {
@@ -191,6 +225,8 @@ impl Downstream {
     async fn publish_as_it_comes(&mut self, writing: &mut Writing) -> Result<Ended, Lost> {
         let mut heads = tokio::time::interval(HEADS_INTERVAL);
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeats = tokio::time::interval(HEARTBEAT_INTERVAL);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
         loop {
             tokio::select! {
@@ -198,10 +234,9 @@ impl Downstream {
                     if received == 0 {
                         return Ok(Ended::Stopped);
                     }
-                    let affected = self.take_in(events.drain(..)).await;
-                    match affected {
-                        Taken::Changes(affected) if self.listed => {
-                            self.publish(writing, affected).await?;
+                    match self.take_in(events.drain(..)) {
+                        Taken::Changes(changes) if self.listed => {
+                            self.publish(writing, changes).await?;
                         }
                         Taken::Changes(_) => {}
                         Taken::Listed => {
@@ -210,7 +245,10 @@ impl Downstream {
                         }
                     }
                 }
-                Some(demand) = self.demands.recv() => self.meet(writing, demand).await?,
+                // Before everything is listed, nobody knows which pods there are.
+                Some(demand) = self.demands.recv(), if self.listed => {
+                    self.meet(writing, demand).await?;
+                }
                 step = writing.follower.next() => {
                     let step = step?;
                     self.observe(writing, &step).await?;
@@ -219,40 +257,50 @@ impl Downstream {
                     let heads = writing.writer.append_heads().await?;
                     self.read_back(writing, heads.len()).await?;
                 }
+                _ = heartbeats.tick() => writing.writer.heartbeat().await?,
             }
         }
     }
 
     /// Takes in what the source says, in order, and gives the entries that may have changed.
-    async fn take_in(&mut self, events: impl Iterator<Item = SourceEvent>) -> Taken {
-        let mut affected = Vec::new();
+    fn take_in(&mut self, events: impl Iterator<Item = SourceEvent>) -> Taken {
+        let mut changes = Vec::new();
         let mut listed = false;
         for event in events {
-            match event {
-                SourceEvent::Init => self.listing = Some(BTreeSet::new()),
+            let (affected, cause) = match event {
+                SourceEvent::Init => {
+                    self.listing = Some(BTreeSet::new());
+                    continue;
+                }
                 SourceEvent::InitApply(object) => {
                     if let Some(listing) = &mut self.listing {
                         listing.insert(object.key().clone());
                     }
-                    affected.extend(self.interest.write().apply(object));
+                    (self.interest.write().apply(object), Cause::default())
                 }
                 SourceEvent::InitDone => {
                     self.remove_unlisted();
                     listed = true;
+                    continue;
                 }
-                SourceEvent::Apply(object, Cause { .. }) => {
-                    affected.extend(self.interest.write().apply(object));
-                }
-                SourceEvent::Delete { key, uid, .. } => {
-                    affected.extend(self.interest.write().remove(&key, &uid));
+                SourceEvent::Apply(object, cause) => (self.interest.write().apply(object), cause),
+                SourceEvent::Delete { key, uid, cause } => {
+                    (self.interest.write().remove(&key, &uid), cause)
                 }
                 SourceEvent::Notice(notice) => {
-                    // Whoever shows notices may be gone; the objects matter more.
-                    let _ = self.notices.send(notice).await;
+                    // Whoever shows notices may be gone or slow; the objects matter more.
+                    if let Err(error) = self.notices.try_send(notice) {
+                        tracing::warn!(notice = %error.into_inner(), "a notice nobody took");
+                    }
+                    continue;
                 }
-            }
+            };
+            changes.extend(affected.into_iter().map(|affected| {
+                let traceparent = cause.traceparent.clone();
+                Change { affected, traceparent }
+            }));
         }
-        if listed { Taken::Listed } else { Taken::Changes(affected) }
+        if listed { Taken::Listed } else { Taken::Changes(changes) }
     }
 
     /// What was known and not listed is gone.
@@ -274,27 +322,14 @@ impl Downstream {
         // What is wanted first, so that nothing vanishes before its replacement is there.
         let wanted = self.interest.read().entries();
         for chunk in wanted.chunks(COMPARE_CHUNK) {
-            self.publish(writing, chunk.to_vec()).await?;
+            self.publish(writing, chunk.iter().cloned().map(Change::from).collect()).await?;
         }
         let published: Vec<StreamId> =
             writing.follower.acceptance().streams().map(|(stream, _)| stream.clone()).collect();
         for stream in published {
-            let mut after = None;
-            loop {
-                let chunk = StreamReader::new(&*self.engine).entries(
-                    &stream,
-                    Selection::All,
-                    after.as_ref(),
-                    COMPARE_CHUNK,
-                )?;
-                let last = chunk.len() < COMPARE_CHUNK;
-                after = chunk.last().map(|(key, _)| key.clone());
-                let affected =
-                    chunk.into_iter().map(|(key, _)| Affected { stream: stream.clone(), key });
-                self.publish(writing, affected.collect()).await?;
-                if last {
-                    break;
-                }
+            // Pods leave first, then what they named.
+            for selection in [Selection::Kind("pod"), Selection::All] {
+                self.compare_published(writing, &stream, selection).await?;
             }
         }
         self.repair(writing).await?;
@@ -303,22 +338,51 @@ impl Downstream {
         Ok(())
     }
 
-    /// Appends what differs of `affected`, in order, and reads it back.
-    async fn publish(
+    /// Compares the selected entries of a stream as it is published.
+    async fn compare_published(
         &mut self,
         writing: &mut Writing,
-        affected: Vec<Affected>,
+        stream: &StreamId,
+        selection: Selection<'_>,
     ) -> Result<(), Lost> {
-        let mut seen = BTreeSet::new();
-        let mut drafts = Vec::new();
-        for Affected { stream, key } in affected {
-            if !seen.insert((stream.clone(), key.clone())) {
-                continue;
+        let mut after = None;
+        loop {
+            let chunk = StreamReader::new(&*self.engine).entries(
+                stream,
+                selection,
+                after.as_ref(),
+                COMPARE_CHUNK,
+            )?;
+            let last = chunk.len() < COMPARE_CHUNK;
+            after = chunk.last().map(|(key, _)| key.clone());
+            let affected =
+                chunk.into_iter().map(|(key, _)| Affected { stream: stream.clone(), key });
+            self.publish(writing, affected.map(Change::from).collect()).await?;
+            if last {
+                return Ok(());
             }
+        }
+    }
+
+    /// Appends what differs of `changes`, each entry once, and reads it back.
+    async fn publish(&mut self, writing: &mut Writing, changes: Vec<Change>) -> Result<(), Lost> {
+        // The last cause made the entry what it is now.
+        let mut causes = HashMap::new();
+        for Change { affected: Affected { stream, key }, traceparent } in &changes {
+            causes.insert((stream.clone(), key.clone()), traceparent.clone());
+        }
+        let mut drafts = Vec::new();
+        for Change { affected: Affected { stream, key }, .. } in changes {
+            let entry = (stream, key);
+            let Some(traceparent) = causes.remove(&entry) else { continue };
+            let (stream, key) = entry;
             let published = self.published(&stream, &key)?;
             let desired = self.interest.read().desired(&stream, &key);
-            drafts.extend(difference(&stream, &key, desired, published.as_ref()));
+            let draft = difference(&stream, &key, desired, published.as_ref());
+            drafts.extend(draft.map(|draft| Draft { traceparent, ..draft }));
         }
+        // Many causes in one group: what comes and goes with a pod keeps its side of it.
+        drafts.sort_by_key(|draft| rank(&draft.event));
         self.append(writing, drafts).await
     }
 
@@ -370,6 +434,10 @@ impl Downstream {
             for outcome in &step.outcomes {
                 writing.writer.observe(outcome);
             }
+            // What was appended behind another's claim never comes back as an event.
+            if !writing.writer.is_alive() {
+                return Err(Lost::Fenced);
+            }
         }
         Ok(())
     }
@@ -378,6 +446,9 @@ impl Downstream {
     async fn observe(&mut self, writing: &mut Writing, step: &Step) -> Result<(), Lost> {
         for outcome in &step.outcomes {
             writing.writer.observe(outcome);
+        }
+        if !writing.writer.is_alive() {
+            return Err(Lost::Fenced);
         }
         self.repair(writing).await
     }
@@ -415,7 +486,7 @@ impl Downstream {
                     return Ok(());
                 }
                 let affected = self.interest.write().remove(&pod, &uid);
-                self.publish(writing, affected).await
+                self.publish(writing, affected.into_iter().map(Change::from).collect()).await
             }
         }
     }
@@ -428,9 +499,21 @@ impl Downstream {
 /// What came of a group of source events.
 enum Taken {
     /// These entries may have changed.
-    Changes(Vec<Affected>),
+    Changes(Vec<Change>),
     /// A list came to its end: everything is to be compared.
     Listed,
+}
+
+/// An entry that may have changed, and by what.
+struct Change {
+    affected: Affected,
+    traceparent: Option<String>,
+}
+
+impl From<Affected> for Change {
+    fn from(affected: Affected) -> Self {
+        Self { affected, traceparent: None }
+    }
 }
 
 /// Opens the fold of what is published and reads to the end of the log; an empty log is born.
@@ -453,7 +536,7 @@ async fn follow(
     clock: &WallClock,
     rebuild: bool,
 ) -> Result<Follower<()>, Lost> {
-    let wish = BirthWish { previous: None, uuid: Uuid::new_v4() };
+    let wish = BirthWish { previous: last_log(&**engine)?, uuid: Uuid::new_v4() };
     read_or_create_birth(log, wish).await?;
     let (engine, clock) = (engine.clone(), clock.clone());
     let mut follower = if rebuild {
@@ -467,16 +550,11 @@ async fn follow(
     Ok(follower)
 }
 
-/// Becomes the writer of the log.
-async fn claim(log: &Arc<dyn Log>, mut follower: Follower<()>) -> Result<Writing, Lost> {
-    let claimant = Claimant { writer: Uuid::new_v4(), address: None };
-    let mut claiming = Claiming::begin(&**log, follower.acceptance(), &claimant).await?;
-    loop {
-        follower.next().await?;
-        if let Some(writer) = claiming.advance(log, follower.acceptance()).await? {
-            return Ok(Writing { follower, writer });
-        }
-    }
+/// The log that was followed last: one that is made anew gets the next number, so that edges
+/// follow.
+fn last_log(engine: &dyn Engine) -> Result<Option<LogId>, EngineError> {
+    let streams = StreamReader::new(engine).streams()?;
+    Ok(streams.iter().map(|position| position.checkpoint.log_id).max_by_key(|log| log.number))
 }
 
 fn object_bytes(event: &Event) -> usize {

@@ -5,6 +5,17 @@ use headwater_log::Draft;
 use headwater_object::payload::same_payload;
 use headwater_view::Entry;
 
+/// The place of an event in a group: what a pod names comes before it, and leaves after it.
+pub(crate) fn rank(event: &Event) -> u8 {
+    let is_pod = event.key().and_then(EntryKey::resource).is_some_and(|key| key.kind() == "pod");
+    match (event, is_pod) {
+        (Event::Applied(_) | Event::Head, false) => 0,
+        (Event::Applied(_) | Event::Head, true) => 1,
+        (Event::Removed(_), true) => 2,
+        (Event::Removed(_), false) => 3,
+    }
+}
+
 /// The event that makes an entry what it is to be, or `None` if it is so already.
 ///
 /// An object that differs only in its resource version is the same object: nothing is appended.

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{Cursor, NodeName, NodeStanding, Offset, Partition, ReportBody, ReportKey};
+use headwater_follow::forget_fold;
 use headwater_log::{Batch as LogBatch, Log, ReadError, Recorded};
 use headwater_store::position::CURSORS;
-use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, TableId, WriteBatch};
+use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json};
 use headwater_view::{PodStatusFold, Told};
 use tokio::sync::{mpsc, watch};
 
@@ -23,9 +24,6 @@ use crate::picture::{NODES, NodeReport, STANDINGS};
 /// Waits before a lost log is read again: doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
-
-/// The first byte behind the schema: everything from here on is folded and may be folded again.
-const FOLDED_FROM: u8 = TableId::Meta.prefix() + 1;
 
 /// Why the fold stopped; it begins again.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +54,7 @@ impl Upstream {
                 Lost::Read(error) if !matches!(error, ReadError::Unavailable { .. })
             );
             tracing::warn!(%error, refold, "the upstream log is not folded just now");
-            if refold && let Err(error) = self.wipe() {
+            if refold && let Err(error) = forget_fold(&*self.engine) {
                 tracing::error!(%error, "the cloud's picture cannot be emptied");
             }
             tokio::time::sleep(wait).await;
@@ -182,12 +180,6 @@ impl Upstream {
             | ReportBody::Message { .. } => {}
         }
         Ok(())
-    }
-
-    fn wipe(&self) -> Result<(), EngineError> {
-        let mut wipe = WriteBatch::default();
-        wipe.delete_range(vec![FOLDED_FROM], vec![u8::MAX]);
-        self.engine.write(wipe, Durability::Buffered)
     }
 }
 

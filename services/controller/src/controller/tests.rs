@@ -1,0 +1,571 @@
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use headwater_check::{State, once::Once, prefix};
+use headwater_event::report::{Incarnation, SnapshotClosed};
+use headwater_event::upstream::encode_report;
+use headwater_event::{
+    Boot, Checkpoint, EntryKey, Envelope, Event, NodeStanding, Partition, Report, ReportBody,
+    ReportId, ReportKey, Seq, StateHash, WriterEpoch,
+};
+use headwater_log::{Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record};
+use headwater_object::Object;
+use headwater_store::MemoryEngine;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::picture::Filter;
+use crate::source::{Cause, SourceEvent};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A source that tells what it is given.
+struct Script(mpsc::Receiver<SourceEvent>);
+
+#[async_trait]
+impl Source for Script {
+    async fn run(
+        mut self: Box<Self>,
+        _: Arc<dyn Published>,
+        events: mpsc::Sender<SourceEvent>,
+        stop: CancellationToken,
+    ) -> Result<(), SourceError> {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                Some(event) = self.0.recv() => {
+                    let _ = events.send(event).await;
+                }
+            }
+        }
+    }
+}
+
+fn script() -> (mpsc::Sender<SourceEvent>, Box<dyn Source>) {
+    let (told, events) = mpsc::channel(1024);
+    (told, Box::new(Script(events)))
+}
+
+/// Logs and disks, which outlive controllers.
+#[derive(Clone)]
+struct World {
+    downstream: MemoryLog,
+    upstream: MemoryLog,
+    published: Arc<MemoryEngine>,
+    picture: Arc<MemoryEngine>,
+}
+
+struct Running {
+    controller: ControllerHandle,
+    /// The controller's own handle on the downstream log.
+    log: MemoryLog,
+    source: mpsc::Sender<SourceEvent>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(MemorySettings { partitions: 2, ..MemorySettings::default() })
+    }
+
+    fn with(settings: MemorySettings) -> Self {
+        Self {
+            downstream: MemoryLog::new(settings),
+            upstream: MemoryLog::new(MemorySettings { partitions: 2, ..settings }),
+            published: Arc::new(MemoryEngine::new()),
+            picture: Arc::new(MemoryEngine::new()),
+        }
+    }
+
+    /// The same logs, other disks.
+    fn elsewhere(&self) -> Self {
+        let (published, picture) = (Arc::new(MemoryEngine::new()), Arc::new(MemoryEngine::new()));
+        Self { published, picture, ..self.clone() }
+    }
+
+    async fn start(&self) -> Running {
+        let (source, script) = script();
+        self.start_with(vec![script], source).await
+    }
+
+    async fn start_with(
+        &self,
+        sources: Vec<Box<dyn Source>>,
+        source: mpsc::Sender<SourceEvent>,
+    ) -> Running {
+        let (log, clock) = (self.downstream.handle(), self.downstream.clone());
+        let seams = ControllerSeams {
+            downstream: Arc::new(log.clone()),
+            upstream: Arc::new(self.upstream.handle()),
+            published: self.published.clone(),
+            picture: self.picture.clone(),
+            sources,
+            nodes: Vec::new(),
+            wall_clock: Arc::new(move || clock.now_ms()),
+        };
+        let controller = Controller::start(seams).await.expect("starts");
+        Running { controller, log, source }
+    }
+
+    /// Every event that counts, and the fold of all.
+    async fn read(&self) -> (Vec<Envelope>, Follower<()>) {
+        let clock = self.downstream.clone();
+        let clock: WallClock = Arc::new(move || clock.now_ms());
+        let engine = Arc::new(MemoryEngine::new());
+        let mut follower =
+            Follower::open(&self.downstream, engine, (), clock).await.expect("readable");
+        let mut events = Vec::new();
+        while !follower.is_folded() {
+            for outcome in follower.next().await.expect("readable").outcomes {
+                if let Outcome::Accepted(envelope) = outcome {
+                    events.push(envelope);
+                }
+            }
+        }
+        assert!(follower.damaged().is_empty());
+        (events, follower)
+    }
+
+    /// What was said of pods and ConfigMaps in a stream, in order.
+    async fn said(&self, stream: &str) -> Vec<String> {
+        let stream: StreamId = stream.parse().expect("a stream");
+        let (events, _) = self.read().await;
+        events.iter().filter(|event| event.stream == stream).filter_map(said).collect()
+    }
+
+    /// The fold holds exactly these pods and ConfigMaps, each event counted once (I1, I3).
+    async fn check(&self, stream: &str, expected: &[&str]) {
+        let stream: StreamId = stream.parse().expect("a stream");
+        let (events, follower) = self.read().await;
+        let mut once = Once::default();
+        for event in events.iter().filter(|event| event.stream == stream) {
+            let log_id = follower.acceptance().birth().log_id;
+            let to = Checkpoint { log_id, epoch: event.epoch, seq: event.seq };
+            once.events(&stream, Seq(event.seq.0 - 1), to).expect("I3");
+        }
+        let reader = StreamReader::new(&**follower.state().engine());
+        let mut state = State::default();
+        for (key, entry) in reader.entries(&stream, Selection::All, None, 1000).expect("readable") {
+            state.apply(&headwater_event::Change::Applied(headwater_event::Applied {
+                key,
+                uid: entry.uid,
+                resource_version: String::new(),
+                object: entry.object,
+            }));
+        }
+        let own = events.iter().filter(|event| event.stream == stream);
+        prefix::check(own, &stream, Seq(u64::MAX), &state).expect("I1");
+        let keys: Vec<String> = state
+            .entries
+            .keys()
+            .filter_map(EntryKey::resource)
+            .map(ToString::to_string)
+            .filter(|key| key.contains("/pod/") || key.contains("/configmap/"))
+            .collect();
+        let expected: BTreeSet<_> = expected.iter().map(ToString::to_string).collect();
+        assert_eq!(keys.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
+
+    async fn report(&self, node: &str, seq: u64, body: ReportBody) {
+        let node: NodeName = node.parse().expect("a name");
+        let id = ReportId { incarnation: Incarnation(1), boot: 1, seq };
+        let report = Report { id, body, traceparent: None };
+        let encoded = encode_report(&node, &report).expect("well-formed");
+        let record = Record {
+            key: encoded.key,
+            value: encoded.value,
+            header: encoded.header,
+            traceparent: None,
+        };
+        self.append_upstream(&node, record).await;
+    }
+
+    async fn append_upstream(&self, node: &NodeName, record: Record) {
+        let partition = StreamId::node(node).partition(2);
+        self.upstream.append(vec![Append { partition, record }]).await.expect("appended");
+    }
+}
+
+fn said(event: &Envelope) -> Option<String> {
+    let key = event.event.key()?.to_string();
+    let is_told = key.contains("/pod/") || key.contains("/configmap/") || key.contains("request");
+    let sign = if matches!(event.event, Event::Removed(_)) { '-' } else { '+' };
+    is_told.then(|| format!("{sign}{key}"))
+}
+
+impl Running {
+    async fn tell(&self, events: impl IntoIterator<Item = SourceEvent>) {
+        for event in events {
+            self.source.send(event).await.expect("listened to");
+        }
+    }
+
+    async fn list(&self, objects: impl IntoIterator<Item = Object>) {
+        self.tell([SourceEvent::Init]).await;
+        self.tell(objects.into_iter().map(SourceEvent::InitApply)).await;
+        self.tell([SourceEvent::InitDone]).await;
+        self.reconciled(0).await;
+    }
+
+    /// Waits until everything is published under an epoch above `epoch`.
+    async fn reconciled(&self, epoch: u64) -> WriterEpoch {
+        let mut progress = self.controller.progress();
+        let reached = progress.wait_for(|now| now.reconciled && now.epoch.0 > epoch);
+        let reached = timeout(SOON, reached).await.expect("soon").expect("it runs");
+        reached.epoch
+    }
+
+    async fn set(&self, object: Object) {
+        self.tell([SourceEvent::Apply(object, Cause::default())]).await;
+    }
+
+    async fn delete(&self, key: &str, uid: &str) {
+        let (key, uid) = (key.parse().expect("a key"), uid.to_owned());
+        self.tell([SourceEvent::Delete { key, uid, cause: Cause::default() }]).await;
+    }
+}
+
+async fn until_true(what: &str, done: impl AsyncFn() -> bool) {
+    let end = Instant::now() + SOON;
+    while !done().await {
+        assert!(Instant::now() < end, "{what} did not come to be");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn object(value: Value) -> Object {
+    Object::from_value(value).expect("an object")
+}
+
+fn pod_value(name: &str, config: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "d", "uid": format!("u-{name}")},
+        "spec": {"nodeName": "a", "containers": [
+            {"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": config}}]},
+        ]},
+    })
+}
+
+fn pod(name: &str, config: &str) -> Object {
+    object(pod_value(name, config))
+}
+
+fn config(name: &str, version: u32, data: &str) -> Object {
+    object(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": name, "namespace": "d", "uid": format!("u-{name}"),
+            "resourceVersion": version.to_string(),
+        },
+        "data": {"k": data},
+    }))
+}
+
+#[tokio::test]
+async fn only_differences_are_appended_and_what_a_pod_names_keeps_to_its_side_of_it() {
+    let world = World::new();
+    let running = world.start().await;
+    running.tell([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    running.tell([SourceEvent::InitApply(config("c", 1, "x"))]).await;
+    until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
+    assert!(world.said("node/a").await.is_empty(), "nothing before everything is listed");
+    running.tell([SourceEvent::InitDone]).await;
+    running.reconciled(0).await;
+    assert_eq!(world.said("node/a").await, ["+d/configmap/c", "+d/pod/p"]);
+
+    running.set(config("c", 2, "x")).await;
+    running.set(config("c", 3, "y")).await;
+    until_true("the change", async || world.said("node/a").await.len() == 3).await;
+    assert_eq!(world.said("node/a").await[2], "+d/configmap/c", "and not the version alone");
+
+    // In one group, whatever is told in between.
+    running.set(config("c", 4, "z")).await;
+    running.delete("d/pod/p", "u-p").await;
+    until_true("the removal", async || {
+        world.said("node/a").await.last().is_some_and(|last| last == "-d/configmap/c")
+    })
+    .await;
+    let said = world.said("node/a").await;
+    assert_eq!(said[said.len() - 2..], ["-d/pod/p", "-d/configmap/c"]);
+    running.controller.stop().await;
+    world.check("node/a", &[]).await;
+}
+
+#[tokio::test]
+async fn a_restart_appends_only_what_changed_meanwhile_missed_deletes_included() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), pod("q", "e"), config("c", 1, "x"), config("e", 1, "x")]).await;
+    running.controller.stop().await;
+    let before = world.said("node/a").await;
+    assert_eq!(before.len(), 4);
+    for world in [world.clone(), world.elsewhere()] {
+        let running = world.start().await;
+        running.list([pod("p", "c"), config("c", 9, "x"), config("e", 1, "x")]).await;
+        running.controller.stop().await;
+        let said = world.said("node/a").await;
+        assert_eq!(said[4..], ["-d/pod/q", "-d/configmap/e"]);
+    }
+    world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
+}
+
+#[tokio::test]
+async fn after_an_append_of_unknown_outcome_the_next_epoch_loses_and_doubles_nothing() {
+    for fault in [
+        AppendFault::UnknownWritten,
+        AppendFault::UnknownLost,
+        AppendFault::UnknownSome(vec![true, false, true]),
+        AppendFault::UnknownSome(vec![false, true]),
+    ] {
+        let world = World::new();
+        let running = world.start().await;
+        running.list([config("c", 1, "x")]).await;
+        running.log.inject(fault.clone());
+        running.set(config("c", 2, "y")).await;
+        running.set(pod("p", "c")).await;
+        running.set(pod("q", "c")).await;
+        let epoch = running.reconciled(1).await;
+        until_true("both pods", async || {
+            let said = world.said("node/a").await;
+            ["+d/pod/p", "+d/pod/q"].iter().all(|pod| said.iter().any(|one| one == pod))
+        })
+        .await;
+        assert_eq!(epoch, WriterEpoch(2), "{fault:?}");
+        running.controller.stop().await;
+        world.check("node/a", &["d/pod/p", "d/pod/q", "d/configmap/c"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_wakes_behind_anothers_claim_stands_by_and_its_records_are_mended() {
+    let world = World::new();
+    let first = world.start().await;
+    first.list([pod("p", "c"), config("c", 1, "x")]).await;
+    first.log.set_frozen(true);
+    first.set(config("c", 2, "frozen")).await;
+    first.set(pod("frozen", "c")).await;
+
+    let other = world.elsewhere();
+    let second = other.start().await;
+    second.list([pod("p", "c"), config("c", 3, "second")]).await;
+    let was = world.said("node/a").await.len();
+    first.log.set_frozen(false);
+    let mut progress = first.controller.progress();
+    let trouble = progress.wait_for(|now| now.trouble.is_some());
+    timeout(SOON, trouble).await.expect("soon").expect("it runs");
+    until_true("the truth again", async || world.said("node/a").await.len() > was).await;
+    second.set(config("c", 4, "third")).await;
+    until_true("the next", async || {
+        let (events, _) = world.read().await;
+        events.iter().any(|event| event.event.resource_version() == "4")
+    })
+    .await;
+    assert_eq!(second.controller.progress().borrow().epoch, WriterEpoch(2), "one writes");
+    assert!(!first.controller.progress().borrow().reconciled);
+    first.controller.stop().await;
+    second.controller.stop().await;
+    world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
+    // Compaction would keep the fenced records where they were the last of their keys.
+    world.downstream.advance_clock(MemorySettings::default().replay_window_ms + 1);
+    world.downstream.compact();
+    let (_, follower) = world.read().await;
+    assert!(follower.damaged().is_empty(), "I11");
+}
+
+#[tokio::test]
+async fn an_object_that_no_log_takes_is_left_out_and_the_rest_goes_on() {
+    let settings = MemorySettings { partitions: 2, record_bytes_max: 4000, ..Default::default() };
+    let world = World::with(settings);
+    let running = world.start().await;
+    // Digits of hashes, so that compression does not make it small.
+    let large: String =
+        (0..200).map(|n: u32| blake3::hash(&n.to_le_bytes()).to_hex()[..].to_owned()).collect();
+    running
+        .list([pod("p", "large"), config("large", 1, &large), pod("q", "c"), config("c", 1, "x")])
+        .await;
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/p", "d/pod/q", "d/configmap/c"]).await;
+}
+
+#[tokio::test]
+async fn the_trace_of_the_last_cause_goes_with_the_event() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let cause = Cause { traceparent: Some(trace.to_owned()), intended_time: None };
+    running.tell([SourceEvent::Apply(config("c", 1, "x"), cause)]).await;
+    until_true("the event", async || world.said("node/a").await.len() == 2).await;
+    running.controller.stop().await;
+    let (events, _) = world.read().await;
+    let of = events.iter().find(|event| said(event).is_some_and(|s| s == "+d/configmap/c"));
+    assert_eq!(of.and_then(|event| event.traceparent.as_deref()), Some(trace));
+}
+
+#[tokio::test]
+async fn what_one_source_lists_does_not_remove_what_another_told() {
+    let world = World::new();
+    let (a, first) = script();
+    let (b, second) = script();
+    let running = world.start_with(vec![first, second], a).await;
+    running.tell([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    running.tell([SourceEvent::InitDone]).await;
+    for event in
+        [SourceEvent::Init, SourceEvent::InitApply(config("c", 1, "x")), SourceEvent::InitDone]
+    {
+        b.send(event).await.expect("listened to");
+    }
+    running.reconciled(0).await;
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
+}
+
+#[tokio::test]
+async fn a_log_made_again_gets_the_next_number_and_everything_anew() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let (_, follower) = world.read().await;
+    let was = follower.acceptance().birth().log_id;
+    world.downstream.recreate(2);
+    until_true("the pods in the new log", async || {
+        world.downstream.bounds(Partition(0)).await.is_ok_and(|bounds| bounds.high.0 > 0)
+            && world.said("node/a").await.len() == 2
+    })
+    .await;
+    let (_, follower) = world.read().await;
+    assert!(follower.acceptance().birth().log_id.follows(&was));
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
+}
+
+fn status(phase: &str) -> ReportBody {
+    ReportBody::PodStatus {
+        pod: "d/pod/p".parse().expect("a key"),
+        uid: "u-p".to_owned(),
+        status: json!({ "phase": phase }).to_string().into(),
+    }
+}
+
+async fn phase(running: &Running) -> Option<String> {
+    let filter = Filter { kind: "pod", namespace: "d", name: "p" };
+    let objects = running.controller.picture().objects(&filter, 0).expect("readable");
+    objects.values().next().and_then(|pod| Some(pod["status"]["phase"].as_str()?.to_owned()))
+}
+
+#[tokio::test]
+async fn the_picture_has_the_newest_status_also_after_a_restart_and_a_cut() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    assert_eq!(phase(&running).await.as_deref(), Some("Pending"), "nobody said anything");
+    world.report("a", 5, status("Running")).await;
+    world.report("a", 4, status("Stale")).await;
+    world.report("a", 6, status("Succeeded")).await;
+    until_true("the newest", async || phase(&running).await.as_deref() == Some("Succeeded")).await;
+    running.controller.stop().await;
+
+    world.report("a", 2, status("Stale")).await;
+    world.report("a", 7, status("Failed")).await;
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    until_true("the newest", async || phase(&running).await.as_deref() == Some("Failed")).await;
+
+    // The upstream log loses its end: the picture is folded anew.
+    let partition = StreamId::node(&"a".parse().expect("a name")).partition(2);
+    world.upstream.truncate(partition, headwater_event::Offset(1));
+    world.report("a", 6, status("Unknown")).await;
+    until_true("what is left", async || phase(&running).await.as_deref() == Some("Unknown")).await;
+
+    running.delete("d/pod/p", "u-p").await;
+    until_true("no pod", async || phase(&running).await.is_none()).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_that_does_not_add_up_is_asked_for_down_the_stream() {
+    let world = World::new();
+    let running = world.start().await;
+    let closed = |pods| {
+        let hash = StateHash::from_bytes(&[7; 32]);
+        ReportBody::SnapshotClosed(SnapshotClosed {
+            hash,
+            pods,
+            full: false,
+            first: ReportId::default(),
+        })
+    };
+    world.report("a", 1, closed(3)).await;
+    until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
+    assert!(world.said("node/a").await.is_empty(), "nothing before everything is listed");
+    running.list([pod("p", "c")]).await;
+    until_true("a request", async || {
+        world.said("node/a").await.iter().any(|said| said.contains("request"))
+    })
+    .await;
+    running.controller.stop().await;
+    // It is not taken back by the next comparison.
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    running.controller.stop().await;
+    assert!(!world.said("node/a").await.iter().any(|said| said.starts_with("-")));
+}
+
+#[tokio::test]
+async fn a_pod_under_deletion_goes_when_its_node_says_that_it_has_stopped() {
+    let world = World::new();
+    let running = world.start().await;
+    let mut dying = pod_value("p", "c");
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    running.list([object(dying), pod("q", "c"), config("c", 1, "x")]).await;
+    let terminated = |name: &str| ReportBody::PodTerminated {
+        pod: format!("d/pod/{name}").parse().expect("a key"),
+        uid: format!("u-{name}"),
+    };
+    world.report("a", 1, terminated("q")).await;
+    world.report("a", 2, terminated("p")).await;
+    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
+        .await;
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/q", "d/configmap/c"]).await;
+}
+
+#[tokio::test]
+async fn a_node_is_ready_while_its_hub_hears_of_it() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    let node: NodeName = "a".parse().expect("a name");
+    let object = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    world.report("a", 1, ReportBody::Node { object: object.to_string().into() }).await;
+    let standing = NodeStanding {
+        hub: "hub-1".to_owned(),
+        connected: true,
+        incarnation: Incarnation(1),
+        boot: Boot::default(),
+        outbox_depth: 0,
+        contact_ms: 1_000,
+        meta_sync_ms: 0,
+        streams: Vec::new(),
+    };
+    let record = Record {
+        key: ReportKey::Position.record_key(&node).into(),
+        value: Some(serde_json::to_vec(&standing).expect("JSON").into()),
+        header: Bytes::new(),
+        traceparent: None,
+    };
+    world.append_upstream(&node, record).await;
+    let ready = |now_ms| {
+        let filter = Filter { kind: "node", namespace: "", name: "a" };
+        let objects = running.controller.picture().objects(&filter, now_ms).expect("readable");
+        let node = objects.values().next().cloned().unwrap_or_default();
+        node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()
+    };
+    until_true("a ready node", async || ready(2_000) == "True").await;
+    assert_eq!(ready(100_000), "Unknown");
+    running.controller.stop().await;
+}
