@@ -18,7 +18,7 @@
 //! | I10 when faults stop, everything converges | [`convergence`] |
 //! | I11 a fenced writer's write is never visible | [`fencing`] |
 //! | I12 memory, files and disk stay in their budgets | [`budget`] |
-//! | I13 no input makes it panic | [`panic`] |
+//! | I13 no input makes it panic | [`mod@panic`] |
 //! | I14 an incomplete log never makes an edge delete | [`deletion`] |
 //! | `acked <= durable <= applied <= received <= sent <= tail` | [`positions`] |
 

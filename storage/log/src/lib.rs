@@ -9,7 +9,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`birth`] | the first record of a log: its id and partition count |
-//! | [`claim`] | how a process becomes the one writer |
+//! | [`mod@claim`] | how a process becomes the one writer |
 //! | [`writer`] | the one writer: seq, epoch and state hash for every event |
 //! | [`acceptance`] | which records are events |
 //! | [`fold`] | how a reader without usable state begins |

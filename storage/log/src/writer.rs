@@ -1,6 +1,6 @@
 //! The one writer of a log: gives events their seq, epoch and state hash, and appends them.
 //!
-//! A writer is made by winning a claim ([`crate::claim`]) and dies by the first append whose
+//! A writer is made by winning a claim ([`mod@crate::claim`]) and dies by the first append whose
 //! outcome it does not know: it then claims again and goes on from what the log really holds.
 //! Its owner reads what it wrote and shows it to [`Writer::observe`]; until an event has come
 //! back, the writer itself remembers which object it left under the key.
