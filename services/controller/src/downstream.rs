@@ -28,12 +28,12 @@ use headwater_log::{
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, Selection, StreamReader};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 use uuid::Uuid;
 
 use crate::interest::{Affected, Interest};
-use crate::publish::{difference, rank};
-use crate::source::{Cause, SourceEvent};
+use crate::publish::{difference, rank, snapshot_request};
+use crate::source::{Cause, SourceEvent, with_sources};
 
 /// Source events taken in before their differences are appended: long enough a group that one
 /// sync serves many, short enough that the first does not wait for the last.
@@ -177,7 +177,7 @@ impl Downstream {
                 Err(error) => {
                     stands_by = error.to_another();
                     rebuild = matches!(&error, Lost::Follow(error) if error.asks_for_rebuild());
-                    let trouble = chain(&error);
+                    let trouble = with_sources(&error);
                     tracing::warn!(error = %trouble, "publishing stopped; trying again");
                     self.progress.send_modify(|progress| {
                         progress.reconciled = false;
@@ -225,7 +225,9 @@ impl Downstream {
     async fn publish_as_it_comes(&mut self, writing: &mut Writing) -> Result<Ended, Lost> {
         let mut heads = tokio::time::interval(HEADS_INTERVAL);
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut heartbeats = tokio::time::interval(HEARTBEAT_INTERVAL);
+        // The claim was a sign of life.
+        let first = Instant::now() + HEARTBEAT_INTERVAL;
+        let mut heartbeats = tokio::time::interval_at(first, HEARTBEAT_INTERVAL);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
         loop {
@@ -569,38 +571,6 @@ fn applied(key: EntryKey, entry: Entry) -> Applied {
     Applied { key, uid, resource_version, object }
 }
 
-/// The entry that asks a node for its whole snapshot: the next number.
-fn snapshot_request(stream: StreamId, published: Option<&Entry>) -> Draft {
-    let asked = published
-        .and_then(|entry| serde_json::from_slice::<serde_json::Value>(&entry.object).ok())
-        .and_then(|object| object["request"].as_u64())
-        .unwrap_or_default();
-    let object = serde_json::json!({ "request": asked + 1 }).to_string();
-    Draft {
-        stream,
-        event: Event::Applied(Applied {
-            key: EntryKey::SnapshotRequest,
-            uid: String::new(),
-            resource_version: String::new(),
-            object: object.into(),
-        }),
-        replaces: published.map(|entry| entry.object_hash),
-        traceparent: None,
-    }
-}
-
 fn is_under_deletion(object: &serde_json::Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
-}
-
-/// An error with its sources, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -41,6 +41,26 @@ pub(crate) fn difference(
     })
 }
 
+/// The entry that asks a node for its whole snapshot: the next number.
+pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>) -> Draft {
+    let asked = published
+        .and_then(|entry| serde_json::from_slice::<serde_json::Value>(&entry.object).ok())
+        .and_then(|object| object["request"].as_u64())
+        .unwrap_or_default();
+    let object = serde_json::json!({ "request": asked + 1 }).to_string();
+    Draft {
+        stream,
+        event: Event::Applied(Applied {
+            key: EntryKey::SnapshotRequest,
+            uid: String::new(),
+            resource_version: String::new(),
+            object: object.into(),
+        }),
+        replaces: published.map(|entry| entry.object_hash),
+        traceparent: None,
+    }
+}
+
 fn is_same(applied: &Applied, entry: &Entry) -> bool {
     applied.uid == entry.uid
         && (applied.object == entry.object || same_payload(&applied.object, &entry.object))

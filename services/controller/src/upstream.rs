@@ -25,6 +25,10 @@ use crate::picture::{NODES, NodeReport, STANDINGS};
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
 
+/// Folded rows gathered before they are committed: an engine takes 8 MiB at once, and one more
+/// report brings at most an object of the largest size.
+const COMMIT_BYTES: usize = 1 << 20;
+
 /// Why the fold stopped; it begins again.
 #[derive(Debug, thiserror::Error)]
 enum Lost {
@@ -131,6 +135,15 @@ impl Upstream {
                     let (partition, offset) = (recorded.partition, recorded.offset);
                     tracing::warn!(%partition, %offset, %error, "left out of the picture");
                 }
+            }
+            if batch.bytes() >= COMMIT_BYTES {
+                let (next, leader_epoch) = (recorded.offset.next(), recorded.leader_epoch);
+                let cursor = Cursor { next, leader_epoch, ..records.cursor };
+                std::mem::take(&mut batch).commit(
+                    &*self.engine,
+                    &[cursor],
+                    Durability::Buffered,
+                )?;
             }
         }
         batch.commit(&*self.engine, &[records.cursor], Durability::Buffered)?;

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::{Checkpoint, NodeName, NodeStanding, ReportKey, Seq, StreamId};
-use headwater_follow::{FollowError, Follower};
+use headwater_event::{Checkpoint, NodeName, NodeStanding, Seq, StreamId};
 use headwater_log::{Log, ReadError};
 use headwater_proto::replication::replication_server::ReplicationServer;
 use headwater_session::{HubSettings, Source, SourceError};
@@ -21,8 +20,9 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::Server;
 
-use crate::fold::{Fold, History};
-use crate::known::Known;
+use crate::fold::Fold;
+use crate::following::Following;
+use crate::known::{Known, meet_identities};
 use crate::reports::Upstream;
 use crate::service::Service;
 use crate::shared::{Answers, Parts, Shared, WallClock};
@@ -46,11 +46,6 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest header list that is read (CONTINUATION floods).
 const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
-
-/// Waits before a log that cannot be followed is opened again: doubling from the first to the
-/// last.
-const REOPEN_FIRST: Duration = Duration::from_millis(100);
-const REOPEN_LAST: Duration = Duration::from_secs(5);
 
 /// How long a connection may take to say hello (slowloris).
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
@@ -279,122 +274,6 @@ impl HubHandle {
                 Ok(Err(error)) => tracing::error!(%error, "a task of the hub ended by itself"),
                 // A peer that does not read keeps its connection: the pings end that.
                 Err(_) => task.abort(),
-            }
-        }
-    }
-}
-
-/// Follows the downstream log for as long as the hub runs.
-struct Following {
-    log: Arc<dyn Log>,
-    engine: Arc<dyn Engine>,
-    clock: WallClock,
-    fold: Arc<Fold>,
-    wakers: Arc<Wakers>,
-}
-
-impl Following {
-    async fn run(self) {
-        let mut wait = REOPEN_FIRST;
-        let mut rebuild = false;
-        loop {
-            let Err(error) = self.follow(rebuild, &mut wait).await;
-            if !matches!(error, FollowError::Unborn) {
-                tracing::warn!(%error, "the downstream log is not followed just now");
-                rebuild = error.asks_for_rebuild();
-                self.fold.lose();
-                self.wakers.wake_all();
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(REOPEN_LAST);
-        }
-    }
-
-    async fn follow(
-        &self,
-        rebuild: bool,
-        wait: &mut Duration,
-    ) -> Result<std::convert::Infallible, FollowError> {
-        let (log, engine, clock) = (&*self.log, self.engine.clone(), self.clock.clone());
-        let mut follower = if rebuild {
-            Follower::rebuild(log, engine, History::default(), clock).await?
-        } else {
-            Follower::open(log, engine, History::default(), clock).await?
-        };
-        self.fold.follow(&follower);
-        self.wakers.wake_all();
-        loop {
-            let step = follower.next().await?;
-            *wait = REOPEN_FIRST;
-            if self.fold.follow(&follower) {
-                self.wakers.wake_all();
-            } else {
-                let streams = step.outcomes.iter().filter_map(|outcome| match outcome {
-                    headwater_log::Outcome::Accepted(envelope) => Some(&envelope.stream),
-                    _ => None,
-                });
-                self.wakers.wake(streams);
-            }
-        }
-    }
-}
-
-/// Folds which identities are known from the position records of all hubs.
-async fn meet_identities(
-    upstream: Arc<dyn Log>,
-    known: Arc<Known>,
-    fold: Arc<Fold>,
-    wakers: Arc<Wakers>,
-) {
-    let mut wait = REOPEN_FIRST;
-    loop {
-        let Err(error) = follow_identities(&*upstream, &known, &fold, &wakers).await;
-        tracing::warn!(%error, "the upstream log is not followed just now");
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(REOPEN_LAST);
-    }
-}
-
-async fn follow_identities(
-    upstream: &dyn Log,
-    known: &Known,
-    fold: &Fold,
-    wakers: &Wakers,
-) -> Result<std::convert::Infallible, ReadError> {
-    let mut cursors = Vec::new();
-    let mut behind = BTreeMap::new();
-    for partition in (0..upstream.describe().await?.partitions).map(headwater_event::Partition) {
-        let start = upstream.start(partition).await?;
-        let high = upstream.bounds(partition).await?.high;
-        if start.next < high {
-            behind.insert(partition, high);
-        }
-        cursors.push(start);
-    }
-    let mut reader = upstream.read(cursors).await?;
-    let complete = || {
-        fold.identities_known();
-        wakers.wake_all();
-    };
-    if behind.is_empty() {
-        complete();
-    }
-    loop {
-        let batch = reader.next().await?;
-        for recorded in &batch.records {
-            let Ok((node, ReportKey::Position)) = ReportKey::decode(&recorded.record.key) else {
-                continue;
-            };
-            let standing = recorded.record.value.as_deref().map(serde_json::from_slice);
-            if let Some(Ok(standing)) = standing {
-                known.meet_standing(&node, &standing);
-            }
-        }
-        let partition = batch.cursor.partition;
-        if behind.get(&partition).is_some_and(|high| batch.cursor.next >= *high) {
-            behind.remove(&partition);
-            if behind.is_empty() {
-                complete();
             }
         }
     }

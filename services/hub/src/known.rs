@@ -1,10 +1,15 @@
 //! The highest identity that the cloud knows of each node, folded from the position records
 //! that hubs append upstream.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_event::{Identity, NodeName, NodeStanding};
+use headwater_event::{Identity, NodeName, NodeStanding, Partition, ReportKey};
+use headwater_log::{Log, ReadError};
+
+use crate::fold::Fold;
+use crate::following::{REOPEN_FIRST, REOPEN_LAST};
+use crate::wakers::Wakers;
 
 /// Identities by node.
 #[derive(Debug, Default)]
@@ -41,6 +46,67 @@ impl Known {
     fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, Identity>> {
         // No code here panics while it holds the lock; a poisoned one is still whole.
         self.identities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Folds which identities are known from the position records of all hubs.
+pub(crate) async fn meet_identities(
+    upstream: Arc<dyn Log>,
+    known: Arc<Known>,
+    fold: Arc<Fold>,
+    wakers: Arc<Wakers>,
+) {
+    let mut wait = REOPEN_FIRST;
+    loop {
+        let Err(error) = follow_identities(&*upstream, &known, &fold, &wakers).await;
+        tracing::warn!(%error, "the upstream log is not followed just now");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(REOPEN_LAST);
+    }
+}
+
+async fn follow_identities(
+    upstream: &dyn Log,
+    known: &Known,
+    fold: &Fold,
+    wakers: &Wakers,
+) -> Result<std::convert::Infallible, ReadError> {
+    let mut cursors = Vec::new();
+    let mut behind = BTreeMap::new();
+    for partition in (0..upstream.describe().await?.partitions).map(Partition) {
+        let start = upstream.start(partition).await?;
+        let high = upstream.bounds(partition).await?.high;
+        if start.next < high {
+            behind.insert(partition, high);
+        }
+        cursors.push(start);
+    }
+    let mut reader = upstream.read(cursors).await?;
+    let complete = || {
+        fold.identities_known();
+        wakers.wake_all();
+    };
+    if behind.is_empty() {
+        complete();
+    }
+    loop {
+        let batch = reader.next().await?;
+        for recorded in &batch.records {
+            let Ok((node, ReportKey::Position)) = ReportKey::decode(&recorded.record.key) else {
+                continue;
+            };
+            let standing = recorded.record.value.as_deref().map(serde_json::from_slice);
+            if let Some(Ok(standing)) = standing {
+                known.meet_standing(&node, &standing);
+            }
+        }
+        let partition = batch.cursor.partition;
+        if behind.get(&partition).is_some_and(|high| batch.cursor.next >= *high) {
+            behind.remove(&partition);
+            if behind.is_empty() {
+                complete();
+            }
+        }
     }
 }
 

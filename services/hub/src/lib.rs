@@ -6,6 +6,7 @@
 //! cache: nothing that it alone knows is ever needed.
 
 mod fold;
+mod following;
 mod hub;
 mod known;
 mod reports;

@@ -1,0 +1,72 @@
+//! Follows the downstream log for as long as the hub runs, and wakes the sessions that wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_follow::{FollowError, Follower, WallClock};
+use headwater_log::{Log, Outcome};
+use headwater_store::Engine;
+
+use crate::fold::{Fold, History};
+use crate::wakers::Wakers;
+
+/// Waits before a log that cannot be followed is opened again: doubling from the first to the
+/// last.
+pub(crate) const REOPEN_FIRST: Duration = Duration::from_millis(100);
+pub(crate) const REOPEN_LAST: Duration = Duration::from_secs(5);
+
+/// Follows the downstream log for as long as the hub runs.
+pub(crate) struct Following {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) clock: WallClock,
+    pub(crate) fold: Arc<Fold>,
+    pub(crate) wakers: Arc<Wakers>,
+}
+
+impl Following {
+    /// Follows, and opens the log again when it is lost.
+    pub(crate) async fn run(self) {
+        let mut wait = REOPEN_FIRST;
+        let mut rebuild = false;
+        loop {
+            let Err(error) = self.follow(rebuild, &mut wait).await;
+            if !matches!(error, FollowError::Unborn) {
+                tracing::warn!(%error, "the downstream log is not followed just now");
+                rebuild = error.asks_for_rebuild();
+                self.fold.lose();
+                self.wakers.wake_all();
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(REOPEN_LAST);
+        }
+    }
+
+    async fn follow(
+        &self,
+        rebuild: bool,
+        wait: &mut Duration,
+    ) -> Result<std::convert::Infallible, FollowError> {
+        let (log, engine, clock) = (&*self.log, self.engine.clone(), self.clock.clone());
+        let mut follower = if rebuild {
+            Follower::rebuild(log, engine, History::default(), clock).await?
+        } else {
+            Follower::open(log, engine, History::default(), clock).await?
+        };
+        self.fold.follow(&follower);
+        self.wakers.wake_all();
+        loop {
+            let step = follower.next().await?;
+            *wait = REOPEN_FIRST;
+            if self.fold.follow(&follower) {
+                self.wakers.wake_all();
+            } else {
+                let streams = step.outcomes.iter().filter_map(|outcome| match outcome {
+                    Outcome::Accepted(envelope) => Some(&envelope.stream),
+                    _ => None,
+                });
+                self.wakers.wake(streams);
+            }
+        }
+    }
+}
