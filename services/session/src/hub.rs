@@ -2,12 +2,15 @@
 //! what the edge says.
 //!
 //! ```text
-//!            Hello: Identify           Admitted: Welcome
-//!  Expecting ---------------> Identifying ---------------> Open
-//!      |                          |                         |
-//!      |      violation, Dismissed, silence, unreadable fold|
-//!      +--------------------------+-------------------------+---> Closed
+//!            Hello: Identify           Admitted             a log: Welcome
+//!  Expecting ---------------> Identifying --------> Admitted --------------> Open
+//!      |                          |                    |                       |
+//!      |         violation, Dismissed, silence, unreadable fold                |
+//!      +--------------------------+--------------------+-----------------------+---> Closed
 //! ```
+//!
+//! A hub that starts has not read the beginning of its log yet; the welcome waits for that, for
+//! a bounded time.
 //!
 //! In an open session each stream rests at the fold's end, is parked, or has a push on its way:
 //! every event as long as the window is open, one delta for what lay past it (see `course`).
@@ -61,7 +64,16 @@ pub struct HubSession {
 enum Phase {
     Expecting,
     Identifying(Identity),
-    Open { identity: Identity, log_id: LogId },
+    /// The registry let it in; the fold does not know its log yet. `live` is of a later start.
+    Admitted {
+        identity: Identity,
+        live: Option<Identity>,
+        since_ms: u64,
+    },
+    Open {
+        identity: Identity,
+        log_id: LogId,
+    },
     Closed,
 }
 
@@ -133,7 +145,9 @@ impl HubSession {
     /// Who the edge said it is, while the session lasts.
     pub fn identity(&self) -> Option<&Identity> {
         match &self.phase {
-            Phase::Identifying(identity) | Phase::Open { identity, .. } => Some(identity),
+            Phase::Identifying(identity)
+            | Phase::Admitted { identity, .. }
+            | Phase::Open { identity, .. } => Some(identity),
             Phase::Expecting | Phase::Closed => None,
         }
     }
@@ -143,7 +157,12 @@ impl HubSession {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Where the node stands in each of its streams.
+    /// Whether a delta or a snapshot is on its way, in any stream.
+    pub fn is_catching_up(&self) -> bool {
+        self.services.values().any(|service| service.catching_up_since().is_some())
+    }
+
+    /// Where the node stands in each of its streams; once the session is over, where it stood.
     pub fn streams(&self) -> impl Iterator<Item = HubStream> + '_ {
         self.services.iter().map(|(stream, service)| {
             let progress = service.progress();
@@ -172,7 +191,7 @@ impl HubSession {
             HubInput::Received(message) => self.received(source, message, outputs),
             HubInput::Admitted { known } => self.admitted(source, known, outputs),
             HubInput::Dismissed(refusal) => Err(HubEnd::Refused(refusal)),
-            HubInput::Advanced => self.advanced(source),
+            HubInput::Advanced => self.advanced(source, outputs),
             HubInput::Appended(through) => {
                 if let Some(acked) = self.intake.appended(through) {
                     outputs.push(HubOutput::Send(HubMessage::ReportsAcked(acked)));
@@ -200,7 +219,7 @@ impl HubSession {
             HubEnd::Silent { .. } => unavailable("the edge was silent"),
         };
         self.phase = Phase::Closed;
-        self.services.clear();
+        self.services.values_mut().for_each(Service::end);
         outputs.push(HubOutput::Send(HubMessage::Refusal(refusal)));
         outputs.push(HubOutput::Close(end));
     }
@@ -267,10 +286,16 @@ impl HubSession {
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubEnd> {
         let Phase::Identifying(identity) = &self.phase else { return Ok(()) };
-        let identity = identity.clone();
-        let log_id = source.log_id().ok_or_else(|| {
-            HubEnd::Refused(unavailable("the hub has not read the beginning of the log"))
-        })?;
+        let (identity, since_ms) = (identity.clone(), self.now_ms);
+        self.phase = Phase::Admitted { identity, live, since_ms };
+        self.welcome(source, outputs)
+    }
+
+    /// Welcomes an edge that was admitted, once the log is known.
+    fn welcome(&mut self, source: &dyn Source, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+        let Phase::Admitted { identity, live, .. } = &self.phase else { return Ok(()) };
+        let Some(log_id) = source.log_id() else { return Ok(()) };
+        let (identity, live) = (identity.clone(), live.clone());
         let logged = source.known(&self.node)?;
         let known = [logged, live].into_iter().flatten().max_by_key(|known| {
             let is_another = known.boot.nonce != identity.boot.nonce;
@@ -291,8 +316,12 @@ impl HubSession {
         Ok(())
     }
 
-    fn advanced(&mut self, source: &dyn Source) -> Result<(), HubEnd> {
-        let Phase::Open { log_id, .. } = &self.phase else { return Ok(()) };
+    fn advanced(
+        &mut self,
+        source: &dyn Source,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubEnd> {
+        let Phase::Open { log_id, .. } = &self.phase else { return self.welcome(source, outputs) };
         if source.log_id() != Some(*log_id) {
             return Err(HubEnd::Refused(unavailable("the hub reads another log now")));
         }
@@ -413,6 +442,12 @@ impl HubSession {
         if silent_ms > self.settings.silence_ms_max {
             return Err(HubEnd::Silent { silent_ms });
         }
+        if let Phase::Admitted { since_ms, .. } = &self.phase
+            && self.now_ms - since_ms > self.settings.welcome_ms_max
+        {
+            let message = "the hub has not read the beginning of the log";
+            return Err(HubEnd::Refused(unavailable(message)));
+        }
         if !self.is_open() {
             return Ok(());
         }
@@ -509,6 +544,10 @@ impl HubSession {
                 (Course::Tail, Some(bytes_max)) => {
                     let push = tail(source, stream, service.sent(), &standing, bytes_max)?;
                     self.send(service, push, outputs);
+                }
+                (Course::Delta | Course::Snapshot, Some(_)) if !source.may_catch_up() => {
+                    service.resting = true;
+                    return Ok(());
                 }
                 (Course::Delta, Some(_)) => {
                     let reader = source.delta(stream, service.sent())?;

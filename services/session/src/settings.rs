@@ -36,6 +36,10 @@ pub const HEARTBEAT_MS: u64 = 10_000;
 /// A peer silent for this long is gone: half-open connections end within 45 s.
 pub const SILENCE_MS_MAX: u64 = 45_000;
 
+/// How long a hub that has not read the beginning of its log keeps an edge waiting for the
+/// welcome: a start takes less, and the edge does not yet take the silence for a dead link.
+pub const WELCOME_MS_MAX: u64 = 30_000;
+
 /// A catch-up that takes longer ends the session, so that no stalled edge pins an old state of
 /// the hub's store.
 pub const CATCH_UP_MS_MAX: u64 = 300_000;
@@ -91,6 +95,8 @@ pub struct HubSettings {
     pub heartbeat_ms: u64,
     /// See [`SILENCE_MS_MAX`].
     pub silence_ms_max: u64,
+    /// See [`WELCOME_MS_MAX`].
+    pub welcome_ms_max: u64,
     /// See [`CATCH_UP_MS_MAX`].
     pub catch_up_ms_max: u64,
 }
@@ -107,6 +113,7 @@ impl Default for HubSettings {
             resets_max: RESETS_MAX,
             heartbeat_ms: HEARTBEAT_MS,
             silence_ms_max: SILENCE_MS_MAX,
+            welcome_ms_max: WELCOME_MS_MAX,
             catch_up_ms_max: CATCH_UP_MS_MAX,
         }
     }

@@ -16,8 +16,16 @@ use crate::message::PushedChange;
 ///
 /// Within one `step` of a session the fold does not move.
 pub trait Source {
-    /// The life of the log that is folded; `None` until its first record has been read.
+    /// The life of the log that is folded; `None` until its first record has been read: a
+    /// session waits that long with its welcome.
     fn log_id(&self) -> Option<LogId>;
+
+    /// Whether the session may begin a delta or a snapshot now. Asked only when one is due; where
+    /// the answer is no, the stream waits for the [`crate::HubInput::Advanced`] that is given
+    /// when it is the session's turn. A hub so bounds what it holds in memory for all of them.
+    fn may_catch_up(&self) -> bool {
+        true
+    }
 
     /// The streams of `node` as its private stream says, the private one included.
     ///

@@ -6,8 +6,8 @@ use headwater_event::{
     Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, PushedChange, RefusalCode,
-    Reports, Request, RequestError, StreamPosition, Welcome,
+    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, PushedChange, Refusal,
+    RefusalCode, Reports, Request, RequestError, StreamPosition, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubEnd, HubInput, HubOutput,
@@ -383,6 +383,40 @@ fn a_stale_identity_is_told_what_the_cloud_knows_and_refused() {
         if welcome.known == Some(identity(9))));
     assert!(matches!(&outputs[1], HubOutput::Send(HubMessage::Refusal(refusal))
         if refusal.code == RefusalCode::StaleIdentity));
+}
+
+#[test]
+fn a_welcome_waits_until_the_hub_knows_its_log_but_not_for_ever() {
+    let mut unread = MemorySource::new(100);
+    let (mut hub, outputs) = open_hub(&unread, 0, 1 << 20);
+    assert_eq!(outputs, []);
+    assert_eq!(hub.step(&unread, HubInput::Advanced), []);
+    assert!(!hub.is_open() && hub.identity() == Some(&identity(3)));
+    unread.begin(log_id());
+    let outputs = hub.step(&unread, HubInput::Advanced);
+    assert!(matches!(&outputs[0], HubOutput::Send(HubMessage::Welcome(_))), "{outputs:?}");
+    assert!(hub.is_open());
+
+    let unread = MemorySource::new(100);
+    let (mut hub, _) = open_hub(&unread, 0, 1 << 20);
+    let bound = HubSettings::default().welcome_ms_max;
+    assert_eq!(hub.step(&unread, HubInput::Tick(bound)), []);
+    let outputs = hub.step(&unread, HubInput::Tick(bound + 1));
+    assert!(matches!(outputs.last(), Some(HubOutput::Close(HubEnd::Refused(refusal)))
+        if refusal.code == RefusalCode::Unavailable));
+}
+
+#[test]
+fn where_the_edge_stood_can_be_told_after_the_end() {
+    let source = source(10, 10);
+    let (mut hub, _) = open_hub(&source, 7, 1 << 20);
+    let refusal = Refusal { code: RefusalCode::Unavailable, message: String::new() };
+    hub.step(&source, HubInput::Dismissed(refusal));
+    let stood = hub.streams().next().expect("one stream");
+    assert_eq!(
+        (stood.acked, stood.applied, stood.sent, stood.tail),
+        (Seq(7), Seq(7), Seq(10), Seq(10))
+    );
 }
 
 #[test]

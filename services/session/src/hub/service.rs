@@ -114,6 +114,12 @@ impl Service {
         self.catching_up.as_ref().map(|catching_up| catching_up.began_ms)
     }
 
+    /// The session is over: what was not sent is let go, where the edge stood stays.
+    pub(super) fn end(&mut self) {
+        self.catching_up = None;
+        self.unreceived.clear();
+    }
+
     /// The edge says that its state differs. False: a snapshot is on its way already, from
     /// before the edge said so.
     pub(super) fn diverged(&mut self, received_bytes: u64) -> bool {
