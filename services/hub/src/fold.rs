@@ -16,6 +16,7 @@ use headwater_follow::{Follower, Rows};
 use headwater_log::acceptance::PartitionState;
 use headwater_store::{Engine, Read};
 
+use catch_up::SharedSnapshots;
 pub(crate) use history::History;
 pub(crate) use source::FoldSource;
 
@@ -26,6 +27,7 @@ pub(crate) struct Fold {
     engine: Arc<dyn Engine>,
     known: Arc<Known>,
     facts: RwLock<Facts>,
+    snapshots: SharedSnapshots,
 }
 
 /// What is true of the fold as a whole.
@@ -59,7 +61,7 @@ impl Facts {
 
 impl Fold {
     pub(crate) fn new(engine: Arc<dyn Engine>, known: Arc<Known>) -> Self {
-        Self { engine, known, facts: RwLock::default() }
+        Self { engine, known, facts: RwLock::default(), snapshots: SharedSnapshots::default() }
     }
 
     /// The fold as it is now; it does not move while the value lives. What it holds is never
@@ -67,7 +69,7 @@ impl Fold {
     /// that nobody takes it for a complete one.
     pub(crate) fn source(&self) -> FoldSource<'_> {
         let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
-        FoldSource::new(facts.clone(), self.engine.snapshot(), &self.known)
+        FoldSource::new(facts.clone(), self.engine.snapshot(), &self.known, &self.snapshots)
     }
 
     /// A consistent view of the stored streams.

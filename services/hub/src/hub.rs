@@ -16,39 +16,24 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::Server;
 
 use crate::fold::Fold;
 use crate::following::Following;
 use crate::known::{Known, meet_identities};
+use crate::limits::HubLimits;
 use crate::reports::Upstream;
 use crate::service::Service;
 use crate::shared::{Answers, Parts, Shared, WallClock};
+use crate::socket;
 use crate::wakers::Wakers;
 
-/// The largest message an edge may send: a full frame of reports with one object of the largest
-/// size (1.5 MiB) and room for framing.
-const RECEIVE_BYTES_MAX: usize = 4 << 20;
-
-/// The largest message sent to an edge: a frame of the session's own bound, or one object of the
-/// largest size, with room for framing.
-const SEND_BYTES_MAX: usize = 4 << 20;
-
-/// Streams of one connection: a session, and room for one that replaces it.
-const STREAMS_PER_CONNECTION: u32 = 4;
-
-/// HTTP/2 pings on a silent connection, and how long an answer may take (half-open links are
-/// noticed within 30 s).
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The largest header list that is read (CONTINUATION floods).
-const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
-
-/// How long a connection may take to say hello (slowloris).
-const HELLO_WITHIN: Duration = Duration::from_secs(5);
+/// Rapid resets: streams that a peer reset before the hub took them up, and streams that the
+/// hub reset for a peer's faults; beyond them the connection ends. h2's own defaults, said here
+/// so that they stay.
+const PENDING_RESETS_MAX: usize = 20;
+const LOCAL_RESETS_MAX: usize = 1024;
 
 /// How long sessions, and then the tasks of the hub, may take to end when it stops. Whatever is
 /// left is dropped: edges resume from what they have.
@@ -63,6 +48,8 @@ pub struct HubConfig {
     pub listen: SocketAddr,
     /// The bounds of its sessions.
     pub settings: HubSettings,
+    /// The bounds of all of them together.
+    pub limits: HubLimits,
 }
 
 /// What a hub is given.
@@ -125,14 +112,6 @@ impl Hub {
     /// # Errors
     /// See [`HubError`].
     pub async fn start(config: HubConfig, seams: HubSeams) -> Result<HubHandle, HubError> {
-        Self::start_with(config, seams, HELLO_WITHIN).await
-    }
-
-    async fn start_with(
-        config: HubConfig,
-        seams: HubSeams,
-        hello_within: Duration,
-    ) -> Result<HubHandle, HubError> {
         let listen = config.listen;
         if !listen.ip().is_loopback() {
             return Err(HubError::NotLoopback { listen });
@@ -154,6 +133,7 @@ impl Hub {
         let shared = Arc::new(Shared::new(Parts {
             name: config.name,
             settings: config.settings,
+            limits: config.limits,
             fold: fold.clone(),
             wakers: wakers.clone(),
             known: known.clone(),
@@ -172,7 +152,7 @@ impl Hub {
         let tasks = vec![
             on_its_own_thread(until(stop.clone(), following.run())),
             tokio::spawn(until(stop.clone(), meet_identities(seams.upstream, known, fold, wakers))),
-            tokio::spawn(serve(listener, Service::new(shared.clone(), hello_within), stop.clone())),
+            tokio::spawn(serve(listener, shared.clone(), stop.clone())),
             appending,
         ];
         Ok(HubHandle { address, shared, stop: stop.drop_guard(), upstream_stop, tasks })
@@ -279,18 +259,23 @@ impl HubHandle {
     }
 }
 
-async fn serve(listener: TcpListener, service: Service, stop: CancellationToken) {
-    let service = ReplicationServer::new(service)
-        .max_decoding_message_size(RECEIVE_BYTES_MAX)
-        .max_encoding_message_size(SEND_BYTES_MAX);
+async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+    let limits = shared.limits.clone();
+    let service = ReplicationServer::new(Service::new(shared))
+        .max_decoding_message_size(limits.receive_bytes_max)
+        .max_encoding_message_size(limits.send_bytes_max);
     let served = Server::builder()
-        .tcp_nodelay(true)
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .http2_keepalive_interval(Some(limits.keepalive_interval))
+        .http2_keepalive_timeout(Some(limits.keepalive_timeout))
+        .http2_max_header_list_size(limits.header_list_bytes_max)
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
+        .http2_max_local_error_reset_streams(Some(LOCAL_RESETS_MAX))
+        .max_concurrent_streams(limits.streams_per_connection)
+        // Sessions end by themselves at their age, with a word; this ends what is left.
+        .max_connection_age(limits.oldest())
+        .max_connection_age_grace(limits.connection_age_grace)
         .add_service(service)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.cancelled());
+        .serve_with_incoming_shutdown(socket::incoming(listener, &limits), stop.cancelled());
     if let Err(error) = served.await {
         tracing::error!(%error, "the hub no longer listens");
     }

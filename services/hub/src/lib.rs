@@ -9,11 +9,17 @@ mod fold;
 mod following;
 mod hub;
 mod known;
+pub mod limits;
+mod pace;
 mod reports;
 mod service;
 mod session;
 mod shared;
+mod socket;
+mod standing;
+mod turns;
 mod wakers;
 
 pub use hub::{Hub, HubConfig, HubError, HubHandle, HubSeams, HubView, Lag};
+pub use limits::HubLimits;
 pub use shared::{Answers, WallClock};

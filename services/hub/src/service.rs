@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
@@ -11,8 +10,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::session::{Connection, OUTBOUND_MAX};
+use crate::session::Connection;
 use crate::shared::Shared;
+use crate::socket::Greeted;
 
 /// Decoded messages waiting for the session; what lies behind waits in HTTP/2's own window.
 const INBOUND_MAX: usize = 64;
@@ -20,13 +20,11 @@ const INBOUND_MAX: usize = 64;
 /// Serves edges.
 pub(crate) struct Service {
     shared: Arc<Shared>,
-    hello_within: Duration,
 }
 
 impl Service {
-    /// `hello_within`: how long a connection may take to say hello.
-    pub(crate) fn new(shared: Arc<Shared>, hello_within: Duration) -> Self {
-        Self { shared, hello_within }
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 }
 
@@ -38,13 +36,14 @@ impl Replication for Service {
         &self,
         request: Request<Streaming<wire::EdgeMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let (outbound, messages) = mpsc::channel(OUTBOUND_MAX);
-        let (shared, hello_within) = (self.shared.clone(), self.hello_within);
+        let (outbound, messages) = mpsc::channel(self.shared.limits.outbound_messages_max.max(1));
+        let shared = self.shared.clone();
+        let greeted = request.extensions().get::<Greeted>().cloned().unwrap_or_default();
         let mut stream = request.into_inner();
         self.shared.connections.spawn(async move {
             let hello = tokio::select! {
                 () = shared.stop.cancelled() => return,
-                hello = tokio::time::timeout(hello_within, next(&mut stream)) => hello,
+                hello = tokio::time::timeout(shared.limits.hello_within, next(&mut stream)) => hello,
             };
             let (node, hello) = match hello.unwrap_or_else(|_| Some(Err(no_hello()))) {
                 Some(Ok(EdgeMessage::Hello(hello))) => (hello.identity.node.clone(), hello),
@@ -58,6 +57,7 @@ impl Replication for Service {
                 }
                 None => return,
             };
+            greeted.set();
             let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
             // The channel is fresh and has room.
             let _ = inbound.send(Ok(EdgeMessage::Hello(hello))).await;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,17 +19,11 @@ use headwater_session::message::{
 };
 use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, sleep};
 use tonic::Status;
 
-use crate::shared::Shared;
-
-/// Messages waiting for the socket. The session's own window bounds their bytes.
-pub(crate) const OUTBOUND_MAX: usize = 256;
-
-/// How long a message may wait for room among those: a reader that takes nothing for as long as
-/// a silent peer is given is dropped, and resumes.
-const OUTBOUND_WAIT_MAX: Duration = Duration::from_secs(45);
+use crate::shared::{Shared, unavailable};
+use crate::turns::Turn;
 
 /// How often a session is told the time.
 const TICK: Duration = Duration::from_secs(1);
@@ -68,8 +63,7 @@ pub(crate) struct Connection {
     position_at: Option<Instant>,
     position_due: bool,
     kept_at: Option<Instant>,
-    /// Where the node stood when its session was last open.
-    last: Option<NodeStanding>,
+    turn: Turn,
 }
 
 impl Connection {
@@ -93,6 +87,7 @@ impl Connection {
         let mut connection = Self {
             session: HubSession::new(shared.settings.clone(), node.clone()),
             bell: shared.wakers.add(id),
+            turn: shared.turns.turn(),
             shared,
             id,
             node,
@@ -107,7 +102,6 @@ impl Connection {
             position_at: None,
             position_due: false,
             kept_at: None,
-            last: None,
         };
         let events = Events { inbound, appends, answered };
         connection.run(events).await;
@@ -116,6 +110,7 @@ impl Connection {
 
     async fn run(&mut self, mut events: Events) {
         let started = Instant::now();
+        let mut old = pin!(sleep(self.shared.limits.age(rand::random())));
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let bell = self.bell.clone();
@@ -137,6 +132,8 @@ impl Connection {
                 Some(id) = events.appends.recv() => HubInput::Appended(id),
                 Some(answer) = events.answered.recv() => HubInput::Answered(answer),
                 () = bell.notified() => HubInput::Advanced,
+                () = self.turn.granted() => HubInput::Advanced,
+                () = &mut old => HubInput::Dismissed(unavailable("the session is old: connect again")),
                 now = ticks.tick() => {
                     HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
                 }
@@ -152,11 +149,15 @@ impl Connection {
     async fn step(&mut self, input: HubInput) -> bool {
         let mut inputs = std::collections::VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            self.last = self.standing(false).or(self.last.take());
-            let outputs = {
-                let source = self.shared.fold.source();
-                self.session.step(&source, input)
+            let (outputs, asked) = {
+                let source = self.shared.fold.source().in_turn(self.turn.is_held());
+                (self.session.step(&source, input), source.has_asked())
             };
+            if asked {
+                self.turn.ask();
+            } else if !self.session.is_catching_up() {
+                self.turn.done();
+            }
             for output in outputs {
                 match output {
                     HubOutput::Identify(identity) => inputs.push_back(self.identify(&identity)),
@@ -200,19 +201,29 @@ impl Connection {
         }
     }
 
-    /// Queues a message; a reader that takes nothing for too long loses its session.
+    /// Queues a message; a reader that takes nothing for too long loses its session. Its turn to
+    /// catch up comes and goes meanwhile.
     async fn send(&mut self, message: HubMessage) -> bool {
-        let message = Ok(message.into());
-        tokio::select! {
-            biased;
-            sent = self.outbound.send(message) => sent.is_ok(),
-            Some(refusal) = self.dismissed.recv() => {
-                tracing::info!(node = %self.node, reason = %refusal.message, "session dropped");
-                false
-            }
-            () = tokio::time::sleep(OUTBOUND_WAIT_MAX) => {
-                tracing::warn!(node = %self.node, "the edge takes no bytes; its session is dropped");
-                false
+        let mut room = pin!(self.outbound.reserve());
+        let mut too_long = pin!(sleep(self.shared.limits.outbound_within));
+        loop {
+            tokio::select! {
+                biased;
+                room = &mut room => {
+                    return room.is_ok_and(|room| {
+                        room.send(Ok(message.into()));
+                        true
+                    });
+                }
+                Some(refusal) = self.dismissed.recv() => {
+                    tracing::info!(node = %self.node, reason = %refusal.message, "session dropped");
+                    return false;
+                }
+                () = self.turn.granted() => self.bell.notify_one(),
+                () = &mut too_long => {
+                    tracing::warn!(node = %self.node, "an edge takes no bytes: session dropped");
+                    return false;
+                }
             }
         }
     }
@@ -220,10 +231,14 @@ impl Connection {
     /// Hands reports on to the log; waits while thousands of others do.
     async fn append(&mut self, reports: Vec<Report>) -> bool {
         let appended = self.appended.clone();
-        tokio::select! {
-            biased;
-            taken = self.shared.upstream.append(&self.node, reports, appended) => taken,
-            Some(_) = self.dismissed.recv() => false,
+        let mut append = pin!(self.shared.upstream.append(&self.node, reports, appended));
+        loop {
+            tokio::select! {
+                biased;
+                taken = &mut append => return taken,
+                Some(_) = self.dismissed.recv() => return false,
+                () = self.turn.granted() => self.bell.notify_one(),
+            }
         }
     }
 
@@ -249,7 +264,10 @@ impl Connection {
 
     /// Makes the node's standing known: here at once, upstream at a bounded rate.
     fn publish_if_due(&mut self) {
-        if self.kept_at.is_some_and(|at| at.elapsed() < STANDING_INTERVAL) {
+        // Before the welcome nothing is known of its streams.
+        if !self.session.is_open()
+            || self.kept_at.is_some_and(|at| at.elapsed() < STANDING_INTERVAL)
+        {
             return;
         }
         let Some(standing) = self.standing(true) else { return };
@@ -293,13 +311,9 @@ impl Connection {
     fn leave(self) {
         self.shared.wakers.remove(self.id, &self.subscribed);
         self.shared.leave(self.id, &self.node);
-        // A session that was refused says nothing of the node, nor does one that another took
-        // over from.
-        let last = self.standing(false).or(self.last);
-        if let Some(standing) = last.filter(|_| self.position_at.is_some())
-            && !self.shared.is_live(&self.node)
-        {
-            self.shared.publish(&self.node, &standing);
+        // A session that was refused says nothing of the node.
+        if let Some(standing) = self.standing(false).filter(|_| self.position_at.is_some()) {
+            self.shared.publish_last(&self.node, standing);
         }
     }
 }

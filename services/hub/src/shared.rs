@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use headwater_event::{Identity, NodeName, NodeStanding, ReportKey, ResourceKey};
@@ -15,7 +16,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::fold::Fold;
 use crate::known::Known;
+use crate::limits::HubLimits;
+use crate::pace::Pace;
 use crate::reports::Upstream;
+use crate::standing::settled;
+use crate::turns::Turns;
 use crate::wakers::Wakers;
 
 /// Milliseconds since the Unix epoch, by the hub's clock. Data for people; orders nothing.
@@ -42,6 +47,7 @@ struct Live {
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) settings: HubSettings,
+    pub(crate) limits: HubLimits,
     pub(crate) fold: Arc<Fold>,
     pub(crate) wakers: Arc<Wakers>,
     pub(crate) known: Arc<Known>,
@@ -52,12 +58,17 @@ pub(crate) struct Shared {
     pub(crate) stop: CancellationToken,
     /// The tasks of all connections.
     pub(crate) connections: TaskTracker,
+    /// Whose turn it is to catch up.
+    pub(crate) turns: Turns,
     next_session: AtomicU64,
+    started: Instant,
     table: Mutex<Table>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
+    /// How fast hellos are taken.
+    pace: Pace,
     registry: Registry,
     live: BTreeMap<SessionId, Live>,
     cut: BTreeSet<NodeName>,
@@ -68,6 +79,7 @@ struct Table {
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) settings: HubSettings,
+    pub(crate) limits: HubLimits,
     pub(crate) fold: Arc<Fold>,
     pub(crate) wakers: Arc<Wakers>,
     pub(crate) known: Arc<Known>,
@@ -79,11 +91,30 @@ pub(crate) struct Parts {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { name, settings, fold, wakers, known, upstream, answers, wall_clock, stop } =
-            parts;
+        let Parts {
+            name,
+            settings,
+            limits,
+            fold,
+            wakers,
+            known,
+            upstream,
+            answers,
+            wall_clock,
+            stop,
+        } = parts;
+        let table = Table {
+            pace: Pace::new(limits.hellos_per_second, limits.hellos_at_once),
+            registry: Registry::default(),
+            live: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            standings: BTreeMap::new(),
+        };
         Self {
             name,
             settings,
+            turns: Turns::new(limits.catch_ups_max, limits.catch_up_turn),
+            limits,
             fold,
             wakers,
             known,
@@ -93,7 +124,8 @@ impl Shared {
             stop,
             connections: TaskTracker::new(),
             next_session: AtomicU64::new(1),
-            table: Mutex::default(),
+            started: Instant::now(),
+            table: Mutex::new(table),
         }
     }
 
@@ -102,7 +134,8 @@ impl Shared {
         SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Adds a connection, unless the node's link is cut or the hub stops.
+    /// Adds a connection, unless the node's link is cut, the hub stops, or it has no room for
+    /// one more just now.
     pub(crate) fn enter(
         &self,
         session: SessionId,
@@ -114,7 +147,15 @@ impl Shared {
             return Err(link_cut(node));
         }
         if self.stop.is_cancelled() {
-            return Err(hub_stops());
+            return Err(unavailable(HUB_STOPS));
+        }
+        // A node that connects again takes its own place.
+        let has_room = table.live.len() < self.limits.sessions_max;
+        if !has_room && table.registry.live(node).is_none() {
+            return Err(unavailable("the hub has as many sessions as it may have"));
+        }
+        if !table.pace.take(self.started.elapsed()) {
+            return Err(unavailable("too many edges connect at once"));
         }
         table.live.insert(session, Live { node: node.clone(), dismiss });
         Ok(())
@@ -129,11 +170,6 @@ impl Shared {
         if let Some(standing) = table.standings.get_mut(node).filter(|_| !other) {
             standing.connected = false;
         }
-    }
-
-    /// Whether a session of `node` is live.
-    pub(crate) fn is_live(&self, node: &NodeName) -> bool {
-        self.lock().registry.live(node).is_some()
     }
 
     /// Decides about a hello, and dismisses the session that has to give way.
@@ -152,7 +188,25 @@ impl Shared {
 
     /// Keeps where a node stands and appends it upstream, so that anyone can see the fleet.
     pub(crate) fn publish(&self, node: &NodeName, standing: &NodeStanding) {
-        self.lock().standings.insert(node.clone(), standing.clone());
+        self.keep(node, standing.clone());
+        self.append(node, standing);
+    }
+
+    /// Keeps and appends where a node stood whose session is over, unless another one is live.
+    pub(crate) fn publish_last(&self, node: &NodeName, standing: NodeStanding) {
+        let standing = {
+            let mut table = self.lock();
+            if table.registry.live(node).is_some() {
+                return;
+            }
+            let standing = settled(table.standings.get(node), standing);
+            table.standings.insert(node.clone(), standing.clone());
+            standing
+        };
+        self.append(node, &standing);
+    }
+
+    fn append(&self, node: &NodeName, standing: &NodeStanding) {
         let Ok(value) = serde_json::to_vec(standing) else { return };
         let record = Record {
             key: ReportKey::Position.record_key(node).into(),
@@ -188,7 +242,7 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.stop.cancel();
         self.connections.close();
-        self.lock().dismiss_all(|_| true, &hub_stops());
+        self.lock().dismiss_all(|_| true, &unavailable(HUB_STOPS));
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -212,13 +266,13 @@ impl Table {
     }
 }
 
-fn hub_stops() -> Refusal {
-    Refusal { code: RefusalCode::Unavailable, message: "the hub stops".to_owned() }
+const HUB_STOPS: &str = "the hub stops";
+
+/// The edge is to come back, here or elsewhere.
+pub(crate) fn unavailable(message: &str) -> Refusal {
+    Refusal { code: RefusalCode::Unavailable, message: message.to_owned() }
 }
 
 fn link_cut(node: &NodeName) -> Refusal {
-    Refusal {
-        code: RefusalCode::Unavailable,
-        message: format!("the link of node {node} is cut by the operator"),
-    }
+    unavailable(&format!("the link of node {node} is cut by the operator"))
 }

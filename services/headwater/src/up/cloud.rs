@@ -15,7 +15,7 @@ use headwater_controller::{
 };
 use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::{NodeName, ResourceKey};
-use headwater_hub::{Answers, Hub, HubConfig, HubError, HubHandle, HubSeams, WallClock};
+use headwater_hub::{Answers, Hub, HubConfig, HubError, HubHandle, HubLimits, HubSeams, WallClock};
 use headwater_rocks::{RocksEngine, Role, Shared};
 use headwater_session::HubSettings;
 use headwater_session::message::RequestError;
@@ -119,6 +119,7 @@ impl Cloud {
                 name: HUB_NAME.to_owned(),
                 listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 settings: HubSettings::default(),
+                limits: HubLimits::default(),
             },
             HubSeams {
                 downstream: downstream.clone(),

@@ -1,5 +1,6 @@
 //! The fold as a session reads it during one step.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use headwater_event::{
@@ -13,7 +14,7 @@ use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
 
 use super::Facts;
-use super::catch_up::Changes;
+use super::catch_up::{Changes, SharedSnapshots};
 use super::history::{CHANGES, EVENTS, STREAMS, StreamHistory};
 use crate::known::Known;
 
@@ -25,11 +26,29 @@ pub(crate) struct FoldSource<'f> {
     facts: Facts,
     read: Box<dyn Read + 'f>,
     known: &'f Known,
+    snapshots: &'f SharedSnapshots,
+    has_turn: bool,
+    asked: Cell<bool>,
 }
 
 impl<'f> FoldSource<'f> {
-    pub(super) fn new(facts: Facts, read: Box<dyn Read + 'f>, known: &'f Known) -> Self {
-        Self { facts, read, known }
+    pub(super) fn new(
+        facts: Facts,
+        read: Box<dyn Read + 'f>,
+        known: &'f Known,
+        snapshots: &'f SharedSnapshots,
+    ) -> Self {
+        Self { facts, read, known, snapshots, has_turn: true, asked: Cell::new(false) }
+    }
+
+    /// As a session reads it whose turn it is to catch up, or is not.
+    pub(crate) fn in_turn(self, has_turn: bool) -> Self {
+        Self { has_turn, ..self }
+    }
+
+    /// Whether a catch-up was due and had to wait.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.asked.get()
     }
 
     fn reader(&self) -> StreamReader<'_> {
@@ -43,6 +62,15 @@ impl<'f> FoldSource<'f> {
 
     fn entry(&self, stream: &StreamId, key: &EntryKey) -> Result<Option<Entry>, SourceError> {
         self.reader().entry(stream, key).map_err(unreadable)
+    }
+
+    fn read_snapshot(&self, stream: &StreamId) -> Result<Vec<PushedChange>, SourceError> {
+        let mut changes = Vec::new();
+        self.each_entry(stream, Selection::All, |key, entry| {
+            changes.push(PushedChange { change: applied(key, entry), traceparent: None });
+            true
+        })?;
+        Ok(changes)
     }
 
     /// Calls `each` with every selected entry, in chunks, until it says stop.
@@ -76,6 +104,13 @@ impl Source for FoldSource<'_> {
     fn log_id(&self) -> Option<LogId> {
         // Before identities are known, a hello could not be answered rightly.
         self.facts.log_id.filter(|_| self.facts.knows_identities)
+    }
+
+    fn may_catch_up(&self) -> bool {
+        if !self.has_turn {
+            self.asked.set(true);
+        }
+        self.has_turn
     }
 
     fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
@@ -165,12 +200,13 @@ impl Source for FoldSource<'_> {
     }
 
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
-        let mut changes = Vec::new();
-        self.each_entry(stream, Selection::All, |key, entry| {
-            changes.push(PushedChange { change: applied(key, entry), traceparent: None });
-            true
-        })?;
-        Ok(Box::new(Changes::new(changes)))
+        // One node's stream has one reader, at one time.
+        if matches!(stream, StreamId::Node(_)) {
+            return Ok(Box::new(Changes::new(self.read_snapshot(stream)?)));
+        }
+        let position = self.reader().position(stream).map_err(unreadable)?;
+        let changes = self.snapshots.at(stream, position, || self.read_snapshot(stream))?;
+        Ok(Box::new(Changes::shared(changes)))
     }
 
     fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {

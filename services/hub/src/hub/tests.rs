@@ -1,5 +1,8 @@
+//! Sessions over a real socket, with logs and store in memory.
+
 mod cloud;
 mod edge;
+mod limits;
 
 use std::time::Instant;
 
@@ -27,13 +30,28 @@ impl Answers for NoAnswers {
     }
 }
 
-/// A hub over these logs. Its clock is the log's, and hellos must come in 300 ms.
-async fn hub_on(logs: &(MemoryLog, MemoryLog), engine: &Arc<MemoryEngine>) -> HubHandle {
+fn settings() -> HubSettings {
+    HubSettings { heartbeat_ms: 200, ..HubSettings::default() }
+}
+
+/// As by default, but hellos must come in 300 ms.
+fn limits() -> HubLimits {
+    HubLimits { hello_within: Duration::from_millis(300), ..HubLimits::default() }
+}
+
+/// A hub over these logs. Its clock is the log's.
+async fn start(
+    logs: &(MemoryLog, MemoryLog),
+    engine: &Arc<MemoryEngine>,
+    settings: HubSettings,
+    limits: HubLimits,
+) -> HubHandle {
     let clock = logs.0.clone();
     let config = HubConfig {
         name: "hub-1".to_owned(),
         listen: "127.0.0.1:0".parse().expect("an address"),
-        settings: HubSettings { heartbeat_ms: 200, ..HubSettings::default() },
+        settings,
+        limits,
     };
     let seams = HubSeams {
         downstream: Arc::new(logs.0.handle()),
@@ -42,11 +60,11 @@ async fn hub_on(logs: &(MemoryLog, MemoryLog), engine: &Arc<MemoryEngine>) -> Hu
         answers: Arc::new(NoAnswers),
         wall_clock: Arc::new(move || clock.now_ms()),
     };
-    let hub = Hub::start_with(config, seams, Duration::from_millis(300)).await.expect("starts");
-    // Before that it sends edges away.
-    until_true("a hub that knows its logs", async || hub.shared.fold.source().log_id().is_some())
-        .await;
-    hub
+    Hub::start(config, seams).await.expect("starts")
+}
+
+async fn hub_on(logs: &(MemoryLog, MemoryLog), engine: &Arc<MemoryEngine>) -> HubHandle {
+    start(logs, engine, settings(), limits()).await
 }
 
 async fn hub(cloud: &Cloud) -> HubHandle {
@@ -392,6 +410,7 @@ async fn a_hub_without_tls_listens_on_loopback_only() {
         name: "hub-1".to_owned(),
         listen: "0.0.0.0:0".parse().expect("an address"),
         settings: HubSettings::default(),
+        limits: HubLimits::default(),
     };
     let seams = HubSeams {
         downstream: Arc::new(downstream),

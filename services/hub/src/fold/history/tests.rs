@@ -1,3 +1,5 @@
+//! What the history keeps of a stream, and what it can be asked.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

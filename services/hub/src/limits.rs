@@ -1,0 +1,170 @@
+//! What a hub allows all of its edges together, and their defaults.
+//!
+//! The bounds of one session are [`headwater_session::HubSettings`]; these stand around them:
+//! connections, how fast they come, how long they live, what the wire takes.
+
+use std::time::Duration;
+
+/// How long a connection may take to say hello (slowloris). A network with a round trip of a
+/// second has time for it.
+pub const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// HTTP/2 pings on a connection, so that a half-open one is noticed: within this and
+/// [`KEEPALIVE_TIMEOUT`], before the 45 s after which a silent session ends.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+
+/// How long the answer to a ping may take.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// TCP's own keepalive, for a connection that has not come as far as HTTP/2.
+pub const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Bytes of the largest message that an edge may send: a full frame of reports with one object
+/// of the largest size (1.5 MiB) and room for framing.
+pub const RECEIVE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of the largest message sent to an edge: a frame of the session's own bound, or one
+/// object of the largest size, with room for framing.
+pub const SEND_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of the largest header list that is read (CONTINUATION floods).
+pub const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
+
+/// Streams of one connection: a session, and room for one that replaces it.
+pub const STREAMS_PER_CONNECTION: u32 = 4;
+
+/// Sessions of a hub: twice the ten thousand edges that one is meant for, so that it can take
+/// over from another. An idle one costs some 16 KiB.
+pub const SESSIONS_MAX: usize = 20_000;
+
+/// Connections of a hub: its sessions, and room to tell those beyond them so.
+pub const CONNECTIONS_MAX: usize = SESSIONS_MAX + 4_096;
+
+/// How long a session lives before its edge is asked to connect again, so that edges spread
+/// over the hubs there are and a certificate is looked at anew.
+pub const CONNECTION_AGE: Duration = Duration::from_secs(6 * 3600);
+
+/// How far the age of a session may lie from [`CONNECTION_AGE`], to either side: edges that
+/// came at once do not leave at once.
+pub const CONNECTION_AGE_JITTER: Duration = Duration::from_secs(3600);
+
+/// What a connection is given beyond the age of any session before it is closed with whatever
+/// is still said on it.
+pub const CONNECTION_AGE_GRACE: Duration = Duration::from_secs(60);
+
+/// Hellos a second that are taken: each costs a handshake and some reads, about a millisecond
+/// of one core. Who is refused comes back at a random time.
+pub const HELLOS_PER_SECOND: u32 = 500;
+
+/// Hellos that may come at once before the rate holds: a start of a whole site.
+pub const HELLOS_AT_ONCE: u32 = 1_000;
+
+/// Sessions that may hold a delta or a snapshot in memory at once: some MiB each.
+pub const CATCH_UPS_MAX: usize = 64;
+
+/// How long a session may keep its turn to catch up. A slow edge goes on with what it has;
+/// another's turn begins all the same.
+pub const CATCH_UP_TURN: Duration = Duration::from_secs(5);
+
+/// Messages waiting for a session's socket. The session's own window bounds their bytes.
+pub const OUTBOUND_MESSAGES_MAX: usize = 256;
+
+/// How long a message may wait for room among those: a reader that takes nothing for as long as
+/// a silent peer is given is dropped, and resumes.
+pub const OUTBOUND_WITHIN: Duration = Duration::from_secs(45);
+
+/// What a hub allows all of its edges together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubLimits {
+    /// See [`HELLO_WITHIN`].
+    pub hello_within: Duration,
+    /// See [`KEEPALIVE_INTERVAL`].
+    pub keepalive_interval: Duration,
+    /// See [`KEEPALIVE_TIMEOUT`].
+    pub keepalive_timeout: Duration,
+    /// See [`TCP_KEEPALIVE`].
+    pub tcp_keepalive: Duration,
+    /// See [`RECEIVE_BYTES_MAX`].
+    pub receive_bytes_max: usize,
+    /// See [`SEND_BYTES_MAX`].
+    pub send_bytes_max: usize,
+    /// See [`HEADER_LIST_BYTES_MAX`].
+    pub header_list_bytes_max: u32,
+    /// See [`STREAMS_PER_CONNECTION`].
+    pub streams_per_connection: u32,
+    /// See [`SESSIONS_MAX`].
+    pub sessions_max: usize,
+    /// See [`CONNECTIONS_MAX`].
+    pub connections_max: usize,
+    /// See [`CONNECTION_AGE`].
+    pub connection_age: Duration,
+    /// See [`CONNECTION_AGE_JITTER`].
+    pub connection_age_jitter: Duration,
+    /// See [`CONNECTION_AGE_GRACE`].
+    pub connection_age_grace: Duration,
+    /// See [`HELLOS_PER_SECOND`].
+    pub hellos_per_second: u32,
+    /// See [`HELLOS_AT_ONCE`].
+    pub hellos_at_once: u32,
+    /// See [`CATCH_UPS_MAX`].
+    pub catch_ups_max: usize,
+    /// See [`CATCH_UP_TURN`].
+    pub catch_up_turn: Duration,
+    /// See [`OUTBOUND_MESSAGES_MAX`].
+    pub outbound_messages_max: usize,
+    /// See [`OUTBOUND_WITHIN`].
+    pub outbound_within: Duration,
+}
+
+impl Default for HubLimits {
+    fn default() -> Self {
+        Self {
+            hello_within: HELLO_WITHIN,
+            keepalive_interval: KEEPALIVE_INTERVAL,
+            keepalive_timeout: KEEPALIVE_TIMEOUT,
+            tcp_keepalive: TCP_KEEPALIVE,
+            receive_bytes_max: RECEIVE_BYTES_MAX,
+            send_bytes_max: SEND_BYTES_MAX,
+            header_list_bytes_max: HEADER_LIST_BYTES_MAX,
+            streams_per_connection: STREAMS_PER_CONNECTION,
+            sessions_max: SESSIONS_MAX,
+            connections_max: CONNECTIONS_MAX,
+            connection_age: CONNECTION_AGE,
+            connection_age_jitter: CONNECTION_AGE_JITTER,
+            connection_age_grace: CONNECTION_AGE_GRACE,
+            hellos_per_second: HELLOS_PER_SECOND,
+            hellos_at_once: HELLOS_AT_ONCE,
+            catch_ups_max: CATCH_UPS_MAX,
+            catch_up_turn: CATCH_UP_TURN,
+            outbound_messages_max: OUTBOUND_MESSAGES_MAX,
+            outbound_within: OUTBOUND_WITHIN,
+        }
+    }
+}
+
+impl HubLimits {
+    /// The age at which a session ends; `chance` is in `[0, 1)`.
+    pub(crate) fn age(&self, chance: f64) -> Duration {
+        let earliest = self.connection_age.saturating_sub(self.connection_age_jitter);
+        let spread = self.oldest().saturating_sub(earliest);
+        earliest.saturating_add(spread.mul_f64(chance.clamp(0.0, 1.0)))
+    }
+
+    /// The greatest age of a session.
+    pub(crate) fn oldest(&self) -> Duration {
+        self.connection_age.saturating_add(self.connection_age_jitter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_spread_around_the_setting() {
+        let limits = HubLimits::default();
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        let ages = [0.0, 0.5, 1.0].map(|chance| limits.age(chance));
+        assert_eq!(ages, [hours(5), hours(6), hours(7)]);
+    }
+}

@@ -1,0 +1,64 @@
+//! What is kept of where a node stood when its session ended.
+
+use headwater_event::{NodeStanding, StreamStanding};
+
+/// The last standing of a session as it is kept: `acked <= durable <= applied <= sent <= tail`
+/// holds in every stream of it. Where a snapshot was due or on its way, or the edge was ahead of
+/// the hub, the positions are of two histories; what was kept `before` of that stream stays then.
+pub(crate) fn settled(before: Option<&NodeStanding>, last: NodeStanding) -> NodeStanding {
+    let streams = last.streams.into_iter().filter_map(|stream| {
+        if is_ordered(&stream) {
+            return Some(stream);
+        }
+        let mut before = before?.streams.iter();
+        before.find(|kept| kept.stream == stream.stream && is_ordered(kept)).cloned()
+    });
+    NodeStanding { streams: streams.collect(), ..last }
+}
+
+fn is_ordered(stream: &StreamStanding) -> bool {
+    let StreamStanding { acked, durable, applied, sent, tail, .. } = stream;
+    [acked, durable, applied, sent, tail].is_sorted()
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Boot, Incarnation, Seq, StreamId};
+
+    use super::*;
+
+    fn standing(positions: &[(StreamId, [u64; 5])]) -> NodeStanding {
+        let stream = |(stream, [acked, durable, applied, sent, tail]): &(StreamId, [u64; 5])| {
+            StreamStanding {
+                stream: stream.clone(),
+                log_id: String::new(),
+                tail: Seq(*tail),
+                sent: Seq(*sent),
+                applied: Seq(*applied),
+                durable: Seq(*durable),
+                acked: Seq(*acked),
+            }
+        };
+        NodeStanding {
+            hub: String::new(),
+            connected: false,
+            incarnation: Incarnation(1),
+            boot: Boot { number: 1, nonce: 1 },
+            outbox_depth: 0,
+            contact_ms: 0,
+            meta_sync_ms: 0,
+            streams: positions.iter().map(stream).collect(),
+        }
+    }
+
+    #[test]
+    fn positions_of_two_histories_do_not_replace_what_was_kept() {
+        let node: StreamId = "node/a".parse().expect("a stream");
+        let before = standing(&[(node.clone(), [1, 2, 3, 4, 5])]);
+        let in_order = standing(&[(node.clone(), [5, 5, 6, 7, 7])]);
+        assert_eq!(settled(Some(&before), in_order.clone()), in_order);
+        let ahead = [(node.clone(), [9, 9, 9, 9, 5]), (StreamId::Cluster, [0, 0, 0, 8, 3])];
+        assert_eq!(settled(Some(&before), standing(&ahead)), before);
+        assert_eq!(settled(None, standing(&ahead)), standing(&[]));
+    }
+}
