@@ -297,3 +297,31 @@ async fn what_is_too_large_ends_its_own_session_only() {
     edge.hear_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
     hub.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_has_no_more_streams_than_allowed() {
+    let cloud = Cloud::new(&["a"]).await;
+    let hub = hub_within(&cloud, HubLimits { streams_per_connection: 1, ..limits() }).await;
+    let address = format!("http://{}", hub.address());
+    let mut client = ReplicationClient::connect(address).await.expect("the hub listens");
+    let (said, saying) = tokio::sync::mpsc::channel(4);
+    let saying = tokio_stream::wrappers::ReceiverStream::new(saying);
+    let mut first = client.session(saying).await.expect("a session").into_inner();
+    let message = EdgeMessage::Hello(hello(identity("a", 1, 1), Vec::new()));
+    said.send(message.into()).await.expect("heard");
+    // The second waits in the client, since the hub has said how many it takes.
+    let mut second = std::pin::pin!(client.session(tokio_stream::empty()));
+    // A welcome, its streams, a heartbeat.
+    for _ in 0..4 {
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("two streams at once"),
+            heard = timeout(SOON, first.message()) => {
+                heard.expect("soon").expect("a session").expect("a message");
+            }
+        }
+    }
+    drop((said, first));
+    timeout(SOON, second).await.expect("soon").expect("the first is over");
+    hub.stop().await;
+}
