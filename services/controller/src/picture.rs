@@ -30,6 +30,9 @@ const NODE_GRACE_MS: i64 = 40_000;
 pub(crate) struct NodeReport {
     pub(crate) id: ReportId,
     pub(crate) object: String,
+    /// When the log took its first report, milliseconds since the Unix epoch: a node's age.
+    #[serde(default)]
+    pub(crate) first_ms: i64,
 }
 
 /// Reads the cloud's picture.
@@ -158,6 +161,7 @@ fn merge_node(
 ) -> Result<(), EngineError> {
     let Ok(node) = name.parse::<NodeName>() else { return Ok(()) };
     let reported = NODES.get(from, &node)?;
+    let first_ms = reported.as_ref().map_or(0, |Json(report)| report.first_ms);
     if let Some(reported) =
         reported.and_then(|Json(report)| serde_json::from_str::<Value>(&report.object).ok())
     {
@@ -167,6 +171,12 @@ fn merge_node(
         if object.pointer("/metadata/creationTimestamp").is_none_or(Value::is_null) {
             object["metadata"]["creationTimestamp"] =
                 reported["metadata"]["creationTimestamp"].clone();
+        }
+        if object["metadata"]["creationTimestamp"].is_null()
+            && let Ok(first) = Timestamp::from_second(first_ms / 1000)
+            && first_ms > 0
+        {
+            object["metadata"]["creationTimestamp"] = first.to_string().into();
         }
         object["status"] = reported["status"].clone();
     }

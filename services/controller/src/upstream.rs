@@ -179,9 +179,10 @@ impl Upstream {
         match report.body {
             ReportBody::Node { object } => {
                 let before = batch.get(&*self.engine, &NODES, &node)?;
-                if before.is_none_or(|Json(before)| before.id < report.id) {
+                if before.as_ref().is_none_or(|Json(before)| before.id < report.id) {
                     let object = String::from_utf8_lossy(&object).into_owned();
-                    batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object }));
+                    let first_ms = before.map_or(recorded.time_ms, |Json(before)| before.first_ms);
+                    batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object, first_ms }));
                 }
             }
             ReportBody::PodTerminated { pod, uid } => {
