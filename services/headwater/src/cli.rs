@@ -7,9 +7,21 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Where the asking commands look, and `up` writes, unless told otherwise.
 pub(crate) const DATA_DEFAULT: &str = "headwater-data";
 
+/// What `--help` ends with.
+const AFTER_HELP: &str = "\
+Begin with `headwater up MANIFESTS`; the other commands ask what runs there.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 found a difference or a problem (diff, verify).";
+
 /// Keeps the edge of a Kubernetes cluster in step with its cloud through an append-only log.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100, propagate_version = true)]
+#[command(
+    name = "headwater",
+    bin_name = "headwater",
+    version,
+    max_term_width = 100,
+    propagate_version = true
+)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -19,11 +31,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run everything in one process: manifests in, pods running, statuses back
     Up(Up),
-    /// List objects: the cloud's picture, a node's replica, or either in the past
+    /// Display one or many objects: the cloud's picture, a node's replica, or either in the past
     Get(Get),
-    /// Show one object in full, with the events that brought it here
+    /// Show details of one object, with the events that brought it here
     Describe(Describe),
-    /// Print what a container wrote
+    /// Print the logs of a container in a pod
     Logs(Logs),
     /// List the events of a stream, every seq
     History(History),
@@ -52,20 +64,20 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     /// Data directory of what runs; its unix socket answers
-    #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", default_value = DATA_DEFAULT)]
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// Folder (or file) of Kubernetes manifests
-    #[arg(value_name = "MANIFESTS", required_unless_present = "objects")]
+    /// Folder of Kubernetes manifests: YAML or JSON, folders in it too
+    #[arg(value_name = "MANIFESTS", required_unless_present_any = ["objects", "print_config"])]
     pub(crate) manifests: Option<PathBuf>,
     /// Also take objects as JSON lines on this unix socket
     #[arg(long, value_name = "SOCKET")]
     pub(crate) objects: Option<PathBuf>,
     /// Data directory
-    #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", default_value = DATA_DEFAULT)]
+    #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
     /// How many nodes (named node-1, node-2, ...), or their names, comma-separated
     /// [default: 2]
@@ -81,7 +93,7 @@ pub(crate) struct Up {
     #[arg(long)]
     pub(crate) allow_empty: bool,
     /// Settings file (TOML)
-    #[arg(long, value_name = "FILE", env = "HEADWATER_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "HEADWATER_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
     /// Print each setting and where it came from, and stop
     #[arg(long)]
@@ -119,8 +131,8 @@ pub(crate) struct Scope {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// What to list: pods, nodes, configmaps, ...; several with commas; or `all`
-    #[arg(value_name = "TYPE")]
+    /// What to list: pods, nodes, configmaps, ...; several with commas; `all`; or TYPE/NAME
+    #[arg(value_name = "TYPE[/NAME]")]
     pub(crate) types: String,
     /// One object's name
     pub(crate) name: Option<String>,
@@ -150,11 +162,11 @@ pub(crate) enum Output {
 
 #[derive(Debug, Args)]
 pub(crate) struct Describe {
-    /// The object's type
-    #[arg(value_name = "TYPE")]
+    /// The object's type; or TYPE/NAME
+    #[arg(value_name = "TYPE[/NAME]")]
     pub(crate) kind: String,
     /// The object's name
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) scope: Scope,
     #[command(flatten)]
@@ -175,7 +187,7 @@ pub(crate) struct Logs {
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// The container's run before this one
-    #[arg(long, conflicts_with = "follow")]
+    #[arg(short, long, conflicts_with = "follow")]
     pub(crate) previous: bool,
     #[command(flatten)]
     pub(crate) target: Target,
@@ -232,6 +244,9 @@ pub(crate) struct Status {
     /// Output form
     #[arg(short, long, default_value = "table")]
     pub(crate) output: HistoryOutput,
+    /// Print it again every two seconds
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) target: Target,
 }

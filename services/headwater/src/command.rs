@@ -10,6 +10,8 @@ pub(crate) mod render;
 mod status;
 mod verify;
 
+use std::io::Write;
+
 use clap::CommandFactory;
 
 use crate::cli::{Cli, Command};
@@ -20,12 +22,10 @@ use crate::up;
 pub(crate) fn run(command: Command) -> CommandResult {
     match command {
         Command::Completion { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "headwater",
-                &mut std::io::stdout(),
-            );
+            // Into memory first: clap panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "headwater", &mut script);
+            std::io::stdout().write_all(&script)?;
             Ok(Outcome::Done)
         }
         Command::Up(args) => up::run(args),

@@ -40,6 +40,9 @@ use crate::up::{HubView, NodeView};
 /// The largest question that is read, in bytes.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 
+/// How many of the names there are a refusal says: a line or two of a terminal.
+const NAMES_SAID_MAX: usize = 10;
+
 /// What the operator API reads. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Sight {
@@ -64,8 +67,7 @@ impl Sight {
         match self.nodes.get(&node) {
             Some(view) => Ok((node, view.clone())),
             None => {
-                let known: Vec<&str> = self.nodes.keys().map(NodeName::as_str).collect();
-                let known = known.join(", ");
+                let known = some_of(self.nodes.keys().map(NodeName::as_str));
                 Err(Status::not_found(format!("there is no node {node}; there are {known}")))
             }
         }
@@ -177,8 +179,16 @@ impl Operator for Service {
         request: Request<SetLinkRequest>,
     ) -> Result<Response<SetLinkResponse>, Status> {
         let request = request.into_inner();
-        let (node, _) = self.sight.node(&request.node)?;
+        let (node, view) = self.sight.node(&request.node)?;
+        // At both ends, so that the edge does not knock at a door that is closed to it. The hub's
+        // decides: an edge that does not run now, or is started again, meets it.
         self.sight.hub.set_link(&node, request.cut);
+        if let Some(edge) = view.edge() {
+            let told = if request.cut { edge.cut_link().await } else { edge.restore_link().await };
+            if told.is_err() {
+                tracing::debug!(%node, "the edge ends just now; it meets the hub's side");
+            }
+        }
         Ok(Response::new(SetLinkResponse {}))
     }
 
@@ -193,6 +203,16 @@ impl Operator for Service {
             data.map(|data| LogsChunk { data: data.into() })
                 .map_err(|error| Status::internal(error.to_string()))
         }))))
+    }
+}
+
+/// Names, as many of them as a person reads.
+fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(NAMES_SAID_MAX);
+    let said: Vec<&str> = names.take(NAMES_SAID_MAX).collect();
+    match more {
+        0 => said.join(", "),
+        more => format!("{} and {more} more", said.join(", ")),
     }
 }
 

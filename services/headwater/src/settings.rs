@@ -69,7 +69,7 @@ pub(crate) enum SettingsError {
     NoFile(PathBuf),
     /// A value has the wrong form; the source names the key and its origin.
     #[error("wrong setting: {0}")]
-    Wrong(Box<figment::Error>),
+    Wrong(String),
     /// The nodes are not a number or names.
     #[error("wrong setting nodes = {given:?}: {reason}")]
     Nodes {
@@ -97,7 +97,7 @@ impl Configured {
             .merge(Env::prefixed("HEADWATER_").ignore(&NO_SETTINGS))
             .merge(Serialized::from(flags(args), figment::Profile::Default));
         let settings: Settings =
-            figment.extract().map_err(|error| SettingsError::Wrong(Box::new(error)))?;
+            figment.extract().map_err(|error| SettingsError::Wrong(wrong(&error, args)))?;
         settings.node_names()?;
         let origins = origins(&figment, &settings, args);
         Ok(Self { settings, origins })
@@ -125,12 +125,33 @@ impl Settings {
             .collect::<Result<Vec<_>, NameError>>()
             .map_err(|error| wrong(error.to_string()))?;
         let count = nodes.len();
-        nodes.sort();
+        // node-2 before node-10.
+        nodes.sort_by(|a, b| (a.as_str().len(), a).cmp(&(b.as_str().len(), b)));
         nodes.dedup();
         if nodes.len() < count {
             return Err(wrong("a name stands there twice".to_owned()));
         }
         Ok(nodes)
+    }
+}
+
+/// What is wrong, and where it was said: figment's own text speaks of this program's source.
+fn wrong(error: &figment::Error, args: &Up) -> String {
+    use figment::error::Kind;
+    let key = error.path.last().cloned().unwrap_or_default().to_lowercase();
+    let from_environment =
+        error.metadata.as_ref().is_some_and(|metadata| metadata.name.contains("environment"));
+    let place = match error.metadata.as_ref().and_then(|metadata| metadata.source.as_ref()) {
+        Some(figment::Source::File(path)) => format!("{} in {}", key, path.display()),
+        _ if from_environment => format!("HEADWATER_{}", key.to_uppercase()),
+        _ if flags(args).contains_key(&key) => format!("--{}", key.replace('_', "-")),
+        _ => key,
+    };
+    match &error.kind {
+        Kind::UnknownField(_, known) => {
+            format!("{place}: there is no such setting; there are {}", known.join(", "))
+        }
+        kind => format!("{place}: {kind}"),
     }
 }
 
@@ -237,7 +258,7 @@ mod tests {
     }
 
     fn nodes(text: &str) -> Result<Vec<String>, String> {
-        match Configured::of(&up(&["m", "--nodes", text])) {
+        match Configured::of(&up(&["m", &format!("--nodes={text}")])) {
             Ok(configured) => Ok(configured
                 .settings
                 .node_names()
@@ -289,6 +310,8 @@ mod tests {
             let error = Configured::of(&args).expect_err(text).to_string();
             assert!(error.contains(named), "{text}: {error}");
         }
+        let zero = Configured::of(&up(&["m", "--sync-interval", "0s"])).expect_err("zero");
+        assert_eq!(zero.to_string(), "wrong setting: --sync-interval: a duration must not be zero");
         let args = up(&["m", "--config", "/no/such/file"]);
         assert!(matches!(Configured::of(&args), Err(SettingsError::NoFile(_))));
     }

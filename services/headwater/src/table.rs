@@ -38,6 +38,32 @@ impl Table {
     }
 }
 
+/// A table printed bit by bit, its columns kept where they were as long as they are wide enough.
+#[derive(Default)]
+pub(crate) struct Growing {
+    widths: Vec<usize>,
+    header_printed: bool,
+}
+
+impl Growing {
+    /// The rows of `table` as they stand below those before; the first time below the header.
+    pub(crate) fn grown_by(&mut self, mut table: Table) -> Table {
+        table.headers_shown &= !std::mem::replace(&mut self.header_printed, true);
+        self.widths.resize(table.header.len(), 0);
+        let lines = || std::iter::once(&table.header).chain(&table.rows);
+        for (column, width) in self.widths.iter_mut().enumerate() {
+            let cells = lines().filter_map(|line| line.get(column));
+            *width = cells.map(|cell| cell.chars().count()).fold(*width, usize::max);
+        }
+        for row in &mut table.rows {
+            for (cell, width) in row.iter_mut().zip(&self.widths) {
+                *cell = format!("{cell:<width$}");
+            }
+        }
+        table
+    }
+}
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = comfy_table::Table::new();
@@ -53,5 +79,24 @@ impl fmt::Display for Table {
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_growing_table_keeps_its_columns() {
+        let table = |rows: &[[&str; 2]]| {
+            let mut table = Table::new(["NAME", "AGE"]);
+            rows.iter().for_each(|row| table.row(row.map(str::to_owned)));
+            table
+        };
+        let mut growing = Growing::default();
+        let first = growing.grown_by(table(&[["a-long-name", "1s"], ["b", "2s"]])).to_string();
+        assert_eq!(first, "NAME          AGE\na-long-name   1s\nb             2s\n");
+        let second = growing.grown_by(table(&[["c", "3s"]])).to_string();
+        assert_eq!(second, "c             3s\n");
     }
 }

@@ -98,6 +98,10 @@ pub(crate) fn run(args: Up) -> CommandResult {
     if let Some(manifests) = args.manifests.as_ref().filter(|manifests| !manifests.exists()) {
         return Err(Failure::message(format!("there is nothing at {}", manifests.display())));
     }
+    if let Some(file) = args.manifests.as_ref().filter(|manifests| !manifests.is_dir()) {
+        let file = file.display();
+        return Err(Failure::Usage(format!("{file} is no folder: name the folder it lies in")));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(live(args, configured.settings))
 }
@@ -108,17 +112,27 @@ async fn live(args: Up, settings: Settings) -> CommandResult {
     // Taken before anything starts: a signal that comes early must not kill half a start.
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
-    let composition = tokio::select! {
-        started = Composition::start(&args, &settings) => started?,
-        _ = interrupts.recv() => return Ok(Outcome::Done),
-        _ = terminations.recv() => return Ok(Outcome::Done),
+    // A start is short, and half of one is not stopped well: it is finished, then stopped.
+    let mut stop_early = false;
+    let mut starting = std::pin::pin!(Composition::start(&args, &settings));
+    let mut composition = loop {
+        tokio::select! {
+            started = &mut starting => break started?,
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {}
+        }
+        if std::mem::replace(&mut stop_early, true) {
+            return Err(Failure::message("stopped at once, in the midst of a start"));
+        }
+        terminal.say_stop_early();
     };
-    let mut composition = composition;
-    terminal.greet(&composition.data, &args, &settings);
-    tokio::select! {
-        () = terminal.show(&mut composition) => {}
-        _ = interrupts.recv() => {}
-        _ = terminations.recv() => {}
+    if !stop_early {
+        terminal.greet(&composition.data, &args, &settings);
+        tokio::select! {
+            () = terminal.show(&mut composition) => {}
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {}
+        }
     }
     terminal.say_stopping(settings.stop_grace);
     let stopping = composition.stop(settings.stop_grace);

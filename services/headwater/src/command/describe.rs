@@ -9,19 +9,22 @@ use serde_json::Value;
 use super::{get, render};
 use crate::cli::Describe;
 use crate::client;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandResult, Failure, Outcome};
 use crate::table::{Table, columns};
 
 /// How many of an object's events are shown, the newest.
 const EVENTS_SHOWN_MAX: usize = 10;
 
 pub(super) async fn run(args: Describe) -> CommandResult {
-    let object_type = get::object_type(&args.kind)?;
+    let (types, name) = get::asked(&args.kind, args.name.as_deref())?;
+    let ([object_type], Some(name)) = (types.as_slice(), name) else {
+        return Err(Failure::Usage("name one object: TYPE NAME, or TYPE/NAME".to_owned()));
+    };
     let mut operator = client::connect(&args.target.data).await?;
-    let request = get::request(object_type, Some(&args.name), &args.scope);
+    let request = get::request(object_type, Some(name), &args.scope);
     let answer = operator.get(request).await?.into_inner();
     let Some(bytes) = answer.objects.first() else {
-        return Err(get::not_found(object_type, &args.name));
+        return Err(get::not_found(object_type, name));
     };
     let object: Value = serde_json::from_slice(bytes)?;
     let mut stdout = std::io::stdout().lock();
@@ -69,10 +72,6 @@ fn stream_of(kind: &str, object: &Value) -> Option<String> {
             .pointer("/spec/nodeName")
             .and_then(Value::as_str)
             .map(|node| format!("node/{node}")),
-        "node" => object
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .map(|node| format!("node/{node}")),
         "service" | "endpoints" | "endpointslice" => Some("cluster".to_owned()),
         _ => None,
     }
@@ -85,8 +84,11 @@ fn key_of(kind: &str, namespaced: bool, object: &Value) -> String {
     format!("{namespace}/{kind}/{}", text("/metadata/name").unwrap_or_default())
 }
 
-/// `LAST CONTACT` as `Last Contact`.
+/// `LAST CONTACT` as `Last Contact`; what is spoken letter by letter stays as it is.
 fn title(column: &str) -> String {
+    if matches!(column, "IP" | "OS") {
+        return column.to_owned();
+    }
     let mut title = String::with_capacity(column.len());
     let mut start = true;
     for letter in column.chars() {
@@ -108,8 +110,7 @@ mod tests {
             json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": "n"}});
         assert_eq!(stream_of("pod", &pod).as_deref(), Some("node/n"));
         assert_eq!(key_of("pod", true, &pod), "shop/pod/web");
-        assert_eq!(key_of("node", false, &pod), "null/node/web");
         assert_eq!(stream_of("configmap", &pod), None);
-        assert_eq!(title("LAST CONTACT"), "Last Contact");
+        assert_eq!((title("LAST CONTACT"), title("IP")), ("Last Contact".into(), "IP".into()));
     }
 }

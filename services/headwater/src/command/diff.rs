@@ -21,8 +21,11 @@ pub(super) async fn run(args: Diff) -> CommandResult {
             StateRequest { stream: args.stream.clone(), seq, show_secrets: args.show_secrets };
         operator.state(request).await.map(tonic::Response::into_inner)
     };
+    // Before its first event a stream is empty; for the server, 0 is the newest.
     let from = state(args.from).await?;
+    let from = if args.from == 0 { StateResponse::default() } else { from };
     let to = state(args.to.unwrap_or_default()).await?;
+    let to = if args.to == Some(0) { StateResponse::default() } else { to };
     let mut stdout = std::io::stdout().lock();
     let mut found = false;
     for (key, before, after) in changes(&texts(&from)?, &texts(&to)?) {

@@ -13,32 +13,55 @@ use super::render;
 use crate::cli::{Get, Output, Scope};
 use crate::client;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::table::{Table, columns};
+use crate::table::{Growing, Table, columns};
 
 pub(super) async fn run(args: Get) -> CommandResult {
-    let types = types(&args.types)?;
+    let (types, name) = asked(&args.types, args.name.as_deref())?;
     let mut operator = client::connect(&args.target.data).await?;
     if args.watch {
         let [only] = types.as_slice() else {
             return Err(Failure::Usage("--watch takes one TYPE".to_owned()));
         };
-        return watch(&mut operator, &args, only).await;
+        let request = request(only, name, &args.scope);
+        return watch(&mut operator, &args, request, only).await;
     }
     let mut found = Vec::new();
     for object_type in &types {
-        let request = request(object_type, args.name.as_deref(), &args.scope);
+        let request = request(object_type, name, &args.scope);
         let answer = operator.get(request).await?.into_inner();
         if !answer.positions.is_empty() {
-            eprintln!("at {}", answer.positions.join(", "));
+            // A status is no part of what was logged for a node.
+            let without = match object_type.name {
+                "pod" | "node" => "; statuses are not shown",
+                _ => "",
+            };
+            eprintln!("at {}{without}", answer.positions.join(", "));
         }
         found.push((*object_type, parse(&answer.objects)?));
     }
-    if let Some(name) = &args.name
+    if let Some(name) = name
         && found.iter().all(|(_, objects)| objects.is_empty())
     {
         return Err(not_found(types[0], name));
     }
-    print(&args, &found)
+    print(&args, name.is_some(), &found)
+}
+
+/// The types and the one name that a person means by `TYPE NAME` or `TYPE/NAME`.
+pub(super) fn asked<'a>(
+    types: &'a str,
+    name: Option<&'a str>,
+) -> Result<(Vec<&'static ObjectType>, Option<&'a str>), Failure> {
+    let (types, name) = match (types.split_once('/'), name) {
+        (None, name) => (types, name),
+        (Some((types, name)), None) => (types, Some(name)),
+        (Some(_), Some(name)) => {
+            return Err(Failure::Usage(format!(
+                "{types} names an object already; {name} is one too many"
+            )));
+        }
+    };
+    Ok((self::types(types)?, name))
 }
 
 /// The object types that a person means by `pods`, `po,cm` or `all`.
@@ -87,11 +110,11 @@ fn parse(objects: &[bytes::Bytes]) -> Result<Vec<Value>, serde_json::Error> {
     objects.iter().map(|object| serde_json::from_slice(object)).collect()
 }
 
-fn print(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> CommandResult {
+fn print(args: &Get, named: bool, found: &[(&'static ObjectType, Vec<Value>)]) -> CommandResult {
     let mut stdout = std::io::stdout().lock();
     match args.output {
-        Output::Json => writeln!(stdout, "{:#}", document(args, found))?,
-        Output::Yaml => write!(stdout, "{}", render::yaml(&document(args, found)))?,
+        Output::Json => writeln!(stdout, "{:#}", document(named, found))?,
+        Output::Yaml => write!(stdout, "{}", render::yaml(&document(named, found)))?,
         Output::Name => {
             for (object_type, objects) in found {
                 for object in objects {
@@ -108,7 +131,11 @@ fn print(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> CommandResu
                 }
                 first = false;
                 let prefixed = found.len() > 1;
-                write!(stdout, "{}", table(args, object_type, objects, prefixed, now))?;
+                let mut table = new_table(args, object_type);
+                for object in objects {
+                    table.row(row(args, object_type, object, prefixed, now));
+                }
+                write!(stdout, "{table}")?;
             }
             if first {
                 eprintln!("{}", nothing_found(args, found));
@@ -119,40 +146,39 @@ fn print(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> CommandResu
 }
 
 /// One object by name as it stands, else a Kubernetes `List`.
-fn document(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> Value {
+fn document(named: bool, found: &[(&'static ObjectType, Vec<Value>)]) -> Value {
     let mut items: Vec<Value> = found.iter().flat_map(|(_, objects)| objects).cloned().collect();
-    if args.name.is_some() && items.len() == 1 {
+    if named && items.len() == 1 {
         return items.remove(0);
     }
     json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items})
 }
 
-fn table(
-    args: &Get,
-    object_type: &ObjectType,
-    objects: &[Value],
-    prefixed: bool,
-    now: Timestamp,
-) -> Table {
-    let wide = args.output == Output::Wide;
-    let with_namespace = args.scope.all_namespaces && object_type.namespaced;
-    let mut header = columns::header(object_type.name, wide);
-    if with_namespace {
+fn new_table(args: &Get, object_type: &ObjectType) -> Table {
+    let mut header = columns::header(object_type.name, args.output == Output::Wide);
+    if args.scope.all_namespaces && object_type.namespaced {
         header.insert(0, "NAMESPACE");
     }
-    let mut table = Table::new(header).without_headers(args.no_headers);
-    for object in objects {
-        let mut cells = columns::cells(object_type.name, object, wide, now);
-        if prefixed {
-            cells[0] = format!("{}/{}", object_type.name, cells[0]);
-        }
-        if with_namespace {
-            let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
-            cells.insert(0, namespace.unwrap_or("default").to_owned());
-        }
-        table.row(cells);
+    Table::new(header).without_headers(args.no_headers)
+}
+
+fn row(
+    args: &Get,
+    object_type: &ObjectType,
+    object: &Value,
+    prefixed: bool,
+    now: Timestamp,
+) -> Vec<String> {
+    let wide = args.output == Output::Wide;
+    let mut cells = columns::cells(object_type.name, object, wide, now);
+    if prefixed {
+        cells[0] = format!("{}/{}", object_type.name, cells[0]);
     }
-    table
+    if args.scope.all_namespaces && object_type.namespaced {
+        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        cells.insert(0, namespace.unwrap_or("default").to_owned());
+    }
+    cells
 }
 
 fn nothing_found(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> String {
@@ -167,45 +193,37 @@ fn nothing_found(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> Str
 async fn watch(
     operator: &mut OperatorClient<Channel>,
     args: &Get,
+    request: GetRequest,
     object_type: &'static ObjectType,
 ) -> CommandResult {
-    let request = request(object_type, args.name.as_deref(), &args.scope);
     let mut events = operator.watch(request).await?.into_inner();
     let mut stdout = std::io::stdout().lock();
-    let mut rows = Rows::default();
+    let mut growing = Growing::default();
+    // What there is at first is laid out together, as a list; what comes later, row by row.
+    let mut rows = new_table(args, object_type);
+    let mut listed = false;
     while let Some(event) = events.message().await? {
+        let tabular = matches!(args.output, Output::Table | Output::Wide);
         if event.kind() == get_event::Kind::InitDone {
-            continue;
-        }
-        let object: Value = serde_json::from_slice(&event.object)?;
-        match args.output {
-            Output::Json => writeln!(stdout, "{object}")?,
-            Output::Yaml => write!(stdout, "---\n{}", render::yaml(&object))?,
-            Output::Name => writeln!(stdout, "{}/{}", object_type.name, name_of(&object))?,
-            Output::Table | Output::Wide => {
-                let table = table(args, object_type, &[object], false, Timestamp::now());
-                write!(stdout, "{}", rows.aligned(&table.to_string()))?;
+            listed = true;
+        } else {
+            let object: Value = serde_json::from_slice(&event.object)?;
+            match args.output {
+                Output::Json => writeln!(stdout, "{object}")?,
+                Output::Yaml => write!(stdout, "---\n{}", render::yaml(&object))?,
+                Output::Name => writeln!(stdout, "{}/{}", object_type.name, name_of(&object))?,
+                Output::Table | Output::Wide => {
+                    rows.row(row(args, object_type, &object, false, Timestamp::now()));
+                }
             }
+        }
+        if tabular && listed && !rows.is_empty() {
+            let rows = std::mem::replace(&mut rows, new_table(args, object_type));
+            write!(stdout, "{}", growing.grown_by(rows))?;
         }
         stdout.flush()?;
     }
     Ok(Outcome::Done)
-}
-
-/// Keeps the header of a growing table to its first line.
-#[derive(Default)]
-struct Rows {
-    header_printed: bool,
-}
-
-impl Rows {
-    fn aligned<'a>(&mut self, table: &'a str) -> &'a str {
-        if std::mem::replace(&mut self.header_printed, true) {
-            table.split_once('\n').map_or("", |(_, rows)| rows)
-        } else {
-            table
-        }
-    }
 }
 
 fn name_of(object: &Value) -> &str {
@@ -223,6 +241,11 @@ mod tests {
         assert_eq!(names("po,cm"), Some(vec!["pod", "configmap"]));
         assert_eq!(names("pods"), Some(vec!["pod"]));
         assert!(names("all").is_some_and(|all| all.contains(&"service")));
-        assert!(matches!(types("deployments"), Err(Failure::Usage(text)) if text.contains("pods")));
+        let (types, name) = asked("pod/web", None).expect("a type and a name");
+        assert_eq!((types[0].name, name), ("pod", Some("web")));
+        assert!(matches!(asked("pod/web", Some("db")), Err(Failure::Usage(_))));
+        assert!(
+            matches!(super::types("deployments"), Err(Failure::Usage(text)) if text.contains("pods"))
+        );
     }
 }

@@ -11,7 +11,8 @@ use crate::exit::{CommandResult, Outcome};
 pub(super) async fn run(args: Logs) -> CommandResult {
     let mut operator = client::connect(&args.target.data).await?;
     let request = LogsRequest {
-        pod: args.pod,
+        // As kubectl takes it: the pod, or pod/NAME.
+        pod: args.pod.strip_prefix("pod/").unwrap_or(&args.pod).to_owned(),
         namespace: args.namespace,
         container: args.container.unwrap_or_default(),
         follow: args.follow,

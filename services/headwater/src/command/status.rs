@@ -1,5 +1,8 @@
 //! `headwater status`: positions and lag of every node.
 
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
 use headwater_proto::operator::{NodeStatus, StatusRequest, StatusResponse, StreamStatus};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -9,6 +12,15 @@ use crate::cli::{HistoryOutput, Status};
 use crate::client;
 use crate::exit::{CommandResult, Outcome};
 use crate::table::Table;
+
+/// Clears the terminal and goes to its first line.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Between two prints of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// From this many nodes on, a summary stands above the table: fewer are seen at a glance.
+const SUMMARY_NODES_MIN: usize = 5;
 
 /// `status -o json`. Stable: fields are added, never renamed.
 #[derive(Serialize)]
@@ -45,17 +57,53 @@ struct Stream {
 
 pub(super) async fn run(args: Status) -> CommandResult {
     let mut operator = client::connect(&args.target.data).await?;
-    let status = operator.status(StatusRequest {}).await?.into_inner();
-    match args.output {
-        HistoryOutput::Json => println!("{}", serde_json::to_string_pretty(&document(status))?),
-        HistoryOutput::Table => {
-            for trouble in &status.troubles {
-                eprintln!("warning: {trouble}");
+    let mut stdout = std::io::stdout().lock();
+    loop {
+        let status = operator.status(StatusRequest {}).await?.into_inner();
+        // Whole before it is printed, so that nothing flickers.
+        let text = match args.output {
+            HistoryOutput::Json => {
+                format!("{}\n", serde_json::to_string_pretty(&document(status))?)
             }
-            print!("{}", table(&status.nodes, Timestamp::now()));
+            HistoryOutput::Table => text(&status, Timestamp::now()),
+        };
+        if args.watch && args.output == HistoryOutput::Table && stdout.is_terminal() {
+            write!(stdout, "{CLEAR}")?;
         }
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()?;
+        if !args.watch {
+            return Ok(Outcome::Done);
+        }
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
-    Ok(Outcome::Done)
+}
+
+fn text(status: &StatusResponse, now: Timestamp) -> String {
+    let warnings = status.troubles.iter().map(|trouble| format!("warning: {trouble}\n"));
+    let mut text: String = warnings.collect();
+    if status.nodes.len() >= SUMMARY_NODES_MIN {
+        text.push_str(&summary(&status.nodes));
+        text.push_str("\n\n");
+    }
+    text + &table(&status.nodes, now).to_string()
+}
+
+/// The whole in one line.
+fn summary(nodes: &[NodeStatus]) -> String {
+    let count = |is: fn(&NodeStatus) -> bool| nodes.iter().filter(|node| is(node)).count();
+    let streams = || nodes.iter().flat_map(|node| &node.streams);
+    let behind = count(|node| node.streams.iter().any(|stream| stream.lag_events != 0));
+    let outbox: u64 = nodes.iter().map(|node| node.outbox_depth).sum();
+    format!(
+        "{} nodes: {} connected, {} away, {} in trouble, {behind} behind (at most {} events); \
+         {outbox} reports waiting",
+        nodes.len(),
+        count(|node| node.connected),
+        count(|node| !node.connected),
+        count(|node| !node.trouble.is_empty()),
+        streams().map(|stream| stream.lag_events).max().unwrap_or_default(),
+    )
 }
 
 /// One line a stream of a node; the node's own columns on its first.
@@ -174,5 +222,27 @@ mod tests {
         let text = table(&[node], Timestamp::UNIX_EPOCH).to_string();
         assert_eq!(text.matches("node-1").count(), 2, "the node, and its stream:\n{text}");
         assert!(text.contains("3 (1.2s)") && text.contains("never"), "{text}");
+    }
+
+    #[test]
+    fn many_nodes_are_summed_up_first() {
+        let node = |n: usize| NodeStatus {
+            name: format!("node-{n}"),
+            connected: n != 1,
+            streams: vec![StreamStatus {
+                lag_events: if n == 1 { 7 } else { 0 },
+                ..StreamStatus::default()
+            }],
+            ..NodeStatus::default()
+        };
+        let status = |count| StatusResponse {
+            nodes: (1..=count).map(node).collect(),
+            troubles: vec!["the source stopped".to_owned()],
+        };
+        let many = text(&status(6), Timestamp::UNIX_EPOCH);
+        let expected = "warning: the source stopped\n6 nodes: 5 connected, 1 away, 0 in trouble, \
+                        1 behind (at most 7 events); 0 reports waiting\n\nNODE";
+        assert!(many.starts_with(expected), "{many}");
+        assert!(!text(&status(2), Timestamp::UNIX_EPOCH).contains("connected,"));
     }
 }

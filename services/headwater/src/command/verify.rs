@@ -1,5 +1,7 @@
 //! `headwater verify`: compares state hashes.
 
+use std::io::Write;
+
 use headwater_proto::operator::VerifyRequest;
 
 use crate::cli::Verify;
@@ -33,6 +35,6 @@ pub(super) async fn run(args: Verify) -> CommandResult {
             if verdict.agrees { "ok".to_owned() } else { verdict.finding.clone() },
         ]);
     }
-    print!("{table}");
+    write!(std::io::stdout(), "{table}")?;
     Ok(if verdicts.iter().all(|verdict| verdict.agrees) { Outcome::Done } else { Outcome::Found })
 }

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::mask::mask_bytes;
-use super::{Sight, internal, stream_of};
+use super::{Sight, internal, some_of, stream_of};
 
 /// Events of one answer: a week of a busy node.
 const EVENTS_MAX: usize = 1_000_000;
@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 256;
 
 /// The state of one stream after one of its events.
 pub(super) async fn state(sight: &Sight, request: &StateRequest) -> Result<StateResponse, Status> {
-    let stream = stream_of(&request.stream)?;
+    let stream = known_stream(sight, &request.stream)?;
     let until = match request.seq {
         0 => Until::Tail,
         seq => Until::Seq(Seq(seq)),
@@ -55,7 +55,7 @@ pub(super) async fn history(
     sight: Sight,
     request: HistoryRequest,
 ) -> Result<impl Stream<Item = Result<HistoryEvent, Status>> + Send, Status> {
-    let stream = stream_of(&request.stream)?;
+    let stream = known_stream(&sight, &request.stream)?;
     let birth = birth(&sight).await?;
     let now_ms = (sight.wall_clock)();
     let bound = |seq| (seq != 0).then_some(Seq(seq));
@@ -111,6 +111,20 @@ pub(super) async fn history(
         }
     });
     Ok(ReceiverStream::new(receiver))
+}
+
+/// The stream that a question names, if it is one of those there are: an empty answer would hide
+/// a slip of the finger.
+fn known_stream(sight: &Sight, text: &str) -> Result<StreamId, Status> {
+    let stream = stream_of(text)?;
+    let known: Vec<StreamId> =
+        sight.picture.nodes().iter().map(StreamId::node).chain([StreamId::Cluster]).collect();
+    if known.contains(&stream) {
+        return Ok(stream);
+    }
+    let names: Vec<String> = known.iter().map(ToString::to_string).collect();
+    let names = some_of(names.iter().map(String::as_str));
+    Err(Status::not_found(format!("there is no stream {stream}; there are {names}")))
 }
 
 async fn birth(sight: &Sight) -> Result<LogBirth, Status> {

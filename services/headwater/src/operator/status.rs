@@ -44,7 +44,9 @@ pub(crate) async fn status(sight: &Sight) -> StatusResponse {
     // The worst on top: whoever is in trouble, then whoever is away, then whoever lags most.
     nodes.sort_by_key(|node| {
         let lag = node.streams.iter().map(|stream| stream.lag_events).max().unwrap_or_default();
-        (node.trouble.is_empty(), node.connected, std::cmp::Reverse(lag))
+        let worst_first = (node.trouble.is_empty(), node.connected, std::cmp::Reverse(lag));
+        // Then node-2 before node-10.
+        (worst_first, node.name.len(), node.name.clone())
     });
     StatusResponse { nodes, troubles: (sight.troubles)() }
 }

@@ -1,18 +1,21 @@
 //! What a person sees of `up`: what happened, in a handful of lines, then a live line of
 //! positions and lag.
 
-use std::collections::BTreeMap;
-use std::io::IsTerminal;
+mod pods;
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use headwater_controller::source::Concern;
 use headwater_controller::{Filter, Notice};
-use headwater_proto::operator::StatusResponse;
+use headwater_proto::operator::{NodeStatus, StatusResponse};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 use tracing_subscriber::EnvFilter;
 
+use self::pods::{Pods, Said};
 use super::Composition;
 use super::data_dir::DataDir;
 use crate::cli::{DATA_DEFAULT, Up};
@@ -30,12 +33,15 @@ pub(super) struct Terminal {
     live: ProgressBar,
 }
 
-/// What was said about the pods so far.
-#[derive(Default, PartialEq, Eq)]
-struct Pods {
-    running: usize,
-    waiting: usize,
-    all: usize,
+/// What was said so far, so that it is said once.
+#[derive(Default)]
+struct Told {
+    published: bool,
+    next: bool,
+    pods: Said,
+    /// The nodes that were connected when last looked at.
+    connected: BTreeSet<String>,
+    away: BTreeSet<String>,
 }
 
 impl Terminal {
@@ -68,7 +74,10 @@ impl Terminal {
     }
 
     fn say(&self, line: impl AsRef<str>) {
-        self.live.suspend(|| eprintln!("{}", line.as_ref()));
+        // Whoever reads may have gone away (`| head`); the pods are not to fall for that.
+        self.live.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
+        });
     }
 
     pub(super) fn greet(&self, data: &DataDir, args: &Up, settings: &Settings) {
@@ -93,37 +102,46 @@ impl Terminal {
     pub(super) async fn show(&self, composition: &mut Composition) {
         let mut interval = tokio::time::interval(LIVE_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut shown = Pods::default();
-        let mut reconciled = false;
-        let mut settled = false;
+        let mut told = Told::default();
         loop {
             tokio::select! {
                 Some(notice) = composition.notices.recv() => self.notice(composition, &notice),
                 Some(error) = composition.stopped_sources.recv() => {
-                    let trouble = format!("the source stopped: {}", crate::exit::chain(&error));
+                    let trouble = format!(
+                        "the source stopped, what runs goes on: {}; start again to follow it",
+                        crate::exit::chain(&error)
+                    );
                     self.say(format!("warning: {trouble}"));
                     composition.troubles.add(trouble);
                 }
-                _ = interval.tick() => {
-                    let progress = composition.cloud.controller.progress().borrow().clone();
-                    if progress.reconciled && !std::mem::replace(&mut reconciled, true) {
-                        self.say(format!(
-                            "published: {} events in this run, writer epoch {}",
-                            progress.appended, progress.epoch
-                        ));
-                    }
-                    let pods = count_pods(composition);
-                    let status = status::status(&composition.sight).await;
-                    self.live.set_message(live_line(&status, &pods));
-                    let ready = reconciled && pods.running + pods.waiting == pods.all;
-                    if ready && pods != shown && is_in_step(&status) {
-                        self.say_pods(composition, &pods);
-                        shown = pods;
-                        if !std::mem::replace(&mut settled, true) {
-                            self.say(format!("next: headwater get pods{}", data_flag(composition)));
-                        }
-                    }
-                }
+                _ = interval.tick() => self.look(composition, &mut told).await,
+            }
+        }
+    }
+
+    /// Looks at everything once, and says what is new.
+    async fn look(&self, composition: &Composition, told: &mut Told) {
+        let progress = composition.cloud.controller.progress().borrow().clone();
+        if progress.reconciled && !std::mem::replace(&mut told.published, true) {
+            self.say(format!(
+                "published: {} events in this run, writer epoch {}",
+                progress.appended, progress.epoch
+            ));
+        }
+        let status = status::status(&composition.sight).await;
+        let pods = Pods::of(&objects(composition));
+        self.live.set_message(live_line(&status, &pods));
+        told.nodes(&status).into_iter().for_each(|line| self.say(line));
+        // At first everybody is waited for; later a node that is away holds up no news.
+        let in_step = status
+            .nodes
+            .iter()
+            .all(|node| (node.connected || told.next) && (!node.connected || is_in_step(node)));
+        if progress.reconciled && pods.are_settled() && in_step {
+            let news = told.pods.news(pods, composition.nodes.len());
+            news.into_iter().for_each(|line| self.say(line));
+            if !std::mem::replace(&mut told.next, true) {
+                self.say(format!("next: headwater get pods{}", data_flag(composition)));
             }
         }
     }
@@ -135,12 +153,8 @@ impl Terminal {
         }
     }
 
-    fn say_pods(&self, composition: &Composition, pods: &Pods) {
-        let nodes = composition.nodes.len();
-        self.say(format!("{} of {} pods run on {nodes} nodes", pods.running, pods.all));
-        for (reason, count) in waiting_reasons(composition) {
-            self.say(format!("  waiting: {count} for {reason}"));
-        }
+    pub(super) fn say_stop_early(&self) {
+        self.say("stopping as soon as it has started (Ctrl-C again stops at once)");
     }
 
     pub(super) fn say_stopping(&self, grace: Duration) {
@@ -153,6 +167,24 @@ impl Terminal {
         if remaining == 0 {
             self.say("stopped; started again, it goes on from its disk");
         }
+    }
+}
+
+impl Told {
+    /// Which nodes went away, and which came back.
+    fn nodes(&mut self, status: &StatusResponse) -> Vec<String> {
+        let names = |connected: bool| {
+            let nodes = status.nodes.iter().filter(move |node| node.connected == connected);
+            nodes.map(|node| node.name.clone()).collect::<BTreeSet<_>>()
+        };
+        let now = names(true);
+        let lost: Vec<String> = self.connected.difference(&now).cloned().collect();
+        let back: Vec<String> = self.away.intersection(&now).cloned().collect();
+        self.away.extend(lost.iter().cloned());
+        self.away.retain(|node| !now.contains(node));
+        self.connected = now;
+        let lost = pods::line("away, what runs there goes on", lost);
+        lost.into_iter().chain(pods::line("back", back)).collect()
     }
 }
 
@@ -175,62 +207,15 @@ fn data_flag(composition: &Composition) -> String {
     }
 }
 
-fn pods(composition: &Composition) -> Vec<Value> {
+fn objects(composition: &Composition) -> Vec<Value> {
     let filter = Filter { kind: "pod", ..Filter::default() };
     let now_ms = (composition.sight.wall_clock)();
     let objects = composition.cloud.controller.picture().objects(&filter, now_ms);
     objects.map(|objects| objects.into_values().collect()).unwrap_or_default()
 }
 
-fn count_pods(composition: &Composition) -> Pods {
-    let mut counted = Pods::default();
-    for pod in pods(composition) {
-        counted.all += 1;
-        match pod.pointer("/status/phase").and_then(Value::as_str) {
-            Some("Running" | "Succeeded") => counted.running += 1,
-            _ if waiting_reason(&pod).is_some() => counted.waiting += 1,
-            _ => {}
-        }
-    }
-    counted
-}
-
-fn waiting_reasons(composition: &Composition) -> BTreeMap<String, usize> {
-    let mut reasons = BTreeMap::new();
-    for pod in pods(composition) {
-        let running = pod.pointer("/status/phase").and_then(Value::as_str) == Some("Running");
-        if let Some(reason) = waiting_reason(&pod).filter(|_| !running) {
-            *reasons.entry(reason).or_default() += 1;
-        }
-    }
-    reasons
-}
-
-/// Why a pod waits, as its node says.
-fn waiting_reason(pod: &Value) -> Option<String> {
-    let mut statuses = ["/status/initContainerStatuses", "/status/containerStatuses"]
-        .iter()
-        .filter_map(|list| pod.pointer(list)?.as_array())
-        .flatten();
-    statuses.find_map(|status| {
-        let waiting = status.pointer("/state/waiting")?;
-        let reason = waiting["reason"].as_str()?;
-        if matches!(reason, "ContainerCreating" | "PodInitializing") && waiting["message"].is_null()
-        {
-            return None;
-        }
-        Some(match waiting["message"].as_str() {
-            Some(message) => format!("{reason}: {message}"),
-            None => reason.to_owned(),
-        })
-    })
-}
-
-fn is_in_step(status: &StatusResponse) -> bool {
-    status
-        .nodes
-        .iter()
-        .all(|node| node.connected && node.streams.iter().all(|stream| stream.lag_events == 0))
+fn is_in_step(node: &NodeStatus) -> bool {
+    node.streams.iter().all(|stream| stream.lag_events == 0)
 }
 
 fn live_line(status: &StatusResponse, pods: &Pods) -> String {
@@ -245,8 +230,8 @@ fn live_line(status: &StatusResponse, pods: &Pods) -> String {
         "nodes {connected}/{} · applied {applied}/{tail} · lag {lag} ({lag_seconds:.1}s) · \
          outbox {outbox} · pods {}/{}",
         status.nodes.len(),
-        pods.running,
-        pods.all
+        pods.running(),
+        pods.all()
     )
 }
 
@@ -256,7 +241,7 @@ struct Above {
     line: Vec<u8>,
 }
 
-impl std::io::Write for Above {
+impl Write for Above {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.line.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -270,6 +255,35 @@ impl std::io::Write for Above {
 impl Drop for Above {
     fn drop(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
-        self.live.suspend(|| eprint!("{line}"));
+        self.live.suspend(|| {
+            let _ = write!(std::io::stderr(), "{line}");
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_goes_and_comes_is_said_once_each() {
+        let status = |connected: &[(&str, bool)]| StatusResponse {
+            nodes: connected
+                .iter()
+                .map(|(name, connected)| NodeStatus {
+                    name: (*name).to_owned(),
+                    connected: *connected,
+                    ..NodeStatus::default()
+                })
+                .collect(),
+            ..StatusResponse::default()
+        };
+        let mut told = Told::default();
+        assert!(told.nodes(&status(&[("a", false), ("b", true)])).is_empty(), "a start is no news");
+        assert!(told.nodes(&status(&[("a", true), ("b", true)])).is_empty());
+        let away = "away, what runs there goes on: b";
+        assert_eq!(told.nodes(&status(&[("a", true), ("b", false)])), [away]);
+        assert!(told.nodes(&status(&[("a", true), ("b", false)])).is_empty());
+        assert_eq!(told.nodes(&status(&[("a", true), ("b", true)])), ["back: b"]);
     }
 }
