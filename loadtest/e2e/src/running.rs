@@ -230,3 +230,17 @@ pub fn programs() -> PathBuf {
     assert!(headwater.is_file(), "{} is missing: run `cargo xtask test`", headwater.display());
     folder.to_path_buf()
 }
+
+/// The processes that were started in `folder`: pods, and the shims beside them.
+pub fn processes_in(folder: &Path) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let found = entries.filter_map(|entry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let starts =
+            fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let names = String::from_utf8_lossy(&command).contains(&*folder.to_string_lossy());
+        (starts || names).then_some(Pid::from_raw(id))
+    });
+    found.collect()
+}

@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headwater_e2e::running::{processes_in, programs};
 use headwater_e2e::transcript::{self, Step, Typed};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -207,27 +208,4 @@ fn words(output: &str) -> String {
 
 fn is_done(command: &str, status: ExitStatus) -> bool {
     status.success() || command.starts_with("headwater diff") && status.code() == Some(FOUND)
-}
-
-/// The processes that were started in `folder`: pods, and the shims beside them.
-fn processes_in(folder: &Path) -> Vec<Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let found = entries.filter_map(|entry| {
-        let id = entry.file_name().to_str()?.parse().ok()?;
-        let starts =
-            fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
-        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let names = String::from_utf8_lossy(&command).contains(&*folder.to_string_lossy());
-        (starts || names).then_some(Pid::from_raw(id))
-    });
-    found.collect()
-}
-
-/// The folder of the built programs, two above this test's own.
-fn programs() -> PathBuf {
-    let test = std::env::current_exe().expect("this test is a file");
-    let folder = test.ancestors().nth(2).expect("cargo puts tests into target/PROFILE/deps");
-    let headwater = folder.join("headwater");
-    assert!(headwater.is_file(), "{} is missing: run `cargo xtask test`", headwater.display());
-    folder.to_path_buf()
 }
