@@ -112,6 +112,8 @@ async fn live(args: Up, settings: Settings) -> CommandResult {
     // Taken before anything starts: a signal that comes early must not kill half a start.
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
+    // A terminal that is closed.
+    let mut hangups = signal(SignalKind::hangup())?;
     // A start is short, and half of one is not stopped well: it is finished, then stopped.
     let mut stop_early = false;
     let mut starting = std::pin::pin!(Composition::start(&args, &settings));
@@ -120,6 +122,7 @@ async fn live(args: Up, settings: Settings) -> CommandResult {
             started = &mut starting => break started?,
             _ = interrupts.recv() => {}
             _ = terminations.recv() => {}
+            _ = hangups.recv() => {}
         }
         if std::mem::replace(&mut stop_early, true) {
             return Err(Failure::message("stopped at once, in the midst of a start"));
@@ -132,6 +135,7 @@ async fn live(args: Up, settings: Settings) -> CommandResult {
             () = terminal.show(&mut composition) => {}
             _ = interrupts.recv() => {}
             _ = terminations.recv() => {}
+            _ = hangups.recv() => {}
         }
     }
     terminal.say_stopping(settings.stop_grace);
