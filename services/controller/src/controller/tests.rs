@@ -1,3 +1,5 @@
+//! The controller over logs in memory: differences only, and nothing lost or doubled.
+
 use std::collections::BTreeSet;
 use std::time::Instant;
 

@@ -1,3 +1,5 @@
+//! The follower over logs in memory: whatever happens, it ends as a fresh replay would.
+
 use std::collections::BTreeMap;
 
 use headwater_check::{State, prefix};
