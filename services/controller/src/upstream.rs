@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::upstream::{ReportRecord, decode_report};
-use headwater_event::{Cursor, NodeName, NodeStanding, Offset, Partition, ReportBody, ReportKey};
+use headwater_event::{
+    Cursor, NodeName, NodeStanding, Offset, Partition, ReportBody, ReportKey, ResourceKey,
+};
 use headwater_follow::forget_fold;
 use headwater_log::{Batch as LogBatch, Log, ReadError, Recorded};
 use headwater_store::position::CURSORS;
-use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json};
+use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, Table, TableId};
 use headwater_view::{PodStatusFold, Told};
 use tokio::sync::{mpsc, watch};
 
@@ -28,6 +30,10 @@ const RETRY_LAST: Duration = Duration::from_secs(5);
 /// Folded rows gathered before they are committed: an engine takes 8 MiB at once, and one more
 /// report brings at most an object of the largest size.
 const COMMIT_BYTES: usize = 1 << 20;
+
+/// Pods under deletion whose containers have all stopped, and their UIDs, for as long as their
+/// nodes have them.
+const TERMINATIONS: Table<ResourceKey, String, Folded> = Table::new(TableId::Terminations);
 
 /// Why the fold stopped; it begins again.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +76,7 @@ impl Upstream {
         let (cursors, mut behind) = self.cursors().await?;
         let mut statuses = PodStatusFold::open(&*self.engine)?;
         let mut reader = self.log.read(cursors).await?;
+        self.repeat_terminations().await?;
         if behind.is_empty() {
             self.ask_differing(&statuses).await;
         }
@@ -94,6 +101,15 @@ impl Upstream {
             }
             self.moved.send_modify(|commits| *commits += 1);
         }
+    }
+
+    /// Demands again what an earlier run may not have met: to meet it twice changes nothing.
+    async fn repeat_terminations(&self) -> Result<(), EngineError> {
+        let told: Result<Vec<_>, _> = TERMINATIONS.rows(&*self.engine).collect();
+        for (pod, uid) in told? {
+            let _ = self.demands.send(Demand::Terminated { pod, uid }).await;
+        }
+        Ok(())
     }
 
     async fn ask_differing(&self, statuses: &PodStatusFold) {
@@ -171,10 +187,16 @@ impl Upstream {
                 return Ok(());
             }
         };
-        if let Told::Closed { agrees: false, .. } =
-            statuses.fold(&node, report.id, &report.body, batch)
-        {
-            demands.push(Demand::Snapshot(node.clone()));
+        match statuses.fold(&node, report.id, &report.body, batch) {
+            // The node no longer has the pod, so its end needs no word any more.
+            Told::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
+            Told::Closed { dropped, agrees, .. } => {
+                dropped.iter().for_each(|pod| batch.delete(&TERMINATIONS, pod));
+                if !agrees {
+                    demands.push(Demand::Snapshot(node.clone()));
+                }
+            }
+            Told::Nothing | Told::Status(_) | Told::SameStatus(_) => {}
         }
         match report.body {
             ReportBody::Node { object } => {
@@ -186,6 +208,7 @@ impl Upstream {
                 }
             }
             ReportBody::PodTerminated { pod, uid } => {
+                batch.put(&TERMINATIONS, &pod, &uid);
                 demands.push(Demand::Terminated { pod, uid });
             }
             ReportBody::PodStatus { .. }

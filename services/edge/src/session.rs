@@ -107,6 +107,8 @@ pub(crate) struct Session {
     phase: Phase,
     cut: bool,
     raising: bool,
+    /// Why the last session ended, until one is welcomed.
+    last_end: Option<String>,
     backoff: Backoff,
     outgoing: Outgoing,
     /// What replica and upstream have not taken yet; the protocol bounds both.
@@ -152,6 +154,7 @@ impl Session {
             phase: Phase::Waiting(Instant::now()),
             cut: false,
             raising: false,
+            last_end: None,
             outgoing: Outgoing::default(),
             to_replica: VecDeque::new(),
             to_upstream: VecDeque::new(),
@@ -275,6 +278,7 @@ impl Session {
             EdgeOutput::Welcomed { log_id } => {
                 tracing::info!(%log_id, "connected");
                 self.trouble = None;
+                self.last_end = None;
                 self.wires.connected.send_replace(true);
                 return Some(self.heartbeat());
             }
@@ -293,7 +297,7 @@ impl Session {
     }
 
     fn closed(&mut self, end: &SessionEnd) {
-        tracing::warn!(error = end as &dyn std::error::Error, "the session ended");
+        self.log_end(end);
         let refused = match end {
             SessionEnd::Refused(refusal) => Some(refusal.code),
             _ => None,
@@ -312,6 +316,21 @@ impl Session {
         if end.is_final() {
             self.phase = Phase::Held;
         }
+    }
+
+    /// Says why a session ended, once for each reason in a row: an edge that is refused tries
+    /// again and again. What heals by itself is no warning.
+    fn log_end(&mut self, end: &SessionEnd) {
+        let error = end as &dyn std::error::Error;
+        let reason = end.to_string();
+        if self.last_end.as_ref() == Some(&reason) {
+            tracing::debug!(error, "the session ended");
+        } else if matches!(end, SessionEnd::RaisingBoot { .. }) {
+            tracing::info!(error, "the session ended");
+        } else {
+            tracing::warn!(error, "the session ended");
+        }
+        self.last_end = Some(reason);
     }
 
     fn disconnect(&mut self) {

@@ -70,6 +70,8 @@ pub enum TableId {
     Published = 0x53,
     /// Objects a node asked for, and until when they are its interest.
     RequestedInterest = 0x54,
+    /// Pods under deletion whose containers have all stopped, as their nodes say.
+    Terminations = 0x55,
 }
 
 /// Bytes of tables that no longer exist. Never to be given away again.
@@ -105,6 +107,7 @@ impl TableId {
         Self::Positions,
         Self::Published,
         Self::RequestedInterest,
+        Self::Terminations,
     ];
 
     /// The byte that begins each key of the table.
@@ -161,6 +164,7 @@ mod tests {
                 "52 Positions",
                 "53 Published",
                 "54 RequestedInterest",
+                "55 Terminations",
             ]
         );
     }

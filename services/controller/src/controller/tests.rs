@@ -562,6 +562,27 @@ async fn a_pod_under_deletion_goes_when_its_node_says_that_it_has_stopped() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_pod_is_not_forgotten_over_a_restart() {
+    let world = World::new();
+    let running = world.start().await;
+    let terminated =
+        ReportBody::PodTerminated { pod: "d/pod/p".parse().expect("a key"), uid: "u-p".to_owned() };
+    world.report("a", 1, terminated).await;
+    let mut moved = running.controller.moved();
+    moved.wait_for(|commits| *commits > 0).await.expect("the report is folded");
+    // Stopped before it could be met: nothing was listed yet.
+    running.controller.stop().await;
+    let running = world.start().await;
+    let mut dying = pod_value("p", "c");
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    running.list([object(dying), pod("q", "c")]).await;
+    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
+        .await;
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/q"]).await;
+}
+
+#[tokio::test]
 async fn a_node_is_ready_while_its_hub_hears_of_it() {
     let world = World::new();
     let running = world.start().await;
