@@ -203,6 +203,13 @@ fn the_past_is_shown_as_it_was() {
     assert_eq!(word_at("5"), Some(json!("third")));
     let time = running.history("node/node-1")[3]["time"].as_str().expect("a time").to_owned();
     assert_eq!(word_at(&time), Some(json!("second")), "as of the moment of its event");
+    let phase_at = |event: usize| {
+        let time = running.history("node/node-1")[event]["time"].as_str()?.to_owned();
+        let pods = running.items(&["get", "pods", "--at", &time]);
+        pods.first().map(|pod| pod["status"]["phase"].clone())
+    };
+    assert_eq!(phase_at(2), Some(Value::Null), "nothing was said of it yet");
+    assert_eq!(phase_at(3), Some(json!("Running")), "as the node had said by then");
 
     let diff = running.ask(&["diff", "node/node-1", "--from", "3", "--to", "5"]);
     let text = String::from_utf8_lossy(&diff.stdout);

@@ -7,6 +7,7 @@ mod logs;
 mod mask;
 mod objects;
 mod past;
+mod past_statuses;
 pub(crate) mod status;
 mod verify;
 
@@ -47,6 +48,7 @@ const NAMES_SAID_MAX: usize = 10;
 #[derive(Clone)]
 pub(crate) struct Sight {
     pub(crate) downstream: Arc<dyn Log>,
+    pub(crate) upstream: Arc<dyn Log>,
     pub(crate) picture: Picture,
     /// Counts the commits of the picture and of publishing, so that a watch looks again.
     pub(crate) moved: watch::Receiver<u64>,

@@ -203,6 +203,7 @@ fn sight(
     let root = data.root().to_owned();
     Sight {
         downstream: cloud.downstream.clone(),
+        upstream: cloud.upstream.clone(),
         picture: cloud.controller.picture().clone(),
         moved: moved(cloud, stop.child_token()),
         hub: cloud.hub.view(),

@@ -30,9 +30,10 @@ pub(super) async fn run(args: Get) -> CommandResult {
         let request = request(object_type, name, &args.scope);
         let answer = operator.get(request).await?.into_inner();
         if !answer.positions.is_empty() {
-            // A status is no part of what was logged for a node.
+            // A status is no part of a node's stream, so a seq has none.
+            let at_seq = args.scope.at.as_ref().is_some_and(|at| at.parse::<u64>().is_ok());
             let without = match object_type.name {
-                "pod" | "node" => "; statuses are not shown",
+                "pod" | "node" if at_seq => "; statuses are not shown at a seq, only at a time",
                 _ => "",
             };
             eprintln!("at {}{without}", answer.positions.join(", "));

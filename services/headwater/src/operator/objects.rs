@@ -18,6 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::mask::mask;
+use super::past_statuses::PastStatuses;
 use super::{Sight, internal, past};
 
 /// Entries read from a replica at once.
@@ -145,13 +146,46 @@ async fn find(sight: &Sight, request: &GetRequest) -> Result<(Objects, Vec<Strin
         }
         (true, Some(At::Time(ms))) => {
             let streams = sight.nodes.keys().map(StreamId::node).chain([StreamId::Cluster]);
-            past_objects(sight, &filter, streams, Until::Time(ms)).await
+            let (mut objects, positions) =
+                past_objects(sight, &filter, streams, Until::Time(ms)).await?;
+            add_past_statuses(sight, &filter, None, ms, &mut objects).await?;
+            Ok((objects, positions))
         }
         (false, Some(at)) => {
             let (node, _) = sight.node(&request.node)?;
-            past_of_node(sight, &filter, &node, at).await
+            let (mut objects, positions) = past_of_node(sight, &filter, &node, at).await?;
+            if let At::Time(ms) = at {
+                add_past_statuses(sight, &filter, Some(&node), ms, &mut objects).await?;
+            }
+            Ok((objects, positions))
         }
     }
+}
+
+/// Adds what the nodes, or `only` one of them, had said by a moment.
+async fn add_past_statuses(
+    sight: &Sight,
+    filter: &Filter<'_>,
+    only: Option<&NodeName>,
+    ms: i64,
+    objects: &mut Objects,
+) -> Result<(), Status> {
+    let past = PastStatuses::read(&*sight.upstream, ms).await.map_err(|error| internal(&error))?;
+    for (node, reported) in past.nodes().filter(|(node, _)| only.is_none_or(|only| only == *node)) {
+        let Ok(key) = ResourceKey::new(None, "node", node.as_str()) else { continue };
+        if filter.matches(&key) {
+            let object = objects.entry(key).or_insert_with(|| reported.clone());
+            object["status"] = reported["status"].clone();
+        }
+    }
+    for (key, pod) in objects.iter_mut().filter(|(key, _)| key.kind() == "pod") {
+        let text = |pointer| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let Ok(node) = text("/spec/nodeName").parse::<NodeName>() else { continue };
+        if let Some(status) = past.status(key, &node, text("/metadata/uid")) {
+            pod["status"] = status;
+        }
+    }
+    Ok(())
 }
 
 /// A position in the past.

@@ -36,7 +36,7 @@ const HUB_NAME: &str = "embedded";
 /// The cloud's side.
 pub(crate) struct Cloud {
     pub(crate) downstream: Arc<EmbeddedLog>,
-    upstream: Arc<EmbeddedLog>,
+    pub(crate) upstream: Arc<EmbeddedLog>,
     pub(crate) hub: HubHandle,
     pub(crate) controller: ControllerHandle,
     /// Held so that the set of nodes never ends.
