@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey, StreamId};
-use headwater_follow::{Follower, WallClock};
+use headwater_follow::{Follower, WallClock, on_its_own_thread};
 use headwater_log::Log;
 use headwater_store::{Engine, EngineError, schema};
 use headwater_view::{Selection, StreamReader};
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -127,8 +126,8 @@ impl Controller {
         };
         let upstream =
             Upstream { log: seams.upstream, engine: seams.picture, demands: demand, moved };
-        tasks.push(on_its_own_thread(until(stop.clone(), downstream.run(Some(follower)))));
-        tasks.push(on_its_own_thread(until(stop.clone(), upstream.run())));
+        tasks.push(on_its_own_thread(stop.clone(), downstream.run(Some(follower))));
+        tasks.push(on_its_own_thread(stop.clone(), upstream.run()));
         Ok(ControllerHandle {
             picture,
             progress: progress_seen,
@@ -221,20 +220,6 @@ fn published(
 /// All sources as one: what one of them lists, another's list does not remove.
 fn one_of(mut sources: Vec<Box<dyn Source>>) -> Option<Box<dyn Source>> {
     if sources.len() > 1 { Some(Box::new(Several::new(sources))) } else { sources.pop() }
-}
-
-/// Runs `task` where it may block: a long fold or comparison reads and writes the store without
-/// a pause, and must not keep others from running.
-fn on_its_own_thread(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-    let runtime = Handle::current();
-    tokio::task::spawn_blocking(move || runtime.block_on(task))
-}
-
-async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = task => {}
-    }
 }
 
 #[cfg(test)]

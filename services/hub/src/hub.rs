@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::{Checkpoint, NodeName, NodeStanding, Seq, StreamId};
+use headwater_follow::on_its_own_thread;
 use headwater_log::{Log, ReadError};
 use headwater_proto::replication::replication_server::ReplicationServer;
 use headwater_session::{HubSettings, Source, SourceError};
 use headwater_store::{Engine, EngineError, schema};
 use headwater_view::{StreamReader, Verification};
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -150,8 +150,8 @@ impl Hub {
             wakers: wakers.clone(),
         };
         let tasks = vec![
-            on_its_own_thread(until(stop.clone(), following.run())),
-            tokio::spawn(until(stop.clone(), meet_identities(seams.upstream, known, fold, wakers))),
+            on_its_own_thread(stop.clone(), following.run()),
+            on_its_own_thread(stop.clone(), meet_identities(seams.upstream, known, fold, wakers)),
             tokio::spawn(serve(listener, shared.clone(), stop.clone())),
             appending,
         ];
@@ -278,20 +278,6 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTok
         .serve_with_incoming_shutdown(socket::incoming(listener, &limits), stop.cancelled());
     if let Err(error) = served.await {
         tracing::error!(%error, "the hub no longer listens");
-    }
-}
-
-/// Runs `task` where it may block: a long fold reads and writes the store without a pause, and
-/// must not keep sessions from running.
-fn on_its_own_thread(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-    let runtime = Handle::current();
-    tokio::task::spawn_blocking(move || runtime.block_on(task))
-}
-
-async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = task => {}
     }
 }
 

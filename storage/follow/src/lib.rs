@@ -6,6 +6,8 @@
 
 mod follower;
 mod rows;
+mod thread;
 
 pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, forget_fold};
 pub use rows::Rows;
+pub use thread::on_its_own_thread;
