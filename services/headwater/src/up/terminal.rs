@@ -39,6 +39,9 @@ struct Told {
     published: bool,
     next: bool,
     pods: Said,
+    /// The pods as last looked at, and how far the picture had moved then: thousands of them
+    /// are not read again while nothing changes.
+    seen: Option<(u64, Pods)>,
     /// The nodes that were connected when last looked at.
     connected: BTreeSet<String>,
     away: BTreeSet<String>,
@@ -129,7 +132,12 @@ impl Terminal {
             ));
         }
         let status = status::status(&composition.sight).await;
-        let pods = Pods::of(&objects(composition));
+        let moved = *composition.sight.moved.borrow();
+        let pods = match told.seen.take() {
+            Some((at, pods)) if at == moved => pods,
+            _ => Pods::of(&objects(composition)),
+        };
+        told.seen = Some((moved, pods.clone()));
         self.live.set_message(live_line(&status, &pods));
         told.nodes(&status).into_iter().for_each(|line| self.say(line));
         // At first everybody is waited for; later a node that is away holds up no news.
