@@ -1,8 +1,9 @@
 //! A real `headwater up`, with a data directory of its own, and what a person may do to it.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,28 @@ impl Running {
     /// When the program cannot be started.
     pub fn ask(&self, args: &[&str]) -> Output {
         headwater().args(args).arg("--data").arg(self.data()).output().expect("headwater starts")
+    }
+
+    /// Asks it something that goes on for ever, and reads along until a line says what is wanted.
+    ///
+    /// # Panics
+    /// When the program cannot be started, or ends before it says so.
+    pub fn follow(&self, args: &[&str], act: impl FnOnce(), wanted: impl Fn(&str) -> bool) {
+        // A test that waits for a line that never comes must end all the same.
+        let mut command = without_settings(Command::new("timeout"));
+        command.arg(WAIT.as_secs().to_string()).arg(programs().join("headwater"));
+        command.args(args).arg("--data").arg(self.data()).stdout(Stdio::piped());
+        let mut following = command.spawn().expect("headwater starts");
+        let output = following.stdout.take().expect("its output is piped");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let first = lines.next();
+        act();
+        let found = first.into_iter().chain(lines).any(|line| wanted(&line));
+        // `timeout` passes SIGTERM on; a SIGKILL would leave what it runs behind.
+        let id = i32::try_from(following.id()).expect("a process id");
+        let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+        let _ = following.wait();
+        assert!(found, "{args:?} ended without it");
     }
 
     /// Asks it something and gives what it printed, if it was done.
@@ -210,7 +233,10 @@ impl Drop for Running {
 /// # Panics
 /// When it was not built: `cargo xtask test` does.
 pub fn headwater() -> Command {
-    let mut command = Command::new(programs().join("headwater"));
+    without_settings(Command::new(programs().join("headwater")))
+}
+
+fn without_settings(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("HEADWATER_") {
             command.env_remove(name);

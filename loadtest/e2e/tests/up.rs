@@ -236,6 +236,26 @@ fn the_past_is_shown_as_it_was() {
 }
 
 #[test]
+fn what_is_followed_goes_on_as_it_comes() {
+    let (_folder, manifests, running) = talker();
+    let edit = |word: &str| {
+        fs::write(manifests.join("config.yaml"), CONFIG.replace("first", word)).expect("edited");
+    };
+    running.follow(&["logs", "talker", "-f"], || edit("followed"), |line| line == "followed");
+    let history = ["history", "node/node-1", "-f", "--from", "5", "-o", "json"];
+    edit("fifth");
+    running.follow(
+        &history,
+        || edit("sixth"),
+        |line| {
+            let event: Value = serde_json::from_str(line).unwrap_or_default();
+            event["object"]["data"]["word"] == "sixth"
+        },
+    );
+    assert_eq!(running.history("node/node-1").len(), 6, "each edit is one event");
+}
+
+#[test]
 fn objects_come_in_as_json_lines() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let socket = folder.path().join("objects.sock");
