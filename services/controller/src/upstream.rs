@@ -5,16 +5,13 @@
 //! does not add up is asked for whole ([`Demand::Snapshot`]); a pod whose containers have all
 //! stopped may go ([`Demand::Terminated`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::upstream::{ReportRecord, decode_report};
-use headwater_event::{
-    Cursor, NodeName, NodeStanding, Offset, Partition, ReportBody, ReportKey, ResourceKey,
-};
+use headwater_event::{Cursor, NodeName, NodeStanding, ReportBody, ReportKey, ResourceKey};
 use headwater_follow::forget_fold;
-use headwater_log::{Batch as LogBatch, Log, ReadError, Recorded};
+use headwater_log::{Batch as LogBatch, Ends, Log, ReadError, Recorded, starts};
 use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, Table, TableId};
 use headwater_view::{PodStatusFold, Told};
@@ -73,25 +70,22 @@ impl Upstream {
     }
 
     async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, Lost> {
-        let (cursors, mut behind) = self.cursors().await?;
+        let cursors = self.cursors().await?;
+        let mut ends = Ends::ahead_of(&*self.log, &cursors).await?;
         let mut statuses = PodStatusFold::open(&*self.engine)?;
         let mut reader = self.log.read(cursors).await?;
         self.repeat_terminations().await?;
-        if behind.is_empty() {
+        if ends.are_reached() {
             self.ask_differing(&statuses).await;
         }
         loop {
             let batch = reader.next().await?;
             *wait = RETRY_FIRST;
             let demands = self.fold_batch(&mut statuses, &batch)?;
-            let partition = batch.cursor.partition;
             // While catching up, a closing that does not agree may be mended by what follows.
-            let caught_up = behind.is_empty();
-            if behind.get(&partition).is_some_and(|high| batch.cursor.next >= *high) {
-                behind.remove(&partition);
-                if behind.is_empty() {
-                    self.ask_differing(&statuses).await;
-                }
+            let caught_up = ends.are_reached();
+            if ends.pass(&batch.cursor) {
+                self.ask_differing(&statuses).await;
             }
             for demand in demands {
                 if caught_up || matches!(demand, Demand::Terminated { .. }) {
@@ -118,22 +112,15 @@ impl Upstream {
         }
     }
 
-    /// Where to read on in each partition, and which of them lie behind their end.
-    async fn cursors(&self) -> Result<(Vec<Cursor>, BTreeMap<Partition, Offset>), Lost> {
-        let mut cursors = Vec::new();
-        let mut behind = BTreeMap::new();
-        for partition in (0..self.log.describe().await?.partitions).map(Partition) {
-            let cursor = match CURSORS.get(&*self.engine, &partition)? {
-                Some(cursor) => cursor,
-                None => self.log.start(partition).await?,
-            };
-            let high = self.log.bounds(partition).await?.high;
-            if cursor.next < high {
-                behind.insert(partition, high);
+    /// Where to read on in each partition.
+    async fn cursors(&self) -> Result<Vec<Cursor>, Lost> {
+        let mut cursors = starts(&*self.log).await?;
+        for cursor in &mut cursors {
+            if let Some(stored) = CURSORS.get(&*self.engine, &cursor.partition)? {
+                *cursor = stored;
             }
-            cursors.push(cursor);
         }
-        Ok((cursors, behind))
+        Ok(cursors)
     }
 
     fn fold_batch(

@@ -1,11 +1,11 @@
 //! The highest identity that the cloud knows of each node, folded from the position records
 //! that hubs append upstream.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_event::{Identity, NodeName, NodeStanding, Partition, ReportKey};
-use headwater_log::{Log, ReadError};
+use headwater_event::{Identity, NodeName, NodeStanding, ReportKey};
+use headwater_log::{Ends, Log, ReadError, starts};
 
 use crate::fold::Fold;
 use crate::following::{REOPEN_FIRST, REOPEN_LAST};
@@ -71,22 +71,14 @@ async fn follow_identities(
     fold: &Fold,
     wakers: &Wakers,
 ) -> Result<std::convert::Infallible, ReadError> {
-    let mut cursors = Vec::new();
-    let mut behind = BTreeMap::new();
-    for partition in (0..upstream.describe().await?.partitions).map(Partition) {
-        let start = upstream.start(partition).await?;
-        let high = upstream.bounds(partition).await?.high;
-        if start.next < high {
-            behind.insert(partition, high);
-        }
-        cursors.push(start);
-    }
+    let cursors = starts(upstream).await?;
+    let mut ends = Ends::ahead_of(upstream, &cursors).await?;
     let mut reader = upstream.read(cursors).await?;
     let complete = || {
         fold.identities_known();
         wakers.wake_all();
     };
-    if behind.is_empty() {
+    if ends.are_reached() {
         complete();
     }
     loop {
@@ -100,12 +92,8 @@ async fn follow_identities(
                 known.meet_standing(&node, &standing);
             }
         }
-        let partition = batch.cursor.partition;
-        if behind.get(&partition).is_some_and(|high| batch.cursor.next >= *high) {
-            behind.remove(&partition);
-            if behind.is_empty() {
-                complete();
-            }
+        if ends.pass(&batch.cursor) {
+            complete();
         }
     }
 }

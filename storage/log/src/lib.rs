@@ -23,6 +23,7 @@ pub mod claim;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod contract;
+pub mod ends;
 pub mod fold;
 pub mod history;
 pub mod memory;
@@ -36,6 +37,7 @@ pub use contract::{
     Append, AppendError, Appended, Batch, Bounds, Description, Log, ReadError, Reader, Record,
     Recorded,
 };
+pub use ends::{Ends, starts};
 pub use fold::{begin_fold, begin_fold_of};
 pub use history::{
     HistoryError, PastEntry, PastState, StreamHistory, Until, fold_stream, stream_events,

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use headwater_event::upstream::{ReportRecord, decode_report};
-use headwater_event::{NodeName, Partition, Report, ReportBody, ReportId, ResourceKey};
-use headwater_log::{Log, ReadError, Recorded};
+use headwater_event::{NodeName, Report, ReportBody, ReportId, ResourceKey};
+use headwater_log::{Ends, Log, ReadError, Recorded, starts};
 use headwater_view::{NodeStatuses, Told};
 use serde_json::Value;
 
@@ -26,29 +26,16 @@ impl PastStatuses {
     /// # Errors
     /// When the log cannot be read.
     pub(super) async fn read(log: &dyn Log, ms: i64) -> Result<Self, ReadError> {
-        let mut cursors = Vec::new();
-        let mut behind = BTreeMap::new();
-        for partition in (0..log.describe().await?.partitions).map(Partition) {
-            let (start, high) = (log.start(partition).await?, log.bounds(partition).await?.high);
-            if start.next < high {
-                behind.insert(partition, high);
-                cursors.push(start);
-            }
-        }
+        let cursors = starts(log).await?;
+        let mut ends = Ends::ahead_of(log, &cursors).await?;
         let mut past = Self::default();
-        if behind.is_empty() {
-            return Ok(past);
-        }
         let mut reader = log.read(cursors).await?;
-        while !behind.is_empty() {
+        while !ends.are_reached() {
             let batch = reader.next().await?;
             batch.records.iter().filter(|recorded| recorded.time_ms <= ms).for_each(|recorded| {
                 past.take(recorded);
             });
-            let partition = batch.cursor.partition;
-            if behind.get(&partition).is_some_and(|high| batch.cursor.next >= *high) {
-                behind.remove(&partition);
-            }
+            ends.pass(&batch.cursor);
         }
         Ok(past)
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_controller::source::Several;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
@@ -191,8 +190,7 @@ fn sources(
     if let Some(socket) = &args.objects {
         sources.push(Box::new(ObjectsSocket::new(socket)));
     }
-    // One list over all of them: what one source lists, another's list does not remove.
-    if sources.len() > 1 { vec![Box::new(Several::new(sources))] } else { sources }
+    sources
 }
 
 async fn compact(log: Arc<EmbeddedLog>) {

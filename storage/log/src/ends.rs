@@ -1,0 +1,91 @@
+//! Where the partitions of a log ended when a reader began: once it has read that far, it knows
+//! everything that was there, and what comes after is news.
+
+use std::collections::BTreeMap;
+
+use headwater_event::{Cursor, Offset, Partition};
+
+use crate::contract::{Log, ReadError};
+
+/// The ends that a reader has not reached yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    ahead: BTreeMap<Partition, Offset>,
+}
+
+impl Ends {
+    /// Where the partitions of `cursors` end now, as seen from there.
+    ///
+    /// # Errors
+    /// As [`Log::bounds`].
+    pub async fn ahead_of(log: &dyn Log, cursors: &[Cursor]) -> Result<Self, ReadError> {
+        let mut ahead = BTreeMap::new();
+        for cursor in cursors {
+            let high = log.bounds(cursor.partition).await?.high;
+            if cursor.next < high {
+                ahead.insert(cursor.partition, high);
+            }
+        }
+        Ok(Self { ahead })
+    }
+
+    /// Whether every one was reached.
+    pub fn are_reached(&self) -> bool {
+        self.ahead.is_empty()
+    }
+
+    /// Notes that everything below `cursor` was read; whether that reached the last of them.
+    pub fn pass(&mut self, cursor: &Cursor) -> bool {
+        match self.ahead.get(&cursor.partition) {
+            Some(high) if cursor.next >= *high => {
+                self.ahead.remove(&cursor.partition);
+                self.are_reached()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A cursor at the start of each partition of `log`.
+///
+/// # Errors
+/// As [`Log::describe`] and [`Log::start`].
+pub async fn starts(log: &dyn Log) -> Result<Vec<Cursor>, ReadError> {
+    let mut cursors = Vec::new();
+    for partition in (0..log.describe().await?.partitions).map(Partition) {
+        cursors.push(log.start(partition).await?);
+    }
+    Ok(cursors)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Append, MemoryLog, MemorySettings, Record};
+
+    #[tokio::test]
+    async fn the_last_end_is_reached_once() {
+        let log = MemoryLog::new(MemorySettings { partitions: 3, ..MemorySettings::default() });
+        let empty = Ends::ahead_of(&log, &starts(&log).await.expect("there")).await;
+        assert!(empty.expect("there").are_reached(), "an empty log has been read");
+        let record = |partition| Append {
+            partition: Partition(partition),
+            record: Record {
+                key: Bytes::from_static(b"k"),
+                value: None,
+                header: Bytes::new(),
+                traceparent: None,
+            },
+        };
+        log.append(vec![record(0), record(0), record(2)]).await.expect("appended");
+        let cursors = starts(&log).await.expect("there");
+        let mut ends = Ends::ahead_of(&log, &cursors).await.expect("there");
+        let read = |at: usize, by| Cursor { next: Offset(cursors[at].next.0 + by), ..cursors[at] };
+        assert!(!ends.pass(&read(0, 1)), "one record is left");
+        assert!(!ends.pass(&read(2, 1)) && !ends.are_reached());
+        assert!(ends.pass(&read(0, 2)) && ends.are_reached());
+        assert!(!ends.pass(&read(0, 3)), "only once");
+    }
+}
