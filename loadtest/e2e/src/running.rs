@@ -245,6 +245,16 @@ fn without_settings(mut command: Command) -> Command {
     command
 }
 
+/// The top of the clone whose tests these are. Asked of cargo when the test runs: clones share
+/// what is built.
+///
+/// # Panics
+/// When the test is not run by cargo.
+pub fn root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
+    Path::new(&here).join("../..")
+}
+
 /// The folder of the built programs, two above the test's own.
 ///
 /// # Panics

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_e2e::running::{processes_in, programs};
+use headwater_e2e::running::{processes_in, programs, root};
 use headwater_e2e::transcript::{self, Step, Typed};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -35,7 +35,7 @@ const FOUND: i32 = 3;
 
 #[test]
 fn the_tour_of_the_readme_is_true() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let readme = fs::read_to_string(root.join("README.md")).expect("the README is there");
     let steps = transcript::steps(&readme);
     assert!(steps.len() > 10, "the tour is more than {} steps", steps.len());

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use headwater_e2e::running::{Running, headwater};
+use headwater_e2e::running::{Running, headwater, root};
 use serde_json::{Value, json};
 
 const CONFIG: &str = "\
@@ -54,7 +54,7 @@ fn keys(events: &[Value]) -> Vec<String> {
 }
 
 fn shared_manifests(folder: &str) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/manifests").join(folder);
+    let path = root().join("../shared/manifests").join(folder);
     if path.is_dir() {
         return Some(path.display().to_string());
     }
