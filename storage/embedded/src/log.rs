@@ -193,6 +193,19 @@ impl EmbeddedLog {
     }
 }
 
+impl Drop for EmbeddedLog {
+    /// Waits for the writing thread: it holds the engine, and an engine that is closed while the
+    /// process ends finds its library half gone.
+    fn drop(&mut self) {
+        drop(self.queue.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(thread) = self.appender.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            // A panic of the thread has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
 #[async_trait]
 impl Log for EmbeddedLog {
     async fn describe(&self) -> Result<Description, ReadError> {
