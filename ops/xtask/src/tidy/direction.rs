@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// What each crate of ours may depend on. Those at the top, which put everything together, are
 /// not listed: they may depend on all.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -18,12 +18,19 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("headwater-view", &["event", "object", "store"]),
     ("headwater-follow", &["event", "log", "store", "view"]),
     ("headwater-session", &["event"]),
+    ("headwater-trace", &[]),
     ("headwater-proto", &["event", "session"]),
     ("headwater-check", &["event", "session"]),
-    ("headwater-hub", &["event", "follow", "log", "object", "proto", "session", "store", "view"]),
-    ("headwater-controller", &["event", "follow", "log", "object", "proto", "store", "view"]),
-    ("headwater-edge", &["event", "object", "proto", "session", "store", "view"]),
-    ("headwater-edged", &["event", "object", "proto"]),
+    (
+        "headwater-hub",
+        &["event", "follow", "log", "object", "proto", "session", "store", "trace", "view"],
+    ),
+    (
+        "headwater-controller",
+        &["event", "follow", "log", "object", "proto", "store", "trace", "view"],
+    ),
+    ("headwater-edge", &["event", "object", "proto", "session", "store", "trace", "view"]),
+    ("headwater-edged", &["event", "object", "proto", "trace"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,111 @@
+//! The trace context that travels with an event: a W3C `traceparent`, and the span it names.
+//!
+//! A change at the source begins a trace. Its `traceparent` goes with the record into the log,
+//! with the push to the edge, with the watch event to the worker, and with the report back, so
+//! that all of it is one trace though no two of these parts need share a process. The context is
+//! data for people: nothing decides by it, and a text that is no context is passed over.
+//!
+//! Where no exporter is set up a span has no context, and [`traceparent`] is `None`: nothing is
+//! added to any record.
+
+use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
+use opentelemetry::trace::TraceContextExt;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+/// The name of the field, in a record's headers as in HTTP's ([W3C Trace
+/// Context](https://www.w3.org/TR/trace-context/#traceparent-header)).
+pub const TRACEPARENT: &str = "traceparent";
+
+/// One field, that is all of a carrier that is needed.
+#[derive(Default)]
+struct Field(Option<String>);
+
+impl Injector for Field {
+    fn set(&mut self, key: &str, value: String) {
+        if key == TRACEPARENT {
+            self.0 = Some(value);
+        }
+    }
+}
+
+impl Extractor for Field {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.as_deref().filter(|_| key == TRACEPARENT)
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec![TRACEPARENT]
+    }
+}
+
+/// The context of `span`, to be sent along; none where the span is in no trace.
+pub fn traceparent(span: &Span) -> Option<String> {
+    let context = span.context();
+    if !context.span().span_context().is_valid() {
+        return None;
+    }
+    let mut field = Field::default();
+    TraceContextPropagator::new().inject_context(&context, &mut field);
+    field.0
+}
+
+/// Makes `span`, which nothing has entered yet, part of the trace that `traceparent` names. A
+/// text that names none leaves the span as it is.
+pub fn continue_from(span: &Span, traceparent: Option<&str>) {
+    let Some(traceparent) = traceparent else { return };
+    let field = Field(Some(traceparent.to_owned()));
+    let context = TraceContextPropagator::new().extract(&field);
+    if context.span().span_context().is_valid() {
+        // It fails where no exporter is set up, and then there is no trace to be part of.
+        let _ = span.set_parent(context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    const REMOTE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn traced(test: impl FnOnce()) {
+        let provider = SdkTracerProvider::builder().build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), test);
+    }
+
+    #[test]
+    fn a_span_goes_on_in_the_trace_that_it_was_told_of() {
+        traced(|| {
+            let span = tracing::info_span!("apply");
+            continue_from(&span, Some(REMOTE));
+            let sent = traceparent(&span).expect("it is in a trace");
+            assert_eq!(sent[..36], REMOTE[..36], "the same trace");
+            assert_ne!(sent[36..52], REMOTE[36..52], "another span");
+        });
+    }
+
+    #[test]
+    fn a_text_that_names_no_trace_is_passed_over() {
+        traced(|| {
+            for text in ["", "00-00-00-00", "\u{0}", &REMOTE[..54]] {
+                let span = tracing::info_span!("apply");
+                continue_from(&span, Some(text));
+                let sent = traceparent(&span).expect("a trace of its own");
+                assert_ne!(sent[..36], REMOTE[..36], "{text:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn without_an_exporter_nothing_is_sent_along() {
+        let span = tracing::info_span!("apply");
+        continue_from(&span, Some(REMOTE));
+        assert_eq!(traceparent(&span), None);
+    }
+}
