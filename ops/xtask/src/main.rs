@@ -4,6 +4,7 @@
 //! machine has what the rest needs to be built.
 
 mod check;
+mod claim;
 mod demo;
 mod deny;
 mod machine;

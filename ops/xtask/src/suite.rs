@@ -3,9 +3,9 @@
 //! Every command builds with the one profile and the one set of features, so that what one has
 //! compiled serves the others.
 
-use crate::machine;
 use crate::place::Place;
 use crate::step::{self, Failure, Steps};
+use crate::{claim, machine};
 
 /// Measured on two cores with an empty cache: 11 min 32 s for the workspace and its tests.
 const FIRST_BUILD: &str = "about 12 minutes on two cores, most of it RocksDB's C++";
@@ -41,6 +41,7 @@ const TEST: [&str; 4] = ["test", "--workspace", "--no-fail-fast", "--locked"];
 /// When the machine lacks something.
 pub(crate) fn prepare(place: &Place) -> Result<(), Failure> {
     machine::prepare()?;
+    claim::claim(place)?;
     let target = place.target.display();
     if place.is_warm() {
         eprintln!("xtask: building in {target}");
