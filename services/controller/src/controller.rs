@@ -14,8 +14,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
 
-use crate::downstream::{self, Downstream, OpenError, Progress, SharedInterest};
+use crate::downstream::{self, Downstream, DrawUuid, OpenError, Progress, SharedInterest};
+use crate::metrics::ControllerMetrics;
 use crate::picture::Picture;
 use crate::source::{
     Notice, Published, PublishedObject, SOURCE_QUEUE_EVENTS, Several, Source, SourceError,
@@ -50,6 +52,8 @@ pub struct ControllerSeams {
     pub nodes: Vec<NodeName>,
     /// Milliseconds since the Unix epoch.
     pub wall_clock: WallClock,
+    /// What it counts.
+    pub metrics: ControllerMetrics,
 }
 
 /// Why a controller does not start.
@@ -85,10 +89,21 @@ impl Controller {
     /// # Errors
     /// See [`ControllerError`].
     pub async fn start(seams: ControllerSeams) -> Result<ControllerHandle, ControllerError> {
+        Self::start_drawing(seams, Arc::new(Uuid::new_v4)).await
+    }
+
+    /// As [`Controller::start`], with UUIDs from the caller: a simulation draws its own.
+    ///
+    /// # Errors
+    /// See [`ControllerError`].
+    pub async fn start_drawing(
+        seams: ControllerSeams,
+        draw: DrawUuid,
+    ) -> Result<ControllerHandle, ControllerError> {
         schema::CONTROLLER.check(&*seams.published)?;
         schema::CONTROLLER.check(&*seams.picture)?;
         let follower =
-            downstream::open(&*seams.downstream, &seams.published, &seams.wall_clock).await?;
+            downstream::open(&*seams.downstream, &seams.published, &seams.wall_clock, &draw).await?;
         let published: Arc<dyn Published> = Arc::new(published(&follower)?);
 
         let stop = CancellationToken::new();
@@ -114,6 +129,7 @@ impl Controller {
             log: seams.downstream,
             engine: seams.published,
             clock: seams.wall_clock,
+            draw,
             interest,
             nodes: seams.nodes,
             source,
@@ -121,6 +137,7 @@ impl Controller {
             notices: notice,
             demands,
             progress,
+            metrics: seams.metrics,
             listing: None,
             listed: false,
         };

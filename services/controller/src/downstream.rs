@@ -32,6 +32,7 @@ use tokio::time::{Instant, MissedTickBehavior, timeout};
 use uuid::Uuid;
 
 use crate::interest::{Affected, Interest};
+use crate::metrics::ControllerMetrics;
 use crate::publish::{difference, rank, snapshot_request};
 use crate::source::{Cause, SourceEvent, with_sources};
 
@@ -140,11 +141,15 @@ impl SharedInterest {
     }
 }
 
+/// Draws UUIDs at random: of claims, and of a log that is to be born.
+pub type DrawUuid = Arc<dyn Fn() -> Uuid + Send + Sync>;
+
 /// The downstream side.
 pub(crate) struct Downstream {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: WallClock,
+    pub(crate) draw: DrawUuid,
     pub(crate) interest: SharedInterest,
     pub(crate) nodes: Vec<NodeName>,
     pub(crate) source: mpsc::Receiver<SourceEvent>,
@@ -153,6 +158,7 @@ pub(crate) struct Downstream {
     pub(crate) notices: mpsc::Sender<crate::source::Notice>,
     pub(crate) demands: mpsc::Receiver<Demand>,
     pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) metrics: ControllerMetrics,
     pub(crate) listing: Option<BTreeSet<ResourceKey>>,
     pub(crate) listed: bool,
 }
@@ -199,7 +205,7 @@ impl Downstream {
     ) -> Result<Ended, Lost> {
         let mut follower = match follower {
             Some(follower) => follower,
-            None => follow(&*self.log, &self.engine, &self.clock, rebuild).await?,
+            None => follow(&*self.log, &self.engine, &self.clock, &self.draw, rebuild).await?,
         };
         if stands_by {
             // As long as the other one lives, it says so.
@@ -207,7 +213,7 @@ impl Downstream {
                 step?;
             }
         }
-        let claimant = Claimant { writer: Uuid::new_v4(), address: None };
+        let claimant = Claimant { writer: (self.draw)(), address: None };
         let writer = follower.take_over(&self.log, &claimant).await?;
         let mut writing = Writing { follower, writer };
         let epoch = writing.writer.epoch();
@@ -231,7 +237,24 @@ impl Downstream {
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
         loop {
+            // What comes rarely goes first: a source that never rests must not hold up a
+            // heartbeat, nor what others wrote.
             tokio::select! {
+                biased;
+                _ = heartbeats.tick() => writing.writer.heartbeat().await?,
+                _ = heads.tick() => {
+                    let heads = writing.writer.append_heads().await?;
+                    self.metrics.appended(heads.iter().map(|_| &Event::Head));
+                    self.read_back(writing, heads.len()).await?;
+                }
+                step = writing.follower.next() => {
+                    let step = step?;
+                    self.observe(writing, &step).await?;
+                }
+                // Before everything is listed, nobody knows which pods there are.
+                Some(demand) = self.demands.recv(), if self.listed => {
+                    self.meet(writing, demand).await?;
+                }
                 received = self.source.recv_many(&mut events, GROUP_EVENTS) => {
                     if received == 0 {
                         return Ok(Ended::Stopped);
@@ -247,19 +270,6 @@ impl Downstream {
                         }
                     }
                 }
-                // Before everything is listed, nobody knows which pods there are.
-                Some(demand) = self.demands.recv(), if self.listed => {
-                    self.meet(writing, demand).await?;
-                }
-                step = writing.follower.next() => {
-                    let step = step?;
-                    self.observe(writing, &step).await?;
-                }
-                _ = heads.tick() => {
-                    let heads = writing.writer.append_heads().await?;
-                    self.read_back(writing, heads.len()).await?;
-                }
-                _ = heartbeats.tick() => writing.writer.heartbeat().await?,
             }
         }
     }
@@ -412,7 +422,10 @@ impl Downstream {
     ) -> Result<(), Lost> {
         loop {
             match writing.writer.append(group.clone()).await {
-                Ok(written) => return self.read_back(writing, written.len()).await,
+                Ok(written) => {
+                    self.metrics.appended(group.iter().map(|draft| &draft.event));
+                    return self.read_back(writing, written.len()).await;
+                }
                 Err(WriterError::TooLarge { stream, key, bytes, bytes_max }) => {
                     tracing::error!(
                         %stream, %key, bytes, bytes_max,
@@ -523,8 +536,9 @@ pub(crate) async fn open(
     log: &dyn Log,
     engine: &Arc<dyn Engine>,
     clock: &WallClock,
+    draw: &DrawUuid,
 ) -> Result<Follower<()>, OpenError> {
-    follow(log, engine, clock, false).await.map_err(OpenError)
+    follow(log, engine, clock, draw, false).await.map_err(OpenError)
 }
 
 /// Why what is published cannot be known.
@@ -536,9 +550,10 @@ async fn follow(
     log: &dyn Log,
     engine: &Arc<dyn Engine>,
     clock: &WallClock,
+    draw: &DrawUuid,
     rebuild: bool,
 ) -> Result<Follower<()>, Lost> {
-    let wish = BirthWish { previous: last_log(&**engine)?, uuid: Uuid::new_v4() };
+    let wish = BirthWish { previous: last_log(&**engine)?, uuid: draw() };
     read_or_create_birth(log, wish).await?;
     let (engine, clock) = (engine.clone(), clock.clone());
     let mut follower = if rebuild {

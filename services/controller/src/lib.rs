@@ -8,14 +8,16 @@
 mod controller;
 mod downstream;
 pub mod interest;
+mod metrics;
 mod picture;
 mod publish;
 pub mod source;
 mod upstream;
 
 pub use controller::{Controller, ControllerError, ControllerHandle, ControllerSeams};
-pub use downstream::{OpenError, Progress};
+pub use downstream::{DrawUuid, OpenError, Progress};
 pub use interest::{Affected, Interest};
+pub use metrics::ControllerMetrics;
 pub use picture::{Filter, Picture};
 pub use source::{
     Cause, Concern, Notice, Published, PublishedObject, Several, Source, SourceError, SourceEvent,

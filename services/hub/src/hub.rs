@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::Stream;
 use headwater_event::{Checkpoint, NodeName, NodeStanding, Seq, StreamId};
 use headwater_follow::on_its_own_thread;
 use headwater_log::{Log, ReadError};
+use headwater_proto::replication;
 use headwater_proto::replication::replication_server::ReplicationServer;
 use headwater_session::{HubSettings, Source, SourceError};
 use headwater_store::{Engine, EngineError, schema};
@@ -17,16 +19,18 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Status;
 use tonic::transport::Server;
 
 use crate::fold::Fold;
 use crate::following::Following;
 use crate::known::{Known, meet_identities};
 use crate::limits::HubLimits;
+use crate::metrics::HubMetrics;
 use crate::reports::Upstream;
-use crate::service::Service;
+use crate::service::{Service, converse};
 use crate::shared::{Answers, Parts, Shared, WallClock};
-use crate::socket;
+use crate::socket::{self, Greeted};
 use crate::wakers::Wakers;
 
 /// Rapid resets: streams that a peer reset before the hub took them up, and streams that the
@@ -64,6 +68,8 @@ pub struct HubSeams {
     pub answers: Arc<dyn Answers>,
     /// Milliseconds since the Unix epoch.
     pub wall_clock: WallClock,
+    /// What it counts.
+    pub metrics: HubMetrics,
 }
 
 /// Why a hub does not start.
@@ -116,10 +122,24 @@ impl Hub {
         if !listen.ip().is_loopback() {
             return Err(HubError::NotLoopback { listen });
         }
-        schema::HUB.check(&*seams.engine)?;
         let listening = |source| HubError::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
+        let mut hub = Self::start_unheard(config, seams).await?;
+        hub.address = address;
+        let (shared, stop) = (hub.shared.clone(), hub.shared.stop.clone());
+        hub.tasks.push(tokio::spawn(serve(listener, shared, stop)));
+        Ok(hub)
+    }
+
+    /// Starts a hub that does not listen: what edges say is handed to it
+    /// ([`HubHandle::converse`]), as a simulation does that is its own network.
+    ///
+    /// # Errors
+    /// See [`HubError`].
+    pub async fn start_unheard(config: HubConfig, seams: HubSeams) -> Result<HubHandle, HubError> {
+        schema::HUB.check(&*seams.engine)?;
+        let address = config.listen;
         let partitions = seams.upstream.describe().await?.partitions;
 
         let stop = CancellationToken::new();
@@ -140,6 +160,7 @@ impl Hub {
             upstream,
             answers: seams.answers,
             wall_clock: seams.wall_clock.clone(),
+            metrics: seams.metrics,
             stop: stop.clone(),
         }));
         let following = Following {
@@ -152,7 +173,6 @@ impl Hub {
         let tasks = vec![
             on_its_own_thread(stop.clone(), following.run()),
             on_its_own_thread(stop.clone(), meet_identities(seams.upstream, known, fold, wakers)),
-            tokio::spawn(serve(listener, shared.clone(), stop.clone())),
             appending,
         ];
         Ok(HubHandle { address, shared, stop: stop.drop_guard(), upstream_stop, tasks })
@@ -231,6 +251,15 @@ impl HubHandle {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Takes up the conversation of an edge over another way than the listener: `said` is what
+    /// the edge says, what comes back is for the edge.
+    pub fn converse(
+        &self,
+        said: impl Stream<Item = Result<replication::EdgeMessage, Status>> + Send + Unpin + 'static,
+    ) -> impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + use<> {
+        converse(&self.shared, said, Greeted::default())
     }
 
     /// What others see of it.

@@ -10,6 +10,7 @@ mod following;
 mod hub;
 mod known;
 pub mod limits;
+mod metrics;
 mod pace;
 mod reports;
 mod service;
@@ -22,4 +23,5 @@ mod wakers;
 
 pub use hub::{Hub, HubConfig, HubError, HubHandle, HubSeams, HubView, Lag};
 pub use limits::HubLimits;
+pub use metrics::HubMetrics;
 pub use shared::{Answers, WallClock};

@@ -122,6 +122,7 @@ async fn run(log: Arc<dyn Log>, mut queue: mpsc::Receiver<Job>, stop: Cancellati
         tokio::time::sleep(LAST_WITHIN).await;
     };
     tokio::select! {
+        biased;
         () = appending => {}
         () = given_up => tracing::warn!("the hub stops with reports that are not in the log"),
     }

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures::{Stream, StreamExt};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
 use headwater_session::message::EdgeMessage;
@@ -16,6 +17,9 @@ use crate::socket::Greeted;
 
 /// Decoded messages waiting for the session; what lies behind waits in HTTP/2's own window.
 const INBOUND_MAX: usize = 64;
+
+/// What comes from an edge, as the transport has it.
+type Heard = Result<wire::EdgeMessage, Status>;
 
 /// Serves edges.
 pub(crate) struct Service {
@@ -36,12 +40,23 @@ impl Replication for Service {
         &self,
         request: Request<Streaming<wire::EdgeMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let (outbound, messages) = mpsc::channel(self.shared.limits.outbound_messages_max.max(1));
-        let shared = self.shared.clone();
         let greeted = request.extensions().get::<Greeted>().cloned().unwrap_or_default();
-        let mut stream = request.into_inner();
-        self.shared.connections.spawn(async move {
+        Ok(Response::new(converse(&self.shared, request.into_inner(), greeted)))
+    }
+}
+
+/// Takes up the conversation whose one side is `stream`; the other is returned.
+pub(crate) fn converse(
+    shared: &Arc<Shared>,
+    mut stream: impl Stream<Item = Heard> + Send + Unpin + 'static,
+    greeted: Greeted,
+) -> ReceiverStream<Result<wire::HubMessage, Status>> {
+    let (outbound, messages) = mpsc::channel(shared.limits.outbound_messages_max.max(1));
+    let connections = shared.connections.clone();
+    let shared = shared.clone();
+    connections.spawn(async move {
             let hello = tokio::select! {
+                biased;
                 () = shared.stop.cancelled() => return,
                 hello = tokio::time::timeout(shared.limits.hello_within, next(&mut stream)) => hello,
             };
@@ -65,12 +80,12 @@ impl Replication for Service {
             let mut serving = pin!(Connection::serve(shared, node, decoded, outbound));
             // The session decides when it is over; what the edge still says is then not read.
             tokio::select! {
+                biased;
                 () = &mut serving => {}
                 () = read(stream, inbound) => serving.await,
             }
-        });
-        Ok(Response::new(ReceiverStream::new(messages)))
-    }
+    });
+    ReceiverStream::new(messages)
 }
 
 fn no_hello() -> Status {
@@ -78,7 +93,7 @@ fn no_hello() -> Status {
 }
 
 async fn read(
-    mut stream: Streaming<wire::EdgeMessage>,
+    mut stream: impl Stream<Item = Heard> + Unpin,
     inbound: mpsc::Sender<Result<EdgeMessage, Status>>,
 ) {
     while let Some(message) = next(&mut stream).await {
@@ -90,12 +105,11 @@ async fn read(
 }
 
 /// The next message, checked; `None` at the end of the stream.
-async fn next(stream: &mut Streaming<wire::EdgeMessage>) -> Option<Result<EdgeMessage, Status>> {
-    match stream.message().await {
-        Ok(Some(message)) => Some(EdgeMessage::try_from(message).map_err(|error| {
-            Status::invalid_argument(format!("a message cannot be read: {error}"))
-        })),
-        Ok(None) => None,
-        Err(status) => Some(Err(status)),
-    }
+async fn next(
+    stream: &mut (impl Stream<Item = Heard> + Unpin),
+) -> Option<Result<EdgeMessage, Status>> {
+    Some(stream.next().await?.and_then(|message| {
+        EdgeMessage::try_from(message)
+            .map_err(|error| Status::invalid_argument(format!("a message cannot be read: {error}")))
+    }))
 }

@@ -210,10 +210,12 @@ impl Connection {
             tokio::select! {
                 biased;
                 room = &mut room => {
-                    return room.is_ok_and(|room| {
-                        room.send(Ok(message.into()));
-                        true
-                    });
+                    let Ok(room) = room else { return false };
+                    if let HubMessage::Push(push) = &message {
+                        self.shared.metrics.pushed(push.mode);
+                    }
+                    room.send(Ok(message.into()));
+                    return true;
                 }
                 Some(refusal) = self.dismissed.recv() => {
                     tracing::info!(node = %self.node, reason = %refusal.message, "session dropped");

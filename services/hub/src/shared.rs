@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use bytes::Bytes;
 use headwater_event::{Identity, NodeName, NodeStanding, ReportKey, ResourceKey};
@@ -11,12 +10,14 @@ use headwater_log::Record;
 use headwater_session::message::{Refusal, RefusalCode, RequestError};
 use headwater_session::{HubSettings, Registry, SessionId};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::fold::Fold;
 use crate::known::Known;
 use crate::limits::HubLimits;
+use crate::metrics::HubMetrics;
 use crate::pace::Pace;
 use crate::reports::Upstream;
 use crate::standing::settled;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) upstream: Upstream,
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) wall_clock: WallClock,
+    pub(crate) metrics: HubMetrics,
     /// Cancelled when the hub stops: no session begins any more.
     pub(crate) stop: CancellationToken,
     /// The tasks of all connections.
@@ -86,6 +88,7 @@ pub(crate) struct Parts {
     pub(crate) upstream: Upstream,
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) wall_clock: WallClock,
+    pub(crate) metrics: HubMetrics,
     pub(crate) stop: CancellationToken,
 }
 
@@ -101,6 +104,7 @@ impl Shared {
             upstream,
             answers,
             wall_clock,
+            metrics,
             stop,
         } = parts;
         let table = Table {
@@ -121,6 +125,7 @@ impl Shared {
             upstream,
             answers,
             wall_clock,
+            metrics,
             stop,
             connections: TaskTracker::new(),
             next_session: AtomicU64::new(1),

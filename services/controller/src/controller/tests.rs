@@ -14,6 +14,7 @@ use headwater_event::{
 use headwater_log::{Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record};
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
+use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::*;
@@ -104,6 +105,7 @@ impl World {
             sources,
             nodes: Vec::new(),
             wall_clock: Arc::new(move || clock.now_ms()),
+            metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
         };
         let controller = Controller::start(seams).await.expect("starts");
         Running { controller, log, source }

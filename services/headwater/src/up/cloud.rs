@@ -10,15 +10,19 @@ use bytes::Bytes;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
-    Controller, ControllerError, ControllerHandle, ControllerSeams, Picture, Source,
+    Controller, ControllerError, ControllerHandle, ControllerMetrics, ControllerSeams, Picture,
+    Source,
 };
 use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::{NodeName, ResourceKey};
-use headwater_hub::{Answers, Hub, HubConfig, HubError, HubHandle, HubLimits, HubSeams, WallClock};
+use headwater_hub::{
+    Answers, Hub, HubConfig, HubError, HubHandle, HubLimits, HubMetrics, HubSeams, WallClock,
+};
 use headwater_rocks::{RocksEngine, Role, Shared};
 use headwater_session::HubSettings;
 use headwater_session::message::RequestError;
 use headwater_store::{Engine, EngineError, schema};
+use prometheus::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -63,6 +67,9 @@ pub(crate) enum CloudError {
     /// The controller does not start.
     #[error("the controller does not start")]
     Controller(#[from] ControllerError),
+    /// Two parts count under one name.
+    #[error("the metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
 }
 
 impl Cloud {
@@ -93,6 +100,7 @@ impl Cloud {
         let nodes: BTreeSet<NodeName> =
             settings.node_names().unwrap_or_default().into_iter().collect();
         let (nodes_held, nodes_seen) = watch::channel(nodes.clone());
+        let registry = Registry::new();
         let controller = Controller::start(ControllerSeams {
             downstream: downstream.clone(),
             upstream: upstream.clone(),
@@ -111,6 +119,7 @@ impl Cloud {
             sources: sources(args, settings, &nodes_seen),
             nodes: nodes.into_iter().collect(),
             wall_clock: clock.clone(),
+            metrics: ControllerMetrics::new(&registry)?,
         })
         .await?;
         let hub = Hub::start(
@@ -126,6 +135,7 @@ impl Cloud {
                 engine: open(&data.cloud("hub"), Role::Fold, memory, schema::HUB)?,
                 answers: Arc::new(PictureAnswers(controller.picture().clone())),
                 wall_clock: clock.clone(),
+                metrics: HubMetrics::new(&registry)?,
             },
         )
         .await?;

@@ -16,6 +16,7 @@ use headwater_session::message::{
     StreamPosition,
 };
 use headwater_store::MemoryEngine;
+use prometheus::Registry;
 
 use super::*;
 use cloud::{Cloud, logs};
@@ -28,6 +29,10 @@ impl Answers for NoAnswers {
     async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<bytes::Bytes, RequestError> {
         Err(RequestError::NotFound)
     }
+}
+
+fn metrics() -> HubMetrics {
+    HubMetrics::new(&Registry::new()).expect("a fresh registry")
 }
 
 fn settings() -> HubSettings {
@@ -59,6 +64,7 @@ async fn start(
         engine: engine.clone(),
         answers: Arc::new(NoAnswers),
         wall_clock: Arc::new(move || clock.now_ms()),
+        metrics: metrics(),
     };
     Hub::start(config, seams).await.expect("starts")
 }
@@ -418,6 +424,7 @@ async fn a_hub_without_tls_listens_on_loopback_only() {
         engine: Arc::new(MemoryEngine::new()),
         answers: Arc::new(NoAnswers),
         wall_clock: Arc::new(|| 0),
+        metrics: metrics(),
     };
     assert!(matches!(Hub::start(config, seams).await, Err(HubError::NotLoopback { .. })));
 }
