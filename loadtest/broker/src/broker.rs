@@ -1,0 +1,165 @@
+//! One broker: a process on its data.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::distribution::{Archive, Distribution};
+use crate::error::BrokerError;
+use crate::process::{self, Process};
+
+/// How long a start may take. It takes one second on an idle machine; this is for a busy one.
+const START_WITHIN: Duration = Duration::from_secs(90);
+
+/// How often a starting broker is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How long a broker that is told to stop may take before it is killed.
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+
+/// The line of Kafka's by which a start is over.
+const STARTED: &str = "Kafka Server started";
+
+/// One broker; it is killed when dropped.
+#[derive(Debug)]
+pub struct Broker {
+    node: u32,
+    distribution: Arc<Distribution>,
+    properties: PathBuf,
+    log: PathBuf,
+    heap_mib: u32,
+    running: Option<Process>,
+}
+
+impl Broker {
+    pub(crate) fn new(
+        node: u32,
+        distribution: Arc<Distribution>,
+        properties: PathBuf,
+        log: PathBuf,
+        heap_mib: u32,
+    ) -> Self {
+        Self { node, distribution, properties, log, heap_mib, running: None }
+    }
+
+    /// Starts it on the data that it has, and returns when it says that it runs. Its partitions
+    /// can be used a moment later.
+    ///
+    /// # Errors
+    /// When it ends again or does not come up in time; it is then not running.
+    pub fn start(&mut self) -> Result<(), BrokerError> {
+        self.begin()?;
+        self.started()
+    }
+
+    /// Starts the process, and waits for nothing: the first of several waits for the others.
+    pub(crate) fn begin(&mut self) -> Result<(), BrokerError> {
+        if self.running.is_none() {
+            // A line of an earlier start is not to be taken for one of this.
+            let _ = std::fs::rename(&self.log, self.log.with_extension("before.log"));
+            let args = self.distribution.kafka(&self.properties, self.heap_mib, Archive::Use);
+            self.running = Some(Process::java(&args, &self.log)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn started(&mut self) -> Result<(), BrokerError> {
+        let Some(process) = &self.running else { return Ok(()) };
+        let end = wait_for_start(self.node, process, &self.log);
+        if end.is_err() {
+            self.kill()?;
+        }
+        end
+    }
+
+    /// Kills it at once, as `kill -9` does. Its data stays.
+    ///
+    /// # Errors
+    /// When the process cannot be signalled.
+    pub fn kill(&mut self) -> Result<(), BrokerError> {
+        self.end(Signal::SIGKILL)
+    }
+
+    /// Stops it in an orderly way. Its data stays.
+    ///
+    /// # Errors
+    /// When the process cannot be signalled.
+    pub fn stop(&mut self) -> Result<(), BrokerError> {
+        self.end(Signal::SIGTERM)
+    }
+
+    /// Freezes it: it holds its connections and answers nothing.
+    ///
+    /// # Errors
+    /// When the process cannot be signalled.
+    pub fn freeze(&self) -> Result<(), BrokerError> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets a frozen one go on.
+    ///
+    /// # Errors
+    /// When the process cannot be signalled.
+    pub fn thaw(&self) -> Result<(), BrokerError> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    /// Its process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(Process::pid)
+    }
+
+    /// Its number, from 1.
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+
+    /// The end of what it has said since it was started last.
+    pub fn words(&self) -> String {
+        process::tail(&self.log)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), BrokerError> {
+        let Some(process) = &self.running else { return Ok(()) };
+        let sent = process.signal(signal);
+        sent.map_err(|source| BrokerError::Signal { node: self.node, source })
+    }
+
+    fn end(&mut self, signal: Signal) -> Result<(), BrokerError> {
+        let sent = self.signal(signal);
+        let Some(process) = self.running.take() else { return Ok(()) };
+        if sent.is_err() || process.ended_within(STOP_WITHIN).is_none() {
+            // It may have ended by itself, and then there is nothing to kill.
+            let _ = process.signal(Signal::SIGKILL);
+            process.ended_within(STOP_WITHIN);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // A frozen one takes no other signal; what cannot be killed has ended.
+        let _ = self.kill();
+    }
+}
+
+/// Returns when `process` says in `log` that it runs.
+pub(crate) fn wait_for_start(node: u32, process: &Process, log: &Path) -> Result<(), BrokerError> {
+    let deadline = Instant::now() + START_WITHIN;
+    while Instant::now() < deadline {
+        if std::fs::read_to_string(log).is_ok_and(|said| said.contains(STARTED)) {
+            return Ok(());
+        }
+        if let Some(status) = process.ended_within(Duration::ZERO) {
+            let what = format!("broker {node}");
+            return Err(BrokerError::Failed { what, status, output: process::tail(log) });
+        }
+        thread::sleep(POLL);
+    }
+    let seconds = START_WITHIN.as_secs();
+    Err(BrokerError::Late { node, seconds, output: process::tail(log) })
+}

@@ -1,0 +1,174 @@
+//! A cluster: one broker or several that are controllers of each other too.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::broker::Broker;
+use crate::distribution::Distribution;
+use crate::error::BrokerError;
+use crate::properties::{self, Ports};
+
+/// The heap of a broker: enough for tests, little enough for three of them beside a build.
+const HEAP_MIB: u32 = 256;
+
+/// What clients must speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listener {
+    /// Anyone may.
+    #[default]
+    Plaintext,
+    /// TLS; the properties say whether clients need a certificate.
+    Ssl,
+    /// A user and a password, in the clear: for loopback.
+    SaslPlaintext,
+    /// Both.
+    SaslSsl,
+}
+
+impl Listener {
+    /// Kafka's name of it.
+    pub fn security_protocol(self) -> &'static str {
+        match self {
+            Self::Plaintext => "PLAINTEXT",
+            Self::Ssl => "SSL",
+            Self::SaslPlaintext => "SASL_PLAINTEXT",
+            Self::SaslSsl => "SASL_SSL",
+        }
+    }
+}
+
+/// How a cluster is to be.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// How many brokers, at least 1; topics of Kafka's own get as many replicas, up to 3.
+    pub brokers: u32,
+    /// What clients must speak. Brokers among themselves speak in the clear, as `ANONYMOUS`.
+    pub listener: Listener,
+    /// Properties of every broker beside or instead of those that the cluster sets.
+    pub properties: BTreeMap<String, String>,
+    /// Users made when the data is formatted, as `kafka-storage --add-scram` takes them.
+    pub scram: Vec<String>,
+    /// Where the data lies; else in a folder that goes with the cluster. What is there already
+    /// is started on as it is.
+    pub data: Option<PathBuf>,
+    /// The first port, of three for each broker; else any that are free.
+    pub first_port: Option<u16>,
+    /// The heap of each broker, in MiB.
+    pub heap_mib: u32,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self {
+            brokers: 1,
+            listener: Listener::default(),
+            properties: BTreeMap::new(),
+            scram: Vec::new(),
+            data: None,
+            first_port: None,
+            heap_mib: HEAP_MIB,
+        }
+    }
+}
+
+/// A running cluster; its brokers are killed when it is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    brokers: BTreeMap<u32, Broker>,
+    ports: BTreeMap<u32, Ports>,
+    /// Dropped after the brokers.
+    _scratch: Option<TempDir>,
+}
+
+impl Cluster {
+    /// Starts one; when this returns every broker says that it runs.
+    ///
+    /// # Errors
+    /// When Kafka cannot be had, or a broker does not come up.
+    pub fn start(settings: ClusterSettings) -> Result<Self, BrokerError> {
+        let distribution = Arc::new(Distribution::prepare()?);
+        let scratch = match settings.data {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().map_err(BrokerError::file(std::env::temp_dir()))?),
+        };
+        let top = match (&settings.data, &scratch) {
+            (Some(data), _) => data.clone(),
+            (None, Some(scratch)) => scratch.path().to_owned(),
+            (None, None) => return Err(BrokerError::NoCache),
+        };
+        let mut ports = BTreeMap::new();
+        for node in 1..=settings.brokers.max(1) {
+            let first = settings
+                .first_port
+                .and_then(|first| first.checked_add(3 * u16::try_from(node - 1).ok()?));
+            let three = match first {
+                Some(first) => [first, first.saturating_add(1), first.saturating_add(2)],
+                None => free_ports()?,
+            };
+            ports.insert(node, three);
+        }
+        let mut brokers = BTreeMap::new();
+        for node in ports.keys().copied() {
+            let folder = top.join(format!("broker-{node}"));
+            fs::create_dir_all(&folder).map_err(BrokerError::file(&folder))?;
+            let data = folder.join("data");
+            let file = folder.join("server.properties");
+            let extra = &settings.properties;
+            let text = properties::text(node, &ports, settings.listener, &data, extra);
+            fs::write(&file, text).map_err(BrokerError::file(&file))?;
+            if !data.join("meta.properties").is_file() {
+                distribution.format(&file, &settings.scram)?;
+            }
+            let log = folder.join("broker.log");
+            let distribution = Arc::clone(&distribution);
+            let mut broker = Broker::new(node, distribution, file, log, settings.heap_mib);
+            broker.begin()?;
+            brokers.insert(node, broker);
+        }
+        for broker in brokers.values_mut() {
+            broker.started()?;
+        }
+        Ok(Self { brokers, ports, _scratch: scratch })
+    }
+
+    /// Where clients begin, as `bootstrap.servers` takes it.
+    pub fn bootstrap(&self) -> String {
+        let one = |ports: &Ports| format!("127.0.0.1:{}", ports[0]);
+        self.ports.values().map(one).collect::<Vec<_>>().join(",")
+    }
+
+    /// The broker with this number, from 1.
+    ///
+    /// # Panics
+    /// Where the cluster has none of that number.
+    pub fn broker(&mut self, node: u32) -> &mut Broker {
+        let brokers = self.brokers.len();
+        let broker = self.brokers.get_mut(&node);
+        broker.unwrap_or_else(|| panic!("broker {node} of a cluster of {brokers}"))
+    }
+
+    /// All of them.
+    pub fn brokers(&mut self) -> impl Iterator<Item = &mut Broker> {
+        self.brokers.values_mut()
+    }
+}
+
+/// Three ports that are free now. Somebody else may take one before the broker does, and the
+/// start then fails aloud.
+pub(crate) fn free_ports() -> Result<Ports, BrokerError> {
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let [one, two, three] = [(); 3].map(bind);
+    // Held together, so that they differ.
+    let held = [one, two, three].into_iter().collect::<Result<Vec<_>, _>>();
+    let held = held.map_err(BrokerError::Port)?;
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&held) {
+        *port = listener.local_addr().map_err(BrokerError::Port)?.port();
+    }
+    Ok(ports)
+}
