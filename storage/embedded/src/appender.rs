@@ -4,6 +4,7 @@
 //! all: the more there is to do, the more appends share a sync.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::BytesMut;
 use headwater_event::{LeaderEpoch, Offset, Partition};
@@ -26,6 +27,9 @@ pub(crate) struct Request {
     pub(crate) records: Vec<Prepared>,
     pub(crate) done: oneshot::Sender<Result<Vec<Appended>, AppendError>>,
 }
+
+/// Who waits for an append, and where its records come to lie.
+type Answer = (oneshot::Sender<Result<Vec<Appended>, AppendError>>, Vec<Appended>);
 
 /// A record that was checked and encoded by the caller.
 pub(crate) struct Prepared {
@@ -96,8 +100,11 @@ impl Appender {
             let partition = Partition(u32::try_from(index).unwrap_or(u32::MAX));
             batch.put(end_key(topic, partition), end.encode());
         }
+        let began = Instant::now();
         match self.engine.write(batch, Durability::Synced) {
             Ok(()) => {
+                let seconds = began.elapsed().as_secs_f64();
+                self.shared.counts.synced(seconds, answers.len(), &published);
                 self.ends = ends;
                 self.shared.publish(published);
                 for (done, appended) in answers {
@@ -106,17 +113,22 @@ impl Appender {
                 Ok(())
             }
             Err(EngineError::Refused { reason }) => {
-                for (done, _) in answers {
-                    let _ = done.send(Err(AppendError::Rejected { reason: reason.clone() }));
-                }
+                self.fail(answers, |reason| AppendError::Rejected { reason }, &reason);
                 Ok(())
             }
             Err(error) => {
-                for (done, _) in answers {
-                    let _ = done.send(Err(AppendError::Fatal { reason: error.to_string() }));
-                }
+                self.fail(answers, |reason| AppendError::Fatal { reason }, &error.to_string());
                 Err(error)
             }
+        }
+    }
+
+    /// Answers appends that were not made.
+    fn fail(&self, answers: Vec<Answer>, error: impl Fn(String) -> AppendError, reason: &str) {
+        for (done, _) in answers {
+            let error = error(reason.to_owned());
+            self.shared.counts.failed(&error, 1);
+            let _ = done.send(Err(error));
         }
     }
 }

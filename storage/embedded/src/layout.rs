@@ -27,6 +27,16 @@ pub enum LogTopic {
     Upstream = 2,
 }
 
+impl LogTopic {
+    /// The name of the topic.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Downstream => "headwater.downstream.v1",
+            Self::Upstream => "headwater.upstream.v1",
+        }
+    }
+}
+
 /// What is stored of a topic as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TopicRow {

@@ -19,14 +19,17 @@
 //! | `reader` | reading on, from the tail or from the engine |
 //! | `compaction` | dropping what is superseded, and tombstones |
 //! | `layout` | keys and values in the engine |
+//! | `metrics` | [`LogMetrics`]: what the logs of a process count |
 
 mod appender;
 mod compaction;
 mod layout;
 mod log;
+mod metrics;
 mod reader;
 mod shared;
 
 pub use compaction::Compacted;
 pub use layout::LogTopic;
 pub use log::{Clock, EmbeddedError, EmbeddedLog, EmbeddedSettings};
+pub use metrics::LogMetrics;

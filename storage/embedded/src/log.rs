@@ -8,12 +8,14 @@ use async_trait::async_trait;
 use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
 use headwater_log::{Append, AppendError, Appended, Bounds, Description, Log, ReadError, Reader};
 use headwater_store::{Durability, Engine, EngineError, WriteBatch};
+use prometheus::Registry;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::appender::{Appender, EMPTY, Prepared, Request};
 use crate::compaction::{Compacted, compact};
 use crate::layout::{EndRow, LogTopic, TopicRow, encode_record, end_key, topic_key};
+use crate::metrics::LogMetrics;
 use crate::reader::EmbeddedReader;
 use crate::shared::Shared;
 
@@ -84,6 +86,9 @@ pub enum EmbeddedError {
     /// The writing thread cannot be started.
     #[error("the embedded log's thread cannot be started")]
     Thread(#[from] std::io::Error),
+    /// What it counts has no place.
+    #[error("the embedded log's metrics cannot be made")]
+    Metrics(#[from] prometheus::Error),
 }
 
 /// A log on an engine. One handle per topic and engine at a time; share it by `Arc`.
@@ -105,8 +110,21 @@ impl EmbeddedLog {
     /// See [`EmbeddedError`].
     pub fn open(
         engine: Arc<dyn Engine>,
+        settings: EmbeddedSettings,
+        clock: Clock,
+    ) -> Result<Self, EmbeddedError> {
+        Self::open_counted(engine, settings, clock, &LogMetrics::new(&Registry::new())?)
+    }
+
+    /// As [`EmbeddedLog::open`]; what it does is counted in `metrics`.
+    ///
+    /// # Errors
+    /// See [`EmbeddedError`].
+    pub fn open_counted(
+        engine: Arc<dyn Engine>,
         mut settings: EmbeddedSettings,
         clock: Clock,
+        metrics: &LogMetrics,
     ) -> Result<Self, EmbeddedError> {
         if settings.partitions == 0 {
             return Err(EmbeddedError::NoPartitions);
@@ -124,7 +142,8 @@ impl EmbeddedLog {
             });
         }
         let highs = ends.iter().map(|end| end.next).collect();
-        let shared = Arc::new(Shared::new(settings, row.topic, highs));
+        let counts = metrics.of(settings.topic, row.partitions);
+        let shared = Arc::new(Shared::new(settings, row.topic, counts, highs));
         let (queue, requests) = mpsc::channel(QUEUE_APPENDS_MAX);
         let appender =
             Appender { engine: engine.clone(), shared: shared.clone(), clock: clock.clone(), ends };
@@ -151,7 +170,9 @@ impl EmbeddedLog {
         let (compacting, now_ms) = (self.compacting.clone(), (self.clock)());
         let run = move || {
             let _one_at_a_time = compacting.lock().unwrap_or_else(PoisonError::into_inner);
-            compact(engine.as_ref(), &shared, now_ms, records_max)
+            let run = compact(engine.as_ref(), &shared, now_ms, records_max);
+            shared.counts.compacted(&run);
+            run
         };
         let result = tokio::task::spawn_blocking(run).await;
         result.unwrap_or_else(|error| Err(EngineError::Read { reason: error.to_string() }))
@@ -213,7 +234,8 @@ impl Log for EmbeddedLog {
     }
 
     async fn append(&self, records: Vec<Append>) -> Result<Vec<Appended>, AppendError> {
-        let records = self.prepare(records)?;
+        let prepared = self.prepare(records);
+        let records = prepared.inspect_err(|error| self.shared.counts.failed(error, 1))?;
         if records.is_empty() {
             return Ok(Vec::new());
         }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::layout::LogTopic;
 use crate::log::EmbeddedSettings;
+use crate::metrics::Counts;
 
 /// How many bytes of records the tails of all partitions of a log may hold together: seconds of
 /// a busy log, so that a reader may fall behind a little without touching the disk.
@@ -24,6 +25,7 @@ const TAIL_RECORD_OVERHEAD_BYTES: usize = 200;
 pub(crate) struct Shared {
     pub(crate) settings: EmbeddedSettings,
     pub(crate) topic: TopicId,
+    pub(crate) counts: Counts,
     state: Mutex<State>,
     /// Rung after every append, and when the log closes.
     pub(crate) bell: watch::Sender<()>,
@@ -46,7 +48,16 @@ struct Held {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: EmbeddedSettings, topic: TopicId, highs: Vec<Offset>) -> Self {
+    pub(crate) fn new(
+        settings: EmbeddedSettings,
+        topic: TopicId,
+        counts: Counts,
+        highs: Vec<Offset>,
+    ) -> Self {
+        for (partition, high) in (0..).map(Partition).zip(&highs) {
+            counts.ends_at(partition, *high);
+        }
+        counts.tail(0);
         let held = |high| Held { high, tail: VecDeque::new() };
         let state = State {
             partitions: highs.into_iter().map(held).collect(),
@@ -54,7 +65,7 @@ impl Shared {
             tail_bytes: 0,
             closed: None,
         };
-        Self { settings, topic, state: Mutex::new(state), bell: watch::Sender::new(()) }
+        Self { settings, topic, counts, state: Mutex::new(state), bell: watch::Sender::new(()) }
     }
 
     pub(crate) fn log_topic(&self) -> LogTopic {
@@ -93,6 +104,7 @@ impl Shared {
         for recorded in records {
             state.push(recorded);
         }
+        self.counts.tail(state.tail_bytes);
         drop(state);
         self.bell.send_replace(());
     }
@@ -131,6 +143,7 @@ impl Shared {
             left -= usize::from(leaves);
             !leaves
         });
+        self.counts.tail(state.tail_bytes);
     }
 
     /// No append will come any more.
