@@ -7,6 +7,7 @@ mod check;
 mod claim;
 mod demo;
 mod deny;
+mod fuzz;
 mod machine;
 mod place;
 mod step;
@@ -26,6 +27,8 @@ cargo xtask COMMAND
   check                   what CI checks: format, tidy, licences, lints, docs, tests
   fix                     format, and apply what the lints can mend by themselves
   tidy                    the rules of the source tree, without building anything
+  fuzz [TARGET...] [--seconds N] [--keep]
+                          run fuzz targets, guided by coverage, 60 s each
   path                    print the folder that holds the built `headwater`
 ";
 
@@ -50,6 +53,7 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "check" => check::check(&place),
         "fix" => check::fix(&place),
         "tidy" => tidy::tidy(&place),
+        "fuzz" => fuzz::fuzz(&place, args),
         "path" => {
             println!("{}", place.binaries().display());
             Ok(())

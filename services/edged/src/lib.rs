@@ -20,17 +20,21 @@
 //! | `desired`, `objects` | the fold of the edge's watch; when absence counts |
 //! | [`roster`] | which pods have a worker (pure) |
 //! | [`plan`] | what to do next for one pod (pure) |
+//! | [`mod@preview`] | what a node would make of pods, without running any (pure) |
 //! | `worker` | the task that carries it out |
 //! | `status` | a pod's status, as a kubelet reports it (pure) |
 //! | `volume`, `environment`, `field` | what containers see (pure) |
 //! | `probe`, `handler` | probes and hooks |
 //! | `report`, `node`, `local` | what the edge is told, and how |
+//! | `cause` | the traces that a pod's changes are part of |
+//! | [`metrics`] | what a pod worker counts |
 //! | [`runtime`] | the seam to what runs containers |
 //! | `process`, `attempt`, [`shim`] | containers as processes of the host |
 //! | `hollow` | containers that are only counted |
 
 mod attempt;
 mod backoff;
+mod cause;
 pub mod config;
 mod desired;
 mod durable;
@@ -41,11 +45,13 @@ mod handler;
 mod hollow;
 mod identity;
 mod local;
+pub mod metrics;
 mod node;
 mod objects;
 mod paths;
 pub mod plan;
 pub mod pod;
+pub mod preview;
 mod probe;
 mod process;
 mod report;
@@ -59,4 +65,5 @@ mod worker;
 pub use config::{EdgedConfig, ProcessConfig, RuntimeKind, Settings};
 pub use edged::{Edged, EdgedError, Handle};
 pub use local::SocketPathTooLong;
+pub use metrics::{EdgedCounts, EdgedMetrics};
 pub use paths::log_paths;

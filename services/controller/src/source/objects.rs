@@ -44,10 +44,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connection::serve;
-use self::line::Request;
 use self::listener::Listener;
 use self::state::State;
 use super::{Published, Source, SourceError, SourceEvent, tell};
+
+pub use self::line::{Request, read_line};
 
 /// The longest line in bytes: the largest object, and room for what stands around it and for
 /// white space.

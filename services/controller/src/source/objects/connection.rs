@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-use super::line::{Answer, read};
+use super::line::{Answer, read_line};
 use super::{Asked, CONNECTIONS_MAX, LINE_BYTES_MAX};
 
 /// Serves a connection until it ends.
@@ -30,7 +30,7 @@ pub(super) async fn serve(
         lines += 1;
         let outcome = match line {
             Line::TooLong => Err(format!("the line is longer than {LINE_BYTES_MAX} bytes")),
-            Line::Whole => match read(&buffer) {
+            Line::Whole => match read_line(&buffer) {
                 Ok(request) => {
                     let (answer, answered) = oneshot::channel();
                     if ask.send(Asked { request, answer }).await.is_err() {

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::source::Cause;
 use crate::source::manifest::MANIFEST_ANNOTATION;
 use crate::source::with_sources;
+use crate::source::{Cause, SourceKind};
 
 /// What a line asks for.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub enum Request {
     /// The object is this now.
     Apply(Box<Object>, Cause),
     /// The object is gone.
@@ -65,16 +65,20 @@ pub(crate) enum Answer {
 }
 
 /// Reads a line.
-pub(crate) fn read(line: &[u8]) -> Result<Request, String> {
+///
+/// # Errors
+/// Why it is none, in words for the client.
+pub fn read_line(line: &[u8]) -> Result<Request, String> {
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let cause = Cause { intended_time: line.intended_time, traceparent: line.traceparent };
-    match (line.object, line.delete) {
-        (Some(value), None) if line.uid.is_none() => {
+    let Line { object, delete, uid, intended_time, traceparent } = line;
+    let cause = Cause { intended_time, traceparent, source: SourceKind::Objects };
+    match (object, delete) {
+        (Some(value), None) if uid.is_none() => {
             let object = Object::from_value(unowned(value)).map_err(|e| with_sources(&e))?;
             Ok(Request::Apply(Box::new(object), cause))
         }
         (Some(_), None) => Err("the uid of an object stands in its metadata".to_owned()),
-        (None, Some(key)) => Ok(Request::Delete { key, uid: line.uid, cause }),
+        (None, Some(key)) => Ok(Request::Delete { key, uid, cause }),
         _ => Err("want either object or delete".to_owned()),
     }
 }
@@ -96,7 +100,7 @@ mod tests {
     fn a_line_says_one_thing() {
         let object = r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}"#;
         let time = r#""intended_time": "2026-01-31T12:00:00.000123Z""#;
-        match read(format!(r#"{{"object": {object}, {time}}}"#).as_bytes()) {
+        match read_line(format!(r#"{{"object": {object}, {time}}}"#).as_bytes()) {
             Ok(Request::Apply(object, cause)) => {
                 assert_eq!(object.key().as_str(), "default/secret/s");
                 let intended = cause.intended_time.expect("given");
@@ -105,7 +109,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(
-            read(br#"{"delete": "null/node/a", "uid": "u"}"#),
+            read_line(br#"{"delete": "null/node/a", "uid": "u"}"#),
             Ok(Request::Delete { key, uid: Some(_), .. }) if key.name() == "a"
         ));
         for bad in [

@@ -190,12 +190,12 @@ async fn the_socket_is_private_and_replaces_only_a_dead_one() {
 }
 
 mod uids {
-    use super::super::line::read;
+    use super::super::line::read_line;
     use super::*;
 
     fn take(state: &mut State, line: &Value) -> Result<Vec<String>, String> {
         let mut minted = 0;
-        let request = read(line.to_string().as_bytes())?;
+        let request = read_line(line.to_string().as_bytes())?;
         let events = state.take(request, &mut || {
             minted += 1;
             format!("minted-{minted}")

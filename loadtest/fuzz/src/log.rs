@@ -1,0 +1,134 @@
+//! Values of records, and by which rules a reader takes records for events.
+
+use std::collections::BTreeMap;
+
+use arbitrary::{Result, Unstructured};
+use bytes::Bytes;
+use headwater_event::record::{Claim, LogBirth};
+use headwater_event::{
+    Cursor, EventHeader, LeaderEpoch, LogId, Offset, Partition, Seq, StateHash, StreamId, TopicId,
+    WriterEpoch,
+};
+use headwater_log::acceptance::Outcome;
+use headwater_log::value::{ValueEncoder, decode_value};
+use headwater_log::{Acceptance, Batch, FoldRange, Record, Recorded};
+use uuid::Uuid;
+
+/// Partitions of the log that is read.
+const PARTITIONS: u32 = 2;
+
+/// Records of one input: more find nothing that fewer would not.
+const RECORDS_MAX: usize = 64;
+
+/// An object in a record's value.
+pub fn value(bytes: &[u8]) {
+    let Ok(object) = decode_value(&Bytes::copy_from_slice(bytes)) else { return };
+    let again = decode_value(&ValueEncoder::new().encode(&object));
+    assert_eq!(again, Ok(object), "a value that was read is written as another");
+}
+
+/// Any records at all, folded and then followed.
+pub fn acceptance(bytes: &[u8]) {
+    let _ = accept(&mut Unstructured::new(bytes));
+}
+
+fn accept(input: &mut Unstructured<'_>) -> Result<()> {
+    let uuid = Uuid::from_u128(1);
+    let birth = LogBirth { log_id: LogId { number: 1, uuid }, partitions: PARTITIONS };
+    let topic = TopicId(uuid);
+    let high = Offset(u64::from(input.arbitrary::<u8>()?));
+    let start = |partition| Cursor {
+        topic,
+        partition: Partition(partition),
+        next: Offset(0),
+        leader_epoch: LeaderEpoch(0),
+    };
+    let ranges = (0..PARTITIONS).map(|partition| FoldRange { start: start(partition), high });
+    let mut acceptance = Acceptance::fold(birth, ranges.collect(), input.arbitrary()?, 0);
+    let mut last: BTreeMap<StreamId, (WriterEpoch, Seq)> = BTreeMap::new();
+    for _ in 0..RECORDS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let partition = Partition(u32::from(input.arbitrary::<u8>()?) % (PARTITIONS + 1));
+        let offset = Offset(number(input)?);
+        let recorded = Recorded {
+            partition,
+            offset,
+            leader_epoch: LeaderEpoch(0),
+            time_ms: input.arbitrary()?,
+            record: record(input, &birth)?,
+        };
+        let cursor = Cursor { next: offset.next(), ..start(partition.0) };
+        let batch = Batch { records: vec![recorded], cursor, high };
+        for outcome in acceptance.accept_batch(&batch, input.arbitrary()?) {
+            if let Outcome::Accepted(event) = outcome {
+                let at = (event.epoch, event.seq);
+                let before = last.insert(event.stream, at);
+                assert!(before.is_none_or(|before| at > before), "an event came twice");
+            }
+        }
+        let _ = acceptance.repairs().count();
+        let changes = acceptance.take_changes();
+        if input.ratio(1, 8)? {
+            // A reader that starts again goes on as if it had not stopped.
+            let partitions = acceptance.partitions().clone();
+            let streams: Vec<_> =
+                acceptance.streams().map(|(stream, at)| (stream.clone(), at.clone())).collect();
+            acceptance = Acceptance::restore(birth, partitions, streams);
+        }
+        drop(changes);
+    }
+    Ok(())
+}
+
+/// Small numbers, which often fit, and the largest.
+fn number(input: &mut Unstructured<'_>) -> Result<u64> {
+    Ok(match input.arbitrary::<u8>()? {
+        255 => u64::MAX,
+        254 => u64::MAX - 1,
+        small => u64::from(small),
+    })
+}
+
+fn record(input: &mut Unstructured<'_>, birth: &LogBirth) -> Result<Record> {
+    let json = |value: serde_json::Value| Some(Bytes::from(value.to_string()));
+    let epoch = number(input)? % 4;
+    let uuid = birth.log_id.uuid;
+    let stream = *input.choose(&["cluster", "node/a", "node/b", "node/!"])?;
+    let (key, value) = match input.arbitrary::<u8>()? % 8 {
+        0 => (format!("!log {uuid}"), json(serde_json::json!(birth))),
+        1 => {
+            let claim = Claim { epoch: WriterEpoch(epoch), writer: uuid, address: None };
+            (format!("!writer {epoch} {uuid}"), json(serde_json::json!(claim)))
+        }
+        2 => (format!("!heartbeat {epoch}"), json(serde_json::json!({}))),
+        3 => (format!("!reconciled {epoch}"), json(serde_json::json!({}))),
+        4 => (format!("{stream} !head"), json(serde_json::json!({}))),
+        5 => (format!("{stream} ns/pod/a"), None),
+        6 => (format!("{stream} ns/pod/a"), json(serde_json::json!({}))),
+        _ => {
+            let (key, value) = (some_bytes(input)?, some_bytes(input)?);
+            let header = some_bytes(input)?;
+            return Ok(Record { key, value: Some(value), header, traceparent: None });
+        }
+    };
+    let header = if input.ratio(1, 16)? {
+        some_bytes(input)?
+    } else {
+        let header = EventHeader {
+            seq: Seq(number(input)?),
+            epoch: WriterEpoch(epoch),
+            epoch_first_seq: Seq(number(input)?),
+            uid: String::new(),
+            resource_version: String::new(),
+            hash: StateHash::EMPTY,
+        };
+        header.encode().into()
+    };
+    Ok(Record { key: key.into(), value, header, traceparent: None })
+}
+
+fn some_bytes(input: &mut Unstructured<'_>) -> Result<Bytes> {
+    input.arbitrary::<Vec<u8>>().map(Bytes::from)
+}

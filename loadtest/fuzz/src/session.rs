@@ -1,0 +1,312 @@
+//! Both ends of the protocol, each against any peer and any shell.
+
+use arbitrary::{Result, Unstructured};
+use bytes::Bytes;
+use headwater_event::{
+    Applied, Assignment, Boot, Change, Checkpoint, Envelope, Event, Identity, Incarnation, LogId,
+    NodeName, Removed, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+};
+use headwater_session::message::{
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, Parked, Push,
+    PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
+    StreamPosition, StreamProgress, Welcome,
+};
+use headwater_session::{
+    EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
+    MemorySource, Readiness,
+};
+use uuid::Uuid;
+
+/// Inputs of one session: more find nothing that fewer would not.
+const INPUTS_MAX: usize = 64;
+
+/// What one input may bring out, at most: a window of small frames.
+const OUTPUTS_MAX: usize = 10_000;
+
+/// The edge's end.
+pub fn edge(bytes: &[u8]) {
+    let _ = edge_of(&mut Unstructured::new(bytes));
+}
+
+fn edge_of(input: &mut Unstructured<'_>) -> Result<()> {
+    let identity = identity(input)?;
+    let state = EdgeState { identity, positions: positions(input)?, assignment: None };
+    let settings = EdgeSettings { window_bytes: 600, ..EdgeSettings::default() };
+    let mut session = EdgeSession::new(settings, state);
+    for _ in 0..INPUTS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let outputs = session.step(edge_input(input)?);
+        assert!(outputs.len() < OUTPUTS_MAX, "{} outputs of one input", outputs.len());
+        for stream in session.streams() {
+            assert!(stream.durable <= stream.applied.map_or(Seq::ZERO, |at| at.seq));
+            assert!(stream.received <= stream.tail);
+        }
+    }
+    Ok(())
+}
+
+/// The hub's end.
+pub fn hub(bytes: &[u8]) {
+    let _ = hub_of(&mut Unstructured::new(bytes));
+}
+
+fn hub_of(input: &mut Unstructured<'_>) -> Result<()> {
+    let source = source();
+    let window_bytes = input.int_in_range(0..=3_000)?;
+    let tail_events_max = input.int_in_range(0..=10)?;
+    let settings = HubSettings { window_bytes, tail_events_max, ..HubSettings::default() };
+    let mut session = HubSession::new(settings, node());
+    let mut is_closed = false;
+    for _ in 0..INPUTS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        let outputs = session.step(&source, hub_input(input)?);
+        assert!(outputs.len() < OUTPUTS_MAX, "{} outputs of one input", outputs.len());
+        assert!(!is_closed || outputs.is_empty(), "something is said behind the end");
+        for output in outputs {
+            match output {
+                HubOutput::Close(_) => is_closed = true,
+                HubOutput::Send(HubMessage::Push(push)) => {
+                    assert!(push.stream.readable_by(&node()), "another node's stream");
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn node() -> NodeName {
+    "a".parse().expect("a node name")
+}
+
+/// Small numbers, which often fit, and the largest.
+fn number(input: &mut Unstructured<'_>) -> Result<u64> {
+    Ok(match input.arbitrary::<u8>()? {
+        255 => u64::MAX,
+        254 => u64::MAX - 1,
+        253 => input.arbitrary()?,
+        small => u64::from(small % 8),
+    })
+}
+
+fn seq(input: &mut Unstructured<'_>) -> Result<Seq> {
+    number(input).map(Seq)
+}
+
+fn stream(input: &mut Unstructured<'_>) -> Result<StreamId> {
+    let text = input.choose(&["cluster", "node/a", "node/b"])?;
+    Ok(text.parse().expect("a stream"))
+}
+
+fn log_id(input: &mut Unstructured<'_>) -> Result<LogId> {
+    let number = if input.ratio(1, 4)? { number(input)? } else { 1 };
+    Ok(LogId { number, uuid: Uuid::from_u128(if input.ratio(1, 8)? { 2 } else { 1 }) })
+}
+
+fn checkpoint(input: &mut Unstructured<'_>) -> Result<Checkpoint> {
+    let (log_id, epoch, seq) = (log_id(input)?, WriterEpoch(number(input)?), seq(input)?);
+    Ok(Checkpoint { log_id, epoch, seq })
+}
+
+fn hash(input: &mut Unstructured<'_>) -> Result<StateHash> {
+    Ok(if input.ratio(1, 4)? { StateHash::from_bytes(&[7; 32]) } else { StateHash::EMPTY })
+}
+
+fn position(input: &mut Unstructured<'_>) -> Result<StreamPosition> {
+    let (stream, checkpoint, hash) = (stream(input)?, checkpoint(input)?, hash(input)?);
+    Ok(StreamPosition { stream, checkpoint, hash })
+}
+
+fn positions(input: &mut Unstructured<'_>) -> Result<Vec<StreamPosition>> {
+    some(input, position)
+}
+
+fn progress(input: &mut Unstructured<'_>) -> Result<Vec<StreamProgress>> {
+    some(input, |input| {
+        let (stream, applied, durable) = (stream(input)?, seq(input)?, seq(input)?);
+        Ok(StreamProgress { stream, applied, durable })
+    })
+}
+
+/// None to three of something.
+fn some<'a, T>(
+    input: &mut Unstructured<'a>,
+    one: impl Fn(&mut Unstructured<'a>) -> Result<T>,
+) -> Result<Vec<T>> {
+    (0..input.int_in_range(0..=3)?).map(|_| one(input)).collect()
+}
+
+fn identity(input: &mut Unstructured<'_>) -> Result<Identity> {
+    let node = input.choose(&["a", "a", "a", "b"])?.parse().expect("a node name");
+    let incarnation = Incarnation(number(input)?);
+    let boot = Boot { number: number(input)?, nonce: number(input)? };
+    Ok(Identity { node, incarnation, boot })
+}
+
+fn report_id(input: &mut Unstructured<'_>) -> Result<ReportId> {
+    let incarnation = Incarnation(number(input)?);
+    Ok(ReportId { incarnation, boot: number(input)?, seq: number(input)? })
+}
+
+fn reports(input: &mut Unstructured<'_>) -> Result<Vec<Report>> {
+    some(input, |input| {
+        let body = ReportBody::Node { object: Bytes::from_static(b"{}") };
+        Ok(Report { id: report_id(input)?, body, traceparent: None })
+    })
+}
+
+fn change(input: &mut Unstructured<'_>) -> Result<PushedChange> {
+    let key = input.choose(&["ns/pod/a", "ns/pod/b", "!streams", "!snapshot-request"])?;
+    let key = key.parse().expect("an entry key");
+    let object = input.choose(&[r#"["cluster"]"#, "[]", "not JSON", "{}"])?;
+    let (uid, resource_version) = (String::new(), String::new());
+    let change = if input.ratio(1, 3)? {
+        Change::Removed(Removed { key, uid })
+    } else {
+        let object = Bytes::from_static(object.as_bytes());
+        Change::Applied(Applied { key, uid, resource_version, object })
+    };
+    Ok(PushedChange { change, traceparent: None, appended_ms: None })
+}
+
+fn push(input: &mut Unstructured<'_>) -> Result<Push> {
+    Ok(Push {
+        stream: stream(input)?,
+        mode: *input.choose(&[PushMode::Tail, PushMode::Delta, PushMode::Snapshot])?,
+        from: seq(input)?,
+        to: checkpoint(input)?,
+        changes: some(input, change)?,
+        hash: hash(input)?,
+        part: *input.choose(&[0, 0, 1, 2, u32::MAX])?,
+        last_part: input.arbitrary()?,
+    })
+}
+
+fn request(input: &mut Unstructured<'_>) -> Result<Request> {
+    let key = "ns/pod/a".parse().expect("a key");
+    Ok(Request { id: number(input)?, timeout_ms: number(input)?, key })
+}
+
+fn response(input: &mut Unstructured<'_>) -> Result<Response> {
+    Ok(Response { id: number(input)?, outcome: Err(RequestError::NotFound) })
+}
+
+fn refusal() -> Refusal {
+    Refusal { code: RefusalCode::Unavailable, message: String::new() }
+}
+
+fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
+    Ok(match input.arbitrary::<u8>()? % 6 {
+        0 => EdgeMessage::Hello(Hello {
+            protocol: if input.ratio(1, 8)? { input.arbitrary()? } else { 1 },
+            identity: identity(input)?,
+            positions: positions(input)?,
+            window_bytes: number(input)?,
+        }),
+        1 => {
+            let received_bytes =
+                if input.arbitrary()? { number(input)? } else { input.int_in_range(0..=3_000)? };
+            EdgeMessage::Ack(Ack { received_bytes, progress: progress(input)? })
+        }
+        2 => EdgeMessage::Diverged(Diverged { stream: stream(input)?, seq: seq(input)? }),
+        3 => {
+            let after = if input.arbitrary()? { Some(report_id(input)?) } else { None };
+            EdgeMessage::Reports(Reports { after, reports: reports(input)? })
+        }
+        4 => EdgeMessage::Heartbeat(EdgeHeartbeat {
+            outbox_depth: number(input)?,
+            time_ms: input.arbitrary()?,
+            meta_sync_ms: input.arbitrary()?,
+            progress: progress(input)?,
+        }),
+        _ => EdgeMessage::Request(request(input)?),
+    })
+}
+
+fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
+    Ok(match input.arbitrary::<u8>()? % 16 {
+        0 | 1 => HubMessage::Welcome(Welcome {
+            protocol: if input.ratio(1, 8)? { input.arbitrary()? } else { 1 },
+            log_id: log_id(input)?,
+            streams: some(input, stream)?,
+            known: if input.ratio(1, 4)? { Some(identity(input)?) } else { None },
+        }),
+        2 => HubMessage::ReportsAcked(report_id(input)?),
+        3 => HubMessage::Heartbeat(HubHeartbeat { tails: positions(input)? }),
+        4 => HubMessage::Response(response(input)?),
+        5 => HubMessage::Parked(Parked { stream: stream(input)?, reason: String::new() }),
+        6 => HubMessage::Refusal(refusal()),
+        _ => HubMessage::Push(push(input)?),
+    })
+}
+
+fn edge_input(input: &mut Unstructured<'_>) -> Result<EdgeInput> {
+    Ok(match input.arbitrary::<u8>()? % 24 {
+        0 | 1 => EdgeInput::Connected,
+        2 => EdgeInput::Disconnected,
+        3..=6 => EdgeInput::Applied {
+            stream: stream(input)?,
+            checkpoint: checkpoint(input)?,
+            hash: hash(input)?,
+        },
+        7 | 8 => EdgeInput::Durable { stream: stream(input)?, checkpoint: checkpoint(input)? },
+        9 => EdgeInput::Reported,
+        10 => EdgeInput::Outbox(reports(input)?),
+        11 => EdgeInput::BootRaised(identity(input)?),
+        12 => EdgeInput::Asked(request(input)?),
+        13 => EdgeInput::Heartbeat(EdgeHeartbeat::default()),
+        14 => EdgeInput::Tick(number(input)?),
+        _ => EdgeInput::Received(hub_message(input)?),
+    })
+}
+
+fn hub_input(input: &mut Unstructured<'_>) -> Result<HubInput> {
+    Ok(match input.arbitrary::<u8>()? % 16 {
+        0 | 1 => HubInput::Admitted { known: None },
+        2 => HubInput::Admitted { known: Some(identity(input)?) },
+        3 => HubInput::Dismissed(refusal()),
+        4 | 5 => HubInput::Advanced,
+        6 => HubInput::Appended(report_id(input)?),
+        7 => HubInput::Answered(response(input)?),
+        8 => HubInput::Tick(number(input)?),
+        _ => HubInput::Received(edge_message(input)?),
+    })
+}
+
+/// A fold with a few events of both streams of node `a`, of two epochs.
+fn source() -> MemorySource {
+    let mut source = MemorySource::new(3);
+    source.begin(LogId { number: 1, uuid: Uuid::from_u128(1) });
+    source.set_readiness(Readiness::Reconciled);
+    let streams = Assignment::new(&node(), [StreamId::Cluster]).encode();
+    for stream in [StreamId::node(&node()), StreamId::Cluster] {
+        for seq in 1..=5 {
+            let (key, object) = match seq {
+                1 => ("!streams", streams.clone()),
+                _ => ("ns/pod/a", Bytes::from(vec![b'x'; 200])),
+            };
+            let event = Event::Applied(Applied {
+                key: key.parse().expect("an entry key"),
+                uid: String::new(),
+                resource_version: String::new(),
+                object,
+            });
+            let envelope = Envelope {
+                stream: stream.clone(),
+                seq: Seq(seq),
+                epoch: WriterEpoch(1 + seq / 4),
+                epoch_first_seq: Seq(if seq < 4 { 1 } else { 4 }),
+                time_ms: 0,
+                hash: StateHash::EMPTY,
+                traceparent: None,
+                event,
+            };
+            source.fold(envelope).expect("in order");
+        }
+    }
+    source
+}

@@ -1,0 +1,42 @@
+//! Sources: manifests in a folder, and lines of the objects socket.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use headwater_controller::source::manifest::{Birth, Folder, Scan};
+use headwater_controller::source::objects::read_line;
+use headwater_controller::{PublishedObject, SourceEvent};
+use headwater_event::{NodeName, ResourceKey};
+
+/// What parts the files of one input.
+const NEXT_FILE: &str = "\u{1e}";
+
+/// A folder of manifests: described, and looked at again.
+pub fn manifest(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut files = BTreeMap::new();
+    for (number, text) in text.split(NEXT_FILE).take(4).enumerate() {
+        files.insert(PathBuf::from(format!("{number}.yaml")), Ok(text.to_owned()));
+    }
+    let scan = || Scan { device: 1, files: files.clone(), ..Scan::default() };
+    let nodes: BTreeSet<NodeName> =
+        ["a", "b"].into_iter().map(|name| name.parse().expect("a node name")).collect();
+    let published: BTreeMap<ResourceKey, PublishedObject> = BTreeMap::new();
+    let mut born = 0;
+    let mut birth = || {
+        born += 1;
+        Birth { uid: format!("uid-{born}"), time: jiff::Timestamp::UNIX_EPOCH }
+    };
+    let mut folder = Folder::new("folder", false);
+    let first = folder.look(scan(), &nodes, &published, &mut birth).expect("nothing was taken away");
+    assert!(matches!(first.first(), Some(SourceEvent::Init)));
+    let second = folder.look(scan(), &nodes, &published, &mut birth).expect("nothing has changed");
+    assert!(second.is_empty(), "the same files say something else: {second:?}");
+}
+
+/// A line of the objects socket.
+pub fn line(bytes: &[u8]) {
+    if let Err(reason) = read_line(bytes) {
+        assert!(!reason.is_empty(), "a line is refused without a reason");
+    }
+}

@@ -1,0 +1,230 @@
+//! `cargo xtask fuzz`: runs fuzz targets guided by coverage; what a nightly run does.
+//!
+//! The engine is LLVM's libFuzzer, which stable Rust can be instrumented for. Its entry point is
+//! an unsafe declaration and its library is C++, so neither is part of the workspace: the little
+//! package that joins it to the table of targets is written beside its build, in the cache, with
+//! the versions that the workspace's own lock names.
+//!
+//! What is found stays in the cache, a corpus for each target that grows from run to run;
+//! `--keep` reduces it to what adds coverage and puts that into the clone.
+
+mod package;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::place::Place;
+use crate::step::{self, Failure, Steps};
+
+/// How long each target runs, in seconds, unless told otherwise.
+const SECONDS_DEFAULT: u32 = 60;
+
+/// The largest input: what decides what a decoder does stands at its beginning.
+const INPUT_BYTES_MAX: u32 = 4096;
+
+/// The largest input that is put into the clone: many small ones say more than a large one.
+const KEPT_BYTES_MAX: u32 = 1024;
+
+/// Of a target's corpus, in the clone, in bytes: twenty targets stay below 2 MiB.
+const KEPT_TOTAL_BYTES_MAX: u64 = 48 << 10;
+
+/// Memory that one input may cost, in MiB.
+const MEMORY_MIB_MAX: u32 = 2048;
+
+/// Seconds that one input may take.
+const INPUT_SECONDS_MAX: u32 = 10;
+
+const USAGE: &str = "\
+cargo xtask fuzz [TARGET...] [--seconds N] [--keep]
+
+  TARGET       names of targets; none means all
+  --seconds N  how long each runs (default: 60)
+  --keep       put what adds coverage into the clone's corpus
+";
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wish {
+    targets: Vec<String>,
+    seconds: u32,
+    keep: bool,
+}
+
+/// Runs targets; the first finding ends it, and says how it is repeated.
+///
+/// # Errors
+/// When the arguments make no sense, something does not build, or there is a finding.
+pub(crate) fn fuzz(place: &Place, args: &[String]) -> Result<(), Failure> {
+    let targets = targets(place)?;
+    let wish = wish(args, &targets)?;
+    let cache = place.cache.join("fuzz");
+    let mut steps = Steps::default();
+    let mut program = PathBuf::new();
+    steps.take("build", || {
+        program = package::build(place, &cache)?;
+        Ok(())
+    })?;
+    for name in &wish.targets {
+        eprintln!("== {name}");
+        run(place, &cache, &program, name, wish.seconds)?;
+        if wish.keep {
+            keep(place, &cache, &program, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every target has a folder in the corpus; a test sees to that.
+fn targets(place: &Place) -> Result<Vec<String>, Failure> {
+    let corpus = corpus(place);
+    let entries = fs::read_dir(&corpus)
+        .map_err(|error| Failure::new(format!("cannot list {}: {error}", corpus.display())))?;
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn corpus(place: &Place) -> PathBuf {
+    place.root.join("loadtest/fuzz/corpus")
+}
+
+fn wish(args: &[String], known: &[String]) -> Result<Wish, Failure> {
+    let mut wish = Wish { targets: Vec::new(), seconds: SECONDS_DEFAULT, keep: false };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--keep" => wish.keep = true,
+            "--seconds" => {
+                let seconds = args.next().and_then(|text| text.parse().ok());
+                let seconds = seconds.filter(|seconds| *seconds > 0);
+                wish.seconds = seconds
+                    .ok_or_else(|| Failure::usage("--seconds: want a number above 0"))?;
+            }
+            name if known.iter().any(|target| target == name) => wish.targets.push(name.into()),
+            other => {
+                let known = known.join(", ");
+                let text = format!("no target {other:?}; there are {known}\n\n{USAGE}");
+                return Err(Failure::usage(text));
+            }
+        }
+    }
+    if wish.targets.is_empty() {
+        wish.targets = known.to_vec();
+    }
+    Ok(wish)
+}
+
+fn run(
+    place: &Place,
+    cache: &Path,
+    program: &Path,
+    name: &str,
+    seconds: u32,
+) -> Result<(), Failure> {
+    let found = made(&cache.join("corpus").join(name))?;
+    let findings = made(&cache.join("findings").join(name))?;
+    let mut command = package::command(program, name);
+    command
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_len={INPUT_BYTES_MAX}"))
+        .arg(format!("-rss_limit_mb={MEMORY_MIB_MAX}"))
+        .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args(["-print_final_stats=1", "-verbosity=1"])
+        .arg(found)
+        .arg(corpus(place).join(name));
+    step::run(&mut command).map_err(|failure| {
+        let folder = findings.display();
+        let text = "the input lies in FOLDER: mend it, and put the input into";
+        let text = text.replace("FOLDER", &folder.to_string());
+        Failure::new(format!("{failure}\n{text} loadtest/fuzz/corpus/{name}"))
+    })
+}
+
+/// Puts what adds coverage into the clone, the smallest inputs first.
+fn keep(place: &Place, cache: &Path, program: &Path, name: &str) -> Result<(), Failure> {
+    let merged = cache.join("merged").join(name);
+    if merged.is_dir() {
+        fs::remove_dir_all(&merged)
+            .map_err(|error| Failure::new(format!("cannot empty {}: {error}", merged.display())))?;
+    }
+    let merged = made(&merged)?;
+    let kept = corpus(place).join(name);
+    let mut command = package::command(program, name);
+    command
+        .arg("-merge=1")
+        .arg(format!("-max_len={KEPT_BYTES_MAX}"))
+        .arg(&merged)
+        .arg(&kept)
+        .arg(cache.join("corpus").join(name));
+    step::run(&mut command)?;
+    let failed = |error: std::io::Error| Failure::new(format!("cannot keep a corpus: {error}"));
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(&merged).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        inputs.push((entry.metadata().map_err(failed)?.len(), entry.path()));
+    }
+    inputs.sort();
+    // What has a name of its own was put there by a person and stays.
+    for entry in fs::read_dir(&kept).map_err(failed)?.flatten() {
+        if is_hash(&entry.file_name().to_string_lossy()) {
+            fs::remove_file(entry.path()).map_err(failed)?;
+        }
+    }
+    let mut total = 0;
+    for (bytes, path) in inputs {
+        total += bytes;
+        if total > KEPT_TOTAL_BYTES_MAX {
+            break;
+        }
+        if let Some(name) = path.file_name() {
+            fs::copy(&path, kept.join(name)).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether libFuzzer gave the file its name: SHA-1 of its content.
+fn is_hash(name: &str) -> bool {
+    name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn made(folder: &Path) -> Result<PathBuf, Failure> {
+    fs::create_dir_all(folder)
+        .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))?;
+    Ok(folder.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(args: &[&str]) -> Result<Wish, Failure> {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        wish(&args, &["one".to_owned(), "two".to_owned()])
+    }
+
+    #[test]
+    fn all_targets_run_for_a_minute_unless_told_otherwise() {
+        let all = asked(&[]).expect("nothing has to be said");
+        assert_eq!((all.targets.len(), all.seconds, all.keep), (2, 60, false));
+        let one = asked(&["two", "--seconds", "5", "--keep"]).expect("this is allowed");
+        let targets = vec!["two".to_owned()];
+        assert_eq!(one, Wish { targets, seconds: 5, keep: true });
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let failure = asked(&["three"]).expect_err("there is none");
+        assert!(failure.to_string().contains("one, two"), "{failure}");
+        assert!(asked(&["--seconds"]).is_err());
+        assert!(asked(&["--seconds", "0"]).is_err());
+    }
+
+    #[test]
+    fn a_name_that_a_person_gave_is_no_hash() {
+        assert!(is_hash("da39a3ee5e6b4b0d3255bfef95601890afd80709"));
+        assert!(!is_hash("deep-nesting"));
+    }
+}
