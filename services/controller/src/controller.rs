@@ -103,7 +103,8 @@ impl Controller {
         schema::CONTROLLER.check(&*seams.published)?;
         schema::CONTROLLER.check(&*seams.picture)?;
         let follower =
-            downstream::open(&*seams.downstream, &seams.published, &seams.wall_clock, &draw).await?;
+            downstream::open(&*seams.downstream, &seams.published, &seams.wall_clock, &draw)
+                .await?;
         let published: Arc<dyn Published> = Arc::new(published(&follower)?);
 
         let stop = CancellationToken::new();
@@ -112,8 +113,10 @@ impl Controller {
         let mut tasks = Vec::new();
         if let Some(source) = one_of(seams.sources) {
             let (events, stop) = (events.clone(), stop.child_token());
+            let counted = seams.metrics.downstream.clone();
             tasks.push(tokio::spawn(async move {
                 if let Err(error) = source.run(published, events, stop).await {
+                    counted.source_failed(&error);
                     // There is room: it fails once.
                     let _ = failed.try_send(error);
                 }
@@ -121,6 +124,7 @@ impl Controller {
         }
         let interest = SharedInterest::default();
         let picture = Picture::new(interest.clone(), seams.picture.clone());
+        seams.metrics.scrape.look_at(&events, &interest);
         let (demand, demands) = mpsc::channel(DEMANDS_MAX);
         let (notice, notices) = mpsc::channel(NOTICES_MAX);
         let (progress, progress_seen) = watch::channel(Progress::default());
@@ -137,12 +141,17 @@ impl Controller {
             notices: notice,
             demands,
             progress,
-            metrics: seams.metrics,
+            metrics: seams.metrics.downstream,
             listing: None,
             listed: false,
         };
-        let upstream =
-            Upstream { log: seams.upstream, engine: seams.picture, demands: demand, moved };
+        let upstream = Upstream {
+            log: seams.upstream,
+            engine: seams.picture,
+            demands: demand,
+            moved,
+            metrics: seams.metrics.upstream,
+        };
         tasks.push(on_its_own_thread(stop.clone(), downstream.run(Some(follower))));
         tasks.push(on_its_own_thread(stop.clone(), upstream.run()));
         Ok(ControllerHandle {

@@ -13,7 +13,7 @@
 //! outcome is dropped; the next one claims a higher epoch and compares everything again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use headwater_event::{
@@ -29,12 +29,14 @@ use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, Selection, StreamReader};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tracing::Span;
 use uuid::Uuid;
 
 use crate::interest::{Affected, Interest};
-use crate::metrics::ControllerMetrics;
+use crate::metrics::{ChangeKind, DownstreamMetrics, Setback};
 use crate::publish::{difference, rank, snapshot_request};
 use crate::source::{Cause, SourceEvent, with_sources};
+use crate::spans;
 
 /// Source events taken in before their differences are appended: long enough a group that one
 /// sync serves many, short enough that the first does not wait for the last.
@@ -105,6 +107,17 @@ enum Lost {
 }
 
 impl Lost {
+    fn setback(&self) -> Setback {
+        match self {
+            Self::Follow(_) => Setback::Follow,
+            Self::Claim(_) => Setback::Claim,
+            Self::Fenced => Setback::Fenced,
+            Self::Birth(_) => Setback::Birth,
+            Self::Write(_) => Setback::Write,
+            Self::Engine(_) => Setback::Engine,
+        }
+    }
+
     /// Whether another controller writes the log.
     fn to_another(&self) -> bool {
         matches!(self, Self::Fenced | Self::Claim(ClaimError::Lost { .. }))
@@ -136,6 +149,10 @@ impl SharedInterest {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn downgrade(&self) -> WeakInterest {
+        WeakInterest(Arc::downgrade(&self.0))
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, Interest> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,6 +160,16 @@ impl SharedInterest {
 
 /// Draws UUIDs at random: of claims, and of a log that is to be born.
 pub type DrawUuid = Arc<dyn Fn() -> Uuid + Send + Sync>;
+
+/// The same, without keeping it.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakInterest(Weak<RwLock<Interest>>);
+
+impl WeakInterest {
+    pub(crate) fn upgrade(&self) -> Option<SharedInterest> {
+        self.0.upgrade().map(SharedInterest)
+    }
+}
 
 /// The downstream side.
 pub(crate) struct Downstream {
@@ -158,7 +185,7 @@ pub(crate) struct Downstream {
     pub(crate) notices: mpsc::Sender<crate::source::Notice>,
     pub(crate) demands: mpsc::Receiver<Demand>,
     pub(crate) progress: watch::Sender<Progress>,
-    pub(crate) metrics: ControllerMetrics,
+    pub(crate) metrics: DownstreamMetrics,
     pub(crate) listing: Option<BTreeSet<ResourceKey>>,
     pub(crate) listed: bool,
 }
@@ -185,6 +212,7 @@ impl Downstream {
                     rebuild = matches!(&error, Lost::Follow(error) if error.asks_for_rebuild());
                     let trouble = with_sources(&error);
                     tracing::warn!(error = %trouble, "publishing stopped; trying again");
+                    self.metrics.lost(error.setback());
                     self.progress.send_modify(|progress| {
                         progress.reconciled = false;
                         progress.trouble = Some(trouble);
@@ -218,6 +246,7 @@ impl Downstream {
         let mut writing = Writing { follower, writer };
         let epoch = writing.writer.epoch();
         *wait = RETRY_FIRST;
+        self.metrics.claimed(epoch);
         self.progress.send_modify(|progress| {
             progress.epoch = epoch;
             progress.trouble = None;
@@ -243,8 +272,10 @@ impl Downstream {
                 biased;
                 _ = heartbeats.tick() => writing.writer.heartbeat().await?,
                 _ = heads.tick() => {
+                    let began = Instant::now();
                     let heads = writing.writer.append_heads().await?;
-                    self.metrics.appended(heads.iter().map(|_| &Event::Head));
+                    let events = heads.iter().map(|_| &Event::Head);
+                    self.metrics.appended(events, 0, began.elapsed());
                     self.read_back(writing, heads.len()).await?;
                 }
                 step = writing.follower.next() => {
@@ -260,10 +291,12 @@ impl Downstream {
                         return Ok(Ended::Stopped);
                     }
                     match self.take_in(events.drain(..)) {
-                        Taken::Changes(changes) if self.listed => {
+                        Taken::Changes { changes, spans } if self.listed => {
                             self.publish(writing, changes).await?;
+                            // Each ends when what it led to is in the log.
+                            drop(spans);
                         }
-                        Taken::Changes(_) => {}
+                        Taken::Changes { .. } => {}
                         Taken::Listed => {
                             self.listed = true;
                             self.compare_everything(writing).await?;
@@ -277,6 +310,7 @@ impl Downstream {
     /// Takes in what the source says, in order, and gives the entries that may have changed.
     fn take_in(&mut self, events: impl Iterator<Item = SourceEvent>) -> Taken {
         let mut changes = Vec::new();
+        let mut spans = Vec::new();
         let mut listed = false;
         for event in events {
             let (affected, cause) = match event {
@@ -288,6 +322,7 @@ impl Downstream {
                     if let Some(listing) = &mut self.listing {
                         listing.insert(object.key().clone());
                     }
+                    self.metrics.listed();
                     (self.interest.write().apply(object), Cause::default())
                 }
                 SourceEvent::InitDone => {
@@ -295,11 +330,16 @@ impl Downstream {
                     listed = true;
                     continue;
                 }
-                SourceEvent::Apply(object, cause) => (self.interest.write().apply(object), cause),
-                SourceEvent::Delete { key, uid, cause } => {
+                SourceEvent::Apply(object, mut cause) => {
+                    spans.extend(self.begin(&mut cause, object.key(), ChangeKind::Applied));
+                    (self.interest.write().apply(object), cause)
+                }
+                SourceEvent::Delete { key, uid, mut cause } => {
+                    spans.extend(self.begin(&mut cause, &key, ChangeKind::Removed));
                     (self.interest.write().remove(&key, &uid), cause)
                 }
                 SourceEvent::Notice(notice) => {
+                    self.metrics.noticed(notice.concern);
                     // Whoever shows notices may be gone or slow; the objects matter more.
                     if let Err(error) = self.notices.try_send(notice) {
                         tracing::warn!(notice = %error.into_inner(), "a notice nobody took");
@@ -312,7 +352,13 @@ impl Downstream {
                 Change { affected, traceparent }
             }));
         }
-        if listed { Taken::Listed } else { Taken::Changes(changes) }
+        if listed { Taken::Listed } else { Taken::Changes { changes, spans } }
+    }
+
+    /// Counts a change of a source and begins its span.
+    fn begin(&self, cause: &mut Cause, key: &ResourceKey, kind: ChangeKind) -> Option<Span> {
+        self.metrics.changed(cause.source, kind);
+        spans::source_change(cause, key, kind.name())
     }
 
     /// What was known and not listed is gone.
@@ -346,6 +392,7 @@ impl Downstream {
         }
         self.repair(writing).await?;
         writing.writer.reconciled().await?;
+        self.metrics.reconciled();
         self.progress.send_modify(|progress| progress.reconciled = true);
         Ok(())
     }
@@ -420,10 +467,21 @@ impl Downstream {
         writing: &mut Writing,
         mut group: Vec<Draft>,
     ) -> Result<(), Lost> {
+        let partitions = writing.follower.acceptance().birth().partitions;
         loop {
-            match writing.writer.append(group.clone()).await {
+            let mut drafts = group.clone();
+            let spans = spans::appends(&mut drafts, partitions);
+            let began = Instant::now();
+            let outcome = writing.writer.append(drafts).await;
+            if let Err(error) = &outcome {
+                self.metrics.append_failed(error);
+            }
+            match outcome {
                 Ok(written) => {
-                    self.metrics.appended(group.iter().map(|draft| &draft.event));
+                    let events = group.iter().map(|draft| &draft.event);
+                    let bytes = events.clone().map(object_bytes).sum();
+                    self.metrics.appended(events, bytes, began.elapsed());
+                    spans::appended(spans, &written);
                     return self.read_back(writing, written.len()).await;
                 }
                 Err(WriterError::TooLarge { stream, key, bytes, bytes_max }) => {
@@ -490,6 +548,7 @@ impl Downstream {
                 let stream = StreamId::node(&node);
                 let published = self.published(&stream, &EntryKey::SnapshotRequest)?;
                 let draft = snapshot_request(stream, published.as_ref());
+                self.metrics.snapshot_requested();
                 tracing::info!(%node, "the node's statuses do not add up; asking for all of them");
                 self.append(writing, vec![draft]).await
             }
@@ -513,8 +572,8 @@ impl Downstream {
 
 /// What came of a group of source events.
 enum Taken {
-    /// These entries may have changed.
-    Changes(Vec<Change>),
+    /// These entries may have changed; the spans are of what changed them.
+    Changes { changes: Vec<Change>, spans: Vec<Span> },
     /// A list came to its end: everything is to be compared.
     Listed,
 }

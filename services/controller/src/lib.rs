@@ -12,6 +12,7 @@ mod metrics;
 mod picture;
 mod publish;
 pub mod source;
+mod spans;
 mod upstream;
 
 pub use controller::{Controller, ControllerError, ControllerHandle, ControllerSeams};
@@ -21,4 +22,5 @@ pub use metrics::ControllerMetrics;
 pub use picture::{Filter, Picture};
 pub use source::{
     Cause, Concern, Notice, Published, PublishedObject, Several, Source, SourceError, SourceEvent,
+    SourceKind,
 };

@@ -1,14 +1,31 @@
 //! What the controller counts, for whoever scrapes the process. Handles are bound once, here.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `downstream` | sources, appends, the writer |
+//! | `upstream` | the fold of reports |
+//! | `scrape` | what is looked up when somebody asks |
 
-use headwater_event::Event;
-use prometheus::{IntCounter, Registry, register_int_counter_vec_with_registry};
+mod downstream;
+mod scrape;
+mod upstream;
+
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntGauge, Registry, exponential_buckets,
+    register_histogram_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_with_registry,
+};
+
+pub(crate) use downstream::{ChangeKind, DownstreamMetrics, Setback};
+pub(crate) use scrape::Scrape;
+pub(crate) use upstream::{RecordKind, UpstreamMetrics};
 
 /// The metrics of a controller. Cheap to clone; one per registry.
 #[derive(Clone)]
 pub struct ControllerMetrics {
-    applied: IntCounter,
-    removed: IntCounter,
-    heads: IntCounter,
+    pub(crate) downstream: DownstreamMetrics,
+    pub(crate) upstream: UpstreamMetrics,
+    pub(crate) scrape: Scrape,
 }
 
 impl ControllerMetrics {
@@ -17,24 +34,62 @@ impl ControllerMetrics {
     /// # Errors
     /// When the registry has metrics of these names already.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let events = register_int_counter_vec_with_registry!(
-            "headwater_controller_events_appended_total",
-            "Events that the log has durably, by what they say of their entry.",
-            &["kind"],
-            registry
-        )?;
-        let events = |kind| events.with_label_values(&[kind]);
-        Ok(Self { applied: events("applied"), removed: events("removed"), heads: events("head") })
+        let families = Families { registry };
+        let scrape = Scrape::new()?;
+        registry.register(Box::new(scrape.clone()))?;
+        Ok(Self {
+            downstream: DownstreamMetrics::new(&families)?,
+            upstream: UpstreamMetrics::new(&families)?,
+            scrape,
+        })
+    }
+}
+
+/// Makes families and registers them.
+struct Families<'a> {
+    registry: &'a Registry,
+}
+
+impl Families<'_> {
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        register_int_counter_with_registry!(name, help, self.registry)
     }
 
-    /// These events are in the log.
-    pub(crate) fn appended<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
-        for event in events {
-            match event {
-                Event::Applied(_) => self.applied.inc(),
-                Event::Removed(_) => self.removed.inc(),
-                Event::Head => self.heads.inc(),
-            }
-        }
+    /// A counter for each value of one label.
+    fn counters<const N: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: [&str; N],
+    ) -> Result<[IntCounter; N], prometheus::Error> {
+        let family = register_int_counter_vec_with_registry!(name, help, &[label], self.registry)?;
+        Ok(values.map(|value| family.with_label_values(&[value])))
     }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        register_int_gauge_with_registry!(name, help, self.registry)
+    }
+
+    fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        (first, factor, count): (f64, f64, usize),
+    ) -> Result<Histogram, prometheus::Error> {
+        let buckets = exponential_buckets(first, factor, count)?;
+        let opts = HistogramOpts::new(name, help).buckets(buckets);
+        register_histogram_with_registry!(opts, self.registry)
+    }
+}
+
+/// A count as a histogram takes it.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// A count as a gauge takes it.
+fn level(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
 }

@@ -61,6 +61,33 @@ pub struct Cause {
     pub intended_time: Option<Timestamp>,
     /// W3C trace context of the change.
     pub traceparent: Option<String>,
+    /// Which source told it.
+    pub source: SourceKind,
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceKind {
+    /// The manifest folder.
+    Manifests,
+    /// The objects socket.
+    Objects,
+    /// Another.
+    #[default]
+    Other,
+}
+
+impl SourceKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Manifests, Self::Objects, Self::Other];
+
+    /// Its name, as metrics and spans say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Manifests => "manifests",
+            Self::Objects => "objects",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// A source of objects.
@@ -137,6 +164,20 @@ pub enum SourceError {
         /// How it ended.
         source: tokio::task::JoinError,
     },
+}
+
+impl SourceError {
+    /// Which of them, as metrics say it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Folder { .. } => "folder",
+            Self::Emptied { .. } => "emptied",
+            Self::OtherDevice { .. } => "other_device",
+            Self::Socket { .. } => "socket",
+            Self::SocketInUse { .. } => "socket_in_use",
+            Self::Ended { .. } => "ended",
+        }
+    }
 }
 
 /// Sends what is to be told; breaks off when the source is to stop, or nobody listens any more.

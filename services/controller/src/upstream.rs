@@ -16,9 +16,12 @@ use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, Table, TableId};
 use headwater_view::{PodStatusFold, Told};
 use tokio::sync::{mpsc, watch};
+use tracing::Span;
 
 use crate::downstream::Demand;
+use crate::metrics::{RecordKind, UpstreamMetrics};
 use crate::picture::{NODES, NodeReport, STANDINGS};
+use crate::spans;
 
 /// Waits before a lost log is read again: doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -48,6 +51,7 @@ pub(crate) struct Upstream {
     pub(crate) demands: mpsc::Sender<Demand>,
     /// Counts the commits, so that watchers of the picture look again.
     pub(crate) moved: watch::Sender<u64>,
+    pub(crate) metrics: UpstreamMetrics,
 }
 
 impl Upstream {
@@ -56,6 +60,10 @@ impl Upstream {
         let mut wait = RETRY_FIRST;
         loop {
             let Err(error) = self.fold(&mut wait).await;
+            match &error {
+                Lost::Read(_) => self.metrics.cannot_read(),
+                Lost::Engine(_) => self.metrics.cannot_store(),
+            }
             let refold = matches!(
                 &error,
                 Lost::Read(error) if !matches!(error, ReadError::Unavailable { .. })
@@ -73,6 +81,7 @@ impl Upstream {
         let cursors = self.cursors().await?;
         let mut ends = Ends::ahead_of(&*self.log, &cursors).await?;
         let mut statuses = PodStatusFold::open(&*self.engine)?;
+        self.metrics.statuses(statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         self.repeat_terminations().await?;
         if ends.are_reached() {
@@ -82,6 +91,7 @@ impl Upstream {
             let batch = reader.next().await?;
             *wait = RETRY_FIRST;
             let demands = self.fold_batch(&mut statuses, &batch)?;
+            self.metrics.read_to(&batch.cursor, batch.high);
             // While catching up, a closing that does not agree may be mended by what follows.
             let caught_up = ends.are_reached();
             if ends.pass(&batch.cursor) {
@@ -130,15 +140,24 @@ impl Upstream {
     ) -> Result<Vec<Demand>, EngineError> {
         let mut batch = Batch::new();
         let mut demands = Vec::new();
+        // They end when the picture has what they are about.
+        let mut spans = Vec::new();
         for recorded in &records.records {
-            match ReportKey::decode(&recorded.record.key) {
-                Ok((node, ReportKey::Position)) => fold_standing(&mut batch, &node, recorded),
-                Ok(_) => self.fold_report(statuses, recorded, &mut batch, &mut demands)?,
+            let kind = match ReportKey::decode(&recorded.record.key) {
+                Ok((node, ReportKey::Position)) => {
+                    fold_standing(&mut batch, &node, recorded);
+                    RecordKind::Position
+                }
+                Ok(_) => {
+                    self.fold_report(statuses, recorded, &mut batch, &mut demands, &mut spans)?
+                }
                 Err(error) => {
                     let (partition, offset) = (recorded.partition, recorded.offset);
                     tracing::warn!(%partition, %offset, %error, "left out of the picture");
+                    RecordKind::Unreadable
                 }
-            }
+            };
+            self.metrics.folded(kind);
             if batch.bytes() >= COMMIT_BYTES {
                 let (next, leader_epoch) = (recorded.offset.next(), recorded.leader_epoch);
                 let cursor = Cursor { next, leader_epoch, ..records.cursor };
@@ -147,6 +166,7 @@ impl Upstream {
                     &[cursor],
                     Durability::Buffered,
                 )?;
+                spans.clear();
             }
         }
         batch.commit(&*self.engine, &[records.cursor], Durability::Buffered)?;
@@ -159,7 +179,8 @@ impl Upstream {
         recorded: &Recorded,
         batch: &mut Batch<Folded>,
         demands: &mut Vec<Demand>,
-    ) -> Result<(), EngineError> {
+        spans: &mut Vec<Span>,
+    ) -> Result<RecordKind, EngineError> {
         let record = ReportRecord {
             key: recorded.record.key.clone(),
             value: recorded.record.value.clone(),
@@ -167,14 +188,22 @@ impl Upstream {
         };
         let (node, report) = match decode_report(&record, None) {
             Ok(Some(decoded)) => decoded,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(RecordKind::Void),
             Err(error) => {
                 let (partition, offset) = (recorded.partition, recorded.offset);
                 tracing::warn!(%partition, %offset, %error, "left out of the picture");
-                return Ok(());
+                return Ok(RecordKind::Unreadable);
             }
         };
-        match statuses.fold(&node, report.id, &report.body, batch) {
+        let kind = RecordKind::of(&report.body);
+        spans.extend(spans::fold_report(recorded, report.id, kind.name()));
+        let pods = |statuses: &PodStatusFold| {
+            statuses.node(&node).map_or(0, |statuses| statuses.snapshot().len())
+        };
+        let before = pods(statuses);
+        let told = statuses.fold(&node, report.id, &report.body, batch);
+        self.metrics.statuses_moved(before, pods(statuses));
+        match told {
             // The node no longer has the pod, so its end needs no word any more.
             Told::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
             Told::Closed { dropped, agrees, .. } => {
@@ -183,6 +212,7 @@ impl Upstream {
                     demands.push(Demand::Snapshot(node.clone()));
                 }
             }
+            Told::Nothing if kind.is_of_pods() => self.metrics.passed_over(),
             Told::Nothing | Told::Status(_) | Told::SameStatus(_) => {}
         }
         match report.body {
@@ -192,6 +222,8 @@ impl Upstream {
                     let object = String::from_utf8_lossy(&object).into_owned();
                     let first_ms = before.map_or(recorded.time_ms, |Json(before)| before.first_ms);
                     batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object, first_ms }));
+                } else {
+                    self.metrics.passed_over();
                 }
             }
             ReportBody::PodTerminated { pod, uid } => {
@@ -203,7 +235,7 @@ impl Upstream {
             | ReportBody::SnapshotClosed(_)
             | ReportBody::Message { .. } => {}
         }
-        Ok(())
+        Ok(kind)
     }
 }
 

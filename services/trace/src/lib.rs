@@ -8,6 +8,8 @@
 //! Where no exporter is set up a span has no context, and [`traceparent`] is `None`: nothing is
 //! added to any record.
 
+pub mod messaging;
+
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_sdk::propagation::TraceContextPropagator;

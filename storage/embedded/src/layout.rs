@@ -13,7 +13,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use headwater_event::{LeaderEpoch, Offset, Partition, TopicId};
-use headwater_log::{Record, Recorded};
+use headwater_log::{DOWNSTREAM_TOPIC, Record, Recorded, UPSTREAM_TOPIC};
 use headwater_store::{Range, TableId};
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,8 @@ impl LogTopic {
     /// The name of the topic.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Downstream => "headwater.downstream.v1",
-            Self::Upstream => "headwater.upstream.v1",
+            Self::Downstream => DOWNSTREAM_TOPIC,
+            Self::Upstream => UPSTREAM_TOPIC,
         }
     }
 }

@@ -14,6 +14,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
 
+/// The topic of the events that the controller appends and the hubs fold.
+pub const DOWNSTREAM_TOPIC: &str = "headwater.downstream.v1";
+
+/// The topic of what edges report and of where they stand.
+pub const UPSTREAM_TOPIC: &str = "headwater.upstream.v1";
+
 /// A record as it is appended. A `None` value is a tombstone: the key is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {

@@ -34,8 +34,8 @@ pub use acceptance::{Acceptance, AcceptanceChanges, FoldRange, Outcome};
 pub use birth::{BirthError, BirthWish, read_birth, read_or_create_birth};
 pub use claim::{ClaimError, Claimant, Claiming, claim};
 pub use contract::{
-    Append, AppendError, Appended, Batch, Bounds, Description, Log, ReadError, Reader, Record,
-    Recorded,
+    Append, AppendError, Appended, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, ReadError,
+    Reader, Record, Recorded, UPSTREAM_TOPIC,
 };
 pub use ends::{Ends, starts};
 pub use fold::{begin_fold, begin_fold_of};

@@ -107,6 +107,11 @@ impl PodStatusFold {
         told
     }
 
+    /// How many pods have a status, of all nodes.
+    pub fn pods(&self) -> usize {
+        self.nodes.values().map(|statuses| statuses.snapshot().len()).sum()
+    }
+
     /// What is known of `node`.
     pub fn node(&self, node: &NodeName) -> Option<&NodeStatuses> {
         self.nodes.get(node)

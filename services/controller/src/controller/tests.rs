@@ -410,7 +410,7 @@ async fn the_trace_of_the_last_cause_goes_with_the_event() {
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let cause = Cause { traceparent: Some(trace.to_owned()), intended_time: None };
+    let cause = Cause { traceparent: Some(trace.to_owned()), ..Cause::default() };
     running.tell([SourceEvent::Apply(config("c", 1, "x"), cause)]).await;
     until_true("the event", async || world.said("node/a").await.len() == 2).await;
     running.controller.stop().await;

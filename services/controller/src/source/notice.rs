@@ -24,6 +24,33 @@ pub enum Concern {
     Source,
 }
 
+impl Concern {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Unreadable,
+        Self::Invalid,
+        Self::Doubtful,
+        Self::Duplicate,
+        Self::NotReplicated,
+        Self::Unplaced,
+        Self::Skipped,
+        Self::Source,
+    ];
+
+    /// Its name, as metrics say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Invalid => "invalid",
+            Self::Doubtful => "doubtful",
+            Self::Duplicate => "duplicate",
+            Self::NotReplicated => "not_replicated",
+            Self::Unplaced => "unplaced",
+            Self::Skipped => "skipped",
+            Self::Source => "source",
+        }
+    }
+}
+
 /// Something a person should be told, once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Notice {

@@ -18,7 +18,9 @@ use super::entry::{Entries, Entry};
 use super::parse::Finding;
 use super::scan::Scan;
 use crate::source::incarnation::is_same_object;
-use crate::source::{Cause, Concern, Notice, Published, SourceError, SourceEvent, with_sources};
+use crate::source::{
+    Cause, Concern, Notice, Published, SourceError, SourceEvent, SourceKind, with_sources,
+};
 
 /// The annotation that says which file an object comes from: for people, and for a restart that
 /// finds the file broken.
@@ -358,6 +360,10 @@ fn list(objects: &BTreeMap<ResourceKey, Object>, events: &mut Vec<SourceEvent>) 
     events.push(SourceEvent::InitDone);
 }
 
+/// A file does not say why it changed.
+const CAUSE: Cause =
+    Cause { intended_time: None, traceparent: None, source: SourceKind::Manifests };
+
 /// What changed: pods leave first and come last, so that what they name is there with them.
 fn diff(
     before: &BTreeMap<ResourceKey, Object>,
@@ -367,7 +373,7 @@ fn diff(
     let delete = |object: &Object| SourceEvent::Delete {
         key: object.key().clone(),
         uid: object.uid().to_owned(),
-        cause: Cause::default(),
+        cause: CAUSE,
     };
     let is_gone =
         |object: &&Object| now.get(object.key()).is_none_or(|now| now.uid() != object.uid());
@@ -380,7 +386,7 @@ fn diff(
     events.extend(before.values().filter(of_kind(true)).filter(is_gone).map(delete));
     for pods in [false, true] {
         let new = now.values().filter(of_kind(pods)).filter(is_new).cloned();
-        events.extend(new.map(|object| SourceEvent::Apply(object, Cause::default())));
+        events.extend(new.map(|object| SourceEvent::Apply(object, CAUSE)));
     }
     events.extend(before.values().filter(of_kind(false)).filter(is_gone).map(delete));
 }

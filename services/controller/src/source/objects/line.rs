@@ -123,7 +123,7 @@ mod tests {
             &format!(r#"{{"object": {object}, "uid": "u"}}"#),
             r#"{"object": {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}}"#,
         ] {
-            assert!(read(bad.as_bytes()).is_err(), "{bad}");
+            assert!(read_line(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 }

@@ -1,0 +1,230 @@
+//! Sources, appends, the writer.
+
+use std::time::Duration;
+
+use headwater_event::{Event, WriterEpoch};
+use headwater_log::WriterError;
+use prometheus::{
+    Histogram, IntCounter, IntCounterVec, IntGauge, register_int_counter_vec_with_registry,
+};
+
+use super::{Families, level, number};
+use crate::source::{Concern, SourceError, SourceKind};
+
+/// What the downstream side counts.
+#[derive(Clone)]
+pub(crate) struct DownstreamMetrics {
+    /// Applied, removed, head.
+    events: [IntCounter; 3],
+    append_events: Histogram,
+    append_bytes: Histogram,
+    append_seconds: Histogram,
+    /// Too large, rejected, dead.
+    append_failures: [IntCounter; 3],
+    claims: IntCounter,
+    epoch: IntGauge,
+    reconciled: IntGauge,
+    setbacks: [IntCounter; Setback::ALL.len()],
+    changes: [[IntCounter; 2]; SourceKind::ALL.len()],
+    listed: IntCounter,
+    notices: [IntCounter; Concern::ALL.len()],
+    /// Told rarely: each once in the life of a controller.
+    source_failures: IntCounterVec,
+    snapshot_requests: IntCounter,
+}
+
+/// What a source says of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    /// It came or changed.
+    Applied,
+    /// It is gone.
+    Removed,
+}
+
+/// Why publishing lost its log or its writer and began again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setback {
+    Birth,
+    Claim,
+    Engine,
+    Fenced,
+    Follow,
+    Write,
+}
+
+impl ChangeKind {
+    const ALL: [Self; 2] = [Self::Applied, Self::Removed];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+impl Setback {
+    const ALL: [Self; 6] =
+        [Self::Birth, Self::Claim, Self::Engine, Self::Fenced, Self::Follow, Self::Write];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Birth => "birth",
+            Self::Claim => "claim",
+            Self::Engine => "engine",
+            Self::Fenced => "fenced",
+            Self::Follow => "follow",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl DownstreamMetrics {
+    pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
+        let changes = register_int_counter_vec_with_registry!(
+            "headwater_controller_source_changes_total",
+            "Changes that sources told after their first list.",
+            &["source", "kind"],
+            families.registry
+        )?;
+        let changes = SourceKind::ALL.map(|source| {
+            ChangeKind::ALL.map(|kind| changes.with_label_values(&[source.name(), kind.name()]))
+        });
+        Ok(Self {
+            events: families.counters(
+                "headwater_controller_events_appended_total",
+                "Events that the log has durably, by what they say of their entry.",
+                "kind",
+                ["applied", "removed", "head"],
+            )?,
+            append_events: families.histogram(
+                "headwater_controller_append_events",
+                "Events of one append.",
+                (1.0, 2.0, 11),
+            )?,
+            append_bytes: families.histogram(
+                "headwater_controller_append_bytes",
+                "Bytes of the objects of one append, as they are before compression.",
+                (256.0, 4.0, 9),
+            )?,
+            append_seconds: families.histogram(
+                "headwater_controller_append_duration_seconds",
+                "How long an append took until the log had it durably.",
+                (0.000_5, 2.0, 17),
+            )?,
+            append_failures: families.counters(
+                "headwater_controller_append_failures_total",
+                "Appends that failed: too_large, one event is left out; rejected, certainly not \
+                 written; dead, the outcome is unknown or another claimed the log.",
+                "kind",
+                ["too_large", "rejected", "dead"],
+            )?,
+            claims: families
+                .counter("headwater_controller_claims_total", "Claims of the log that were won.")?,
+            epoch: families.gauge(
+                "headwater_controller_writer_epoch",
+                "The epoch of the writer; 0 while there is none.",
+            )?,
+            reconciled: families.gauge(
+                "headwater_controller_reconciled",
+                "Whether everything that sources list is in the log (1) or not (0).",
+            )?,
+            setbacks: families.counters(
+                "headwater_controller_setbacks_total",
+                "Times that publishing lost its log or its writer and began again.",
+                "kind",
+                Setback::ALL.map(Setback::name),
+            )?,
+            changes,
+            listed: families.counter(
+                "headwater_controller_source_listed_objects_total",
+                "Objects that sources listed.",
+            )?,
+            notices: families.counters(
+                "headwater_controller_source_notices_total",
+                "What sources told a person, by what it was about.",
+                "concern",
+                Concern::ALL.map(Concern::name),
+            )?,
+            source_failures: register_int_counter_vec_with_registry!(
+                "headwater_controller_source_failures_total",
+                "Sources that stopped by themselves.",
+                &["kind"],
+                families.registry
+            )?,
+            snapshot_requests: families.counter(
+                "headwater_controller_snapshot_requests_total",
+                "Times that a node was asked for all of its statuses.",
+            )?,
+        })
+    }
+
+    /// An append has come back: these events, so many bytes of objects.
+    pub(crate) fn appended<'a>(
+        &self,
+        events: impl ExactSizeIterator<Item = &'a Event>,
+        bytes: usize,
+        took: Duration,
+    ) {
+        if events.len() == 0 {
+            return;
+        }
+        self.append_events.observe(number(events.len()));
+        self.append_bytes.observe(number(bytes));
+        self.append_seconds.observe(took.as_secs_f64());
+        let [applied, removed, heads] = &self.events;
+        for event in events {
+            match event {
+                Event::Applied(_) => applied.inc(),
+                Event::Removed(_) => removed.inc(),
+                Event::Head => heads.inc(),
+            }
+        }
+    }
+
+    pub(crate) fn append_failed(&self, error: &WriterError) {
+        let [too_large, rejected, dead] = &self.append_failures;
+        match error {
+            WriterError::TooLarge { .. } => too_large.inc(),
+            WriterError::Rejected { .. } => rejected.inc(),
+            WriterError::Dead { .. } => dead.inc(),
+        }
+    }
+
+    pub(crate) fn claimed(&self, epoch: WriterEpoch) {
+        self.claims.inc();
+        self.epoch.set(level(epoch.0));
+    }
+
+    pub(crate) fn reconciled(&self) {
+        self.reconciled.set(1);
+    }
+
+    /// There is no writer any more.
+    pub(crate) fn lost(&self, why: Setback) {
+        self.epoch.set(0);
+        self.reconciled.set(0);
+        self.setbacks[why as usize].inc();
+    }
+
+    pub(crate) fn changed(&self, source: SourceKind, kind: ChangeKind) {
+        self.changes[source as usize][kind as usize].inc();
+    }
+
+    pub(crate) fn listed(&self) {
+        self.listed.inc();
+    }
+
+    pub(crate) fn noticed(&self, concern: Concern) {
+        self.notices[concern as usize].inc();
+    }
+
+    pub(crate) fn source_failed(&self, error: &SourceError) {
+        self.source_failures.with_label_values(&[error.kind()]).inc();
+    }
+
+    pub(crate) fn snapshot_requested(&self) {
+        self.snapshot_requests.inc();
+    }
+}

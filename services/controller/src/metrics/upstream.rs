@@ -1,0 +1,142 @@
+//! The fold of reports.
+
+use headwater_event::{Cursor, Offset, ReportBody};
+use prometheus::{IntCounter, IntGauge, IntGaugeVec, register_int_gauge_vec_with_registry};
+
+use super::{Families, level};
+
+/// What the upstream side counts.
+#[derive(Clone)]
+pub(crate) struct UpstreamMetrics {
+    records: [IntCounter; RecordKind::ALL.len()],
+    stale: IntCounter,
+    /// Reading, storing.
+    setbacks: [IntCounter; 2],
+    statuses: IntGauge,
+    lag: IntGaugeVec,
+}
+
+/// What a record of the upstream log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordKind {
+    PodStatus,
+    PodStatusRemoved,
+    SnapshotClosed,
+    Node,
+    PodTerminated,
+    Message,
+    Position,
+    /// The key is gone: it says nothing any more.
+    Void,
+    /// It cannot be read.
+    Unreadable,
+}
+
+impl RecordKind {
+    const ALL: [Self; 9] = [
+        Self::PodStatus,
+        Self::PodStatusRemoved,
+        Self::SnapshotClosed,
+        Self::Node,
+        Self::PodTerminated,
+        Self::Message,
+        Self::Position,
+        Self::Void,
+        Self::Unreadable,
+    ];
+
+    pub(crate) fn of(body: &ReportBody) -> Self {
+        match body {
+            ReportBody::PodStatus { .. } => Self::PodStatus,
+            ReportBody::PodStatusRemoved { .. } => Self::PodStatusRemoved,
+            ReportBody::SnapshotClosed(_) => Self::SnapshotClosed,
+            ReportBody::Node { .. } => Self::Node,
+            ReportBody::PodTerminated { .. } => Self::PodTerminated,
+            ReportBody::Message { .. } => Self::Message,
+        }
+    }
+
+    /// Whether such a report says something of pods' statuses.
+    pub(crate) fn is_of_pods(self) -> bool {
+        matches!(self, Self::PodStatus | Self::PodStatusRemoved | Self::SnapshotClosed)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::PodStatus => "pod_status",
+            Self::PodStatusRemoved => "pod_status_removed",
+            Self::SnapshotClosed => "snapshot_closed",
+            Self::Node => "node",
+            Self::PodTerminated => "pod_terminated",
+            Self::Message => "message",
+            Self::Position => "position",
+            Self::Void => "void",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl UpstreamMetrics {
+    pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            records: families.counters(
+                "headwater_controller_upstream_records_total",
+                "Records of the upstream log that were folded, by what they are.",
+                "kind",
+                RecordKind::ALL.map(RecordKind::name),
+            )?,
+            stale: families.counter(
+                "headwater_controller_stale_reports_total",
+                "Reports passed over: a later one of their key had counted already.",
+            )?,
+            setbacks: families.counters(
+                "headwater_controller_upstream_setbacks_total",
+                "Times that the fold of the upstream log stopped and began again.",
+                "kind",
+                ["read", "engine"],
+            )?,
+            statuses: families.gauge(
+                "headwater_controller_picture_pod_statuses",
+                "Pods of which the picture has a status.",
+            )?,
+            lag: register_int_gauge_vec_with_registry!(
+                "headwater_controller_upstream_lag_records",
+                "How far the fold was behind the end of the upstream log when it last read.",
+                &["partition"],
+                families.registry
+            )?,
+        })
+    }
+
+    pub(crate) fn folded(&self, kind: RecordKind) {
+        self.records[kind as usize].inc();
+    }
+
+    pub(crate) fn passed_over(&self) {
+        self.stale.inc();
+    }
+
+    pub(crate) fn cannot_read(&self) {
+        self.setbacks[0].inc();
+    }
+
+    pub(crate) fn cannot_store(&self) {
+        self.setbacks[1].inc();
+    }
+
+    /// How many pods have a status.
+    pub(crate) fn statuses(&self, count: usize) {
+        self.statuses.set(level(count));
+    }
+
+    /// One node went from so many to so many.
+    pub(crate) fn statuses_moved(&self, before: usize, after: usize) {
+        self.statuses.add(level(after) - level(before));
+    }
+
+    /// Everything before `cursor` is folded of a partition that ends at `high`.
+    pub(crate) fn read_to(&self, cursor: &Cursor, high: Offset) {
+        let behind = high.0.saturating_sub(cursor.next.0);
+        self.lag.with_label_values(&[&cursor.partition.to_string()]).set(level(behind));
+    }
+}
