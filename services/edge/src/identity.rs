@@ -162,6 +162,21 @@ impl Issuer {
     }
 }
 
+/// The last start of `node` on `engine`, and whether the cloud has had a full snapshot of it.
+///
+/// # Errors
+/// As the engine.
+pub(crate) fn last(
+    engine: &dyn Engine,
+    node: &NodeName,
+) -> Result<Option<(Identity, bool)>, EngineError> {
+    let row = IDENTITY.get(engine, &())?;
+    Ok(row.map(|Json(row)| {
+        let Row { incarnation, boot, base, .. } = row;
+        (Identity { node: node.clone(), incarnation, boot }, base.is_some())
+    }))
+}
+
 fn write(engine: &dyn Engine, row: &Row) -> Result<(), EngineError> {
     let mut batch = Batch::new();
     batch.put(&IDENTITY, &(), &Json(row.clone()));

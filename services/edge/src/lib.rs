@@ -17,6 +17,7 @@
 //! | [`upstream`], [`outbox`], [`identity`], `pod_statuses` | what the node says; MetaSync |
 //! | [`local`], `desk` | the local API, and who carries out what it is asked |
 //! | `operation`, [`routing`] | what MetaManager's operations mean, and who gets what (pure) |
+//! | [`held`] | what an outbox database holds, for whoever looks into one |
 //! | [`seams`] | clocks and chance |
 
 pub mod backoff;
@@ -28,6 +29,7 @@ mod fold;
 pub mod identity;
 mod link;
 pub mod local;
+pub mod held;
 mod operation;
 pub mod outbox;
 mod outgoing;
@@ -45,3 +47,5 @@ pub use edge::{Edge, EdgeHandle, Gone, Seams};
 pub use exit::{Database, EdgeExit, StartError};
 pub use seams::{Chance, Clock, SystemChance, SystemClock};
 pub use status::EdgeStatus;
+pub use held::{Held, held};
+pub use metrics::{EdgeCounts, EdgeMetrics};

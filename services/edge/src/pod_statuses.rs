@@ -76,6 +76,11 @@ impl PodStatuses {
         Ok(Self { statuses, current, told })
     }
 
+    /// What the cloud has been told.
+    pub(crate) fn into_told(self) -> PodStatusSnapshot {
+        self.told
+    }
+
     /// Every status, by pod.
     pub(crate) fn all(&self) -> &BTreeMap<ResourceKey, PodStatus> {
         &self.statuses
