@@ -48,4 +48,3 @@ pub use exit::{Database, EdgeExit, StartError};
 pub use seams::{Chance, Clock, SystemChance, SystemClock};
 pub use status::EdgeStatus;
 pub use held::{Held, held};
-pub use metrics::{EdgeCounts, EdgeMetrics};
