@@ -1,4 +1,8 @@
 //! Tests with the real binary and real processes, and what they need to be told in few words.
 
+pub mod chance;
+pub mod containers;
+pub mod evidence;
+pub mod invariants;
 pub mod running;
 pub mod transcript;

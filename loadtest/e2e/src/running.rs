@@ -22,6 +22,7 @@ const POLL: Duration = Duration::from_millis(100);
 /// A data directory, and the process that owns it while it runs.
 pub struct Running {
     folder: TempDir,
+    data: PathBuf,
     log: PathBuf,
     process: Option<Child>,
     args: Vec<String>,
@@ -34,9 +35,22 @@ impl Running {
     /// When it cannot be started at all.
     pub fn start(args: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
+        let data = folder.path().join("data");
+        Self::start_in(folder, data, args)
+    }
+
+    /// Starts `headwater up` with `args` on the data directory `data`, on a disk of its own.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn start_on(data: &Path, args: &[&str]) -> Self {
+        Self::start_in(TempDir::new().expect("a temporary folder"), data.to_owned(), args)
+    }
+
+    fn start_in(folder: TempDir, data: PathBuf, args: &[&str]) -> Self {
         let log = folder.path().join("up.log");
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut running = Self { folder, log, process: None, args };
+        let mut running = Self { folder, data, log, process: None, args };
         running.start_again();
         running
     }
@@ -56,7 +70,12 @@ impl Running {
 
     /// The data directory.
     pub fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.data.clone()
+    }
+
+    /// The process that runs, if one does.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
     }
 
     /// Room for files of the test, gone with it.
@@ -179,6 +198,26 @@ impl Running {
         self.ended().unwrap_or_else(|| panic!("Ctrl-C does not end it\n{}", self.said()))
     }
 
+    /// Waits until it answers (`None`), or has ended by itself.
+    ///
+    /// # Panics
+    /// When it does neither in [`WAIT`].
+    pub fn answers_or_ends(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + WAIT;
+        while Instant::now() < deadline {
+            let ended = self.process.as_mut().and_then(|p| p.try_wait().expect("our own child"));
+            if ended.is_some() {
+                self.process = None;
+                return ended;
+            }
+            if self.text(&["status"]).is_some() {
+                return None;
+            }
+            thread::sleep(POLL);
+        }
+        panic!("it neither answers nor ends\n{}", self.said())
+    }
+
     /// Kills it as a power cut would, pods aside.
     ///
     /// # Panics
@@ -186,6 +225,16 @@ impl Running {
     pub fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
         self.ended().expect("what was killed ends");
+    }
+
+    /// Kills it, and waits for nothing: its disk may not let it end yet.
+    pub fn strike(&self) {
+        self.signal(Signal::SIGKILL);
+    }
+
+    /// Types Ctrl-C, and waits for nothing.
+    pub fn tell_to_stop(&self) {
+        self.signal(Signal::SIGINT);
     }
 
     fn signal(&self, signal: Signal) {

@@ -1,0 +1,109 @@
+//! What nodes report: nothing that was acknowledged is lost, nothing older counts after newer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_check::acknowledged;
+use headwater_check::monotonic::Monotonic;
+use headwater_event::{NodeName, Report, ReportBody, ReportId, ReportKey};
+use headwater_view::{NodeStatuses, PodStatusSnapshot};
+
+use super::Broken;
+use crate::evidence::{Evidence, NodeEvidence};
+
+/// What is known from the looks so far.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    counted: Monotonic,
+    /// What waited in each outbox at the look before.
+    waited: BTreeMap<NodeName, Vec<Report>>,
+}
+
+impl Reports {
+    pub(super) fn lost_outbox(&mut self, node: &NodeName) {
+        self.waited.remove(node);
+    }
+
+    pub(super) fn look(
+        &mut self,
+        node: &NodeName,
+        found: &NodeEvidence,
+        evidence: &Evidence,
+    ) -> Result<(), Broken> {
+        let logged = evidence.reports.get(node).map_or(&[][..], Vec::as_slice);
+        let waiting = found.outbox.as_ref().map_or(&[][..], |outbox| &outbox.reports);
+        check_ids(node, logged.iter().chain(waiting))?;
+        self.check_forgotten(node, waiting, logged)?;
+        self.waited.insert(node.clone(), waiting.to_vec());
+        if let Some(told) = found.outbox.as_ref().and_then(|outbox| outbox.told.as_ref()) {
+            check_told(node, told, logged, waiting)?;
+        }
+        for ((_, pod), status) in evidence.picture.iter().filter(|((of, _), _)| of == node) {
+            let key = ReportKey::Resource(pod.with_kind("podstatus"));
+            self.counted.counted(node, &key, status.id)?;
+            let says = |report: &&Report| {
+                report.id == status.id
+                    && matches!(&report.body, ReportBody::PodStatus { status: said, .. }
+                        if *said == status.status)
+            };
+            if logged.iter().find(says).is_none() {
+                let id = status.id;
+                return Err(format!("I2 {node}: {pod} shows report {id}, not in the log").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A report that waited and waits no more is in the log, unless a newer one took its place.
+    fn check_forgotten(
+        &self,
+        node: &NodeName,
+        waiting: &[Report],
+        logged: &[Report],
+    ) -> Result<(), Broken> {
+        let ids: BTreeSet<ReportId> = logged.iter().map(|report| report.id).collect();
+        let now = || waiting.iter().chain(logged);
+        let is_replaced = |before: &Report| {
+            now().any(|now| {
+                let takes_its_place = now.body.key(node).ok() == before.body.key(node).ok()
+                    || matches!(now.body, ReportBody::SnapshotClosed(closed) if closed.full);
+                now.id > before.id && takes_its_place
+            })
+        };
+        let waited = self.waited.get(node).into_iter().flatten();
+        let forgotten: Vec<ReportId> = waited
+            .filter(|before| !waiting.contains(before) && !is_replaced(before))
+            .map(|before| before.id)
+            .collect();
+        Ok(acknowledged::check(node, &forgotten, &ids)?)
+    }
+}
+
+/// An id is never issued twice with other content.
+fn check_ids<'r>(node: &NodeName, reports: impl Iterator<Item = &'r Report>) -> Result<(), Broken> {
+    let mut said: BTreeMap<ReportId, &ReportBody> = BTreeMap::new();
+    for report in reports {
+        if *said.entry(report.id).or_insert(&report.body) != &report.body {
+            return Err(format!("I3 {node}: report {} says two things", report.id).into());
+        }
+    }
+    Ok(())
+}
+
+/// What the node takes the cloud to know is what the log and the outbox together say.
+fn check_told(
+    node: &NodeName,
+    told: &PodStatusSnapshot,
+    logged: &[Report],
+    waiting: &[Report],
+) -> Result<(), Broken> {
+    let mut cloud = NodeStatuses::new(node);
+    for report in logged.iter().chain(waiting) {
+        cloud.fold(report.id, &report.body);
+    }
+    let cloud: Vec<_> = cloud.snapshot().pods().collect();
+    let told: Vec<_> = told.pods().collect();
+    if cloud != told {
+        return Err(format!("I2 {node}: told {told:#?}, log and outbox say {cloud:#?}").into());
+    }
+    Ok(())
+}
