@@ -7,6 +7,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::directory::parent;
+
 /// How many damaged databases of one name are kept: enough to see a pattern, not enough to
 /// fill the disk. The oldest goes first.
 pub const KEPT_ASIDE_MAX: usize = 3;
@@ -52,13 +54,6 @@ fn numbers_aside(path: &Path) -> io::Result<Vec<u64>> {
     }
     numbers.sort_unstable();
     Ok(numbers)
-}
-
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(test)]

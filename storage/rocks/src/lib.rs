@@ -28,11 +28,13 @@
 //! | [`engine`] | the engine |
 //! | [`role`] | what a database is for, and the options that follow |
 //! | [`shared`] | the memory of all databases of a process |
+//! | [`directory`] | directories that are there after a power cut |
 //! | [`aside`] | moving a damaged database aside |
 //! | [`ballast`] | room kept back for a full disk |
 
 pub mod aside;
 pub mod ballast;
+pub mod directory;
 pub mod engine;
 mod error;
 mod open;
@@ -41,6 +43,7 @@ pub mod shared;
 
 pub use aside::move_aside;
 pub use ballast::Ballast;
+pub use directory::create_durably;
 pub use engine::{RocksEngine, Stats};
 pub use role::Role;
-pub use shared::{Budget, Shared};
+pub use shared::{Budget, Shared, SharedStats};

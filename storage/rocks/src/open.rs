@@ -7,13 +7,14 @@ use std::path::Path;
 use headwater_store::EngineError;
 use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, Options};
 
+use crate::directory;
 use crate::error;
 use crate::role::Role;
 use crate::shared::Shared;
 
 /// Opens the database in the directory `path`, or makes one if there is nothing.
 pub(crate) fn open(path: &Path, role: Role, shared: &Shared) -> Result<DB, EngineError> {
-    fs::create_dir_all(path).map_err(|error| unreadable(path, &error))?;
+    directory::create_durably(path).map_err(|error| unreadable(path, &error))?;
     let mut options = role.options(shared);
     match find(path)? {
         Found::Database => refuse_unknown_families(path, &options)?,
