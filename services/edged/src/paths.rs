@@ -26,6 +26,15 @@ impl Paths {
         Self(dir)
     }
 
+    /// The directory that names the pod worker's.
+    pub(crate) fn above(&self) -> &Path {
+        match self.0.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            // A name alone lies in the working directory.
+            _ => Path::new(""),
+        }
+    }
+
     pub(crate) fn pods(&self) -> PathBuf {
         self.0.join("pods")
     }

@@ -27,7 +27,7 @@ const CHANGE_POLL: Duration = Duration::from_millis(5);
 /// Takes in every pod that has a directory.
 pub(super) fn all(inner: &Arc<Inner>) -> Result<(), RuntimeError> {
     let pods = inner.paths.pods();
-    std::fs::create_dir_all(&pods).map_err(RuntimeError::file("create", &pods))?;
+    make(inner.paths.above(), &pods).map_err(RuntimeError::file("create", &pods))?;
     for entry in entries(&pods).map_err(RuntimeError::file("list", &pods))? {
         if let Err(error) = pod(inner, &entry.path()) {
             let path = entry.path();
@@ -35,6 +35,14 @@ pub(super) fn all(inner: &Arc<Inner>) -> Result<(), RuntimeError> {
         }
     }
     Ok(())
+}
+
+/// The directory `above` is whoever's who started the pod worker, and there as a rule.
+fn make(above: &Path, pods: &Path) -> io::Result<()> {
+    if !above.as_os_str().is_empty() {
+        std::fs::create_dir_all(above)?;
+    }
+    durable::create_dir(above, pods)
 }
 
 fn pod(inner: &Arc<Inner>, dir: &Path) -> io::Result<()> {

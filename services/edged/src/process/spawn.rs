@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,11 +29,7 @@ pub(super) fn pod_directory(inner: &Inner, pod: &PodRecord) -> Result<(), Runtim
     }
     let dir = inner.paths.pod(&pod.uid);
     let record = inner.paths.record(&pod.uid);
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&dir)
-        .map_err(RuntimeError::file("create", &dir))?;
+    durable::create_dir(&inner.paths.pods(), &dir).map_err(RuntimeError::file("create", &dir))?;
     durable::write(&record, pod).map_err(RuntimeError::file("write", &record))?;
     inner.with(|pods| {
         let entry = ProcessPod { record: pod.clone(), containers: Default::default() };
@@ -123,7 +119,9 @@ fn prepare(
     if dir.path().exists() {
         fs::remove_dir_all(dir.path()).map_err(RuntimeError::file("remove", dir.path()))?;
     }
-    fs::create_dir_all(dir.path()).map_err(RuntimeError::file("create", dir.path()))?;
+    // How a run ended is lost with any of the directories above it, and it would begin anew.
+    durable::create_dir(&paths.pod(&pod.uid), dir.path())
+        .map_err(RuntimeError::file("create", dir.path()))?;
     let alive = dir.alive_path();
     nix::unistd::mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)
         .map_err(|error| RuntimeError::file("create", &alive)(error.into()))?;
