@@ -125,6 +125,7 @@ impl TryFrom<wire::Push> for Push {
 impl From<PushedChange> for wire::Change {
     fn from(pushed: PushedChange) -> Self {
         let traceparent = pushed.traceparent.unwrap_or_default();
+        let appended_ms = pushed.appended_ms;
         match pushed.change {
             Change::Applied(applied) => Self {
                 key: applied.key.into(),
@@ -132,6 +133,7 @@ impl From<PushedChange> for wire::Change {
                 resource_version: applied.resource_version,
                 object: Some(applied.object),
                 traceparent,
+                appended_ms,
             },
             Change::Removed(removed) => Self {
                 key: removed.key.into(),
@@ -139,6 +141,7 @@ impl From<PushedChange> for wire::Change {
                 resource_version: String::new(),
                 object: None,
                 traceparent,
+                appended_ms,
             },
         }
     }
@@ -149,6 +152,7 @@ impl TryFrom<wire::Change> for PushedChange {
 
     fn try_from(change: wire::Change) -> Result<Self, WireError> {
         let traceparent = optional(change.traceparent);
+        let appended_ms = change.appended_ms;
         let key = entry_key(&change.key, "Change.key")?;
         let uid = change.uid;
         let change = match change.object {
@@ -160,7 +164,7 @@ impl TryFrom<wire::Change> for PushedChange {
             }),
             None => Change::Removed(Removed { key, uid }),
         };
-        Ok(Self { change, traceparent })
+        Ok(Self { change, traceparent, appended_ms })
     }
 }
 

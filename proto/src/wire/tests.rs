@@ -123,7 +123,9 @@ fn change() -> impl Strategy<Value = PushedChange> {
         ),
         (entry_key(), ".{0,8}").prop_map(|(key, uid)| Change::Removed(Removed { key, uid })),
     ];
-    (change, traceparent()).prop_map(|(change, traceparent)| PushedChange { change, traceparent })
+    (change, traceparent(), any::<Option<i64>>()).prop_map(|(change, traceparent, appended_ms)| {
+        PushedChange { change, traceparent, appended_ms }
+    })
 }
 
 fn push() -> impl Strategy<Value = Push> {

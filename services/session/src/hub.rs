@@ -28,7 +28,7 @@ use headwater_event::{Checkpoint, Identity, LogId, NodeName, Seq, StreamId};
 
 use course::{Behind, Course, choose};
 use intake::Intake;
-pub use io::{HubEnd, HubInput, HubOutput, Violation};
+pub use io::{COUNTED_MAX, HubEnd, HubInput, HubOutput, Violation};
 use service::Service;
 
 use crate::message::{
@@ -162,6 +162,11 @@ impl HubSession {
         self.services.values().any(|service| service.catching_up_since().is_some())
     }
 
+    /// Whether nothing can be pushed until the edge has taken what is on its way.
+    pub fn is_window_full(&self) -> bool {
+        self.is_open() && self.room().is_none()
+    }
+
     /// Where the node stands in each of its streams; once the session is over, where it stood.
     pub fn streams(&self) -> impl Iterator<Item = HubStream> + '_ {
         self.services.iter().map(|(stream, service)| {
@@ -261,6 +266,12 @@ impl HubSession {
             let (certified, claimed) = (self.node.clone(), hello.identity.node);
             let message = Violation::Node { certified, claimed }.to_string();
             return Err(HubEnd::Refused(Refusal { code: RefusalCode::Forbidden, message }));
+        }
+        let Identity { incarnation, boot, .. } = &hello.identity;
+        for (what, found) in [("incarnation", incarnation.0), ("boot", boot.number)] {
+            if found > COUNTED_MAX {
+                return Err(Violation::Counted { what, found }.into());
+            }
         }
         let (count, max) = (hello.positions.len(), self.settings.streams_max);
         if count > max {
@@ -588,7 +599,7 @@ fn tail(
     bytes_max: u64,
 ) -> Result<Push, SourceError> {
     let events = source.events(stream, from, standing.checkpoint.seq, bytes_max)?;
-    let is_dense = events.iter().zip(from.0 + 1..).all(|(event, seq)| event.seq.0 == seq);
+    let is_dense = events.iter().zip(from.next().0..).all(|(event, seq)| event.seq.0 == seq);
     let Some(last) = events.last().filter(|_| is_dense) else {
         let reason = format!("the events of {stream} behind {from} are not all there");
         return Err(SourceError { reason });
@@ -596,7 +607,8 @@ fn tail(
     let (epoch, seq, hash) = (last.epoch, last.seq, last.hash);
     let changes = events.into_iter().filter_map(|event| {
         let change = event.event.change()?;
-        Some(PushedChange { change, traceparent: event.traceparent })
+        let (traceparent, appended_ms) = (event.traceparent, Some(event.time_ms));
+        Some(PushedChange { change, traceparent, appended_ms })
     });
     Ok(Push {
         stream: stream.clone(),

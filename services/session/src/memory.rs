@@ -218,12 +218,12 @@ impl Source for MemorySource {
             for latest in fold.entries.values().filter(|latest| latest.seq > since) {
                 let traceparent = latest.traceparent.clone();
                 let change = Change::Applied(latest.what.clone());
-                changes.insert(latest.seq, PushedChange { change, traceparent });
+                changes.insert(latest.seq, PushedChange { change, traceparent, appended_ms: None });
             }
             for latest in fold.removed.values().filter(|latest| latest.seq > since) {
                 let traceparent = latest.traceparent.clone();
                 let change = Change::Removed(latest.what.clone());
-                changes.insert(latest.seq, PushedChange { change, traceparent });
+                changes.insert(latest.seq, PushedChange { change, traceparent, appended_ms: None });
             }
         }
         Ok(Box::new(Prepared { changes: changes.into_values().collect() }))
@@ -234,6 +234,7 @@ impl Source for MemorySource {
         let changes = entries.map(|latest| PushedChange {
             change: Change::Applied(latest.what.clone()),
             traceparent: None,
+            appended_ms: None,
         });
         Ok(Box::new(Prepared { changes: changes.collect() }))
     }

@@ -125,6 +125,9 @@ pub struct PushedChange {
     pub change: Change,
     /// W3C trace context.
     pub traceparent: Option<String>,
+    /// When the log appended the event, in milliseconds since the Unix epoch; told of a tail.
+    /// For people; nothing is ordered by it.
+    pub appended_ms: Option<i64>,
 }
 
 /// Cumulative acknowledgement.

@@ -12,6 +12,7 @@ use headwater_session::message::{
 use headwater_session::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubEnd, HubInput, HubOutput,
     HubSession, HubSettings, MemorySource, PushFault, Readiness, SessionEnd, Violation,
+    hub::COUNTED_MAX,
 };
 use uuid::Uuid;
 
@@ -52,7 +53,7 @@ fn push(mode: PushMode, from: u64, to: u64) -> Push {
         mode,
         from: Seq(from),
         to: at(to),
-        changes: vec![PushedChange { change, traceparent: None }],
+        changes: vec![PushedChange { change, traceparent: None, appended_ms: None }],
         hash: hash(1),
         part: 0,
         last_part: true,
@@ -430,6 +431,22 @@ fn a_hello_names_no_other_node() {
         panic!("{outputs:?}")
     };
     assert_eq!(refusal.code, RefusalCode::Forbidden);
+}
+
+#[test]
+fn a_number_that_no_node_has_counted_to_is_refused_before_it_is_known() {
+    let source = source(1, 1);
+    for number in [u64::MAX, COUNTED_MAX + 1] {
+        let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
+        let identity = identity(number);
+        let hello = Hello { protocol: PROTOCOL, identity, positions: Vec::new(), window_bytes: 1 };
+        let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
+        let Some(HubOutput::Close(HubEnd::Violation(violation))) = outputs.last() else {
+            panic!("{outputs:?}")
+        };
+        assert_eq!(*violation, Violation::Counted { what: "boot", found: number });
+        assert!(hub.identity().is_none());
+    }
 }
 
 #[test]

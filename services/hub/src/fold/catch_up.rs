@@ -91,6 +91,7 @@ mod tests {
                 uid: "u".to_owned(),
             }),
             traceparent: None,
+            appended_ms: None,
         };
         let one = change_bytes(&change(1).change);
         let mut changes = Changes::new((1..=5).map(change).collect());

@@ -67,7 +67,11 @@ impl<'f> FoldSource<'f> {
     fn read_snapshot(&self, stream: &StreamId) -> Result<Vec<PushedChange>, SourceError> {
         let mut changes = Vec::new();
         self.each_entry(stream, Selection::All, |key, entry| {
-            changes.push(PushedChange { change: applied(key, entry), traceparent: None });
+            changes.push(PushedChange {
+                change: applied(key, entry),
+                traceparent: None,
+                appended_ms: None,
+            });
             true
         })?;
         Ok(changes)
@@ -194,7 +198,7 @@ impl Source for FoldSource<'_> {
                     applied(row.key, entry)
                 }
             };
-            changes.push(PushedChange { change, traceparent });
+            changes.push(PushedChange { change, traceparent, appended_ms: None });
         }
         Ok(Box::new(Changes::new(changes)))
     }

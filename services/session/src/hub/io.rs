@@ -69,6 +69,10 @@ pub enum HubEnd {
     },
 }
 
+/// No node has counted further: its starts, or the issues of its identity. A node must be able to
+/// move past whatever the cloud knows of it.
+pub const COUNTED_MAX: u64 = 1 << 48;
+
 /// How an edge broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
@@ -85,6 +89,14 @@ pub enum Violation {
         certified: NodeName,
         /// Whom the hello names.
         claimed: NodeName,
+    },
+    /// A number of an identity that no node has counted to.
+    #[error("{what} {found} is more than any node has counted to, at most {COUNTED_MAX}")]
+    Counted {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        found: u64,
     },
     /// `acked <= durable <= applied <= received <= sent <= tail` does not hold.
     #[error("stream {stream}: {lower_name} {lower} is above {upper_name} {upper}")]
