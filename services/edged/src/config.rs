@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use headwater_event::NodeName;
 
+use crate::metrics::EdgedCounts;
+
 /// Everything a pod worker needs to know.
 #[derive(Clone, Debug)]
 pub struct EdgedConfig {
@@ -21,13 +23,16 @@ pub struct EdgedConfig {
     pub node_address: IpAddr,
     /// Bounds and periods.
     pub settings: Settings,
+    /// What it counts.
+    pub metrics: EdgedCounts,
 }
 
 impl EdgedConfig {
     /// A configuration with default settings and the loopback address.
     pub fn new(node: NodeName, edge_socket: PathBuf, dir: PathBuf, runtime: RuntimeKind) -> Self {
         let node_address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Self { node, edge_socket, dir, runtime, node_address, settings: Settings::default() }
+        let (settings, metrics) = (Settings::default(), EdgedCounts::default());
+        Self { node, edge_socket, dir, runtime, node_address, settings, metrics }
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::task::{Id, JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cause::Causes;
 use crate::config::{EdgedConfig, RuntimeKind};
 use crate::desired::{Change, Desired};
 use crate::hollow::Hollow;
@@ -104,7 +105,7 @@ impl Edged {
         runtime: Arc<dyn Runtime>,
         noticed: mpsc::Receiver<PodUid>,
     ) -> Handle {
-        let EdgedConfig { node, node_address, settings, .. } = config;
+        let EdgedConfig { node, node_address, settings, metrics, .. } = config;
         let cancel = CancellationToken::new();
         let (events, watched) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(edge.clone().watch(settings.clone(), events, cancel.clone()));
@@ -115,7 +116,7 @@ impl Edged {
         };
         let (again, stop) = (node_again.clone(), cancel.clone());
         tokio::spawn(node::report(gather, edge.clone(), settings.clone(), again, stop));
-        let reporter = Reporter::start(edge.clone(), &settings);
+        let reporter = Reporter::start(edge.clone(), &settings, metrics.clone());
         let main = Main {
             desired: Desired::new(node.clone()),
             workers: BTreeMap::new(),
@@ -123,6 +124,7 @@ impl Edged {
             uids: HashMap::new(),
             listed: false,
             shutdown: None,
+            causes: Causes::default(),
             node_again,
             edge,
             shared: Arc::new(Surroundings {
@@ -133,6 +135,7 @@ impl Edged {
                 settings,
                 runtime,
                 reporter,
+                metrics,
                 cancel: cancel.clone(),
             }),
         };
@@ -185,6 +188,8 @@ struct Main {
     uids: HashMap<Id, PodUid>,
     listed: bool,
     shutdown: Option<Instant>,
+    /// What brought the events since the workers were last told.
+    causes: Causes,
     node_again: Arc<Notify>,
     edge: Edge,
     shared: Arc<Surroundings>,
@@ -262,6 +267,7 @@ impl Main {
     }
 
     async fn take(&mut self, event: WatchEvent) {
+        self.causes.take(&event);
         match self.desired.apply(event) {
             Ok(Change::State | Change::Nothing) => {}
             Ok(Change::Listed) => {
@@ -306,12 +312,14 @@ impl Main {
         let absence_counts = self.desired.absence_counts();
         let steps = roster::steps(&uids, &workers.collect(), &found, absence_counts);
         self.update();
+        let causes = std::mem::take(&mut self.causes);
         for step in steps {
             match step {
-                Step::Add(key) => self.add(&key, &found),
+                Step::Add(key) => self.add(&key, &found, causes.of(&key)),
                 Step::Remove(uid) => {
                     if let Some(entry) = self.workers.get(&uid) {
                         entry.intents.send_if_modified(|intent| {
+                            intent.cause = causes.of(&entry.key).or(intent.cause.take());
                             std::mem::replace(&mut intent.wanted, false)
                         });
                     }
@@ -323,6 +331,7 @@ impl Main {
                         objects: self.desired.objects().clone(),
                         wanted: false,
                         shutdown: None,
+                        cause: None,
                     };
                     self.spawn(record, intent);
                 }
@@ -343,6 +352,8 @@ impl Main {
                 if Arc::ptr_eq(&intent.pod, &desired.pod) && intent.objects.same(objects) {
                     return false;
                 }
+                let cause = self.causes.of_pod(&entry.key, &desired.pod);
+                intent.cause = cause.or(intent.cause.take());
                 intent.pod = desired.pod.clone();
                 intent.objects = objects.clone();
                 true
@@ -350,7 +361,7 @@ impl Main {
         }
     }
 
-    fn add(&mut self, key: &ResourceKey, found: &[PodRecord]) {
+    fn add(&mut self, key: &ResourceKey, found: &[PodRecord], cause: Option<String>) {
         let Some(desired) = self.desired.pods().get(key) else { return };
         let known = found.iter().find(|record| record.uid == desired.uid);
         let now = Timestamp::now();
@@ -363,6 +374,7 @@ impl Main {
             objects: self.desired.objects().clone(),
             wanted: true,
             shutdown: None,
+            cause,
         };
         self.spawn(record, intent);
     }
@@ -396,6 +408,7 @@ impl Main {
                 objects: self.desired.objects().clone(),
                 wanted: true,
                 shutdown: Some(now + grace.min(record.grace())),
+                cause: None,
             };
             self.spawn(record, intent);
         }

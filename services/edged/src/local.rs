@@ -103,7 +103,7 @@ impl Edge {
         Ok(Self { client, timeout: settings.request_timeout })
     }
 
-    /// Asks for an operation and waits for its outcome.
+    /// Asks for an operation and waits for its outcome; `trace` goes along as its context.
     ///
     /// # Errors
     /// See [`EdgeError`]; each says whether anything was done.
@@ -112,8 +112,9 @@ impl Edge {
         verb: Verb,
         resource: String,
         content: Vec<u8>,
+        trace: Option<&str>,
     ) -> Result<(), EdgeError> {
-        self.send(verb, resource, content, String::new()).await
+        self.send(verb, resource, content, String::new(), trace).await
     }
 
     /// Answers an operation that a watch delivered.
@@ -121,7 +122,7 @@ impl Edge {
     /// # Errors
     /// See [`EdgeError`].
     pub(crate) async fn respond(&self, to: Operation, content: Vec<u8>) -> Result<(), EdgeError> {
-        self.send(Verb::Response, to.resource, content, to.id).await
+        self.send(Verb::Response, to.resource, content, to.id, None).await
     }
 
     async fn send(
@@ -130,6 +131,7 @@ impl Edge {
         resource: String,
         content: Vec<u8>,
         parent_id: String,
+        trace: Option<&str>,
     ) -> Result<(), EdgeError> {
         let operation = Operation {
             id: Uuid::new_v4().to_string(),
@@ -139,8 +141,12 @@ impl Edge {
             resource,
             content: Bytes::from(content),
         };
+        let mut request = tonic::Request::new(operation);
+        if let Some(trace) = trace.and_then(|trace| trace.parse().ok()) {
+            request.metadata_mut().insert(headwater_trace::TRACEPARENT, trace);
+        }
         let mut client = self.client.clone();
-        let result = tokio::time::timeout(self.timeout, client.operate(operation))
+        let result = tokio::time::timeout(self.timeout, client.operate(request))
             .await
             .map_err(|_| EdgeError::TimedOut(self.timeout))?
             .map_err(|status| EdgeError::Unreachable(Box::new(status)))?;

@@ -193,7 +193,7 @@ async fn send(edge: &Edge, verb: Verb, node: &Node, name: &NodeName) -> bool {
             return false;
         }
     };
-    match edge.operate(verb, format!("null/node/{name}"), content).await {
+    match edge.operate(verb, format!("null/node/{name}"), content, None).await {
         Ok(()) => true,
         Err(error) => {
             tracing::debug!(%error, "the node was not reported yet");

@@ -48,6 +48,10 @@ impl fmt::Display for PodUid {
     }
 }
 
+/// The longest grace period that means anything: a manifest may ask for more seconds than a clock
+/// can count.
+pub const GRACE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What is remembered of a pod even when its object is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
@@ -70,7 +74,7 @@ impl PodRecord {
 
     /// How long the pod may take to stop.
     pub fn grace(&self) -> Duration {
-        Duration::from_secs(self.grace_seconds)
+        Duration::from_secs(self.grace_seconds).min(GRACE_MAX)
     }
 }
 
@@ -116,10 +120,12 @@ impl RestartPolicy {
 pub fn grace(pod: &Pod) -> Duration {
     let deletion = pod.metadata.deletion_grace_period_seconds;
     let spec = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    deletion
-        .or(spec)
-        .and_then(|seconds| u64::try_from(seconds).ok())
-        .map_or(GRACE_DEFAULT, Duration::from_secs)
+    deletion.or(spec).and_then(grace_of).unwrap_or(GRACE_DEFAULT)
+}
+
+/// A grace period as a manifest says it, in seconds; `None` for a negative one.
+pub(crate) fn grace_of(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds).min(GRACE_MAX))
 }
 
 /// Whether the cloud has asked for the pod's end.
@@ -142,7 +148,68 @@ pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     init_containers(pod).iter().chain(main_containers(pod))
 }
 
+/// Whether the pod's volumes or environments name a ConfigMap, Secret or claim.
+pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let is = |of: &str, found: Option<&str>| kind == of && found == Some(name);
+    let in_volumes = spec.volumes.iter().flatten().any(|volume| {
+        let projected = volume.projected.iter().flat_map(|projected| &projected.sources);
+        is("configmap", volume.config_map.as_ref().map(|map| map.name.as_str()))
+            || is("secret", volume.secret.as_ref().and_then(|secret| secret.secret_name.as_deref()))
+            || is(
+                "persistentvolumeclaim",
+                volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str()),
+            )
+            || projected.flatten().any(|part| {
+                is("configmap", part.config_map.as_ref().map(|map| map.name.as_str()))
+                    || is("secret", part.secret.as_ref().map(|secret| secret.name.as_str()))
+            })
+    });
+    in_volumes
+        || all_containers(pod).any(|container| {
+            let whole = container.env_from.iter().flatten().any(|from| {
+                is("configmap", from.config_map_ref.as_ref().map(|map| map.name.as_str()))
+                    || is("secret", from.secret_ref.as_ref().map(|secret| secret.name.as_str()))
+            });
+            let values = container.env.iter().flatten().filter_map(|env| env.value_from.as_ref());
+            whole
+                || values.into_iter().any(|from| {
+                    let map = from.config_map_key_ref.as_ref().map(|map| map.name.as_str());
+                    let secret = from.secret_key_ref.as_ref().map(|key| key.name.as_str());
+                    is("configmap", map) || is("secret", secret)
+                })
+        })
+}
+
 /// An init container that stays while the pod runs.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn no_grace_period_is_longer_than_a_clock_can_count() {
+        for (seconds, grace_period) in [
+            (0, Duration::ZERO),
+            (7, Duration::from_secs(7)),
+            (-1, GRACE_DEFAULT),
+            (i64::MAX, GRACE_MAX),
+        ] {
+            let spec = json!({"terminationGracePeriodSeconds": seconds, "containers": []});
+            let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
+            assert_eq!(grace(&pod), grace_period);
+            assert!(Instant::now().checked_add(grace(&pod)).is_some());
+        }
+        let record = json!({
+            "uid": "u", "key": "ns/pod/p", "grace_seconds": u64::MAX, "seen_at": Timestamp::UNIX_EPOCH,
+        });
+        let record: PodRecord = serde_json::from_value(record).expect("a record");
+        assert_eq!(record.grace(), GRACE_MAX);
+    }
 }

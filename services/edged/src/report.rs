@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::backoff::Wait;
 use crate::config::Settings;
 use crate::local::{Edge, EdgeError};
+use crate::metrics::{EdgedCounts, Reported};
 use crate::pod::PodUid;
 
 /// A cheap handle on the task.
@@ -26,8 +27,8 @@ const QUEUE_MAX: usize = 256;
 
 #[derive(Debug)]
 enum Message {
-    Status { key: ResourceKey, uid: PodUid, status: Box<PodStatus> },
-    Delete { key: ResourceKey, uid: PodUid },
+    Status { key: ResourceKey, uid: PodUid, status: Box<PodStatus>, trace: Option<String> },
+    Delete { key: ResourceKey, uid: PodUid, trace: Option<String> },
     Forget { uid: PodUid },
     Again,
 }
@@ -38,28 +39,36 @@ struct Told {
     key: ResourceKey,
     status: Option<Box<PodStatus>>,
     delete: bool,
+    /// Where the trace of the pod's last change stands.
+    trace: Option<String>,
     status_is_due: bool,
     delete_is_due: bool,
 }
 
 impl Reporter {
     /// Starts the task; it ends when the last handle is dropped.
-    pub(crate) fn start(edge: Edge, settings: &Settings) -> Self {
+    pub(crate) fn start(edge: Edge, settings: &Settings, metrics: EdgedCounts) -> Self {
         let (messages, inbox) = mpsc::channel(QUEUE_MAX);
         let wait = Wait::new(settings.reconnect_base, settings.reconnect_cap);
-        tokio::spawn(run(edge, inbox, wait));
+        tokio::spawn(run(edge, inbox, wait, metrics));
         Self(messages)
     }
 
     /// The pod's status is this now.
-    pub(crate) async fn status(&self, key: &ResourceKey, uid: &PodUid, status: PodStatus) {
+    pub(crate) async fn status(
+        &self,
+        key: &ResourceKey,
+        uid: &PodUid,
+        status: PodStatus,
+        trace: Option<String>,
+    ) {
         let (key, uid, status) = (key.clone(), uid.clone(), Box::new(status));
-        self.tell(Message::Status { key, uid, status }).await;
+        self.tell(Message::Status { key, uid, status, trace }).await;
     }
 
     /// Nothing of the pod runs; its object may go.
-    pub(crate) async fn delete(&self, key: &ResourceKey, uid: &PodUid) {
-        self.tell(Message::Delete { key: key.clone(), uid: uid.clone() }).await;
+    pub(crate) async fn delete(&self, key: &ResourceKey, uid: &PodUid, trace: Option<String>) {
+        self.tell(Message::Delete { key: key.clone(), uid: uid.clone(), trace }).await;
     }
 
     /// The pod is gone.
@@ -78,7 +87,7 @@ impl Reporter {
     }
 }
 
-async fn run(edge: Edge, mut inbox: mpsc::Receiver<Message>, mut wait: Wait) {
+async fn run(edge: Edge, mut inbox: mpsc::Receiver<Message>, mut wait: Wait, metrics: EdgedCounts) {
     let mut told: BTreeMap<PodUid, Told> = BTreeMap::new();
     // Pods whose report the edge could not take just now: they hold up no other.
     let mut later: BTreeSet<PodUid> = BTreeSet::new();
@@ -90,7 +99,9 @@ async fn run(edge: Edge, mut inbox: mpsc::Receiver<Message>, mut wait: Wait) {
         let is_due = |t: &Told| t.status_is_due || t.delete_is_due;
         let due = told.iter_mut().find(|(uid, t)| is_due(t) && !later.contains(*uid));
         if let Some((uid, due)) = due {
-            match send(&edge, uid, due).await {
+            let (sent, counted) = send(&edge, uid, due).await;
+            metrics.reported(counted);
+            match sent {
                 Sent::Settled => {
                     wait.reset();
                     continue;
@@ -120,18 +131,26 @@ async fn run(edge: Edge, mut inbox: mpsc::Receiver<Message>, mut wait: Wait) {
 }
 
 fn take(told: &mut BTreeMap<PodUid, Told>, message: Message) {
-    let entry =
-        |key| Told { key, status: None, delete: false, status_is_due: false, delete_is_due: false };
+    let entry = |key| Told {
+        key,
+        status: None,
+        delete: false,
+        trace: None,
+        status_is_due: false,
+        delete_is_due: false,
+    };
     match message {
-        Message::Status { key, uid, status } => {
+        Message::Status { key, uid, status, trace } => {
             let pod = told.entry(uid).or_insert_with(|| entry(key));
             pod.status = Some(status);
+            pod.trace = trace;
             pod.status_is_due = true;
         }
-        Message::Delete { key, uid } => {
+        Message::Delete { key, uid, trace } => {
             let pod = told.entry(uid).or_insert_with(|| entry(key));
             if !pod.delete {
                 pod.delete = true;
+                pod.trace = trace;
                 pod.delete_is_due = true;
             }
         }
@@ -158,7 +177,7 @@ enum Sent {
 }
 
 /// Sends one report of the pod, the status before the delete.
-async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> Sent {
+async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> (Sent, Reported) {
     let is_status = due.status_is_due;
     let (verb, key, content) = if is_status {
         let content = json!({"uid": uid.as_str(), "status": due.status});
@@ -166,20 +185,25 @@ async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> Sent {
     } else {
         (Verb::Delete, due.key.clone(), json!({"uid": uid.as_str()}))
     };
-    match edge.operate(verb, key.to_string(), content.to_string().into_bytes()).await {
-        Ok(()) => {}
+    let (resource, content) = (key.to_string(), content.to_string().into_bytes());
+    let counted = match edge.operate(verb, resource, content, due.trace.as_deref()).await {
+        Ok(()) => Reported::Taken,
         Err(error) if error.is_passing() => {
             tracing::debug!(%key, %uid, %error, "a report was not taken yet");
             let is_answer = matches!(error, EdgeError::Refused { .. });
-            return if is_answer { Sent::PodLater } else { Sent::AllLater };
+            let sent = if is_answer { Sent::PodLater } else { Sent::AllLater };
+            return (sent, Reported::Later);
         }
         // The pod is gone, or was never this one's: saying it again changes nothing.
-        Err(error) => tracing::info!(%key, %uid, %error, "a report was refused"),
-    }
+        Err(error) => {
+            tracing::info!(%key, %uid, %error, "a report was refused");
+            Reported::Refused
+        }
+    };
     if is_status {
         due.status_is_due = false;
     } else {
         due.delete_is_due = false;
     }
-    Sent::Settled
+    (Sent::Settled, counted)
 }

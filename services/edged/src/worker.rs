@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use headwater_event::NodeName;
 use jiff::Timestamp;
@@ -14,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::field::FieldSource;
+use crate::metrics::{EdgedCounts, PodCount};
 use crate::objects::Objects;
 use crate::plan::{self, Afterwards, Containers, Fate, Outcome, Plan};
 use crate::pod::{self, PodRecord};
@@ -39,6 +39,8 @@ pub(crate) struct Intent {
     pub(crate) wanted: bool,
     /// Set when the machine stops: by when the pod must have ended.
     pub(crate) shutdown: Option<Instant>,
+    /// The trace context of the pod's last change, where it is in a trace.
+    pub(crate) cause: Option<String>,
 }
 
 /// What wakes a worker.
@@ -61,6 +63,7 @@ pub(crate) struct Surroundings {
     pub(crate) settings: Settings,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) reporter: Reporter,
+    pub(crate) metrics: EdgedCounts,
     /// A permit each for a pod that is being started.
     pub(crate) adding: Semaphore,
     /// A permit each for a pod that is being stopped or cleaned up.
@@ -93,6 +96,9 @@ pub(crate) struct Worker {
     reported: Option<PodStatus>,
     /// Whether this worker has told it.
     has_reported: bool,
+    /// Where the trace of the pod's last change stands.
+    trace: Option<String>,
+    count: PodCount,
 }
 
 impl Worker {
@@ -105,6 +111,7 @@ impl Worker {
     ) -> Self {
         let intent = intents.borrow_and_update().clone();
         let reported = shared.runtime.remembered(&record.uid);
+        let (trace, count) = (intent.cause.clone(), shared.metrics.pod());
         let mut worker = Self {
             record,
             shared,
@@ -122,6 +129,8 @@ impl Worker {
             ended: None,
             reported,
             has_reported: false,
+            trace,
+            count,
         };
         worker.resolve();
         worker
@@ -162,7 +171,11 @@ impl Worker {
                     if changed.is_err() {
                         return;
                     }
+                    let before = self.intent.cause.take();
                     self.intent = self.intents.borrow_and_update().clone();
+                    if self.intent.cause != before {
+                        self.trace = self.intent.cause.clone();
+                    }
                     self.resolve();
                 }
                 Some(signal) = self.inbox.recv() => {
@@ -281,8 +294,10 @@ impl Worker {
         let is_new = self.reported.as_ref() != Some(&status);
         if is_new || !self.has_reported {
             let Self { record, shared, .. } = self;
-            shared.reporter.status(&record.key, &record.uid, status.clone()).await;
+            let trace = self.trace.clone();
+            shared.reporter.status(&record.key, &record.uid, status.clone(), trace).await;
             self.has_reported = true;
+            self.count.phase(status.phase.as_deref());
         }
         if is_new {
             if let Err(error) = self.shared.runtime.remember(&self.record.uid, &status).await {
@@ -307,11 +322,11 @@ impl Worker {
                 let spec = pod::all_containers(&self.intent.pod).find(|c| c.name == container);
                 let own_grace = spec
                     .and_then(|c| kind.of(c)?.termination_grace_period_seconds)
-                    .and_then(|seconds| u64::try_from(seconds).ok())
-                    .map(Duration::from_secs);
+                    .and_then(pod::grace_of);
                 if !healthy {
                     let pod = &self.record.key;
                     tracing::info!(%pod, container, ?kind, message, "a probe failed");
+                    self.shared.metrics.probe_failed();
                 }
                 if let Some(tracked) = tracked.get_mut(&container) {
                     tracked.probed(attempt, kind, healthy, now + own_grace.unwrap_or(grace));

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use super::tracked::{Gate, Probing};
 use super::{Signal, Tracked, Worker};
 use crate::handler::{Handler, Target, words};
+use crate::metrics::Act;
 use crate::plan::{Action, Fate, Stopping};
 use crate::pod;
 use crate::probe::{self, ProbeKind};
@@ -41,7 +43,8 @@ impl Worker {
             Action::Terminate(name) => self.signal(name, StopSignal::Terminate).await,
             Action::Kill(name) => self.signal(name, StopSignal::Kill).await,
             Action::AskDelete => {
-                self.shared.reporter.delete(&self.record.key, &self.record.uid).await;
+                let trace = self.trace.clone();
+                self.shared.reporter.delete(&self.record.key, &self.record.uid, trace).await;
                 Done::Wait
             }
             Action::CleanUp => self.clean_up().await,
@@ -57,8 +60,13 @@ impl Worker {
             return;
         }
         let Ok(_permit) = self.shared.adding.acquire().await else { return };
-        match self.shared.runtime.lay_out(&self.record, volumes).await {
+        let (span, began) = (self.span("pod lay out"), Instant::now());
+        let laid_out = self.shared.runtime.lay_out(&self.record, volumes);
+        let laid_out = laid_out.instrument(span.clone()).await;
+        self.shared.metrics.acted(Act::LayOut, began.elapsed(), &laid_out);
+        match laid_out {
             Ok(()) => {
+                go_on(&mut self.trace, &span);
                 self.laid_out = Some(volumes.clone());
                 self.layout_error = None;
             }
@@ -74,9 +82,16 @@ impl Worker {
     async fn start(&mut self, name: &str) -> Done {
         let Some(Ok(launch)) = self.launches.get(name) else { return Done::Wait };
         let Ok(permit) = self.shared.adding.acquire().await else { return Done::Wait };
-        let result = self.shared.runtime.start(&self.record, launch).await;
+        let again = self.tracked.get(name).and_then(Tracked::attempt).is_some();
+        // A container that fails by itself is no part of what brought the pod here.
+        let span = if again { Span::none() } else { self.span("pod start") };
+        let began = Instant::now();
+        let starting = self.shared.runtime.start(&self.record, launch);
+        let result = starting.instrument(span.clone()).await;
         drop(permit);
         let now = Instant::now();
+        self.shared.metrics.acted(Act::Start, now.saturating_duration_since(began), &result);
+        go_on(&mut self.trace, &span);
         let settings = &self.shared.settings;
         let tracked = self.tracked.entry(name.to_owned()).or_insert_with(|| Tracked::new(settings));
         // A run that ended before it began is told by the runtime like any other.
@@ -89,6 +104,7 @@ impl Worker {
             }
             return Done::Again;
         }
+        self.shared.metrics.started(again);
         if let Some(runs) = self.shared.runtime.containers(&self.record.uid).remove(name) {
             tracked.observe(runs, now);
         }
@@ -148,9 +164,13 @@ impl Worker {
     async fn signal(&mut self, name: &str, how: StopSignal) -> Done {
         let Ok(_permit) = self.shared.removing.acquire().await else { return Done::Wait };
         let interrupted = self.intent.shutdown.is_some();
+        let (span, began) = (self.span("pod stop"), Instant::now());
         let runtime = &self.shared.runtime;
-        let result = runtime.signal(&self.record.uid, name, how, interrupted).await;
+        let signalling = runtime.signal(&self.record.uid, name, how, interrupted);
+        let result = signalling.instrument(span.clone()).await;
         let since = Instant::now();
+        self.shared.metrics.acted(Act::Signal, since.saturating_duration_since(began), &result);
+        go_on(&mut self.trace, &span);
         if let Err(error) = result {
             // It has ended by now, which is told, or is not quite there yet.
             tracing::debug!(pod = %self.record.key, container = name, %error, "no signal sent");
@@ -168,7 +188,10 @@ impl Worker {
 
     async fn clean_up(&mut self) -> Done {
         let Ok(_permit) = self.shared.removing.acquire().await else { return Done::Wait };
-        match self.shared.runtime.remove(&self.record.uid).await {
+        let (span, began) = (self.span("pod clean up"), Instant::now());
+        let removed = self.shared.runtime.remove(&self.record.uid).instrument(span).await;
+        self.shared.metrics.acted(Act::CleanUp, began.elapsed(), &removed);
+        match removed {
             Ok(()) => {
                 self.shared.reporter.forget(&self.record.uid).await;
                 Done::Finished
@@ -211,6 +234,14 @@ impl Worker {
         }
     }
 
+    /// A step in the trace of the pod's last change, if that is in one.
+    fn span(&self, name: &str) -> Span {
+        let Some(trace) = &self.trace else { return Span::none() };
+        let span = tracing::info_span!("pod act", otel.name = name, key = %self.record.key);
+        headwater_trace::continue_from(&span, Some(trace));
+        span
+    }
+
     fn target(&self, name: &str) -> Option<Target> {
         Some(Target {
             runtime: self.shared.runtime.clone(),
@@ -218,5 +249,12 @@ impl Worker {
             container: self.container(name)?.clone(),
             address: self.shared.address,
         })
+    }
+}
+
+/// What follows in the trace follows from `span`, if that is in one.
+fn go_on(trace: &mut Option<String>, span: &Span) {
+    if let Some(here) = headwater_trace::traceparent(span) {
+        *trace = Some(here);
     }
 }
