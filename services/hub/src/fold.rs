@@ -48,6 +48,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Whether snapshots may be served.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.folded && self.reconciled
+    }
+
     /// The newest claim in the partition of `stream`.
     pub(crate) fn claimed(&self, stream: &StreamId) -> WriterEpoch {
         let count = u32::try_from(self.claims.len()).unwrap_or(u32::MAX);

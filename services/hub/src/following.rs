@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_follow::{FollowError, Follower, WallClock};
+use headwater_follow::{FollowError, Follower, Step, WallClock};
+use headwater_log::acceptance::{Fenced, Hole};
 use headwater_log::{Log, Outcome};
 use headwater_store::Engine;
 
 use crate::fold::{Fold, History};
+use crate::metrics::FoldMetrics;
 use crate::wakers::Wakers;
 
 /// Waits before a log that cannot be followed is opened again: doubling from the first to the
@@ -22,6 +24,7 @@ pub(crate) struct Following {
     pub(crate) clock: WallClock,
     pub(crate) fold: Arc<Fold>,
     pub(crate) wakers: Arc<Wakers>,
+    pub(crate) metrics: FoldMetrics,
 }
 
 impl Following {
@@ -31,6 +34,7 @@ impl Following {
         let mut rebuild = false;
         loop {
             let Err(error) = self.follow(rebuild, &mut wait).await;
+            self.metrics.lost(&error);
             if !matches!(error, FollowError::Unborn) {
                 tracing::warn!(%error, "the downstream log is not followed just now");
                 rebuild = error.asks_for_rebuild();
@@ -54,11 +58,14 @@ impl Following {
             Follower::open(log, engine, History::default(), clock).await?
         };
         self.fold.follow(&follower);
+        self.metrics.reconciled(self.fold.facts().is_complete());
         self.wakers.wake_all();
         loop {
             let step = follower.next().await?;
             *wait = REOPEN_FIRST;
+            self.count(&step);
             if self.fold.follow(&follower) {
+                self.metrics.reconciled(self.fold.facts().is_complete());
                 self.wakers.wake_all();
             } else {
                 let streams = step.outcomes.iter().filter_map(|outcome| match outcome {
@@ -67,6 +74,29 @@ impl Following {
                 });
                 self.wakers.wake(streams);
             }
+        }
+    }
+    fn count(&self, step: &Step) {
+        for outcome in &step.outcomes {
+            self.metrics.folded(outcome);
+            match outcome {
+                Outcome::Hole(Hole { stream, expected, found, .. }) => {
+                    tracing::debug!(
+                        %stream, seq = found.0, expected = expected.0,
+                        "events are missing; the stream stands"
+                    );
+                }
+                Outcome::Fenced(Fenced { stream, seq, epoch, claimed, .. }) => {
+                    tracing::debug!(
+                        %stream, seq = seq.0, epoch = epoch.0, claimed = claimed.0,
+                        "an event of a fenced writer is passed over"
+                    );
+                }
+                _ => {}
+            }
+        }
+        if let Some((cursor, high)) = &step.read {
+            self.metrics.read_to(cursor, *high);
         }
     }
 }

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::Stream;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use headwater_event::{Checkpoint, NodeName, NodeStanding, Seq, StreamId};
 use headwater_follow::on_its_own_thread;
 use headwater_log::{Log, ReadError};
@@ -19,18 +20,20 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 use tonic::Status;
 use tonic::transport::Server;
 
-use crate::fold::Fold;
+use crate::fold::{Fold, FoldSource};
 use crate::following::Following;
 use crate::known::{Known, meet_identities};
 use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
 use crate::reports::Upstream;
 use crate::service::{Service, converse};
-use crate::shared::{Answers, Parts, Shared, WallClock};
+use crate::shared::{Answers, Sessions, Shared, WallClock};
 use crate::socket::{self, Greeted};
+use crate::turns::Turns;
 use crate::wakers::Wakers;
 
 /// Rapid resets: streams that a peer reset before the hub took them up, and streams that the
@@ -149,30 +152,38 @@ impl Hub {
         // Stopped last, when the sessions have said where their nodes stand.
         let upstream_stop = CancellationToken::new();
         let (upstream, appending) =
-            Upstream::start(seams.upstream.clone(), partitions, upstream_stop.clone());
-        let shared = Arc::new(Shared::new(Parts {
+            Upstream::start(seams.upstream.clone(), partitions, &seams.metrics, &upstream_stop);
+        let metrics = seams.metrics;
+        let limits = config.limits;
+        let shared = Arc::new(Shared {
             name: config.name,
             settings: config.settings,
-            limits: config.limits,
             fold: fold.clone(),
             wakers: wakers.clone(),
             known: known.clone(),
             upstream,
             answers: seams.answers,
             wall_clock: seams.wall_clock.clone(),
-            metrics: seams.metrics,
+            metrics: metrics.clone(),
             stop: stop.clone(),
-        }));
+            connections: TaskTracker::new(),
+            turns: Turns::new(limits.catch_ups_max, limits.catch_up_turn),
+            sessions: Sessions::new(&limits),
+            limits,
+        });
+        metrics.scrape.look_at(&shared);
         let following = Following {
             log: seams.downstream,
             engine: seams.engine,
             clock: seams.wall_clock,
             fold: fold.clone(),
             wakers: wakers.clone(),
+            metrics: metrics.fold.clone(),
         };
+        let identities = meet_identities(seams.upstream, known, fold, wakers, metrics.fold);
         let tasks = vec![
             on_its_own_thread(stop.clone(), following.run()),
-            on_its_own_thread(stop.clone(), meet_identities(seams.upstream, known, fold, wakers)),
+            on_its_own_thread(stop.clone(), identities),
             appending,
         ];
         Ok(HubHandle { address, shared, stop: stop.drop_guard(), upstream_stop, tasks })
@@ -214,17 +225,7 @@ impl HubView {
     /// # Errors
     /// When the fold cannot be read.
     pub fn lag(&self, stream: &StreamId, applied: Seq) -> Result<Lag, SourceError> {
-        let source = self.shared.fold.source();
-        let standing = source.standing(stream)?;
-        let tail = standing.checkpoint;
-        let since_ms = if tail.seq > applied {
-            let from = applied.max(standing.raw_from);
-            let first = source.events(stream, from, from.next(), 1)?;
-            first.first().map(|envelope| envelope.time_ms)
-        } else {
-            None
-        };
-        Ok(Lag { tail, since_ms })
+        lag(&self.shared.fold.source(), stream, applied)
     }
 
     /// Recomputes the state hash of a stream from the objects in the hub's store.
@@ -247,6 +248,24 @@ impl HubView {
     }
 }
 
+/// See [`HubView::lag`].
+pub(crate) fn lag(
+    source: &FoldSource<'_>,
+    stream: &StreamId,
+    applied: Seq,
+) -> Result<Lag, SourceError> {
+    let standing = source.standing(stream)?;
+    let tail = standing.checkpoint;
+    let since_ms = if tail.seq > applied {
+        let from = applied.max(standing.raw_from);
+        let first = source.events(stream, from, from.next(), 1)?;
+        first.first().map(|envelope| envelope.time_ms)
+    } else {
+        None
+    };
+    Ok(Lag { tail, since_ms })
+}
+
 impl HubHandle {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
@@ -257,9 +276,9 @@ impl HubHandle {
     /// the edge says, what comes back is for the edge.
     pub fn converse(
         &self,
-        said: impl Stream<Item = Result<replication::EdgeMessage, Status>> + Send + Unpin + 'static,
-    ) -> impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + use<> {
-        converse(&self.shared, said, Greeted::default())
+        said: BoxStream<'static, Result<replication::EdgeMessage, Status>>,
+    ) -> BoxStream<'static, Result<replication::HubMessage, Status>> {
+        converse(&self.shared, said, Greeted::default()).boxed()
     }
 
     /// What others see of it.

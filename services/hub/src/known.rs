@@ -9,6 +9,7 @@ use headwater_log::{Ends, Log, ReadError, starts};
 
 use crate::fold::Fold;
 use crate::following::{REOPEN_FIRST, REOPEN_LAST};
+use crate::metrics::FoldMetrics;
 use crate::wakers::Wakers;
 
 /// Identities by node.
@@ -55,10 +56,12 @@ pub(crate) async fn meet_identities(
     known: Arc<Known>,
     fold: Arc<Fold>,
     wakers: Arc<Wakers>,
+    metrics: FoldMetrics,
 ) {
     let mut wait = REOPEN_FIRST;
     loop {
         let Err(error) = follow_identities(&*upstream, &known, &fold, &wakers).await;
+        metrics.identities_lost();
         tracing::warn!(%error, "the upstream log is not followed just now");
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(REOPEN_LAST);

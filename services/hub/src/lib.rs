@@ -17,7 +17,9 @@ mod service;
 mod session;
 mod shared;
 mod socket;
+mod spans;
 mod standing;
+mod tally;
 mod turns;
 mod wakers;
 

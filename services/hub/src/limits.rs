@@ -59,6 +59,12 @@ pub const HELLOS_PER_SECOND: u32 = 500;
 /// Hellos that may come at once before the rate holds: a start of a whole site.
 pub const HELLOS_AT_ONCE: u32 = 1_000;
 
+/// Hellos a second that are taken of one node, and how many of it may come at once: far more
+/// than an edge makes that waits between its tries, so that only a loop is slowed.
+pub const NODE_HELLOS_PER_SECOND: u32 = 1;
+/// See [`NODE_HELLOS_PER_SECOND`].
+pub const NODE_HELLOS_AT_ONCE: u32 = 10;
+
 /// Sessions that may hold a delta or a snapshot in memory at once: some MiB each.
 pub const CATCH_UPS_MAX: usize = 64;
 
@@ -106,6 +112,10 @@ pub struct HubLimits {
     pub hellos_per_second: u32,
     /// See [`HELLOS_AT_ONCE`].
     pub hellos_at_once: u32,
+    /// See [`NODE_HELLOS_PER_SECOND`].
+    pub node_hellos_per_second: u32,
+    /// See [`NODE_HELLOS_AT_ONCE`].
+    pub node_hellos_at_once: u32,
     /// See [`CATCH_UPS_MAX`].
     pub catch_ups_max: usize,
     /// See [`CATCH_UP_TURN`].
@@ -134,6 +144,8 @@ impl Default for HubLimits {
             connection_age_grace: CONNECTION_AGE_GRACE,
             hellos_per_second: HELLOS_PER_SECOND,
             hellos_at_once: HELLOS_AT_ONCE,
+            node_hellos_per_second: NODE_HELLOS_PER_SECOND,
+            node_hellos_at_once: NODE_HELLOS_AT_ONCE,
             catch_ups_max: CATCH_UPS_MAX,
             catch_up_turn: CATCH_UP_TURN,
             outbound_messages_max: OUTBOUND_MESSAGES_MAX,

@@ -1,23 +1,39 @@
 //! What the hub counts, for whoever scrapes the process.
 //!
-//! Nothing is labelled by node: a hub serves thousands of them. Handles are bound once, here.
+//! Nothing is labelled by node: a hub serves thousands of them. What every event touches has its
+//! handles bound here, once; what a session touches once is looked up.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `session` | sessions, pushes, requests |
+//! | `upstream` | reports on their way into the log |
+//! | `fold` | how far the downstream log is folded |
+//! | `scrape` | what is looked up when somebody asks |
 
-use prometheus::{IntCounter, Registry, register_int_counter_vec_with_registry};
+mod fold;
+mod scrape;
+mod session;
+mod upstream;
 
-use headwater_session::message::PushMode;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    exponential_buckets, register_histogram_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
+    register_int_gauge_with_registry,
+};
+
+pub(crate) use fold::FoldMetrics;
+pub(crate) use scrape::Scrape;
+pub(crate) use session::{HelloEnd, SessionMetrics, SessionOver};
+pub(crate) use upstream::{RecordKind, UpstreamMetrics};
 
 /// The metrics of a hub. Cheap to clone; one per registry.
 #[derive(Clone)]
 pub struct HubMetrics {
-    pushes: ByMode,
-}
-
-/// One counter for each way that brings a replica forward.
-#[derive(Clone)]
-pub(crate) struct ByMode {
-    tail: IntCounter,
-    delta: IntCounter,
-    snapshot: IntCounter,
+    pub(crate) sessions: SessionMetrics,
+    pub(crate) upstream: UpstreamMetrics,
+    pub(crate) fold: FoldMetrics,
+    pub(crate) scrape: Scrape,
 }
 
 impl HubMetrics {
@@ -26,31 +42,75 @@ impl HubMetrics {
     /// # Errors
     /// When the registry has metrics of these names already.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let pushes = register_int_counter_vec_with_registry!(
-            "headwater_hub_pushes_total",
-            "Pushes handed to a session's transport, parts counted each.",
-            &["mode"],
-            registry
-        )?;
-        Ok(Self { pushes: ByMode::of(|mode| pushes.with_label_values(&[mode])) })
-    }
-
-    /// A push was handed to the transport.
-    pub(crate) fn pushed(&self, mode: PushMode) {
-        self.pushes.of_mode(mode).inc();
+        let families = Families { registry };
+        let scrape = Scrape::new()?;
+        registry.register(Box::new(scrape.clone()))?;
+        Ok(Self {
+            sessions: SessionMetrics::new(&families)?,
+            upstream: UpstreamMetrics::new(&families)?,
+            fold: FoldMetrics::new(&families)?,
+            scrape,
+        })
     }
 }
 
-impl ByMode {
-    fn of(counter: impl Fn(&str) -> IntCounter) -> Self {
-        Self { tail: counter("tail"), delta: counter("delta"), snapshot: counter("snapshot") }
+/// Makes families and registers them.
+struct Families<'a> {
+    registry: &'a Registry,
+}
+
+impl Families<'_> {
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        register_int_counter_with_registry!(name, help, self.registry)
     }
 
-    pub(crate) fn of_mode(&self, mode: PushMode) -> &IntCounter {
-        match mode {
-            PushMode::Tail => &self.tail,
-            PushMode::Delta => &self.delta,
-            PushMode::Snapshot => &self.snapshot,
-        }
+    fn counter_vec(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<IntCounterVec, prometheus::Error> {
+        register_int_counter_vec_with_registry!(name, help, &[label], self.registry)
     }
+
+    /// A counter for each value of one label.
+    fn counters<const N: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: [&str; N],
+    ) -> Result<[IntCounter; N], prometheus::Error> {
+        let family = self.counter_vec(name, help, label)?;
+        Ok(values.map(|value| family.with_label_values(&[value])))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        register_int_gauge_with_registry!(name, help, self.registry)
+    }
+
+    fn gauge_vec(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<IntGaugeVec, prometheus::Error> {
+        register_int_gauge_vec_with_registry!(name, help, &[label], self.registry)
+    }
+
+    fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        (first, factor, count): (f64, f64, usize),
+    ) -> Result<Histogram, prometheus::Error> {
+        let buckets = exponential_buckets(first, factor, count)?;
+        let opts = HistogramOpts::new(name, help).buckets(buckets);
+        register_histogram_with_registry!(opts, self.registry)
+    }
+}
+
+/// A count as a gauge takes it.
+fn level(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
 }

@@ -13,7 +13,12 @@ use headwater_event::{NodeName, Report, ReportId, StreamId};
 use headwater_log::{Append, AppendError, Log, Record};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
+
+use crate::metrics::{HubMetrics, RecordKind, UpstreamMetrics};
+use crate::spans;
 
 /// Appends waiting for the log, over all edges: each session holds at most a few, so this is
 /// reached only by thousands of them; the rest wait in their sessions.
@@ -31,9 +36,17 @@ const RETRY_LAST: Duration = Duration::from_secs(5);
 /// that does not is not waited for.
 const LAST_WITHIN: Duration = Duration::from_secs(2);
 
-/// A record that goes upstream, with who waits for it.
+/// A record that goes upstream.
+struct Outgoing {
+    append: Append,
+    kind: RecordKind,
+    /// Ends when the log has it.
+    span: Option<Span>,
+}
+
+/// Records that go upstream, with who waits for them.
 struct Job {
-    records: Vec<Append>,
+    records: Vec<Outgoing>,
     /// Told when all are durable.
     done: Option<(mpsc::Sender<ReportId>, ReportId)>,
 }
@@ -43,6 +56,7 @@ struct Job {
 pub(crate) struct Upstream {
     jobs: mpsc::Sender<Job>,
     partitions: u32,
+    metrics: UpstreamMetrics,
 }
 
 impl Upstream {
@@ -51,11 +65,13 @@ impl Upstream {
     pub(crate) fn start(
         log: Arc<dyn Log>,
         partitions: u32,
-        stop: CancellationToken,
+        metrics: &HubMetrics,
+        stop: &CancellationToken,
     ) -> (Self, JoinHandle<()>) {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
-        let task = tokio::spawn(run(log, queue, stop));
-        (Self { jobs, partitions }, task)
+        let metrics = metrics.upstream.clone();
+        let task = tokio::spawn(run(log, queue, metrics.clone(), stop.clone()));
+        (Self { jobs, partitions, metrics }, task)
     }
 
     /// Appends what `node` reported, in order; `done` gets the last id once all is durable.
@@ -70,16 +86,18 @@ impl Upstream {
         let partition = StreamId::node(node).partition(self.partitions);
         let records = reports
             .into_iter()
-            .filter_map(|report| match encode_report(node, &report) {
-                Ok(encoded) => Some(Append {
-                    partition,
-                    record: Record {
+            .filter_map(|mut report| match encode_report(node, &report) {
+                Ok(encoded) => {
+                    let span = spans::append_report(&mut report, node, partition);
+                    let record = Record {
                         key: encoded.key,
                         value: encoded.value,
                         header: encoded.header,
                         traceparent: report.traceparent,
-                    },
-                }),
+                    };
+                    let kind = RecordKind::of(&report.body);
+                    Some(Outgoing { append: Append { partition, record }, kind, span })
+                }
                 Err(error) => {
                     tracing::error!(%node, id = %report.id, %error, "a report has no record key");
                     None
@@ -93,14 +111,21 @@ impl Upstream {
     /// Left out when the queue is full: the next one says more.
     pub(crate) fn position(&self, node: &NodeName, record: Record) {
         let partition = StreamId::node(node).partition(self.partitions);
-        let job = Job { records: vec![Append { partition, record }], done: None };
+        let (append, kind) = (Append { partition, record }, RecordKind::Position);
+        let job = Job { records: vec![Outgoing { append, kind, span: None }], done: None };
         if self.jobs.try_send(job).is_err() {
+            self.metrics.position_left_out();
             tracing::debug!(%node, "position record left out: the upstream queue is full");
         }
     }
 }
 
-async fn run(log: Arc<dyn Log>, mut queue: mpsc::Receiver<Job>, stop: CancellationToken) {
+async fn run(
+    log: Arc<dyn Log>,
+    mut queue: mpsc::Receiver<Job>,
+    metrics: UpstreamMetrics,
+    stop: CancellationToken,
+) {
     let appending = async {
         let mut jobs = Vec::new();
         let mut stopping = pin!(stop.cancelled().fuse());
@@ -112,7 +137,7 @@ async fn run(log: Arc<dyn Log>, mut queue: mpsc::Receiver<Job>, stop: Cancellati
                     if received == 0 {
                         return;
                     }
-                    append_jobs(log.as_ref(), &mut jobs).await;
+                    append_jobs(log.as_ref(), &metrics, &mut jobs).await;
                 }
             }
         }
@@ -128,9 +153,9 @@ async fn run(log: Arc<dyn Log>, mut queue: mpsc::Receiver<Job>, stop: Cancellati
     }
 }
 
-async fn append_jobs(log: &dyn Log, jobs: &mut Vec<Job>) {
+async fn append_jobs(log: &dyn Log, metrics: &UpstreamMetrics, jobs: &mut Vec<Job>) {
     let records = jobs.iter_mut().flat_map(|job| std::mem::take(&mut job.records)).collect();
-    append_durably(log, records).await;
+    append_durably(log, metrics, records).await;
     for (done, last) in jobs.drain(..).filter_map(|job| job.done) {
         // The channel has room for every report that a session may have here; a closed one is
         // a session that ended: the edge sends again.
@@ -139,25 +164,35 @@ async fn append_jobs(log: &dyn Log, jobs: &mut Vec<Job>) {
 }
 
 /// Returns once every record that the log can take is in it.
-async fn append_durably(log: &dyn Log, mut records: Vec<Append>) {
+async fn append_durably(log: &dyn Log, metrics: &UpstreamMetrics, mut records: Vec<Outgoing>) {
     let mut wait = RETRY_FIRST;
     while !records.is_empty() {
-        let batch: Vec<Append> = records.iter().take(BATCH_RECORDS_MAX).cloned().collect();
+        let batch = records.iter().take(BATCH_RECORDS_MAX);
+        let batch: Vec<Append> = batch.map(|outgoing| outgoing.append.clone()).collect();
         let count = batch.len();
-        match log.append(batch).await {
+        let began = Instant::now();
+        let outcome = log.append(batch).await;
+        if let Err(error) = &outcome {
+            metrics.failed(error);
+        }
+        match outcome {
             Ok(_) => {
-                records.drain(..count);
+                metrics.batch(count, began.elapsed());
+                for Outgoing { kind, span, .. } in records.drain(..count) {
+                    metrics.appended(kind);
+                    drop(span);
+                }
                 wait = RETRY_FIRST;
             }
             Err(AppendError::Rejected { reason }) if count == 1 => {
-                let key = String::from_utf8_lossy(&records[0].record.key).into_owned();
+                let key = String::from_utf8_lossy(&records[0].append.record.key).into_owned();
                 tracing::error!(%key, %reason, "the log refused a report; it is left out");
                 records.remove(0);
             }
             Err(AppendError::Rejected { .. }) => {
                 // One of them is refused: each goes by itself, so that the others get through.
                 for record in records.drain(..count).collect::<Vec<_>>() {
-                    Box::pin(append_durably(log, vec![record])).await;
+                    Box::pin(append_durably(log, metrics, vec![record])).await;
                 }
             }
             Err(error) => {
@@ -174,8 +209,13 @@ mod tests {
     use bytes::Bytes;
     use headwater_event::{Partition, ReportBody};
     use headwater_log::{AppendFault, MemoryLog, MemorySettings};
+    use prometheus::{Registry, TextEncoder};
 
     use super::*;
+
+    fn metrics() -> HubMetrics {
+        HubMetrics::new(&Registry::new()).expect("a fresh registry")
+    }
 
     fn report(seq: u64) -> Report {
         Report {
@@ -194,7 +234,7 @@ mod tests {
         let log = Arc::new(MemoryLog::new(MemorySettings::default()));
         let partitions = log.describe().await.expect("there").partitions;
         let stop = CancellationToken::new();
-        let (upstream, task) = Upstream::start(log.clone(), partitions, stop.clone());
+        let (upstream, task) = Upstream::start(log.clone(), partitions, &metrics(), &stop);
         let (done, mut answers) = mpsc::channel(4);
         let node: NodeName = "gw-1".parse().expect("a name");
         assert!(upstream.append(&node, vec![report(1), report(2)], done).await);
@@ -217,7 +257,10 @@ mod tests {
         let log = MemoryLog::new(settings);
         log.inject(AppendFault::UnknownLost);
         log.inject(AppendFault::UnknownWritten);
-        let (upstream, _task) = Upstream::start(Arc::new(log.clone()), 1, CancellationToken::new());
+        let counted = Registry::new();
+        let metrics = HubMetrics::new(&counted).expect("a fresh registry");
+        let stop = CancellationToken::new();
+        let (upstream, _task) = Upstream::start(Arc::new(log.clone()), 1, &metrics, &stop);
         let (done, mut answers) = mpsc::channel(4);
         let node: NodeName = "gw-1".parse().expect("a name");
         let mut large = report(2);
@@ -230,5 +273,14 @@ mod tests {
         let mut reader = log.read(vec![start]).await.expect("there");
         let count = reader.next().await.expect("readable").records.len();
         assert_eq!(count, 3, "the first twice, the second, which is too large, not at all");
+        let text = TextEncoder::new().encode_to_string(&counted.gather()).expect("text");
+        for line in [
+            r#"headwater_hub_reports_appended_total{kind="pod_status"} 2"#,
+            r#"headwater_hub_report_append_failures_total{kind="unknown"} 2"#,
+            r#"headwater_hub_report_append_failures_total{kind="rejected"} 2"#,
+            "headwater_hub_report_batch_records_count 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
     }
 }

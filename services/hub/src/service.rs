@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::metrics::HelloEnd;
 use crate::session::Connection;
 use crate::shared::Shared;
 use crate::socket::Greeted;
@@ -55,35 +56,37 @@ pub(crate) fn converse(
     let connections = shared.connections.clone();
     let shared = shared.clone();
     connections.spawn(async move {
-            let hello = tokio::select! {
-                biased;
-                () = shared.stop.cancelled() => return,
-                hello = tokio::time::timeout(shared.limits.hello_within, next(&mut stream)) => hello,
-            };
-            let (node, hello) = match hello.unwrap_or_else(|_| Some(Err(no_hello()))) {
-                Some(Ok(EdgeMessage::Hello(hello))) => (hello.identity.node.clone(), hello),
-                Some(Ok(_)) => {
-                    let _ = outbound.send(Err(no_hello())).await;
-                    return;
-                }
-                Some(Err(status)) => {
-                    let _ = outbound.send(Err(status)).await;
-                    return;
-                }
-                None => return,
-            };
-            greeted.set();
-            let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
-            // The channel is fresh and has room.
-            let _ = inbound.send(Ok(EdgeMessage::Hello(hello))).await;
-            // On loopback without TLS, and only there, the hello says which node it is.
-            let mut serving = pin!(Connection::serve(shared, node, decoded, outbound));
-            // The session decides when it is over; what the edge still says is then not read.
-            tokio::select! {
-                biased;
-                () = &mut serving => {}
-                () = read(stream, inbound) => serving.await,
+        let hello = tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return,
+            hello = tokio::time::timeout(shared.limits.hello_within, next(&mut stream)) => hello,
+        };
+        let (node, hello) = match hello.unwrap_or_else(|_| Some(Err(no_hello()))) {
+            Some(Ok(EdgeMessage::Hello(hello))) => (hello.identity.node.clone(), hello),
+            Some(Ok(_)) => {
+                shared.metrics.sessions.hello(HelloEnd::Missing);
+                let _ = outbound.send(Err(no_hello())).await;
+                return;
             }
+            Some(Err(status)) => {
+                shared.metrics.sessions.hello(HelloEnd::Missing);
+                let _ = outbound.send(Err(status)).await;
+                return;
+            }
+            None => return,
+        };
+        greeted.set();
+        let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
+        // The channel is fresh and has room.
+        let _ = inbound.send(Ok(EdgeMessage::Hello(hello))).await;
+        // On loopback without TLS, and only there, the hello says which node it is.
+        let mut serving = pin!(Connection::serve(shared, node, decoded, outbound));
+        // The session decides when it is over; what the edge still says is then not read.
+        tokio::select! {
+            biased;
+            () = &mut serving => {}
+            () = read(stream, inbound) => serving.await,
+        }
     });
     ReceiverStream::new(messages)
 }

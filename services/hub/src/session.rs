@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +18,15 @@ use headwater_proto::replication as wire;
 use headwater_session::message::{
     EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, Request, RequestError, Response,
 };
-use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
+use headwater_session::{HubInput, HubOutput, HubSession, HubStream, SessionId};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 use tonic::Status;
 
+use crate::metrics::{HelloEnd, SessionOver};
 use crate::shared::{Shared, unavailable};
+use crate::spans;
+use crate::tally::Tally;
 use crate::turns::Turn;
 
 /// How often a session is told the time.
@@ -64,6 +68,7 @@ pub(crate) struct Connection {
     position_due: bool,
     kept_at: Option<Instant>,
     turn: Turn,
+    tally: Tally,
 }
 
 impl Connection {
@@ -80,7 +85,9 @@ impl Connection {
         let (appended, appends) = mpsc::channel(shared.settings.reports_unappended_max.max(1));
         let (answers, answered) = mpsc::channel(ANSWERS_MAX);
         let contact_ms = (shared.wall_clock)();
-        if let Err(refusal) = shared.enter(id, &node, dismiss) {
+        if let Err(why) = shared.enter(id, &node, dismiss) {
+            shared.metrics.sessions.hello(HelloEnd::TurnedAway(why.name()));
+            let refusal = why.refusal(&node);
             let _ = outbound.send(Ok(HubMessage::Refusal(refusal).into())).await;
             return;
         }
@@ -88,6 +95,7 @@ impl Connection {
             session: HubSession::new(shared.settings.clone(), node.clone()),
             bell: shared.wakers.add(id),
             turn: shared.turns.turn(),
+            tally: Tally::new(shared.metrics.sessions.clone(), contact_ms),
             shared,
             id,
             node,
@@ -104,11 +112,12 @@ impl Connection {
             kept_at: None,
         };
         let events = Events { inbound, appends, answered };
-        connection.run(events).await;
+        let over = connection.run(events).await;
+        connection.tally.over(over);
         connection.leave();
     }
 
-    async fn run(&mut self, mut events: Events) {
+    async fn run(&mut self, mut events: Events) -> SessionOver {
         let started = Instant::now();
         let mut old = pin!(sleep(self.shared.limits.age(rand::random())));
         let mut ticks = tokio::time::interval(TICK);
@@ -125,9 +134,9 @@ impl Connection {
                     }
                     Some(Err(status)) => {
                         let _ = self.outbound.send(Err(status)).await;
-                        return;
+                        return SessionOver::Broken;
                     }
-                    None => return,
+                    None => return SessionOver::Left,
                 },
                 Some(id) = events.appends.recv() => HubInput::Appended(id),
                 Some(answer) = events.answered.recv() => HubInput::Answered(answer),
@@ -138,15 +147,15 @@ impl Connection {
                     HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
                 }
             };
-            if !self.step(input).await {
-                return;
+            if let ControlFlow::Break(over) = self.step(input).await {
+                return over;
             }
             self.publish_if_due();
         }
     }
 
-    /// Steps the session and does what comes out; `false` when the connection ends.
-    async fn step(&mut self, input: HubInput) -> bool {
+    /// Steps the session and does what comes out; breaks off when the connection ends.
+    async fn step(&mut self, input: HubInput) -> ControlFlow<SessionOver> {
         let mut inputs = std::collections::VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let (outputs, asked) = {
@@ -161,16 +170,8 @@ impl Connection {
             for output in outputs {
                 match output {
                     HubOutput::Identify(identity) => inputs.push_back(self.identify(&identity)),
-                    HubOutput::Send(message) => {
-                        if !self.send(message).await {
-                            return false;
-                        }
-                    }
-                    HubOutput::AppendReports(reports) => {
-                        if !self.append(reports).await {
-                            return false;
-                        }
-                    }
+                    HubOutput::Send(message) => self.send(message).await?,
+                    HubOutput::AppendReports(reports) => self.append(reports).await?,
                     HubOutput::Ask(request) => self.ask(request),
                     HubOutput::Alive(heartbeat) => {
                         self.heartbeat = heartbeat;
@@ -179,13 +180,13 @@ impl Connection {
                     HubOutput::Progressed(_) => self.position_due = true,
                     HubOutput::Close(end) => {
                         tracing::info!(node = %self.node, %end, "session ended");
-                        return false;
+                        return ControlFlow::Break(SessionOver::of(&end));
                     }
                 }
             }
             self.subscribe();
         }
-        true
+        ControlFlow::Continue(())
     }
 
     fn identify(&mut self, identity: &Identity) -> HubInput {
@@ -203,42 +204,50 @@ impl Connection {
 
     /// Queues a message; a reader that takes nothing for too long loses its session. Its turn to
     /// catch up comes and goes meanwhile.
-    async fn send(&mut self, message: HubMessage) -> bool {
+    async fn send(&mut self, mut message: HubMessage) -> ControlFlow<SessionOver> {
+        // They end when the transport has the message.
+        let _spans = match &mut message {
+            HubMessage::Push(push) => spans::push(push, &self.node),
+            _ => Vec::new(),
+        };
         let mut room = pin!(self.outbound.reserve());
         let mut too_long = pin!(sleep(self.shared.limits.outbound_within));
         loop {
             tokio::select! {
                 biased;
                 room = &mut room => {
-                    let Ok(room) = room else { return false };
-                    if let HubMessage::Push(push) = &message {
-                        self.shared.metrics.pushed(push.mode);
-                    }
+                    let Ok(room) = room else { return ControlFlow::Break(SessionOver::Left) };
+                    self.tally.sending(&message, &self.shared.wall_clock);
                     room.send(Ok(message.into()));
-                    return true;
+                    return ControlFlow::Continue(());
                 }
                 Some(refusal) = self.dismissed.recv() => {
                     tracing::info!(node = %self.node, reason = %refusal.message, "session dropped");
-                    return false;
+                    return ControlFlow::Break(SessionOver::Refused(refusal.code));
                 }
                 () = self.turn.granted() => self.bell.notify_one(),
                 () = &mut too_long => {
                     tracing::warn!(node = %self.node, "an edge takes no bytes: session dropped");
-                    return false;
+                    return ControlFlow::Break(SessionOver::Slow);
                 }
             }
         }
     }
 
     /// Hands reports on to the log; waits while thousands of others do.
-    async fn append(&mut self, reports: Vec<Report>) -> bool {
+    async fn append(&mut self, reports: Vec<Report>) -> ControlFlow<SessionOver> {
         let appended = self.appended.clone();
         let mut append = pin!(self.shared.upstream.append(&self.node, reports, appended));
         loop {
             tokio::select! {
                 biased;
-                taken = &mut append => return taken,
-                Some(_) = self.dismissed.recv() => return false,
+                taken = &mut append => return match taken {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(SessionOver::Upstream),
+                },
+                Some(refusal) = self.dismissed.recv() => {
+                    return ControlFlow::Break(SessionOver::Refused(refusal.code));
+                }
                 () = self.turn.granted() => self.bell.notify_one(),
             }
         }
@@ -254,8 +263,10 @@ impl Connection {
 
     /// Waits for the streams that the session serves now.
     fn subscribe(&mut self) {
+        let standings: Vec<HubStream> = self.session.streams().collect();
+        self.tally.stepped(&self.session, &standings);
         let now: BTreeSet<StreamId> =
-            self.session.streams().map(|standing| standing.stream).collect();
+            standings.into_iter().map(|standing| standing.stream).collect();
         if now != self.subscribed {
             self.shared.wakers.subscribe(self.id, &self.subscribed, &now);
             self.subscribed = now;

@@ -18,7 +18,7 @@ use crate::fold::Fold;
 use crate::known::Known;
 use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
-use crate::pace::Pace;
+use crate::pace::Paces;
 use crate::reports::Upstream;
 use crate::standing::settled;
 use crate::turns::Turns;
@@ -62,7 +62,12 @@ pub(crate) struct Shared {
     pub(crate) connections: TaskTracker,
     /// Whose turn it is to catch up.
     pub(crate) turns: Turns,
-    next_session: AtomicU64,
+    pub(crate) sessions: Sessions,
+}
+
+/// The sessions of a hub and the nodes they are of.
+pub(crate) struct Sessions {
+    next: AtomicU64,
     started: Instant,
     table: Mutex<Table>,
 }
@@ -70,73 +75,70 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Table {
     /// How fast hellos are taken.
-    pace: Pace,
+    paces: Paces,
     registry: Registry,
     live: BTreeMap<SessionId, Live>,
     cut: BTreeSet<NodeName>,
     standings: BTreeMap<NodeName, NodeStanding>,
 }
 
-/// What a [`Shared`] is made of.
-pub(crate) struct Parts {
-    pub(crate) name: String,
-    pub(crate) settings: HubSettings,
-    pub(crate) limits: HubLimits,
-    pub(crate) fold: Arc<Fold>,
-    pub(crate) wakers: Arc<Wakers>,
-    pub(crate) known: Arc<Known>,
-    pub(crate) upstream: Upstream,
-    pub(crate) answers: Arc<dyn Answers>,
-    pub(crate) wall_clock: WallClock,
-    pub(crate) metrics: HubMetrics,
-    pub(crate) stop: CancellationToken,
+/// Why a connection is turned away at the door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnedAway {
+    /// The operator cut the node's link.
+    LinkCut,
+    /// The hub stops.
+    Stopping,
+    /// The hub has as many sessions as it may have.
+    Full,
+    /// Too many edges connect at once.
+    Pace,
+    /// The node itself connects too often.
+    NodePace,
 }
 
-impl Shared {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts {
-            name,
-            settings,
-            limits,
-            fold,
-            wakers,
-            known,
-            upstream,
-            answers,
-            wall_clock,
-            metrics,
-            stop,
-        } = parts;
+impl TurnedAway {
+    /// Its name, as metrics say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::LinkCut => "link_cut",
+            Self::Stopping => "stopping",
+            Self::Full => "full",
+            Self::Pace => "pace",
+            Self::NodePace => "node_pace",
+        }
+    }
+
+    /// What the edge is told.
+    pub(crate) fn refusal(self, node: &NodeName) -> Refusal {
+        match self {
+            Self::LinkCut => link_cut(node),
+            Self::Stopping => unavailable(HUB_STOPS),
+            Self::Full => unavailable("the hub has as many sessions as it may have"),
+            Self::Pace => unavailable("too many edges connect at once"),
+            Self::NodePace => unavailable("the node connects too often"),
+        }
+    }
+}
+
+impl Sessions {
+    /// None yet.
+    pub(crate) fn new(limits: &HubLimits) -> Self {
         let table = Table {
-            pace: Pace::new(limits.hellos_per_second, limits.hellos_at_once),
+            paces: Paces::new(limits),
             registry: Registry::default(),
             live: BTreeMap::new(),
             cut: BTreeSet::new(),
             standings: BTreeMap::new(),
         };
-        Self {
-            name,
-            settings,
-            turns: Turns::new(limits.catch_ups_max, limits.catch_up_turn),
-            limits,
-            fold,
-            wakers,
-            known,
-            upstream,
-            answers,
-            wall_clock,
-            metrics,
-            stop,
-            connections: TaskTracker::new(),
-            next_session: AtomicU64::new(1),
-            started: Instant::now(),
-            table: Mutex::new(table),
-        }
+        Self { next: AtomicU64::new(1), started: Instant::now(), table: Mutex::new(table) }
     }
+}
 
+impl Shared {
     /// A number for a new session, never given twice.
     pub(crate) fn next_session(&self) -> SessionId {
-        SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
+        SessionId(self.sessions.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Adds a connection, unless the node's link is cut, the hub stops, or it has no room for
@@ -146,22 +148,20 @@ impl Shared {
         session: SessionId,
         node: &NodeName,
         dismiss: mpsc::Sender<Refusal>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TurnedAway> {
         let mut table = self.lock();
         if table.cut.contains(node) {
-            return Err(link_cut(node));
+            return Err(TurnedAway::LinkCut);
         }
         if self.stop.is_cancelled() {
-            return Err(unavailable(HUB_STOPS));
+            return Err(TurnedAway::Stopping);
         }
         // A node that connects again takes its own place.
         let has_room = table.live.len() < self.limits.sessions_max;
         if !has_room && table.registry.live(node).is_none() {
-            return Err(unavailable("the hub has as many sessions as it may have"));
+            return Err(TurnedAway::Full);
         }
-        if !table.pace.take(self.started.elapsed()) {
-            return Err(unavailable("too many edges connect at once"));
-        }
+        table.paces.take(node, self.sessions.started.elapsed())?;
         table.live.insert(session, Live { node: node.clone(), dismiss });
         Ok(())
     }
@@ -227,6 +227,11 @@ impl Shared {
         self.lock().standings.insert(node.clone(), standing);
     }
 
+    /// How many connections there are that said hello.
+    pub(crate) fn session_count(&self) -> usize {
+        self.lock().live.len()
+    }
+
     /// Where each node stands that has been connected to this hub.
     pub(crate) fn standings(&self) -> BTreeMap<NodeName, NodeStanding> {
         self.lock().standings.clone()
@@ -252,7 +257,7 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         // No code here panics while it holds the lock; a poisoned one is still whole.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

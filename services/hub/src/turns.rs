@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Clone)]
 pub(crate) struct Turns {
     slots: Arc<Semaphore>,
+    count: usize,
     lasts: Duration,
 }
 
@@ -38,7 +39,12 @@ impl Turns {
     /// `count` at once, at least one; each lasts no longer than `lasts`.
     pub(crate) fn new(count: usize, lasts: Duration) -> Self {
         let count = count.clamp(1, Semaphore::MAX_PERMITS);
-        Self { slots: Arc::new(Semaphore::new(count)), lasts }
+        Self { slots: Arc::new(Semaphore::new(count)), count, lasts }
+    }
+
+    /// How many have their turn.
+    pub(crate) fn held(&self) -> usize {
+        self.count.saturating_sub(self.slots.available_permits())
     }
 
     /// A place outside the line.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::record::LogBirth;
-use headwater_event::{Cursor, Partition, StreamId};
+use headwater_event::{Cursor, Offset, Partition, StreamId};
 use headwater_log::acceptance::{Mode, Outcome, PartitionState, StreamPosition};
 use headwater_log::{
     Acceptance, Batch, BirthError, ClaimError, Claimant, Claiming, Log, ReadError, Reader,
@@ -56,6 +56,8 @@ pub struct Step {
     pub effects: Vec<Effect>,
     /// Whether the first fold came to its end with this batch.
     pub folded_now: bool,
+    /// How far the batch's partition is read now, and where it ended then.
+    pub read: Option<(Cursor, Offset)>,
 }
 
 /// Why a view cannot follow its log.
@@ -230,7 +232,8 @@ impl<R: Rows> Follower<R> {
 
     /// Folds one batch of the log, and commits it in as many batches of the engine as it takes.
     fn fold(&mut self, batch: &Batch) -> Result<Step, FollowError> {
-        let mut step = Step::default();
+        let read = Some((batch.cursor, batch.high));
+        let mut step = Step { read, ..Step::default() };
         let Some((last, rest)) = batch.records.split_last() else {
             self.take_in(batch, &mut step)?;
             self.commit(&mut step)?;

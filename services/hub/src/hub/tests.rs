@@ -312,7 +312,7 @@ async fn who_says_no_hello_or_garbage_is_shown_the_door_and_others_do_not_notice
     assert_eq!(status.code(), tonic::Code::FailedPrecondition);
 
     let (said, mut heard) = dial(hub.address()).await.expect("a session");
-    said.send(headwater_proto::replication::EdgeMessage::default()).await.expect("heard");
+    said.send(replication::EdgeMessage::default()).await.expect("heard");
     let status = timeout(SOON, heard.message()).await.expect("soon").expect_err("says nothing");
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
 

@@ -1,0 +1,109 @@
+//! What one session adds to the hub's metrics: what it has to remember for that.
+
+use std::collections::BTreeSet;
+
+use headwater_event::StreamId;
+use headwater_session::message::HubMessage;
+use headwater_session::{HubSession, HubStream};
+use tokio::time::Instant;
+
+use crate::metrics::{HelloEnd, SessionMetrics, SessionOver};
+use crate::shared::WallClock;
+
+/// Counts one session.
+pub(crate) struct Tally {
+    metrics: SessionMetrics,
+    /// When the connection came; what was appended before it is no measure of a delivery.
+    since_ms: i64,
+    is_open: bool,
+    is_parked: bool,
+    /// Streams of which it is known how the replica was brought forward.
+    resumed: BTreeSet<StreamId>,
+    window_full_since: Option<Instant>,
+}
+
+impl Tally {
+    pub(crate) fn new(metrics: SessionMetrics, since_ms: i64) -> Self {
+        Self {
+            metrics,
+            since_ms,
+            is_open: false,
+            is_parked: false,
+            resumed: BTreeSet::new(),
+            window_full_since: None,
+        }
+    }
+
+    /// The session hands this message to the transport.
+    pub(crate) fn sending(&mut self, message: &HubMessage, clock: &WallClock) {
+        match message {
+            HubMessage::Push(push) => {
+                self.metrics.pushed(push);
+                if !self.resumed.contains(&push.stream) {
+                    self.resumed.insert(push.stream.clone());
+                    self.metrics.resumed(Some(push.mode));
+                }
+                let now_ms = clock();
+                let times = push.changes.iter().filter_map(|pushed| pushed.appended_ms);
+                for time_ms in times.filter(|time_ms| *time_ms >= self.since_ms) {
+                    self.metrics.delivered(now_ms - time_ms);
+                }
+            }
+            HubMessage::Response(response) => self.metrics.answered(&response.outcome),
+            _ => {}
+        }
+    }
+
+    /// The session has made a step.
+    pub(crate) fn stepped(&mut self, session: &HubSession, streams: &[HubStream]) {
+        if session.is_open() && !self.is_open {
+            self.is_open = true;
+            self.metrics.hello(HelloEnd::Accepted);
+        }
+        let mut is_parked = false;
+        for stream in streams {
+            is_parked |= stream.parked.is_some();
+            let has_everything = stream.parked.is_none()
+                && !stream.resetting
+                && stream.log_id.is_some()
+                && stream.sent == stream.tail;
+            if has_everything && !self.resumed.contains(&stream.stream) {
+                self.resumed.insert(stream.stream.clone());
+                self.metrics.resumed(None);
+            }
+        }
+        self.park(is_parked);
+        match (session.is_window_full(), self.window_full_since) {
+            (true, None) => {
+                self.window_full_since = Some(Instant::now());
+                self.metrics.window_filled();
+            }
+            (false, Some(_)) => self.window_opened(),
+            _ => {}
+        }
+    }
+
+    /// The session is over.
+    pub(crate) fn over(&mut self, over: SessionOver) {
+        self.park(false);
+        self.window_opened();
+        if self.is_open {
+            self.metrics.over(over);
+        } else {
+            self.metrics.hello(HelloEnd::Refused(over));
+        }
+    }
+
+    fn park(&mut self, is_parked: bool) {
+        if self.is_parked != is_parked {
+            self.is_parked = is_parked;
+            self.metrics.parked(is_parked);
+        }
+    }
+
+    fn window_opened(&mut self) {
+        if let Some(since) = self.window_full_since.take() {
+            self.metrics.window_opened(since.elapsed());
+        }
+    }
+}
