@@ -6,13 +6,12 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Change, Checkpoint, HashKey, LogId, ObjectHash, Removed, Seq, StateHash,
-    StreamId, WriterEpoch,
+    Applied, Change, Checkpoint, HashKey, LogId, ObjectHash, Removed, Seq, StateHash, StreamId,
+    WriterEpoch,
 };
 use headwater_store::{Durability, Engine, MemoryEngine, TableId, WriteBatch};
 use headwater_view::{
-    Advance, FoldBounds, FoldError, Mode, PodStatusFold, Selection, StreamReader,
-    StreamState,
+    Advance, FoldBounds, FoldError, Mode, PodStatusFold, Selection, StreamReader, StreamState,
 };
 use uuid::Uuid;
 
@@ -74,7 +73,7 @@ fn fold_of(input: &mut Unstructured<'_>) -> Result<()> {
     let bounds = FoldBounds {
         held_entries_max: input.int_in_range(0..=4)?,
         direct_bytes_max: input.int_in_range(0..=40)?,
-        staged_batch_bytes_max: input.int_in_range(0..=200)?,
+        staged_batch_bytes_max: input.int_in_range(1..=200)?,
     };
     let mut state = StreamState::open(engine.clone(), bounds).expect("it is empty");
     for _ in 0..INPUTS_MAX {
@@ -112,7 +111,8 @@ fn advance(input: &mut Unstructured<'_>, state: &mut StreamState) -> Result<Adva
     let stands = state.position(&stream).expect("it was written by us");
     let applied = stands.map_or(Seq::ZERO, |(at, _)| at.seq);
     let from = if input.ratio(3, 4)? { applied } else { Seq(input.arbitrary()?) };
-    let changes = (0..input.int_in_range(0..=3)?).map(|_| change(input)).collect::<Result<Vec<_>>>()?;
+    let changes =
+        (0..input.int_in_range(0..=3)?).map(|_| change(input)).collect::<Result<Vec<_>>>()?;
     let seq = if input.ratio(1, 32)? {
         Seq(u64::MAX)
     } else {
