@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, EnvVar};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 
 use crate::field::{self, FieldSource};
 use crate::objects::Objects;
 use crate::pod::{init_containers, is_plain_name, is_sidecar};
 use crate::runtime::{Launch, Mount, Waiting};
 use crate::volume::namespace;
+
+/// The longest text of a process, with the zero behind it: Linux's `MAX_ARG_STRLEN`, 32 pages.
+/// References expand to references, each time to more: this is where that ends.
+const TEXT_BYTES_MAX: usize = 128 << 10;
 
 /// All that is needed to start the container.
 ///
@@ -26,11 +30,15 @@ pub(crate) fn launch(
 ) -> Result<Launch, Waiting> {
     let env = environment(container, base, fields, objects).map_err(config_error)?;
     let words = container.command.iter().flatten().chain(container.args.iter().flatten());
-    let argv = words.map(|word| expand(word, &env)).collect();
+    let argv: Result<Vec<String>, String> = words.map(|word| expand(word, &env)).collect();
+    let argv = argv.map_err(config_error)?;
+    if let Some(word) = argv.iter().position(|word| word.contains('\0')) {
+        return Err(config_error(format!("word {word} of the command holds a zero byte")));
+    }
     if !is_plain_name(&container.name) {
         return Err(config_error(format!("container name {:?} is no DNS label", container.name)));
     }
-    let mounts = mounts(container, &env).map_err(config_error)?;
+    let mounts = mounts(fields.pod, container, &env).map_err(config_error)?;
     if let Some(dir) = container.working_dir.as_deref().filter(|dir| !stays_inside(dir)) {
         return Err(config_error(format!("workingDir {dir:?} leaves the container's root")));
     }
@@ -98,7 +106,11 @@ fn value(
     objects: &Objects,
 ) -> Result<Option<String>, String> {
     let Some(from) = &variable.value_from else {
-        return Ok(Some(expand(variable.value.as_deref().unwrap_or_default(), env)));
+        let text = variable.value.as_deref().unwrap_or_default();
+        let value = expand(text, env);
+        return value
+            .map(Some)
+            .map_err(|why| format!("environment variable {:?}: {why}", variable.name));
     };
     let namespace = namespace(fields.pod);
     if let Some(reference) = &from.config_map_key_ref {
@@ -143,7 +155,10 @@ fn found(
 }
 
 /// Replaces `$(NAME)` by the variable's value; an unknown name stays as written, `$$` is `$`.
-fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+///
+/// # Errors
+/// When it becomes longer than any process can be given.
+fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -157,21 +172,37 @@ fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
                 Some(value) => expanded.push_str(value),
                 None => expanded.extend(["$(", name, ")"]),
             }
+            if expanded.len() >= TEXT_BYTES_MAX {
+                break;
+            }
             rest = after;
         } else {
             expanded.push('$');
         }
     }
     expanded.push_str(rest);
-    expanded
+    if expanded.len() >= TEXT_BYTES_MAX {
+        return Err(format!(
+            "it expands to {TEXT_BYTES_MAX} bytes or more, which no process takes"
+        ));
+    }
+    Ok(expanded)
 }
 
-fn mounts(container: &Container, env: &BTreeMap<String, String>) -> Result<Vec<Mount>, String> {
+fn mounts(
+    pod: &Pod,
+    container: &Container,
+    env: &BTreeMap<String, String>,
+) -> Result<Vec<Mount>, String> {
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let mut mounts = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
+        if !volumes.iter().any(|volume| volume.name == mount.name) {
+            return Err(format!("volumeMount {:?} names no volume of the pod", mount.name));
+        }
         let sub_path = match (&mount.sub_path, &mount.sub_path_expr) {
             (Some(path), _) => Some(path.clone()),
-            (None, Some(expression)) => Some(expand(expression, env)),
+            (None, Some(expression)) => Some(expand(expression, env)?),
             (None, None) => None,
         };
         let sub_path = sub_path.filter(|path| !path.is_empty());

@@ -38,10 +38,7 @@ pub struct Preview {
 }
 
 /// What `node` would make of `objects`; and of those that it cannot read, why.
-pub fn preview(
-    node: &NodeName,
-    objects: &[(ResourceKey, Bytes)],
-) -> (Vec<Preview>, Vec<String>) {
+pub fn preview(node: &NodeName, objects: &[(ResourceKey, Bytes)]) -> (Vec<Preview>, Vec<String>) {
     let mut desired = Desired::new(node.clone());
     let mut refused = Vec::new();
     for (key, object) in objects {

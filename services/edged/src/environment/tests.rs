@@ -10,7 +10,9 @@ use super::*;
 
 fn launch_of(container: Value, objects: &Objects) -> Result<Launch, Waiting> {
     let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1"});
-    let pod = json!({"metadata": metadata, "spec": {"containers": [container]}});
+    let pod = json!({"metadata": metadata, "spec": {
+        "containers": [container], "volumes": [{"name": "v", "emptyDir": {}}],
+    }});
     let pod: Pod = serde_json::from_value(pod).expect("a pod");
     let fields =
         FieldSource { pod: &pod, node: "gw-1", node_address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
@@ -39,7 +41,7 @@ fn names_are_replaced_as_kubernetes_replaces_them() {
         ("$(A", "$(A"),
         ("50$", "50$"),
     ] {
-        assert_eq!(expand(text, &env), wanted, "{text}");
+        assert_eq!(expand(text, &env).as_deref(), Ok(wanted), "{text}");
     }
 }
 
@@ -80,6 +82,8 @@ fn a_mount_or_directory_outside_the_root_is_refused() {
         mount("/a", json!("../b")),
         json!({"name": "c", "workingDir": "/a/../../b"}),
         json!({"name": "../c"}),
+        json!({"name": "c", "volumeMounts": [{"name": "../../etc", "mountPath": "/a"}]}),
+        json!({"name": "c", "volumeMounts": [{"name": "/etc", "mountPath": "/a"}]}),
     ] {
         assert!(launch_of(bad.clone(), &objects()).is_err(), "{bad}");
     }
@@ -87,6 +91,27 @@ fn a_mount_or_directory_outside_the_root_is_refused() {
     let wanted =
         Mount { volume: "v".to_owned(), path: "etc/app".into(), sub_path: Some("part".into()) };
     assert_eq!(launch.mounts, [wanted]);
+}
+
+#[test]
+fn references_that_double_end_at_what_a_process_takes() {
+    let mut env = vec![json!({"name": "V0", "value": "x".repeat(64)})];
+    for number in 1..64 {
+        let value = format!("$(V{})", number - 1).repeat(2);
+        env.push(json!({"name": format!("V{number}"), "value": value}));
+    }
+    let waiting = launch_of(json!({"name": "c", "env": env}), &objects()).expect_err("too long");
+    assert_eq!(waiting.reason, "CreateContainerConfigError");
+    assert!(waiting.message.contains("\"V11\""), "{}", waiting.message);
+    let args = json!({"name": "c", "command": ["echo"], "args": ["x".repeat(TEXT_BYTES_MAX)]});
+    assert!(launch_of(args, &objects()).is_err());
+}
+
+#[test]
+fn a_zero_byte_in_a_command_is_refused_by_its_place() {
+    let container = json!({"name": "c", "command": ["echo"], "args": ["a\u{0}b"]});
+    let waiting = launch_of(container, &objects()).expect_err("no process takes it");
+    assert!(waiting.message.contains("word 1"), "{}", waiting.message);
 }
 
 #[test]
@@ -115,7 +140,7 @@ proptest! {
     #[test]
     fn any_text_expands_and_text_without_a_dollar_stays(text in "[a-z$()A ]{0,40}") {
         let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
-        let expanded = expand(&text, &env);
+        let expanded = expand(&text, &env).expect("it is short");
         if !text.contains('$') {
             prop_assert_eq!(expanded, text);
         }

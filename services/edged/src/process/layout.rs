@@ -83,11 +83,31 @@ pub(super) fn root(
         if let Some(parent) = path.parent() {
             create(parent)?;
         }
+        spare(root, mount, &path, &target)?;
         link(&path, &target)?;
     }
     let start = root.join(working_dir.unwrap_or_default().trim_start_matches('/'));
     create(&start)?;
     Ok(start)
+}
+
+/// A mount below another lies in that other's volume, which may be a folder of the host or
+/// outlive the pod: what is there is not ours to replace by a link.
+fn spare(root: &Path, mount: &Mount, path: &Path, target: &Path) -> Result<(), RuntimeError> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let real = |path: &Path| fs::canonicalize(path).map_err(RuntimeError::file("look at", path));
+    let is_own = real(parent)?.starts_with(real(root)?);
+    let is_link = fs::read_link(path).is_ok_and(|present| present == target);
+    // A link that leads nowhere is what an earlier pod left.
+    if is_own || is_link || !path.exists() {
+        return Ok(());
+    }
+    let why = format!(
+        "its mountPath /{} lies in another volume, which has something there: the process runtime \
+         makes links, and would have to replace it",
+        mount.path.display()
+    );
+    Err(RuntimeError::Volume { volume: mount.volume.clone(), why })
 }
 
 /// Replaces all files of a volume at once: they are written beside the old ones, then one link
@@ -141,7 +161,10 @@ fn holds(dir: &Path, files: &BTreeMap<String, File>) -> io::Result<bool> {
     for (name, file) in files {
         let path = dir.join(name);
         let is_same = match fs::metadata(&path) {
-            Ok(metadata) => metadata.permissions().mode() & 0o777 == file.mode,
+            // What a container has put there may be a pipe, whose reading would not end.
+            Ok(metadata) => {
+                metadata.is_file() && metadata.permissions().mode() & 0o777 == file.mode
+            }
             Err(_) => false,
         };
         // A mode may deny reading even to the owner; what cannot be compared is written again.
@@ -174,6 +197,8 @@ fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> 
         "File" if !path.is_file() => wrong("a file"),
         "Socket" | "CharDevice" | "BlockDevice" if !path.exists() => wrong("there"),
         "DirectoryOrCreate" => create(path),
+        // To open a pipe would wait for its other end.
+        "FileOrCreate" if path.exists() && !path.is_file() => wrong("a file"),
         "FileOrCreate" => {
             let file = fs::OpenOptions::new().append(true).create(true).open(path);
             file.map(drop).map_err(RuntimeError::file("create", path))

@@ -82,3 +82,37 @@ fn a_host_path_has_to_be_what_its_type_says() {
     }
     assert!(absent.is_dir(), "it was created");
 }
+
+#[test]
+fn a_pipe_of_the_host_is_no_file_and_is_not_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    assert!(host_path("v", &pipe, "FileOrCreate").is_err());
+}
+
+#[test]
+fn a_mount_below_another_replaces_nothing_that_is_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (pod, host) = (dir.path().join("pod"), dir.path().join("host"));
+    let volumes = pod.join("volumes");
+    for folder in [&volumes.join("inner"), &host] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    fs::write(host.join("passwd"), "precious").expect("written");
+    symlink(&host, volumes.join("outer")).expect("a volume of the host");
+    let mount = |volume: &str, path: &str| Mount {
+        volume: volume.to_owned(),
+        path: path.into(),
+        sub_path: None,
+    };
+    let laid = |path| {
+        let mounts = [mount("outer", "etc"), mount("inner", path)];
+        root(&pod.join("rootfs"), &volumes, &mounts, None)
+    };
+    let error = laid("etc/passwd").expect_err("something is there").to_string();
+    assert!(error.contains("inner") && error.contains("/etc/passwd"), "{error}");
+    assert_eq!(fs::read_to_string(host.join("passwd")).expect("it is there"), "precious");
+    laid("etc/absent").expect("nothing is there");
+    laid("etc/absent").expect("and again");
+}
