@@ -7,10 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::source::{Concern, Notice};
+
+/// Linux's flag of `open`, the same on every machine that this is built for.
+const O_NONBLOCK: i32 = 0o4000;
 
 /// Bounds of a scan. What lies beyond one is named, never silently left out.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +153,13 @@ impl Walk<'_> {
     fn text(&mut self, path: &Path) -> io::Result<Result<String, String>> {
         let limit = self.limits.file_bytes_max;
         let mut bytes = Vec::new();
-        File::open(self.root.join(path))?.take(limit + 1).read_to_end(&mut bytes)?;
+        // It may have become a pipe since it was looked at, whose opening would wait for a writer.
+        let file =
+            File::options().read(true).custom_flags(O_NONBLOCK).open(self.root.join(path))?;
+        if !file.metadata()?.is_file() {
+            return Ok(Err("not a plain file any more".to_owned()));
+        }
+        file.take(limit + 1).read_to_end(&mut bytes)?;
         let size = bytes.len() as u64;
         if size > limit {
             return Ok(Err(format!("not read: larger than {limit} bytes")));
