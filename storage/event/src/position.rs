@@ -16,10 +16,10 @@ impl Seq {
     /// Before the first event.
     pub const ZERO: Self = Self(0);
 
-    /// The position after this one.
+    /// The position after this one. Nothing counts so far; a peer may say that it did.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 
@@ -65,7 +65,7 @@ impl WriterEpoch {
     /// The epoch that a new claim takes after this one.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 
@@ -110,7 +110,7 @@ impl Offset {
     /// The offset after this one: the first that a reader has not seen.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 
