@@ -8,11 +8,21 @@ use headwater_view::{
     Advance, Effect, Effected, FoldError, Mode, Projection, Refusal, StreamState,
 };
 
+/// A push, or one part of it, with its objects hashed and encoded: done where it is received, so
+/// that the thread that folds has that much less to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    /// What it brings.
+    pub(crate) advance: Advance,
+    /// The trace contexts of its changes.
+    causes: HashMap<EntryKey, String>,
+}
+
 /// One input of the fold.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// A push, or one part of it.
-    Push(Push),
+    Push(Intake),
     /// A stream that the node no longer has.
     Drop(StreamId),
 }
@@ -46,7 +56,10 @@ impl Projection for EdgeFold {
         let mut effects = Vec::new();
         let mut causes = HashMap::new();
         match input {
-            Input::Push(push) => state.apply_advance(advance(push, &mut causes), &mut effects)?,
+            Input::Push(push) => {
+                causes = push.causes;
+                state.apply_advance(push.advance, &mut effects)?;
+            }
             Input::Drop(stream) => state.drop_stream(&stream, &mut effects)?,
         }
         // What did not change wakes nobody, and is no reason for a sync.
@@ -59,6 +72,27 @@ impl Projection for EdgeFold {
     }
 }
 
+impl From<Push> for Intake {
+    fn from(push: Push) -> Self {
+        let Push { stream, mode, from, to, changes, hash, part, last_part } = push;
+        let mode = match mode {
+            PushMode::Tail => Mode::Tail,
+            PushMode::Delta => Mode::Delta,
+            PushMode::Snapshot => Mode::Snapshot,
+        };
+        let mut causes = HashMap::new();
+        let changes = changes.into_iter().map(|pushed| {
+            if let Some(cause) = pushed.traceparent {
+                causes.insert(pushed.change.key().clone(), cause);
+            }
+            pushed.change
+        });
+        let advance =
+            Advance::new(stream, mode, from, to, hash, changes).part(part, last_part);
+        Self { advance, causes }
+    }
+}
+
 fn key_of(effected: &Effected) -> Option<&EntryKey> {
     match effected {
         Effected::Added(applied) | Effected::Changed(applied) => Some(&applied.key),
@@ -66,23 +100,4 @@ fn key_of(effected: &Effected) -> Option<&EntryKey> {
         Effected::Unchanged(key) => Some(key),
         Effected::Replaced => None,
     }
-}
-
-fn advance(push: Push, causes: &mut HashMap<EntryKey, String>) -> Advance {
-    let Push { stream, mode, from, to, changes, hash, part, last_part } = push;
-    let mode = match mode {
-        PushMode::Tail => Mode::Tail,
-        PushMode::Delta => Mode::Delta,
-        PushMode::Snapshot => Mode::Snapshot,
-    };
-    let changes = changes
-        .into_iter()
-        .map(|pushed| {
-            if let Some(cause) = pushed.traceparent {
-                causes.insert(pushed.change.key().clone(), cause);
-            }
-            pushed.change
-        })
-        .collect();
-    Advance { stream, mode, from, to, hash, changes, part, last_part }
 }

@@ -18,13 +18,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::{Checkpoint, EntryKey, ResourceKey, StateHash, StreamId};
-use headwater_session::message::{Push, PushMode};
 use headwater_store::{Engine, EngineError};
-use headwater_view::{Bounds, Effected, FoldError, Materializer, Refusal, Released, Selection};
+use headwater_view::{
+    Advance, Bounds, Effected, FoldError, Materializer, Mode, Refusal, Released, Selection,
+};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use self::reading::view_change;
-use crate::fold::{Done, EdgeFold, Input};
+use crate::fold::{Done, EdgeFold, Input, Intake};
 use crate::operation::Operation;
 use crate::routing::Group;
 use crate::upstream::{self, ViewChange};
@@ -49,7 +50,7 @@ pub struct ReplicaSettings {
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Fold a push, or a part of one; `room` is what it takes of the intake until then.
-    Apply { push: Push, room: Option<OwnedSemaphorePermit> },
+    Apply { push: Intake, room: Option<OwnedSemaphorePermit> },
     /// Remove a stream that the node no longer has.
     Drop(StreamId),
     /// Make everything applied durable and say so of every stream.
@@ -240,10 +241,11 @@ impl Replica {
         Ok(())
     }
 
-    fn apply(&mut self, push: Push) -> Result<(), ReplicaError> {
-        let (stream, checkpoint, hash) = (push.stream.clone(), push.to, push.hash);
-        let (mode, first, last) = (push.mode, push.part == 0, push.last_part);
-        if mode == PushMode::Snapshot && first {
+    fn apply(&mut self, push: Intake) -> Result<(), ReplicaError> {
+        let Advance { stream, to: checkpoint, hash, mode, part, last_part: last, .. } =
+            &push.advance;
+        let (stream, checkpoint, hash, last) = (stream.clone(), *checkpoint, *hash, *last);
+        if *mode == Mode::Snapshot && *part == 0 {
             self.stopped.remove(&stream);
         } else if self.stopped.contains(&stream) {
             // It was on its way when the stream stopped; the session expects no answer to it,

@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::wait::{Happened, Phase, ToReplica, linked, to_replica, to_upstream};
 use crate::backoff::{Backoff, BackoffSettings};
+use crate::fold::Intake;
 use crate::link::connect;
 use crate::outgoing::Outgoing;
 use crate::replica;
@@ -258,6 +259,7 @@ impl Session {
                 let bytes = usize::try_from(push.bytes()).unwrap_or(usize::MAX);
                 let units = bytes.min(INTAKE_BYTES_MAX).div_ceil(INTAKE_UNIT);
                 let units = u32::try_from(units).unwrap_or(1);
+                let push = Intake::from(push);
                 self.tell_replica(replica::Command::Apply { push, room: None }, units);
             }
             // Part 0 of the next one clears what is staged.

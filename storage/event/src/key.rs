@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,11 +24,11 @@ pub const KEY_BYTES_MAX: usize = 1024;
 
 /// Identifies an object: `<namespace>/<type>/<name>`, the type in lower-case singular.
 ///
-/// Ordered as its text, so that one namespace, then one type, lie together.
+/// Ordered as its text, so that one namespace, then one type, lie together. Clones share the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceKey {
-    text: String,
+    text: Arc<str>,
     type_at: usize,
     name_at: usize,
 }
@@ -85,7 +86,7 @@ impl ResourceKey {
     pub fn with_kind(&self, kind: &str) -> Self {
         let namespace = &self.text[..self.type_at - 1];
         Self {
-            text: format!("{namespace}/{kind}/{}", self.name()),
+            text: format!("{namespace}/{kind}/{}", self.name()).into(),
             type_at: self.type_at,
             name_at: self.type_at + kind.len() + 1,
         }
@@ -118,7 +119,7 @@ impl FromStr for ResourceKey {
             return Err(malformed());
         }
         let type_at = namespace.len() + 1;
-        Ok(Self { text: text.to_owned(), type_at, name_at: type_at + kind.len() + 1 })
+        Ok(Self { text: text.into(), type_at, name_at: type_at + kind.len() + 1 })
     }
 }
 
@@ -132,7 +133,7 @@ impl TryFrom<String> for ResourceKey {
 
 impl From<ResourceKey> for String {
     fn from(key: ResourceKey) -> Self {
-        key.text
+        key.as_str().to_owned()
     }
 }
 

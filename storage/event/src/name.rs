@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +12,10 @@ pub const NODE_NAME_BYTES_MAX: usize = 253;
 /// The longest DNS-1123 label, in bytes (RFC 1123 section 2.1).
 pub const LABEL_BYTES_MAX: usize = 63;
 
-/// The name of an edge node: a DNS-1123 subdomain.
+/// The name of an edge node: a DNS-1123 subdomain. Clones share the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct NodeName(String);
+pub struct NodeName(Arc<str>);
 
 /// Why a text is not a DNS-1123 subdomain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,7 +95,7 @@ impl TryFrom<String> for NodeName {
 
     fn try_from(name: String) -> Result<Self, NameError> {
         check_dns1123_subdomain(&name)?;
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 }
 
@@ -108,7 +109,7 @@ impl FromStr for NodeName {
 
 impl From<NodeName> for String {
     fn from(name: NodeName) -> Self {
-        name.0
+        name.as_str().to_owned()
     }
 }
 

@@ -20,6 +20,12 @@ pub trait Key: Sized {
     /// Appends the encoding.
     fn encode_key(&self, into: &mut Vec<u8>);
 
+    /// How many bytes that will be, where it is known beforehand; else how many are worth making
+    /// room for.
+    fn encoded_bytes(&self) -> usize {
+        KEY_ROOM
+    }
+
     /// Takes the value off the front of `from`.
     ///
     /// # Errors
@@ -41,6 +47,9 @@ pub struct TextStart<'a>(pub &'a str);
 
 /// A key whose encoding is that of its text, so that [`TextStart`] means something for it.
 pub trait TextKey: Key {}
+
+/// Room for a key whose length is not known beforehand.
+const KEY_ROOM: usize = 64;
 
 const TEXT_END: [u8; 2] = [0, 0];
 const ESCAPED_ZERO: [u8; 2] = [0, 1];

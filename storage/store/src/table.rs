@@ -154,7 +154,8 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
     }
 
     pub(crate) fn encode_key(&self, key: &K) -> Bytes {
-        let mut bytes = vec![self.id.prefix()];
+        let mut bytes = Vec::with_capacity(1 + key.encoded_bytes());
+        bytes.push(self.id.prefix());
         key.encode_key(&mut bytes);
         bytes.into()
     }

@@ -2,6 +2,8 @@
 
 use headwater_event::{Change, Checkpoint, Seq, StateHash, StreamId};
 
+use crate::prepared::Prepared;
+
 /// How a replica is brought forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -29,7 +31,7 @@ pub struct Advance {
     /// The state hash at `to`: another one refuses the whole.
     pub hash: StateHash,
     /// What changes, in order.
-    pub changes: Vec<Change>,
+    pub(crate) changes: Vec<Prepared>,
     /// Which part this is, from 0; `stream`, `mode`, `from`, `to` and `hash` are the same in each.
     pub part: u32,
     /// Whether it is the last part.
@@ -37,6 +39,33 @@ pub struct Advance {
 }
 
 impl Advance {
+    /// All of what changes `stream` from `from` to `to`, where its state hashes to `hash`.
+    ///
+    /// Hashes and encodes the objects, which is most of the work of a fold and needs nothing of
+    /// the state: best done on another thread than folds.
+    pub fn new(
+        stream: StreamId,
+        mode: Mode,
+        from: Seq,
+        to: Checkpoint,
+        hash: StateHash,
+        changes: impl IntoIterator<Item = Change>,
+    ) -> Self {
+        let changes = changes.into_iter().map(|change| Prepared::new(to.seq, change)).collect();
+        Self { stream, mode, from, to, hash, changes, part: 0, last_part: true }
+    }
+
+    /// One part of it.
+    #[must_use]
+    pub fn part(self, part: u32, last_part: bool) -> Self {
+        Self { part, last_part, ..self }
+    }
+
+    /// How many changes it holds.
+    pub fn changes(&self) -> usize {
+        self.changes.len()
+    }
+
     /// Whether this is all of it.
     pub fn is_whole(&self) -> bool {
         self.part == 0 && self.last_part

@@ -6,13 +6,16 @@
 
 use bytes::Bytes;
 use headwater_event::key::NULL_NAMESPACE;
-use headwater_event::{EntryKey, ObjectHash, ResourceKey, Seq, StreamId};
+use headwater_event::{Applied, EntryKey, ObjectHash, ResourceKey, Seq, StreamId};
 use headwater_store::{
     DecodeError, EncodeError, EngineError, Folded, Key, PrefixOf, Table, TableId, Value,
 };
 
 /// The entries of all streams.
 pub(crate) const ENTRIES: Table<RowKey, Entry, Folded> = Table::new(TableId::Entries);
+
+/// The same table, for rows that are encoded already.
+pub(crate) const ENCODED: Table<RowKey, EncodedEntry, Folded> = Table::new(TableId::Entries);
 
 /// An entry of a stream's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub struct Entry {
     /// The object's JSON, byte for byte as the writer had it.
     pub object: Bytes,
 }
+
+/// An [`Entry`] as it is stored, or why it cannot be, which refuses the commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EncodedEntry(Result<Bytes, EncodeError>);
 
 /// What a fold must know of an entry to fold the next change of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +129,10 @@ impl Key for RowKey {
         into.extend_from_slice(&self.0);
     }
 
+    fn encoded_bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// A row key is the whole of its table's key: it ends where the bytes end.
     fn decode_key(from: &mut &[u8]) -> Result<Self, DecodeError> {
         Ok(Self(std::mem::take(from).to_vec()))
@@ -136,18 +147,8 @@ impl PrefixOf<Self> for RowKey {
 
 impl Value for Entry {
     fn encode(&self) -> Result<Bytes, EncodeError> {
-        let texts = self.uid.len() + self.resource_version.len();
-        let mut bytes = Vec::with_capacity(FIXED_BYTES + texts + self.object.len());
-        bytes.extend_from_slice(&self.seq.0.to_be_bytes());
-        bytes.extend_from_slice(&self.object_hash.0);
-        for text in [&self.uid, &self.resource_version] {
-            let length = u32::try_from(text.len())
-                .map_err(|error| EncodeError { reason: format!("a text of 4 GiB: {error}") })?;
-            bytes.extend_from_slice(&length.to_be_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        bytes.extend_from_slice(&self.object);
-        Ok(bytes.into())
+        let Self { seq, object_hash, uid, resource_version, object } = self;
+        encode(*seq, object_hash, [uid, resource_version], object)
     }
 
     fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
@@ -161,8 +162,51 @@ impl Value for Entry {
     }
 }
 
+impl EncodedEntry {
+    /// The row of an object that came at `seq`. The object is then a part of the row, and its
+    /// former bytes are let go.
+    pub(crate) fn of(seq: Seq, object_hash: &ObjectHash, applied: &mut Applied) -> Self {
+        let texts = [applied.uid.as_str(), applied.resource_version.as_str()];
+        let row = encode(seq, object_hash, texts, &applied.object);
+        if let Ok(row) = &row {
+            applied.object = row.slice(row.len() - applied.object.len()..);
+        }
+        Self(row)
+    }
+}
+
+impl Value for EncodedEntry {
+    fn encode(&self) -> Result<Bytes, EncodeError> {
+        self.0.clone()
+    }
+
+    fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        Ok(Self(Ok(bytes)))
+    }
+}
+
 /// Bytes of an encoded entry besides its texts and object.
 const FIXED_BYTES: usize = 8 + 32 + 4 + 4;
+
+fn encode(
+    seq: Seq,
+    object_hash: &ObjectHash,
+    texts: [&str; 2],
+    object: &[u8],
+) -> Result<Bytes, EncodeError> {
+    let text_bytes: usize = texts.iter().map(|text| text.len()).sum();
+    let mut bytes = Vec::with_capacity(FIXED_BYTES + text_bytes + object.len());
+    bytes.extend_from_slice(&seq.0.to_be_bytes());
+    bytes.extend_from_slice(&object_hash.0);
+    for text in texts {
+        let length = u32::try_from(text.len())
+            .map_err(|error| EncodeError { reason: format!("a text of 4 GiB: {error}") })?;
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes.extend_from_slice(object);
+    Ok(bytes.into())
+}
 
 fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Result<&'a [u8; N], DecodeError> {
     let (bytes, rest) =

@@ -5,14 +5,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 
-use headwater_event::{
-    Applied, Change, EntryKey, HashKey, ObjectHash, Removed, Seq, StateHash, StreamId,
-};
+use headwater_event::{Applied, EntryKey, HashKey, ObjectHash, Removed, StateHash, StreamId};
 use headwater_store::{Batch, Engine, EngineError, Folded};
 
 use crate::effect::Effected;
-use crate::entry::{ENTRIES, Entry, Held, RowKey};
+use crate::entry::{ENCODED, ENTRIES, EncodedEntry, Entry, Held, RowKey};
+use crate::prepared::Prepared;
 
 /// A generation of a stream's entries as the fold sees it: the stored rows, and over them what
 /// the open batch makes of them.
@@ -27,27 +27,21 @@ pub(crate) struct Generation {
     held: HashMap<EntryKey, Option<Held>>,
 }
 
-/// Changes folded on trial.
+/// Changes folded on trial: the generation holds what they come to until they are accepted, and
+/// is as before when this is dropped instead.
 #[derive(Debug)]
 pub(crate) struct Draft<'g> {
-    generation: &'g Generation,
+    generation: &'g mut Generation,
     engine: &'g dyn Engine,
     hash_key: HashKey,
     /// The hash after the changes.
     pub(crate) hash: StateHash,
-    /// What they come to so far.
-    pub(crate) drafted: Drafted,
-}
-
-/// What a draft comes to, once it is found right.
-#[derive(Debug, Default)]
-pub(crate) struct Drafted {
-    held: HashMap<EntryKey, Option<Held>>,
-    writes: Vec<(RowKey, Option<Entry>)>,
-    /// What the changes did, in order.
-    pub(crate) effected: Vec<Effected>,
-    /// The bytes of the objects they write.
+    /// The bytes of the objects that they write.
     pub(crate) bytes: usize,
+    /// What the generation held before each change, `None` of what it did not know.
+    before: Vec<(EntryKey, Option<Option<Held>>)>,
+    writes: Vec<(RowKey, Option<EncodedEntry>)>,
+    effected: Vec<Effected>,
 }
 
 impl Generation {
@@ -61,34 +55,24 @@ impl Generation {
         engine: &dyn Engine,
         key: &EntryKey,
     ) -> Result<Option<Cow<'_, Held>>, EngineError> {
-        if let Some(held) = self.held.get(key) {
-            return Ok(held.as_ref().map(Cow::Borrowed));
+        match self.held.get(key) {
+            Some(held) => Ok(held.as_ref().map(Cow::Borrowed)),
+            None => Ok(stored(engine, &self.rows, key)?.map(Cow::Owned)),
         }
-        let entry = ENTRIES.get(engine, &self.rows.entry(key))?;
-        Ok(entry.map(|entry| Cow::Owned(Held { uid: entry.uid, object_hash: entry.object_hash })))
     }
 
     /// Begins to fold changes on trial.
-    pub(crate) fn draft<'g>(&'g self, engine: &'g dyn Engine, hash_key: HashKey) -> Draft<'g> {
-        Draft { generation: self, engine, hash_key, hash: self.hash, drafted: Drafted::default() }
-    }
-
-    /// Takes a draft over: its rows into the batch, its hash, what it holds. Gives what it did.
-    pub(crate) fn accept(
-        &mut self,
-        hash: StateHash,
-        drafted: Drafted,
-        batch: &mut Batch<Folded>,
-    ) -> Vec<Effected> {
-        for (row, entry) in &drafted.writes {
-            match entry {
-                Some(entry) => batch.put(&ENTRIES, row, entry),
-                None => batch.delete(&ENTRIES, row),
-            }
+    pub(crate) fn draft<'g>(&'g mut self, engine: &'g dyn Engine, hash_key: HashKey) -> Draft<'g> {
+        Draft {
+            hash: self.hash,
+            generation: self,
+            engine,
+            hash_key,
+            bytes: 0,
+            before: Vec::new(),
+            writes: Vec::new(),
+            effected: Vec::new(),
         }
-        self.hash = hash;
-        self.held.extend(drafted.held);
-        drafted.effected
     }
 
     /// How many entries are held in memory.
@@ -102,73 +86,90 @@ impl Generation {
     }
 }
 
+/// What is stored under `key`.
+fn stored(engine: &dyn Engine, rows: &RowKey, key: &EntryKey) -> Result<Option<Held>, EngineError> {
+    let entry = ENTRIES.get(engine, &rows.entry(key))?;
+    Ok(entry.map(|Entry { uid, object_hash, .. }| Held { uid, object_hash }))
+}
+
 impl Draft<'_> {
-    /// Folds one change at `seq`.
-    pub(crate) fn fold(&mut self, seq: Seq, change: Change) -> Result<(), EngineError> {
+    /// Folds one change.
+    pub(crate) fn fold(&mut self, change: Prepared) -> Result<(), EngineError> {
         match change {
-            Change::Applied(applied) => self.apply(seq, applied),
-            Change::Removed(removed) => self.remove(removed.key),
+            Prepared::Applied { applied, object_hash, row } => {
+                self.apply(applied, object_hash, row)
+            }
+            Prepared::Removed(removed) => self.remove(removed.key),
         }
     }
 
-    /// What the changes come to.
-    pub(crate) fn finish(self) -> (StateHash, Drafted) {
-        (self.hash, self.drafted)
+    /// Takes the changes over, their rows into the batch. Gives what they did, in order.
+    pub(crate) fn accept(mut self, batch: &mut Batch<Folded>) -> Vec<Effected> {
+        for (row, entry) in self.writes.drain(..) {
+            match entry {
+                Some(entry) => batch.put(&ENCODED, &row, &entry),
+                None => batch.delete(&ENCODED, &row),
+            }
+        }
+        self.before.clear();
+        self.generation.hash = self.hash;
+        std::mem::take(&mut self.effected)
     }
 
-    fn apply(&mut self, seq: Seq, applied: Applied) -> Result<(), EngineError> {
-        let drafted = &mut self.drafted;
-        let object_hash = ObjectHash::of(&applied.object);
-        let before = drafted.held(self.generation, self.engine, &applied.key)?;
+    fn apply(
+        &mut self,
+        applied: Applied,
+        object_hash: ObjectHash,
+        row: EncodedEntry,
+    ) -> Result<(), EngineError> {
+        let now = Held { uid: applied.uid.clone(), object_hash };
+        let before = self.replace(&applied.key, Some(now))?;
         if before.as_ref().is_none_or(|held| held.object_hash != object_hash) {
             if let Some(held) = &before {
                 self.hash.subtract(&self.hash_key, &applied.key, &held.object_hash);
             }
             self.hash.add(&self.hash_key, &applied.key, &object_hash);
         }
-        let (left, came) = compare(before.as_deref(), &object_hash, &applied);
-        let entry = Entry {
-            seq,
-            object_hash,
-            uid: applied.uid.clone(),
-            resource_version: applied.resource_version.clone(),
-            object: applied.object.clone(),
-        };
-        let held = Held { uid: applied.uid.clone(), object_hash };
-        drafted.bytes += entry.object.len();
-        drafted.writes.push((self.generation.rows.entry(&applied.key), Some(entry)));
-        drafted.held.insert(applied.key.clone(), Some(held));
-        drafted.effected.extend(left);
-        drafted.effected.push(came.effected(applied));
+        let (left, came) = compare(before.as_ref(), &object_hash, &applied);
+        self.bytes += applied.object.len();
+        self.writes.push((self.generation.rows.entry(&applied.key), Some(row)));
+        self.effected.extend(left);
+        self.effected.push(came.effected(applied));
         Ok(())
     }
 
     /// A removal takes whatever lies under the key, as compaction by a tombstone does.
     fn remove(&mut self, key: EntryKey) -> Result<(), EngineError> {
-        let drafted = &mut self.drafted;
-        let Some(held) = drafted.held(self.generation, self.engine, &key)? else {
-            return Ok(());
-        };
+        let Some(held) = self.replace(&key, None)? else { return Ok(()) };
         self.hash.subtract(&self.hash_key, &key, &held.object_hash);
-        let removed = Removed { key: key.clone(), uid: held.into_owned().uid };
-        drafted.effected.push(Effected::Removed(removed));
-        drafted.writes.push((self.generation.rows.entry(&key), None));
-        drafted.held.insert(key, None);
+        self.writes.push((self.generation.rows.entry(&key), None));
+        self.effected.push(Effected::Removed(Removed { key, uid: held.uid }));
         Ok(())
+    }
+
+    /// Holds `now` under `key`. Gives what was there before.
+    fn replace(&mut self, key: &EntryKey, now: Option<Held>) -> Result<Option<Held>, EngineError> {
+        let Generation { rows, held, .. } = &mut *self.generation;
+        let (before, known) = match held.entry(key.clone()) {
+            MapEntry::Occupied(mut held) => (held.insert(now), true),
+            MapEntry::Vacant(vacant) => {
+                let before = stored(self.engine, rows, key)?;
+                vacant.insert(now);
+                (before, false)
+            }
+        };
+        self.before.push((key.clone(), known.then(|| before.clone())));
+        Ok(before)
     }
 }
 
-impl Drafted {
-    /// What is held under `key` after the changes so far.
-    fn held<'a>(
-        &'a self,
-        generation: &'a Generation,
-        engine: &dyn Engine,
-        key: &EntryKey,
-    ) -> Result<Option<Cow<'a, Held>>, EngineError> {
-        match self.held.get(key) {
-            Some(held) => Ok(held.as_ref().map(Cow::Borrowed)),
-            None => generation.held(engine, key),
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        for (key, before) in self.before.drain(..).rev() {
+            match before {
+                Some(held) => self.generation.held.insert(key, held),
+                None => self.generation.held.remove(&key),
+            };
         }
     }
 }

@@ -94,7 +94,7 @@ impl History {
     /// What brings a replica from `from` to `to`.
     pub(crate) fn advance(&self, mode: Mode, from: usize, to: usize) -> Advance {
         let tail = self.events[from..to].iter().filter_map(|envelope| envelope.event.change());
-        let changes = match mode {
+        let changes: Vec<_> = match mode {
             Mode::Tail => tail.collect(),
             Mode::Delta => {
                 let latest: BTreeMap<_, _> =
@@ -103,16 +103,8 @@ impl History {
             }
             Mode::Snapshot => self.states[to].iter().map(applied).map(Change::Applied).collect(),
         };
-        Advance {
-            stream: self.stream.clone(),
-            mode,
-            from: Seq(from as u64),
-            to: self.checkpoint(to),
-            hash: self.hashes[to],
-            changes,
-            part: 0,
-            last_part: true,
-        }
+        let (stream, to_hash) = (self.stream.clone(), self.hashes[to]);
+        Advance::new(stream, mode, Seq(from as u64), self.checkpoint(to), to_hash, changes)
     }
 
     /// Asserts that `engine` holds exactly the state after the position it says it has, and
@@ -149,7 +141,7 @@ impl History {
 
 /// Cuts an advance into parts of `size` changes.
 pub(crate) fn parts(advance: &Advance, size: usize) -> Vec<Advance> {
-    let mut chunks: Vec<Vec<Change>> = advance.changes.chunks(size).map(<[_]>::to_vec).collect();
+    let mut chunks: Vec<Vec<_>> = advance.changes.chunks(size).map(<[_]>::to_vec).collect();
     if chunks.is_empty() {
         chunks.push(Vec::new());
     }

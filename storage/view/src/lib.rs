@@ -24,6 +24,7 @@ pub mod metasync;
 mod node_statuses;
 mod pod_status_fold;
 mod pod_status_snapshot;
+mod prepared;
 mod projection;
 mod refusal;
 mod slot;

@@ -21,9 +21,7 @@
 
 use std::sync::Arc;
 
-use headwater_event::{
-    Change, Checkpoint, EntryKey, ObjectHash, Removed, Seq, StateHash, StreamId,
-};
+use headwater_event::{Checkpoint, EntryKey, ObjectHash, Removed, Seq, StateHash, StreamId};
 use headwater_store::{Durability, Engine, EngineError};
 
 use crate::admission::admit_advance;
@@ -31,6 +29,7 @@ use crate::advance::{Advance, Mode};
 use crate::effect::{Effect, Effected, extend};
 use crate::entry::{ENTRIES, Entry, RowKey};
 use crate::generation::{Generation, compare};
+use crate::prepared::Prepared;
 use crate::projection::FoldError;
 use crate::refusal::Refusal;
 use crate::slot::Slot;
@@ -147,7 +146,7 @@ impl StreamState {
         &mut self,
         stream: &StreamId,
         staged: &mut Staged,
-        changes: Vec<Change>,
+        changes: Vec<Prepared>,
         keep_effected: bool,
     ) -> Result<Vec<Effected>, FoldError<Refusal>> {
         let hash_key = self.hash_key(&staged.to.log_id);
@@ -156,14 +155,13 @@ impl StreamState {
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
             let mut draft = staged.generation.draft(&*engine, hash_key);
-            while draft.drafted.bytes < self.bounds.staged_batch_bytes_max
+            while draft.bytes < self.bounds.staged_batch_bytes_max
                 && let Some(change) = changes.next()
             {
-                staged.check(stream, &change)?;
-                draft.fold(staged.to.seq, change)?;
+                check(stream, staged.mode, staged.to.seq, &change)?;
+                draft.fold(change)?;
             }
-            let (hash, drafted) = draft.finish();
-            let effected = staged.generation.accept(hash, drafted, &mut self.batch);
+            let effected = draft.accept(&mut self.batch);
             staged.check_effected(stream, &effected)?;
             if keep_effected {
                 kept.extend(effected);
@@ -225,14 +223,6 @@ impl Staged {
             && self.hash == advance.hash
     }
 
-    /// A snapshot says what is there, and not what is gone.
-    fn check(&self, stream: &StreamId, change: &Change) -> Result<(), FoldError<Refusal>> {
-        match (self.mode, change) {
-            (Mode::Snapshot, Change::Removed(removed)) => Err(self.malformed(stream, &removed.key)),
-            _ => Ok(()),
-        }
-    }
-
     /// A snapshot says every entry once.
     fn check_effected(
         &self,
@@ -248,13 +238,26 @@ impl Staged {
             Effected::Unchanged(key) => Some(key),
             Effected::Removed(removed) => Some(&removed.key),
         });
-        twice.map_or(Ok(()), |key| Err(self.malformed(stream, key)))
+        twice.map_or(Ok(()), |key| Err(malformed(stream, self.to.seq, key)))
     }
+}
 
-    fn malformed(&self, stream: &StreamId, key: &EntryKey) -> FoldError<Refusal> {
-        let (stream, key) = (stream.clone(), key.clone());
-        FoldError::Refused(Refusal::Snapshot { stream, seq: self.to.seq, key })
+/// A snapshot says what is there, and not what is gone.
+fn check(
+    stream: &StreamId,
+    mode: Mode,
+    to: Seq,
+    change: &Prepared,
+) -> Result<(), FoldError<Refusal>> {
+    match (mode, change) {
+        (Mode::Snapshot, Prepared::Removed(removed)) => Err(malformed(stream, to, &removed.key)),
+        _ => Ok(()),
     }
+}
+
+fn malformed(stream: &StreamId, seq: Seq, key: &EntryKey) -> FoldError<Refusal> {
+    let (stream, key) = (stream.clone(), key.clone());
+    FoldError::Refused(Refusal::Snapshot { stream, seq, key })
 }
 
 /// What `before` has and `after` has not, as removals. Both lie in the engine.

@@ -26,6 +26,7 @@ use crate::admission::{admit_advance, admit_event};
 use crate::advance::{Advance, Continuity, Mode};
 use crate::effect::{Effect, extend};
 use crate::entry::{ENTRIES, Held, RowKey};
+use crate::prepared::Prepared;
 use crate::projection::FoldError;
 use crate::refusal::Refusal;
 use crate::slot::{At, Slot};
@@ -159,8 +160,8 @@ impl StreamState {
         advance: Advance,
         effects: &mut Vec<Effect>,
     ) -> Result<(), FoldError<Refusal>> {
-        let fits =
-            advance.is_whole() && object_bytes(&advance.changes) <= self.bounds.direct_bytes_max;
+        let object_bytes: usize = advance.changes.iter().map(Prepared::object_bytes).sum();
+        let fits = advance.is_whole() && object_bytes <= self.bounds.direct_bytes_max;
         let outcome = if fits && advance.mode != Mode::Snapshot {
             self.fold_changes(advance, effects)
         } else {
@@ -298,19 +299,19 @@ impl StreamState {
             .map_err(FoldError::Refused)?;
         let Envelope { stream, seq, epoch, hash: claimed, event, .. } = envelope;
         let to = Checkpoint { log_id, epoch, seq };
+        let held_before = slot.visible.held_entries();
         let mut draft = slot.visible.draft(&*self.engine, hash_key);
         match event {
-            Event::Applied(applied) => draft.fold(seq, Change::Applied(applied))?,
-            Event::Removed(removed) => draft.fold(seq, Change::Removed(removed))?,
+            Event::Applied(applied) => draft.fold(Prepared::new(seq, Change::Applied(applied)))?,
+            Event::Removed(removed) => draft.fold(Prepared::Removed(removed))?,
             Event::Head => {}
         }
-        let (hash, drafted) = draft.finish();
+        let hash = draft.hash;
         if hash != claimed && continuity == Continuity::Dense {
             let (expected, found) = (claimed, hash);
             return Err(FoldError::Refused(Refusal::Diverged { stream, seq, expected, found }));
         }
-        let held_before = slot.visible.held_entries();
-        let effected = slot.visible.accept(hash, drafted, &mut self.batch);
+        let effected = draft.accept(&mut self.batch);
         self.held_entries += slot.visible.held_entries() - held_before;
         slot.move_to(to, hash, claimed);
         extend(effects, &stream, seq, effected);
@@ -328,17 +329,17 @@ impl StreamState {
         let slot = Slot::of(&mut self.slots, &*self.engine, &advance.stream)?;
         admit_advance(slot.checkpoint(), &advance).map_err(FoldError::Refused)?;
         let Advance { stream, to, hash: expected, changes, .. } = advance;
+        let held_before = slot.visible.held_entries();
         let mut draft = slot.visible.draft(&*self.engine, hash_key);
         for change in changes {
-            draft.fold(to.seq, change)?;
+            draft.fold(change)?;
         }
-        let (hash, drafted) = draft.finish();
+        let hash = draft.hash;
         if hash != expected {
             let (seq, found) = (to.seq, hash);
             return Err(FoldError::Refused(Refusal::Diverged { stream, seq, expected, found }));
         }
-        let held_before = slot.visible.held_entries();
-        let effected = slot.visible.accept(hash, drafted, &mut self.batch);
+        let effected = draft.accept(&mut self.batch);
         self.held_entries += slot.visible.held_entries() - held_before;
         slot.move_to(to, hash, hash);
         extend(effects, &stream, to.seq, effected);
@@ -384,14 +385,6 @@ impl StreamState {
             self.held_entries = 0;
         }
     }
-}
-
-fn object_bytes(changes: &[Change]) -> usize {
-    let bytes = |change: &Change| match change {
-        Change::Applied(applied) => applied.object.len(),
-        Change::Removed(_) => 0,
-    };
-    changes.iter().map(bytes).sum()
 }
 
 #[cfg(test)]

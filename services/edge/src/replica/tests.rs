@@ -148,7 +148,7 @@ impl Bench {
     }
 
     fn push(&mut self, pushes: impl IntoIterator<Item = Push>) {
-        let commands = pushes.into_iter().map(|push| Command::Apply { push, room: None });
+        let commands = pushes.into_iter().map(|push| Command::Apply { push: push.into(), room: None });
         self.group(commands).expect("the engine works");
     }
 

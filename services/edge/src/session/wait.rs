@@ -177,7 +177,7 @@ mod tests {
             last_part: true,
         };
         let apply = || ToReplica {
-            command: replica::Command::Apply { push: push.clone(), room: None },
+            command: replica::Command::Apply { push: push.clone().into(), room: None },
             units: 2,
         };
         let mut waiting = VecDeque::from([apply(), apply()]);
