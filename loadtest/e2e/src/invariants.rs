@@ -14,7 +14,9 @@ use headwater_check::once::Once;
 use headwater_check::removed::Removals;
 use headwater_check::state::State;
 use headwater_check::{convergence, deletion, durable, fencing, gap, isolation, prefix};
-use headwater_event::{Checkpoint, Envelope, Event, NodeName, Seq, StreamId};
+use headwater_event::{
+    Checkpoint, EntryKey, Envelope, Event, NodeName, Seq, StreamId, StreamStanding,
+};
 
 use self::reports::Reports;
 use crate::containers::containers;
@@ -152,9 +154,15 @@ impl Invariants {
         }
         let standings = evidence.standings.iter().filter(|(of, _)| of == node);
         for stream in standings.flat_map(|(_, standing)| &standing.streams) {
-            let replica = found.replicas.get(&stream.stream);
-            let durable = replica.map_or(Seq::ZERO, |replica| replica.checkpoint.seq);
-            durable::check(node, &stream.stream, "acknowledged", stream.acked, durable)?;
+            let Some(replica) = found.replicas.get(&stream.stream) else { continue };
+            let StreamStanding { acked, durable, applied, sent, tail, .. } = stream;
+            // Elsewhere they are of two histories: a snapshot is due, or on its way.
+            let is_of_one = [acked, durable, applied, sent, tail].is_sorted()
+                && stream.log_id == replica.checkpoint.log_id.to_string();
+            if is_of_one {
+                let durable = replica.checkpoint.seq;
+                durable::check(node, &stream.stream, "acknowledged", *acked, durable)?;
+            }
         }
         Ok(())
     }
@@ -201,7 +209,7 @@ impl Past {
                     return Err(format!("I3 {stream} {seq}: {kind} was said before").into());
                 }
             }
-            self.removals.observe(stream, &self.state)?;
+            self.removals.observe(stream, &pods(&self.state))?;
         }
         self.events = events.to_vec();
         Ok(())
@@ -215,7 +223,7 @@ impl Node {
         replica: &Replica,
         anchors: &str,
     ) -> Result<(), Broken> {
-        self.removals.observe(stream, &replica.state)?;
+        self.removals.observe(stream, &pods(&replica.state))?;
         let now = (replica.checkpoint, replica.state.clone());
         let Some(before) = self.replicas.insert(stream.clone(), now) else {
             self.once.replaced(stream, replica.checkpoint)?;
@@ -234,4 +242,12 @@ impl Node {
         let checked: Result<(), deletion::Deleted> = removed.check(stream, &state, &replica.state);
         Ok(checked?)
     }
+}
+
+/// The pods of a state. What a pod names leaves a node with its last user there and comes back with
+/// the next one, the same object; a pod that left is gone.
+fn pods(state: &State) -> State {
+    let is_pod = |key: &EntryKey| key.resource().is_some_and(|key| key.kind() == "pod");
+    let pods = state.entries.iter().filter(|(key, _)| is_pod(key));
+    State { entries: pods.map(|(key, entry)| (key.clone(), entry.clone())).collect() }
 }

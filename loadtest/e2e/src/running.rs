@@ -12,6 +12,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::containers::kill_all;
+
 /// How long something may take to come about. Far more than it needs: two cores may be busy with
 /// something else.
 pub const WAIT: Duration = Duration::from_secs(90);
@@ -26,6 +28,7 @@ pub struct Running {
     log: PathBuf,
     process: Option<Child>,
     args: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl Running {
@@ -50,7 +53,7 @@ impl Running {
     fn start_in(folder: TempDir, data: PathBuf, args: &[&str]) -> Self {
         let log = folder.path().join("up.log");
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let mut running = Self { folder, data, log, process: None, args };
+        let mut running = Self { folder, data, log, process: None, args, variables: Vec::new() };
         running.start_again();
         running
     }
@@ -64,8 +67,14 @@ impl Running {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log");
         let mut command = headwater();
         command.arg("up").args(&self.args).arg("--data").arg(self.data());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let process = command.stdout(log.try_clone().expect("the same log")).stderr(log).spawn();
         self.process = Some(process.expect("headwater starts"));
+    }
+
+    /// Sets a variable of its environment from its next start on.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
     }
 
     /// The data directory.
@@ -237,6 +246,11 @@ impl Running {
         self.signal(Signal::SIGINT);
     }
 
+    /// Whether the process is there.
+    fn runs(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| matches!(process.try_wait(), Ok(None)))
+    }
+
     fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             let id = i32::try_from(process.id()).expect("a process id");
@@ -260,12 +274,13 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Leaves no pods behind, however the test ended: what a kill left is adopted and stopped.
+    /// Leaves no pods behind, however the test ended: what a kill left is adopted and stopped, and
+    /// what cannot be adopted any more is killed.
     fn drop(&mut self) {
         if self.process.is_none() && self.data().join("version").exists() {
             self.start_again();
             let deadline = Instant::now() + WAIT;
-            while Instant::now() < deadline && self.text(&["status"]).is_none() {
+            while Instant::now() < deadline && self.runs() && self.text(&["status"]).is_none() {
                 thread::sleep(POLL);
             }
         }
@@ -274,6 +289,7 @@ impl Drop for Running {
             self.signal(Signal::SIGKILL);
             let _ = self.ended();
         }
+        kill_all(&self.data());
     }
 }
 
