@@ -4,7 +4,7 @@ use bytes::Bytes;
 use headwater_event::{
     Applied, Change, HashKey, LogId, NodeName, ObjectHash, Removed, Seq, WriterEpoch,
 };
-use headwater_session::message::PushedChange;
+use headwater_session::message::{Push, PushMode, PushedChange};
 use headwater_store::{Failure, MemoryEngine, Read, Survives};
 use headwater_view::StreamReader;
 use proptest::prelude::*;
