@@ -46,6 +46,16 @@ pub struct Stats {
     pub sst_bytes: u64,
     /// Snapshots held.
     pub snapshots: u64,
+    /// Bytes that compaction has yet to rewrite, estimated.
+    pub pending_compaction_bytes: u64,
+    /// Whether writes wait until compaction has caught up.
+    pub writes_stopped: bool,
+    /// What writes are slowed to, in bytes a second; 0: they are not.
+    pub delayed_write_bytes_per_second: u64,
+    /// Flushes and compactions that failed since it was opened.
+    pub background_errors: u64,
+    /// Whether a write failed: the instance takes no more.
+    pub poisoned: bool,
 }
 
 impl RocksEngine {
@@ -92,6 +102,11 @@ impl RocksEngine {
             wal_bytes: self.wal_bytes()?,
             sst_bytes: property(properties::TOTAL_SST_FILES_SIZE)?,
             snapshots: property(properties::NUM_SNAPSHOTS)?,
+            pending_compaction_bytes: property(properties::ESTIMATE_PENDING_COMPACTION_BYTES)?,
+            writes_stopped: property(properties::IS_WRITE_STOPPED)? > 0,
+            delayed_write_bytes_per_second: property(properties::ACTUAL_DELAYED_WRITE_RATE)?,
+            background_errors: property(properties::BACKGROUND_ERRORS)?,
+            poisoned: self.poisoned.get().is_some(),
         })
     }
 

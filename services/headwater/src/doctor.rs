@@ -1,0 +1,102 @@
+//! `headwater doctor`: looks at what a process needs of its machine and its data directory, and
+//! says what to do.
+//!
+//! It runs with and without a running process, and leaves everything as it was.
+
+mod clock;
+mod directory;
+mod disk;
+mod limits;
+mod sockets;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::cli::{Doctor, HistoryOutput};
+use crate::exit::{CommandResult, Outcome};
+use crate::table::Table;
+
+/// How something was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It works, but somebody should know.
+    Warn,
+    /// It does not work, or soon will not.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Check {
+    /// What was looked at.
+    check: String,
+    /// How it was found.
+    result: Verdict,
+    /// What was found.
+    found: String,
+    /// What to do about it; empty where nothing is to be done.
+    advice: String,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    checks: &'a [Check],
+}
+
+impl Check {
+    fn ok(check: impl Into<String>, found: impl Into<String>) -> Self {
+        let (check, found) = (check.into(), found.into());
+        Self { check, result: Verdict::Ok, found, advice: String::new() }
+    }
+
+    fn warn(check: impl Into<String>, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { result: Verdict::Warn, advice: advice.into(), ..Self::ok(check, found) }
+    }
+
+    fn fail(check: impl Into<String>, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { result: Verdict::Fail, advice: advice.into(), ..Self::ok(check, found) }
+    }
+}
+
+/// Looks at everything.
+pub(crate) fn run(args: &Doctor) -> CommandResult {
+    let data = std::path::absolute(&args.target.data)?;
+    let mut checks = vec![Check::ok("version", env!("CARGO_PKG_VERSION"))];
+    checks.push(limits::kernel());
+    checks.extend(directory::look(&data));
+    checks.extend(disk::look(&nearest(&data)));
+    checks.extend(clock::look());
+    checks.extend(limits::look());
+    checks.extend(sockets::look(&data));
+    match args.output {
+        HistoryOutput::Json => {
+            println!("{}", serde_json::to_string_pretty(&Report { checks: &checks })?);
+        }
+        HistoryOutput::Table => print!("{}", table(&checks)),
+    }
+    let worst = checks.iter().map(|check| check.result).max();
+    Ok(if worst == Some(Verdict::Fail) { Outcome::Found } else { Outcome::Done })
+}
+
+fn table(checks: &[Check]) -> Table {
+    let mut table = Table::new(["CHECK", "RESULT", "FOUND", "WHAT TO DO"]);
+    for Check { check, result, found, advice } in checks {
+        let result = match result {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "fail",
+        };
+        table.row([check.clone(), result.to_owned(), found.clone(), advice.clone()]);
+    }
+    table
+}
+
+/// The directory, or where it would be made.
+fn nearest(data: &std::path::Path) -> PathBuf {
+    data.ancestors().find(|dir| dir.is_dir()).unwrap_or(std::path::Path::new("/")).to_owned()
+}

@@ -1,0 +1,71 @@
+//! Metrics that are read only when somebody asks: the system counts them already.
+
+use prometheus::core::Desc;
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+
+/// The name, kind and meaning of a family.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: MetricType,
+}
+
+impl Family {
+    /// What goes up and down.
+    pub(super) const fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, kind: MetricType::GAUGE }
+    }
+
+    /// What only goes up.
+    pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, kind: MetricType::COUNTER }
+    }
+
+    /// Its description, for the registry.
+    ///
+    /// # Errors
+    /// When the name or a label is malformed.
+    pub(super) fn desc(&self, labels: &[&str]) -> Result<Desc, prometheus::Error> {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        Desc::new(self.name.to_owned(), self.help.to_owned(), labels, Default::default())
+    }
+
+    /// The family with these samples: label values in the order of their names, and the value.
+    pub(super) fn with(&self, samples: Vec<(Vec<LabelPair>, f64)>) -> MetricFamily {
+        let metrics = samples.into_iter().map(|(labels, value)| {
+            let mut metric = Metric::default();
+            metric.set_label(labels);
+            if self.kind == MetricType::COUNTER {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            } else {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            metric
+        });
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.to_owned());
+        family.set_help(self.help.to_owned());
+        family.set_field_type(self.kind);
+        family.set_metric(metrics.collect());
+        family
+    }
+}
+
+/// A label with its value.
+pub(super) fn label(name: &str, value: &str) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
+}
+
+/// A count as the format has it: exact up to 2^53.
+#[expect(clippy::cast_precision_loss, reason = "the text format has no other numbers")]
+pub(super) fn number(count: u64) -> f64 {
+    count as f64
+}

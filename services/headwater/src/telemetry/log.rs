@@ -1,0 +1,325 @@
+//! Log lines: for people on a terminal, one JSON object each otherwise.
+//!
+//! A JSON line has `timestamp`, `level`, `target`, `message`, and beside them the fields of the
+//! event and of the spans it happened in, `stream` and `seq` where they apply. A line that was
+//! written inside a trace names it, so that logs and traces find each other.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use opentelemetry::Context;
+use opentelemetry::trace::{SpanContext, TraceContextExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormattedFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+use super::traces::Traces;
+
+/// Which log lines are shown unless the environment says otherwise: a healthy start prints none.
+const FILTER_DEFAULT: &str = "warn";
+
+/// Where the filter stands, the first that is set.
+const FILTER_VARIABLES: [&str; 2] = ["HEADWATER_LOG", "RUST_LOG"];
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The filter is malformed.
+#[derive(Debug, thiserror::Error)]
+#[error("{variable} is no log filter (want, for instance, `info` or `warn,headwater_edge=debug`)")]
+pub(crate) struct FilterError {
+    variable: &'static str,
+    source: tracing_subscriber::filter::ParseError,
+}
+
+/// Sets up logs to `writer` and spans to `traces`, once for the process.
+///
+/// # Errors
+/// When the filter is malformed.
+pub(crate) fn set_up<W>(json: bool, writer: W, traces: Option<&Traces>) -> Result<(), FilterError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = if json {
+        let lines = tracing_subscriber::fmt::layer().event_format(Json).fmt_fields(JsonFields);
+        lines.with_writer(writer).boxed()
+    } else {
+        let text = Text(format::format().with_target(false));
+        tracing_subscriber::fmt::layer().event_format(text).with_writer(writer).boxed()
+    };
+    let layers = vec![lines.with_filter(filter()?).boxed()];
+    let layers = layers.into_iter().chain(traces.map(|traces| traces.layer().boxed()));
+    let layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = layers.collect();
+    // Only a second call fails, and then there is a log already.
+    let _ = tracing_subscriber::registry().with(layers).try_init();
+    Ok(())
+}
+
+fn filter() -> Result<EnvFilter, FilterError> {
+    for variable in FILTER_VARIABLES {
+        if let Ok(directives) = std::env::var(variable)
+            && !directives.is_empty()
+        {
+            let filter = EnvFilter::builder().parse(directives);
+            return filter.map_err(|source| FilterError { variable, source });
+        }
+    }
+    Ok(EnvFilter::new(FILTER_DEFAULT))
+}
+
+/// The trace that the running code is part of, if any.
+fn in_trace<T>(tell: impl FnOnce(&SpanContext) -> T) -> Option<T> {
+    Context::map_current(|context| {
+        let span = context.span();
+        let span = span.span_context();
+        span.is_valid().then(|| tell(span))
+    })
+}
+
+/// The lines of the library, and before them the trace where there is one.
+struct Text(format::Format);
+
+impl<S, N> FormatEvent<S, N> for Text
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if let Some(trace_id) = in_trace(SpanContext::trace_id) {
+            write!(writer, "trace_id={trace_id} ")?;
+        }
+        self.0.format_event(context, writer, event)
+    }
+}
+
+/// One JSON object a line.
+struct Json;
+
+impl<S, N> FormatEvent<S, N> for Json
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = Map::new();
+        let mut timestamp = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut timestamp))?;
+        line.insert("timestamp".to_owned(), timestamp.into());
+        line.insert("level".to_owned(), event.metadata().level().as_str().into());
+        line.insert("target".to_owned(), event.metadata().target().into());
+        if let Some((trace_id, span_id)) = in_trace(|span| (span.trace_id(), span.span_id())) {
+            line.insert("trace_id".to_owned(), trace_id.to_string().into());
+            line.insert("span_id".to_owned(), span_id.to_string().into());
+        }
+        // From the outermost span to the event, so that the nearest word counts.
+        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            let extensions = span.extensions();
+            let fields = extensions.get::<FormattedFields<N>>();
+            let fields = fields.and_then(|fields| {
+                serde_json::from_str::<Map<String, Value>>(fields.as_str()).ok()
+            });
+            Fields(&mut line).extend(fields.into_iter().flatten());
+        }
+        event.record(&mut Fields(&mut line));
+        writeln!(writer, "{}", Value::Object(line))
+    }
+}
+
+/// The fields of a span, as the JSON lines take them.
+struct JsonFields;
+
+impl<'a> FormatFields<'a> for JsonFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'a>, fields: R) -> fmt::Result {
+        let mut object = Map::new();
+        fields.record(&mut Fields(&mut object));
+        write!(writer, "{}", Value::Object(object))
+    }
+
+    fn add_fields(
+        &self,
+        current: &'a mut FormattedFields<Self>,
+        fields: &tracing::span::Record<'_>,
+    ) -> fmt::Result {
+        let mut object = serde_json::from_str(current.as_str()).unwrap_or_default();
+        fields.record(&mut Fields(&mut object));
+        current.fields = Value::Object(object).to_string();
+        Ok(())
+    }
+}
+
+/// Puts fields into an object; what is ours in it stays.
+struct Fields<'a>(&'a mut Map<String, Value>);
+
+/// What an event may not name.
+const RESERVED: [&str; 5] = ["timestamp", "level", "target", "trace_id", "span_id"];
+
+impl Fields<'_> {
+    fn put(&mut self, name: &str, value: Value) {
+        let name = if RESERVED.contains(&name) { format!("field_{name}") } else { name.to_owned() };
+        self.0.insert(name, value);
+    }
+
+    fn extend(&mut self, fields: impl IntoIterator<Item = (String, Value)>) {
+        fields.into_iter().for_each(|(name, value)| self.put(&name, value));
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field.name(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field.name(), value.into());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.put(field.name(), crate::exit::chain(value).into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use tracing_subscriber::fmt::layer;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Written {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("UTF-8")
+        }
+
+        fn lines(&self) -> Vec<Value> {
+            let text = self.text();
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+        }
+    }
+
+    fn json(test: impl FnOnce()) -> Vec<Value> {
+        let written = Written::default();
+        let writer = written.clone();
+        let lines = layer().event_format(Json).fmt_fields(JsonFields);
+        let lines = lines.with_writer(move || writer.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), test);
+        written.lines()
+    }
+
+    #[test]
+    fn a_line_is_one_object_with_the_fields_of_event_and_spans() {
+        let lines = json(|| {
+            let span = tracing::info_span!(
+                "apply",
+                stream = "node/gw",
+                seq = 1,
+                later = tracing::field::Empty
+            );
+            let _entered = span.enter();
+            span.record("later", true);
+            let error = std::io::Error::other("a \"quoted\"\nline");
+            tracing::warn!(
+                seq = 7,
+                level = "high",
+                error = &error as &dyn std::error::Error,
+                "it {}",
+                "fails"
+            );
+        });
+        let [line] = lines.as_slice() else { panic!("{lines:?}") };
+        assert_eq!(line["stream"], "node/gw");
+        assert_eq!(line["seq"], 7, "the nearest word counts");
+        assert_eq!(line["later"], true);
+        assert_eq!(line["message"], "it fails");
+        assert_eq!(line["error"], "a \"quoted\"\nline");
+        assert_eq!((&line["level"], &line["field_level"]), (&"WARN".into(), &"high".into()));
+        assert!(line["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+        assert!(line.get("trace_id").is_none(), "{line}");
+    }
+
+    #[test]
+    fn a_line_inside_a_trace_names_it() {
+        let provider = SdkTracerProvider::builder().build();
+        let traced = || tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        let written = Written::default();
+        let (a, b) = (written.clone(), Written::default());
+        let (text_writer, text) = (b.clone(), b);
+        let lines =
+            layer().event_format(Json).fmt_fields(JsonFields).with_writer(move || a.clone());
+        let texts = layer()
+            .event_format(Text(format::format().with_target(false)))
+            .with_writer(move || text_writer.clone());
+        let subscriber = tracing_subscriber::registry().with(lines).with(texts).with(traced());
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!("apply");
+            span.in_scope(|| tracing::warn!("inside"));
+            tracing::warn!("outside");
+        });
+        let lines = written.lines();
+        let trace_id = lines[0]["trace_id"].as_str().expect("it is in one");
+        assert_eq!(trace_id.len(), 32);
+        assert!(text.text().starts_with(&format!("trace_id={trace_id} ")), "{}", text.text());
+        assert!(lines[1].get("trace_id").is_none(), "{}", lines[1]);
+    }
+}
