@@ -130,7 +130,8 @@ fn advance(input: &mut Unstructured<'_>, state: &mut StreamState) -> Result<Adva
         hash_after(state, &stream, mode, &log_id, start, &changes)
     };
     let part = *input.choose(&[0, 0, 0, 1, 2])?;
-    Ok(Advance { stream, mode, from, to, hash, changes, part, last_part: input.ratio(3, 4)? })
+    let whole = Advance::new(stream, mode, from, to, hash, changes);
+    Ok(whole.part(part, input.ratio(3, 4)?))
 }
 
 fn change(input: &mut Unstructured<'_>) -> Result<Change> {
