@@ -148,7 +148,8 @@ impl Bench {
     }
 
     fn push(&mut self, pushes: impl IntoIterator<Item = Push>) {
-        let commands = pushes.into_iter().map(|push| Command::Apply { push: push.into(), room: None });
+        let commands =
+            pushes.into_iter().map(|push| Command::Apply { push: push.into(), room: None });
         self.group(commands).expect("the engine works");
     }
 
@@ -377,7 +378,9 @@ fn a_failed_sync_ends_the_replica_before_anyone_is_told() {
     bench.answers();
     bench.engine.fail_sync(1, Failure { disk_full: true, took_effect: false });
     let push = hub.apply("d/pod/a", "u1", "{}");
-    let failed = bench.group([Command::Apply { push, room: None }]).expect_err("the disk is full");
+    let failed = bench
+        .group([Command::Apply { push: push.into(), room: None }])
+        .expect_err("the disk is full");
     assert!(
         matches!(failed, ReplicaError::Engine(EngineError::Write { disk_full: true, .. })),
         "{failed:?}"
@@ -397,12 +400,12 @@ fn a_question_behind_a_push_is_answered_from_what_is_synced() {
     };
     let push = hub.apply("d/pod/a", "u1", "{}");
     let (question, mut answer) = find();
-    bench.group([Command::Apply { push, room: None }, question]).expect("works");
+    bench.group([Command::Apply { push: push.into(), room: None }, question]).expect("works");
     assert_eq!(answer.try_recv().expect("answered").map(|found| found.uid), Some("u1".to_owned()));
     bench.engine.fail_sync(1, Failure { disk_full: false, took_effect: true });
     let push = hub.apply("d/pod/a", "u2", "{}");
     let (question, mut answer) = find();
-    bench.group([Command::Apply { push, room: None }, question]).expect_err("no sync");
+    bench.group([Command::Apply { push: push.into(), room: None }, question]).expect_err("no sync");
     assert!(answer.try_recv().is_err(), "nobody is told of what is not synced");
 }
 
