@@ -129,7 +129,7 @@ impl Issuer {
     /// Moves past `known`, another start of this node that the cloud has heard of. Counts with
     /// the batch.
     pub(crate) fn raise(&mut self, batch: &mut Batch, known: &Identity, nonce: u64) {
-        let number = self.row.boot.number.max(known.boot.number) + 1;
+        let number = self.row.boot.number.max(known.boot.number).saturating_add(1);
         self.row.boot = Boot { number, nonce };
         self.put(batch);
     }
