@@ -98,8 +98,8 @@ fn wish(args: &[String], known: &[String]) -> Result<Wish, Failure> {
             "--seconds" => {
                 let seconds = args.next().and_then(|text| text.parse().ok());
                 let seconds = seconds.filter(|seconds| *seconds > 0);
-                wish.seconds = seconds
-                    .ok_or_else(|| Failure::usage("--seconds: want a number above 0"))?;
+                wish.seconds =
+                    seconds.ok_or_else(|| Failure::usage("--seconds: want a number above 0"))?;
             }
             name if known.iter().any(|target| target == name) => wish.targets.push(name.into()),
             other => {
