@@ -1,0 +1,309 @@
+//! The auditor: reads the raw logs by the rules of DESIGN, without the code that it judges, and
+//! knows every position that any stream ever had.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::FutureExt;
+use headwater_check::{State, fencing};
+use headwater_event::upstream::{ReportRecord, decode_report};
+use headwater_event::{
+    Applied, Change, Checkpoint, EntryKey, EventHeader, LogId, NodeName, ObjectHash, Offset,
+    Partition, RecordKey, Removed, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+};
+use headwater_log::value::decode_value;
+use headwater_log::{Log, MemoryLog, ReadError, Reader, Recorded, starts};
+
+use crate::disk::Held;
+use crate::frame::Frame;
+
+/// A position of a stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Point {
+    pub(crate) seq: Seq,
+    epoch: WriterEpoch,
+    pub(crate) hash: StateHash,
+    pub(crate) state: State,
+}
+
+/// One history of the downstream log.
+#[derive(Clone, Debug, Default)]
+struct Branch {
+    log_id: Option<LogId>,
+    claimed: BTreeMap<Partition, WriterEpoch>,
+    /// Where each partition's newest claim lies: truncation spares it.
+    claims: BTreeMap<Partition, Offset>,
+    seen: BTreeMap<Partition, Vec<(Offset, fencing::Seen)>>,
+    streams: BTreeMap<StreamId, Vec<(Offset, Point)>>,
+    stopped: BTreeSet<StreamId>,
+}
+
+/// An object as it was put into a stream: its key, UID and hash.
+pub(crate) type Put = (EntryKey, String, [u8; 32]);
+
+/// See the module.
+pub(crate) struct Auditor {
+    frame: Frame,
+    downstream: MemoryLog,
+    upstream: MemoryLog,
+    readers: [Option<Box<dyn Reader>>; 2],
+    branch: Branch,
+    former: Vec<Branch>,
+    logged: BTreeMap<NodeName, BTreeSet<ReportId>>,
+    /// Where each object was put into a stream.
+    put: BTreeMap<Put, Vec<Checkpoint>>,
+    /// Whether compaction ever ran.
+    pub(crate) compacted: bool,
+}
+
+impl Auditor {
+    pub(crate) fn new(frame: &Frame, downstream: &MemoryLog, upstream: &MemoryLog) -> Self {
+        Self {
+            frame: frame.clone(),
+            downstream: downstream.handle(),
+            upstream: upstream.handle(),
+            readers: [None, None],
+            branch: Branch::default(),
+            former: Vec::new(),
+            logged: BTreeMap::new(),
+            put: BTreeMap::new(),
+            compacted: false,
+        }
+    }
+
+    /// Reads what is there by now. The logs must be reachable.
+    pub(crate) fn read(&mut self) {
+        for which in [0, 1] {
+            loop {
+                if self.readers[which].is_none() {
+                    let log = if which == 0 { &self.downstream } else { &self.upstream };
+                    let opened = async { log.read(starts(log).await?).await };
+                    self.readers[which] = opened.now_or_never().and_then(Result::ok);
+                }
+                let Some(reader) = &mut self.readers[which] else { break };
+                match reader.next().now_or_never() {
+                    None => break,
+                    Some(Ok(batch)) => {
+                        for record in &batch.records {
+                            match which {
+                                0 => self.downstream(record),
+                                _ => self.upstream(record),
+                            }
+                        }
+                    }
+                    Some(Err(ReadError::Unavailable { .. })) => break,
+                    Some(Err(error)) => {
+                        self.frame.broken(format_args!("the auditor was passed by: {error}"));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The downstream log is made anew.
+    pub(crate) fn recreated(&mut self) {
+        let former = std::mem::take(&mut self.branch);
+        self.former.push(former);
+        self.readers[0] = None;
+    }
+
+    /// The end of a partition is gone: another history goes on from there. Once a run.
+    pub(crate) fn truncated(&mut self, partition: Partition, high: Offset, partitions: u32) {
+        self.former.push(self.branch.clone());
+        for (stream, points) in &mut self.branch.streams {
+            if stream.partition(partitions) == partition {
+                points.retain(|(offset, _)| *offset < high);
+                self.branch.stopped.remove(stream);
+            }
+        }
+        if let Some(seen) = self.branch.seen.get_mut(&partition) {
+            seen.retain(|(offset, _)| *offset < high);
+        }
+        let log = &self.downstream;
+        let opened = async {
+            let mut cursors = starts(log).await?;
+            for cursor in &mut cursors {
+                cursor.next = log.bounds(cursor.partition).await?.high;
+            }
+            log.read(cursors).await
+        };
+        self.readers[0] = opened.now_or_never().and_then(Result::ok);
+    }
+
+    /// Where the newest claim of a partition lies.
+    pub(crate) fn claim(&self, partition: Partition) -> Option<Offset> {
+        self.branch.claims.get(&partition).copied()
+    }
+
+    /// The log's present life.
+    pub(crate) fn log_id(&self) -> Option<LogId> {
+        self.branch.log_id
+    }
+
+    /// Where a stream ends.
+    pub(crate) fn end(&self, stream: &StreamId) -> Option<&Point> {
+        self.branch.streams.get(stream)?.last().map(|(_, point)| point)
+    }
+
+    /// Which reports of a node are in the upstream log.
+    pub(crate) fn logged(&self, node: &NodeName) -> &BTreeSet<ReportId> {
+        static NONE: BTreeSet<ReportId> = BTreeSet::new();
+        self.logged.get(node).unwrap_or(&NONE)
+    }
+
+    /// Whether an object was put somewhere at or below one of these positions, or in an earlier
+    /// log.
+    pub(crate) fn was_put(&self, put: &Put, durable: &[Checkpoint]) -> bool {
+        let places = self.put.get(put).into_iter().flatten();
+        places.into_iter().any(|place| {
+            durable.iter().any(|at| {
+                at.log_id.number > place.log_id.number
+                    || (at.log_id == place.log_id && at.seq >= place.seq)
+            })
+        })
+    }
+
+    /// I1: what is shown at a checkpoint is what the log makes of the stream there.
+    pub(crate) fn check_prefix(&self, stream: &StreamId, held: &Held) -> Result<(), String> {
+        let Some(at) = held.at else { return Ok(()) };
+        if at.seq == Seq::ZERO {
+            return if held.state.entries.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("I1 {stream}: holds entries at seq 0"))
+            };
+        }
+        let Some(point) = self.point(stream, &at) else {
+            return Err(format!("I1 {stream}: {at:?} was never logged"));
+        };
+        match point.state.difference(&held.state) {
+            None => Ok(()),
+            Some((key, expected, found)) => Err(format!(
+                "I1 {stream} at {at:?}: {key} is {found:?}, the log makes it {expected:?}"
+            )),
+        }
+    }
+
+    /// The position that a checkpoint means, in the newest history that has it.
+    fn point(&self, stream: &StreamId, at: &Checkpoint) -> Option<&Point> {
+        let branches = [&self.branch].into_iter().chain(self.former.iter().rev());
+        let of_log = branches.filter(|branch| branch.log_id == Some(at.log_id));
+        let mut points = of_log.filter_map(|branch| {
+            let points = branch.streams.get(stream)?;
+            let index = usize::try_from(at.seq.0.checked_sub(1)?).ok()?;
+            points.get(index).map(|(_, point)| point)
+        });
+        points.find(|point| point.seq == at.seq && point.epoch <= at.epoch)
+    }
+
+    fn downstream(&mut self, recorded: &Recorded) {
+        let Recorded { partition, offset, record, .. } = recorded;
+        let branch = &mut self.branch;
+        let Ok(key) = RecordKey::decode(&record.key) else {
+            return self.frame.broken("a downstream record has no key of ours");
+        };
+        let (stream, entry) = match key {
+            RecordKey::Log(_) => {
+                let birth = record.value.as_deref().map(serde_json::from_slice);
+                if let Some(Ok(headwater_event::record::LogBirth { log_id, .. })) = birth {
+                    branch.log_id.get_or_insert(log_id);
+                }
+                return;
+            }
+            RecordKey::Claim(epoch, _) => {
+                let claimed = branch.claimed.entry(*partition).or_default();
+                if epoch > *claimed {
+                    *claimed = epoch;
+                    branch.claims.insert(*partition, *offset);
+                    let seen = branch.seen.entry(*partition).or_default();
+                    seen.push((*offset, fencing::Seen::Claim(epoch)));
+                }
+                return;
+            }
+            RecordKey::Heartbeat(_) | RecordKey::Reconciled(_) => return,
+            RecordKey::Head(stream) => (stream, None),
+            RecordKey::Entry(stream, entry) => (stream, Some(entry)),
+        };
+        let Ok(header) = EventHeader::decode(&record.header) else {
+            return self.frame.broken("a downstream record has no header");
+        };
+        let claimed = branch.claimed.get(partition).copied().unwrap_or_default();
+        if header.epoch != claimed {
+            let seen = branch.seen.entry(*partition).or_default();
+            seen.push((*offset, fencing::Seen::PassedOver(header.epoch)));
+            self.frame.count("record of a fenced writer");
+            return;
+        }
+        // The end of a stream that was removals alone, and no head behind them before a writer
+        // was away for weeks, is lost to compaction: a higher epoch goes on from what is left.
+        let goes_back = branch.streams.get(&stream).and_then(|points| points.last()).is_some_and(
+            |(_, last)| header.epoch > last.epoch && header.epoch_first_seq <= last.seq,
+        );
+        if goes_back && self.compacted {
+            self.frame.count("stream's end lost to compaction");
+            self.former.push(branch.clone());
+            let points = branch.streams.entry(stream.clone()).or_default();
+            points.retain(|(_, point)| point.seq < header.epoch_first_seq);
+        }
+        let points = branch.streams.entry(stream.clone()).or_default();
+        let last = points.last().map_or(Seq::ZERO, |(_, point)| point.seq);
+        if header.seq <= last {
+            return;
+        }
+        let fills = header.seq == last.next()
+            && (!branch.stopped.contains(&stream) || header.epoch_first_seq == header.seq);
+        if !fills {
+            self.frame.count("hole in a stream");
+            branch.stopped.insert(stream);
+            return;
+        }
+        branch.stopped.remove(&stream);
+        let seen = branch.seen.entry(*partition).or_default();
+        seen.push((*offset, fencing::Seen::Visible(header.epoch)));
+        let mut state = points.last().map(|(_, point)| point.state.clone()).unwrap_or_default();
+        if let Some(key) = entry {
+            state.apply(&match &record.value {
+                Some(value) => {
+                    let object = match decode_value(value) {
+                        Ok(object) => object,
+                        Err(error) => return self.frame.broken(error),
+                    };
+                    let (uid, resource_version) = (header.uid, header.resource_version);
+                    if let Some(log_id) = branch.log_id {
+                        let put = (key.clone(), uid.clone(), ObjectHash::of(&object).0);
+                        let at = Checkpoint { log_id, epoch: header.epoch, seq: header.seq };
+                        self.put.entry(put).or_default().push(at);
+                    }
+                    Change::Applied(Applied { key, uid, resource_version, object })
+                }
+                None => Change::Removed(Removed { key, uid: header.uid }),
+            });
+        }
+        let hash = branch.log_id.map(|log_id| state.hash(&log_id)).unwrap_or(StateHash::EMPTY);
+        if hash != header.hash {
+            let (seq, found) = (header.seq, header.hash);
+            self.frame.broken(format_args!("I1 {stream} seq {seq}: logged {found}, is {hash}"));
+        }
+        points.push((*offset, Point { seq: header.seq, epoch: header.epoch, hash, state }));
+    }
+
+    fn upstream(&mut self, recorded: &Recorded) {
+        let record = &recorded.record;
+        let record = ReportRecord {
+            key: record.key.clone(),
+            value: record.value.clone(),
+            header: record.header.clone(),
+        };
+        if let Ok(Some((node, report))) = decode_report(&record, None) {
+            self.logged.entry(node).or_default().insert(report.id);
+        }
+    }
+
+    /// I11, of everything read so far.
+    pub(crate) fn check_fencing(&self) -> Result<(), fencing::FencedVisible> {
+        for (partition, seen) in &self.branch.seen {
+            fencing::check(*partition, seen.iter().copied())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! The processes of the cloud: hubs and controllers, each with disks of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_controller::{Controller, ControllerHandle, ControllerMetrics, ControllerSeams};
+use headwater_event::{NodeName, ResourceKey};
+use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams};
+use headwater_log::MemoryLog;
+use headwater_session::HubSettings;
+use headwater_session::message::RequestError;
+use headwater_store::{MemoryEngine, Survives};
+use prometheus::Registry;
+
+use crate::cluster::{Cluster, Watch};
+use crate::frame::{Frame, WallClock};
+use crate::log::SimLog;
+use crate::network::Network;
+
+/// A hub.
+pub(crate) struct SimHub {
+    frame: Frame,
+    pub(crate) index: usize,
+    network: Network,
+    pub(crate) clock: WallClock,
+    pub(crate) downstream: SimLog,
+    pub(crate) upstream: SimLog,
+    engine: Arc<MemoryEngine>,
+    settings: HubSettings,
+    pub(crate) handle: Option<Arc<HubHandle>>,
+}
+
+/// A controller.
+pub(crate) struct SimController {
+    frame: Frame,
+    nodes: Vec<NodeName>,
+    cluster: Cluster,
+    pub(crate) clock: WallClock,
+    pub(crate) downstream: SimLog,
+    pub(crate) upstream: SimLog,
+    published: Arc<MemoryEngine>,
+    pub(crate) picture: Arc<MemoryEngine>,
+    handle: Option<ControllerHandle>,
+}
+
+/// Nobody asks in a simulation.
+struct NoAnswers;
+
+#[tonic::async_trait]
+impl Answers for NoAnswers {
+    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<Bytes, RequestError> {
+        Err(RequestError::NotFound)
+    }
+}
+
+/// Where a hub listens.
+pub(crate) fn address(hub: usize) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, u16::try_from(hub).unwrap_or(u16::MAX)).into()
+}
+
+impl SimHub {
+    pub(crate) fn new(
+        frame: &Frame,
+        index: usize,
+        network: &Network,
+        logs: [&MemoryLog; 2],
+        cluster: &Cluster,
+    ) -> Self {
+        let who = format!("hub {index}");
+        // Small bounds, so that deltas and snapshots of several parts happen.
+        let tail_events_max = [4, 64, 1024][frame.index(3)];
+        let frame_bytes_max = [1 << 10, 1 << 20][frame.index(2)];
+        let window_bytes = [4 << 10, 4 << 20][frame.index(2)];
+        let settings = HubSettings {
+            tail_events_max,
+            frame_bytes_max,
+            window_bytes,
+            ..HubSettings::default()
+        };
+        Self {
+            frame: frame.clone(),
+            index,
+            network: network.clone(),
+            clock: frame.wall_clock(),
+            downstream: SimLog::new(frame, logs[0], &who),
+            upstream: SimLog::new(frame, logs[1], &who).telling(cluster),
+            engine: Arc::default(),
+            settings,
+            handle: None,
+        }
+    }
+
+    /// Starts it, unless the log is away.
+    pub(crate) async fn start(&mut self) {
+        let (clock, name) = (self.clock.clone(), format!("hub-{}", self.index));
+        let config = HubConfig {
+            name,
+            listen: address(self.index),
+            settings: self.settings.clone(),
+            limits: HubLimits::default(),
+        };
+        let Ok(metrics) = HubMetrics::new(&Registry::new()) else { return };
+        let seams = HubSeams {
+            downstream: Arc::new(self.downstream.clone()),
+            upstream: Arc::new(self.upstream.clone()),
+            engine: self.engine.clone(),
+            answers: Arc::new(NoAnswers),
+            wall_clock: Arc::new(move || clock.now_ms()),
+            metrics,
+        };
+        match Hub::start_unheard(config, seams).await {
+            Ok(handle) => {
+                let handle = Arc::new(handle);
+                self.network.listen(self.index, handle.clone());
+                self.handle = Some(handle);
+            }
+            Err(error) => {
+                self.frame.note(format_args!("hub {} does not start: {error}", self.index));
+            }
+        }
+    }
+
+    /// It ends at once; its disk loses what was not synced, or all.
+    pub(crate) fn crash(&mut self, survives: Option<Survives>) {
+        self.handle = None;
+        self.network.hub_gone(self.index);
+        self.engine = crashed(&self.engine, survives);
+        self.downstream.handle.set_frozen(false);
+        self.upstream.handle.set_frozen(false);
+    }
+}
+
+impl SimController {
+    pub(crate) fn new(
+        frame: &Frame,
+        index: usize,
+        logs: [&MemoryLog; 2],
+        cluster: &Cluster,
+        nodes: &[NodeName],
+    ) -> Self {
+        let who = format!("controller {index}");
+        Self {
+            frame: frame.clone(),
+            nodes: nodes.to_vec(),
+            cluster: cluster.clone(),
+            clock: frame.wall_clock(),
+            downstream: SimLog::new(frame, logs[0], &who),
+            upstream: SimLog::new(frame, logs[1], &who),
+            published: Arc::default(),
+            picture: Arc::default(),
+            handle: None,
+        }
+    }
+
+    /// Starts it, unless the log is away.
+    pub(crate) async fn start(&mut self) {
+        let clock = self.clock.clone();
+        let Ok(metrics) = ControllerMetrics::new(&Registry::new()) else { return };
+        let seams = ControllerSeams {
+            downstream: Arc::new(self.downstream.clone()),
+            upstream: Arc::new(self.upstream.clone()),
+            published: self.published.clone(),
+            picture: self.picture.clone(),
+            sources: vec![Box::new(Watch(self.cluster.clone()))],
+            nodes: self.nodes.clone(),
+            wall_clock: Arc::new(move || clock.now_ms()),
+            metrics,
+        };
+        let frame = self.frame.clone();
+        match Controller::start_drawing(seams, Arc::new(move || frame.uuid())).await {
+            Ok(handle) => self.handle = Some(handle),
+            Err(error) => self.frame.note(format_args!("controller does not start: {error}")),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.handle.is_some()
+    }
+
+    /// What publishing waits for.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.handle.as_ref()?.progress().borrow().trouble.clone()
+    }
+
+    /// It ends at once; its disks lose what was not synced, or all.
+    pub(crate) fn crash(&mut self, survives: Option<Survives>) {
+        self.handle = None;
+        self.published = crashed(&self.published, survives);
+        self.picture = crashed(&self.picture, survives);
+        self.downstream.handle.set_frozen(false);
+        self.upstream.handle.set_frozen(false);
+    }
+
+    /// Stops, or lets go on, whatever it is doing.
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        self.downstream.handle.set_frozen(is_frozen);
+        self.upstream.handle.set_frozen(is_frozen);
+    }
+}
+
+fn crashed(engine: &MemoryEngine, survives: Option<Survives>) -> Arc<MemoryEngine> {
+    // The old one takes no more writes, whoever still holds it.
+    let found = engine.crash(survives.unwrap_or(Survives::Synced));
+    Arc::new(if survives.is_some() { found } else { MemoryEngine::new() })
+}

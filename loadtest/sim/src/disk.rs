@@ -1,0 +1,120 @@
+//! An edge's state disk: the memory engine, and what of it was ever durable.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use headwater_check::{Entry, State};
+use headwater_event::{Checkpoint, Seq, StreamId};
+use headwater_store::{
+    Durability, Engine, EngineError, KeyValue, MemoryEngine, Range, Read, Survives, WriteBatch,
+};
+use headwater_view::{Selection, StreamReader};
+
+use crate::frame::lock;
+
+/// More entries than any stream of a simulation has.
+const ENTRIES_MAX: usize = 4_096;
+
+/// A stream as a disk has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) at: Option<Checkpoint>,
+    pub(crate) state: State,
+}
+
+/// What a disk holds of each stream.
+pub(crate) type Streams = BTreeMap<StreamId, Held>;
+
+/// What was durable.
+#[derive(Debug, Default)]
+pub(crate) struct Durable {
+    pub(crate) streams: Streams,
+    /// How far each stream ever was: seqs begin anew with another log.
+    pub(crate) highest: BTreeMap<StreamId, Seq>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) engine: MemoryEngine,
+    pub(crate) durable: Arc<Mutex<Durable>>,
+}
+
+impl Disk {
+    /// A disk with what `engine` has, all of which is durable.
+    pub(crate) fn new(engine: MemoryEngine) -> Self {
+        let disk = Self { engine, durable: Arc::default() };
+        disk.look();
+        disk
+    }
+
+    /// The disk as it is found after the process died, or its machine did.
+    pub(crate) fn crash(&self, survives: Survives) -> MemoryEngine {
+        self.engine.crash(survives)
+    }
+
+    /// What is there now.
+    pub(crate) fn streams(&self) -> Streams {
+        streams(&self.engine)
+    }
+
+    fn look(&self) {
+        let streams = streams(&self.engine);
+        let mut durable = lock(&self.durable);
+        for (stream, held) in &streams {
+            let highest = durable.highest.entry(stream.clone()).or_default();
+            *highest = held.at.map_or(*highest, |at| at.seq.max(*highest));
+        }
+        durable.streams = streams;
+    }
+}
+
+/// What `engine` holds of each stream.
+pub(crate) fn streams(engine: &dyn Read) -> Streams {
+    let reader = StreamReader::new(engine);
+    let positions = reader.streams().unwrap_or_default();
+    let held = positions.into_iter().map(|position| {
+        let entries = reader.entries(&position.stream, Selection::All, None, ENTRIES_MAX);
+        let entries = entries.unwrap_or_default().into_iter();
+        let entries = entries
+            .map(|(key, entry)| (key, Entry { uid: entry.uid, object: entry.object_hash }))
+            .collect();
+        (position.stream, Held { at: Some(position.checkpoint), state: State { entries } })
+    });
+    held.collect()
+}
+
+impl Read for Disk {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.engine.get(key)
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        self.engine.scan(range, limit)
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        self.engine.last(range)
+    }
+}
+
+impl Engine for Disk {
+    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
+        self.engine.write(batch, durability)?;
+        if durability == Durability::Synced {
+            self.look();
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.engine.sync()?;
+        self.look();
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Box<dyn Read + '_> {
+        self.engine.snapshot()
+    }
+}

@@ -1,0 +1,31 @@
+//! The whole flow in one deterministic, single-threaded run, with faults.
+//!
+//! Two controllers, two hubs, three edges and their pod workers run as tasks of one Tokio runtime
+//! of one thread whose clock stands still until nobody has anything to do. The processes are the
+//! real ones; what surrounds them is pretended: the logs (the memory twin), the disks (the memory
+//! engine), the network, the cluster, the machines that pods run on, the clocks and all chance.
+//! So a seed is a whole run, and the same seed is the same run, byte for byte of its trace.
+//!
+//! A run first lets faults strike while invariants are checked, then stops them: everything must
+//! converge. A run that fails prints how to run it again:
+//!
+//! ```text
+//! cargo run -p headwater-sim -- --seed N --trace
+//! HEADWATER_SIM_SEED=N cargo test -p headwater-sim
+//! ```
+
+mod audit;
+mod cloud;
+mod cluster;
+mod disk;
+mod edge;
+mod faults;
+mod frame;
+mod log;
+mod network;
+mod run;
+mod settle;
+mod worker;
+mod world;
+
+pub use run::{Run, run};
