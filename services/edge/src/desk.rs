@@ -58,11 +58,15 @@ struct Metadata {
 }
 
 impl Desk {
-    /// Carries an operation out.
+    /// Carries an operation out; `cause` is the trace context that came with it.
     ///
     /// # Errors
     /// When it is not done; see [`Refused`].
-    pub(crate) async fn carry_out(&self, operation: Operation) -> Result<Outcome, Refused> {
+    pub(crate) async fn carry_out(
+        &self,
+        operation: Operation,
+        cause: Option<String>,
+    ) -> Result<Outcome, Refused> {
         let Ok(_room) = self.room.try_acquire() else {
             let reason = "too many operations are under way: ask again".to_owned();
             return Err(Refused::Unavailable(reason));
@@ -73,6 +77,7 @@ impl Desk {
                 let changed = ask(&self.upstream, |reply| upstream::Command::SetStatus {
                     pod,
                     status,
+                    cause,
                     reply,
                 });
                 changed.await?.map(done_if)
@@ -88,7 +93,7 @@ impl Desk {
                     .map(|()| done_if(true))
             }
             Plan::Terminate { pod, uid } => {
-                ask(&self.upstream, |reply| upstream::Command::Terminate { pod, uid, reply })
+                ask(&self.upstream, |reply| upstream::Command::Terminate { pod, uid, cause, reply })
                     .await?
                     .map(done_if)
             }

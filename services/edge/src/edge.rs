@@ -17,29 +17,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use headwater_event::{Assignment, EntryKey, StreamId};
-use headwater_session::EdgeState;
-use headwater_session::message::StreamPosition;
-use headwater_store::{Engine, EngineError, schema};
-use headwater_view::StreamReader;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use headwater_store::{Engine, EngineError};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::EdgeConfig;
 use crate::desk::Desk;
 use crate::exit::{Database, EdgeExit, StartError};
-use crate::local;
-use crate::replica::{self, Replica, ReplicaError};
+use crate::link::connect;
+use crate::metrics::EdgeCounts;
+use crate::opened::{Opened, Work};
 use crate::seams::{Chance, Clock, SystemChance, SystemClock};
-use crate::session::{self, Session, Wires};
 use crate::status::EdgeStatus;
-use crate::upstream::{self, OpenError, Surroundings, Upstream};
-
-/// Questions that wait for an owner. Each asker waits for its answer, so this is no backlog.
-const QUESTIONS_MAX: usize = 1_024;
-
-/// What an owner may say before the session has heard it.
-const ANSWERS_MAX: usize = 1_024;
+use crate::{local, replica, session, upstream};
 
 /// How long calls under way may take to end when the edge stops.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
@@ -54,6 +44,8 @@ pub struct Seams {
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub chance: Arc<dyn Chance>,
+    /// What it counts.
+    pub metrics: EdgeCounts,
 }
 
 /// The edge of one node.
@@ -64,7 +56,6 @@ pub struct Edge;
 #[derive(Clone, Debug)]
 pub struct EdgeHandle {
     desk: Desk,
-    session: mpsc::Sender<session::Command>,
     stop: CancellationToken,
     exit: watch::Receiver<Option<EdgeExit>>,
 }
@@ -76,7 +67,11 @@ pub struct Gone;
 
 impl Default for Seams {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock::new()), chance: Arc::new(SystemChance) }
+        Self {
+            clock: Arc::new(SystemClock::new()),
+            chance: Arc::new(SystemChance),
+            metrics: EdgeCounts::default(),
+        }
     }
 }
 
@@ -96,85 +91,28 @@ impl Edge {
             return Err(StartError::NotLoopback { address });
         }
         let listener = local::bind(&config.socket)?;
-        let (replica_sender, replica_commands) = mpsc::channel(QUESTIONS_MAX);
-        let (upstream_sender, upstream_commands) = mpsc::channel(QUESTIONS_MAX);
-        let (session_sender, session_commands) = mpsc::channel(QUESTIONS_MAX);
-        let (answer_sender, answers) = mpsc::channel(ANSWERS_MAX);
-        let (event_sender, events) = mpsc::channel(ANSWERS_MAX);
         let opened = {
-            let (config, seams) = (config.clone(), seams.clone());
-            let to_upstream = upstream_sender.clone();
+            let (config, dial) = (config.clone(), Arc::new(|hub| Box::pin(connect(hub)) as _));
             // Opening reads and syncs.
-            tokio::task::spawn_blocking(move || {
-                let around = Surroundings {
-                    engine: outbox,
-                    clock: seams.clock,
-                    chance: seams.chance,
-                    session: event_sender,
-                };
-                open(&config, state, around, answer_sender, to_upstream)
-            })
+            tokio::task::spawn_blocking(move || Opened::open(&config, state, outbox, seams, dial))
         };
-        let Opened { replica, upstream, upstream_status, state } =
-            opened.await.unwrap_or_else(|panic| {
-                let reason = format!("opening it broke: {panic}");
-                let source = EngineError::Read { reason };
-                Err(StartError::Engine { database: Database::State, source })
-            })?;
-
-        let replica_ended = on_thread(&config, Database::State, move || {
-            replica.run(replica_commands).map_err(|error| match error {
-                ReplicaError::Engine(error) => {
-                    EdgeExit::Engine { database: Database::State, error }
-                }
-                ReplicaError::Defect(refusal) => {
-                    EdgeExit::Defect { what: format!("an accepted push was refused: {refusal}") }
-                }
-            })
+        let Opened { replica, upstream, session, desk } = opened.await.unwrap_or_else(|panic| {
+            let reason = format!("opening it broke: {panic}");
+            let source = EngineError::Read { reason };
+            Err(StartError::Engine { database: Database::State, source })
         })?;
-        let upstream_ended = on_thread(&config, Database::Outbox, move || {
-            upstream
-                .run(upstream_commands)
-                .map_err(|error| EdgeExit::Engine { database: Database::Outbox, error })
-        })?;
-
-        let (connected_sender, connected) = watch::channel(false);
-        let wires = Wires {
-            commands: session_commands,
-            replica: replica_sender.clone(),
-            answers,
-            upstream: upstream_sender.clone(),
-            events,
-            upstream_status: upstream_status.clone(),
-            connected: connected_sender,
-        };
+        let (to_replica, to_upstream) = (desk.replica.clone(), desk.upstream.clone());
+        let replica_ended = on_thread(&config, Database::State, replica)?;
+        let upstream_ended = on_thread(&config, Database::Outbox, upstream)?;
         let stop = CancellationToken::new();
-        let session = Session::new(
-            config.settings.session.clone(),
-            state,
-            config.hubs.clone(),
-            seams.clock,
-            seams.chance,
-            wires,
-        );
-        let desk = Desk {
-            node: config.node.clone(),
-            query_timeout: config.settings.local.query_timeout,
-            room: Arc::new(Semaphore::new(config.settings.local.operations_max)),
-            session: session_sender.clone(),
-            replica: replica_sender.clone(),
-            upstream: upstream_sender.clone(),
-            connected,
-            upstream_status,
-        };
         let (exit_sender, exit) = watch::channel(None);
         let parts = Parts {
             replica_ended,
             upstream_ended,
             session: tokio::spawn(session.run(stop.child_token())),
             server: tokio::spawn(local::serve(listener, desk.clone(), stop.child_token())),
-            replica: replica_sender,
-            upstream: upstream_sender,
+            replica: to_replica,
+            upstream: to_upstream,
             stop: stop.clone(),
         };
         tokio::spawn(async move {
@@ -185,7 +123,7 @@ impl Edge {
             }
             exit_sender.send_replace(Some(exit));
         });
-        Ok(EdgeHandle { desk, session: session_sender, stop, exit })
+        Ok(EdgeHandle { desk, stop, exit })
     }
 }
 
@@ -203,7 +141,7 @@ impl EdgeHandle {
     /// # Errors
     /// When the edge has stopped.
     pub async fn cut_link(&self) -> Result<(), Gone> {
-        self.session.send(session::Command::Cut(true)).await.map_err(|_| Gone)
+        self.desk.session.send(session::Command::Cut(true)).await.map_err(|_| Gone)
     }
 
     /// Restores the link.
@@ -211,7 +149,7 @@ impl EdgeHandle {
     /// # Errors
     /// When the edge has stopped.
     pub async fn restore_link(&self) -> Result<(), Gone> {
-        self.session.send(session::Command::Cut(false)).await.map_err(|_| Gone)
+        self.desk.session.send(session::Command::Cut(false)).await.map_err(|_| Gone)
     }
 
     /// Waits until the edge has ended, and says why. Both engines are let go then.
@@ -231,54 +169,11 @@ impl EdgeHandle {
     }
 }
 
-struct Opened {
-    replica: Replica,
-    upstream: Upstream,
-    upstream_status: watch::Receiver<upstream::UpstreamStatus>,
-    state: EdgeState,
-}
-
-fn open(
-    config: &EdgeConfig,
-    state: Arc<dyn Engine>,
-    around: Surroundings,
-    answers: mpsc::Sender<replica::Answer>,
-    to_upstream: mpsc::Sender<upstream::Command>,
-) -> Result<Opened, StartError> {
-    let of_state = |source| StartError::Engine { database: Database::State, source };
-    let of_outbox = |source| StartError::Engine { database: Database::Outbox, source };
-    schema::NODE_STATE.check(&*state).map_err(of_state)?;
-    schema::OUTBOX.check(&*around.engine).map_err(of_outbox)?;
-    let private = StreamId::node(&config.node);
-    let settings = config.settings.replica;
-    let replica =
-        Replica::open(Arc::clone(&state), private.clone(), settings, answers, to_upstream)
-            .map_err(of_state)?;
-    let assignment = StreamReader::new(&*state)
-        .entry(&private, &EntryKey::Streams)
-        .map_err(of_state)?
-        .and_then(|entry| Assignment::decode(&config.node, &entry.object).ok());
-    let (upstream, upstream_status) =
-        Upstream::open(config.node.clone(), config.incarnation, config.settings.upstream, around)
-            .map_err(|error| match error {
-            OpenError::Engine(source) => of_outbox(source),
-            OpenError::Older(older) => older.into(),
-        })?;
-    let positions = replica.positions().iter().map(|(stream, (checkpoint, hash))| StreamPosition {
-        stream: stream.clone(),
-        checkpoint: *checkpoint,
-        hash: *hash,
-    });
-    let state =
-        EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment };
-    Ok(Opened { replica, upstream, upstream_status, state })
-}
-
 /// Runs `work` on a thread of its own; what it ended with comes through the channel.
 fn on_thread(
     config: &EdgeConfig,
     database: Database,
-    work: impl FnOnce() -> Result<(), EdgeExit> + Send + 'static,
+    work: Work,
 ) -> Result<oneshot::Receiver<Result<(), EdgeExit>>, StartError> {
     let (ended, end) = oneshot::channel();
     let part = match database {
@@ -289,7 +184,7 @@ fn on_thread(
         .name(format!("{part} {}", config.node))
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            let _ = ended.send(work());
+            let _ = ended.send(futures::executor::block_on(work));
         })
         .map_err(|source| StartError::Thread { database, source })?;
     Ok(end)

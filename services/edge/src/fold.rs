@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use headwater_event::{EntryKey, StreamId};
-use headwater_session::message::{Push, PushMode};
+use headwater_event::{EntryKey, Seq, StreamId};
+use headwater_session::message::{Push, PushMode, PushedChange};
 use headwater_view::{
     Advance, Effect, Effected, FoldError, Mode, Projection, Refusal, StreamState,
 };
+use tracing::Span;
 
 /// A push, or one part of it, with its objects hashed and encoded: done where it is received, so
 /// that the thread that folds has that much less to do.
@@ -14,8 +15,7 @@ use headwater_view::{
 pub(crate) struct Intake {
     /// What it brings.
     pub(crate) advance: Advance,
-    /// The trace contexts of its changes.
-    causes: HashMap<EntryKey, String>,
+    causes: HashMap<EntryKey, Cause>,
 }
 
 /// One input of the fold.
@@ -31,7 +31,47 @@ pub(crate) enum Input {
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub(crate) effect: Effect,
-    pub(crate) traceparent: Option<String>,
+    pub(crate) cause: Cause,
+}
+
+/// What caused a change, as far as that was told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cause {
+    traceparent: Option<String>,
+    /// From when the change was folded to when it is let out.
+    span: Option<Span>,
+    /// When the log appended it.
+    pub(crate) appended_ms: Option<i64>,
+}
+
+impl Cause {
+    fn of(pushed: &PushedChange, stream: &StreamId, seq: Seq) -> Self {
+        let traceparent = pushed.traceparent.clone();
+        let span = traceparent.as_deref().map(|cause| {
+            let span = tracing::info_span!(
+                "apply", %stream, seq = seq.0, key = %pushed.change.key()
+            );
+            headwater_trace::continue_from(&span, Some(cause));
+            span
+        });
+        Self { traceparent, span, appended_ms: pushed.appended_ms }
+    }
+
+    /// What goes along with the change: this part of its trace, else what came.
+    pub(crate) fn traceparent(&self) -> Option<String> {
+        let here = self.span.as_ref().and_then(headwater_trace::traceparent);
+        here.or_else(|| self.traceparent.clone())
+    }
+}
+
+impl Input {
+    /// How many changes it holds.
+    pub(crate) fn changes(&self) -> usize {
+        match self {
+            Self::Push(push) => push.advance.changes(),
+            Self::Drop(_) => 1,
+        }
+    }
 }
 
 /// Folds pushes.
@@ -65,10 +105,19 @@ impl Projection for EdgeFold {
         // What did not change wakes nobody, and is no reason for a sync.
         for effect in effects.into_iter().filter(Effect::wakes) {
             self.replaced |= effect.effected == Effected::Replaced;
-            let traceparent = key_of(&effect.effected).and_then(|key| causes.get(key).cloned());
-            done.push(Done { effect, traceparent });
+            let cause = key_of(&effect.effected).and_then(|key| causes.get(key).cloned());
+            done.push(Done { effect, cause: cause.unwrap_or_default() });
         }
         Ok(())
+    }
+}
+
+fn key_of(effected: &Effected) -> Option<&EntryKey> {
+    match effected {
+        Effected::Added(applied) | Effected::Changed(applied) => Some(&applied.key),
+        Effected::Removed(removed) => Some(&removed.key),
+        Effected::Unchanged(key) => Some(key),
+        Effected::Replaced => None,
     }
 }
 
@@ -80,24 +129,21 @@ impl From<Push> for Intake {
             PushMode::Delta => Mode::Delta,
             PushMode::Snapshot => Mode::Snapshot,
         };
+        // A head changes no key; without one, each change has a seq of its own.
+        let is_each = mode == Mode::Tail && changes.len() as u64 == to.seq.0.saturating_sub(from.0);
         let mut causes = HashMap::new();
-        let changes = changes.into_iter().map(|pushed| {
-            if let Some(cause) = pushed.traceparent {
-                causes.insert(pushed.change.key().clone(), cause);
-            }
-            pushed.change
-        });
-        let advance =
-            Advance::new(stream, mode, from, to, hash, changes).part(part, last_part);
+        let changes: Vec<_> = changes
+            .into_iter()
+            .zip(from.0.saturating_add(1)..)
+            .map(|(pushed, seq)| {
+                if pushed.traceparent.is_some() || pushed.appended_ms.is_some() {
+                    let seq = if is_each { Seq(seq) } else { to.seq };
+                    causes.insert(pushed.change.key().clone(), Cause::of(&pushed, &stream, seq));
+                }
+                pushed.change
+            })
+            .collect();
+        let advance = Advance::new(stream, mode, from, to, hash, changes).part(part, last_part);
         Self { advance, causes }
-    }
-}
-
-fn key_of(effected: &Effected) -> Option<&EntryKey> {
-    match effected {
-        Effected::Added(applied) | Effected::Changed(applied) => Some(&applied.key),
-        Effected::Removed(removed) => Some(&removed.key),
-        Effected::Unchanged(key) => Some(key),
-        Effected::Replaced => None,
     }
 }

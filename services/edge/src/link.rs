@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures::{Stream, StreamExt};
 use headwater_proto::replication;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::wire::WireError;
@@ -13,8 +14,11 @@ use headwater_session::message::HubMessage;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Endpoint;
+
+use crate::metrics::Trouble;
 
 /// The largest message, either way: one object of the largest size and its frame.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -63,7 +67,7 @@ pub(crate) enum LinkError {
         /// The hub.
         address: SocketAddr,
         /// What the hub or the transport said.
-        status: Box<tonic::Status>,
+        status: Box<Status>,
     },
     /// The hub closed the stream without a word.
     #[error("hub {address} closed the session")]
@@ -79,6 +83,17 @@ pub(crate) enum LinkError {
         /// What is wrong with it.
         source: WireError,
     },
+}
+
+impl LinkError {
+    /// How it is counted.
+    pub(crate) fn counts_as(&self) -> Trouble {
+        match self {
+            Self::Connect { .. } => Trouble::Connect,
+            Self::Ended { .. } | Self::Closed { .. } => Trouble::Link,
+            Self::Malformed { .. } => Trouble::Malformed,
+        }
+    }
 }
 
 impl Link {
@@ -114,29 +129,47 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<Link, LinkError> {
     let (heard, incoming) = mpsc::channel(INCOMING_MAX);
     let reader = tokio::spawn(async move {
         // A hub may answer only once it was greeted: the session begins before that.
-        let mut hub = match client.session(ReceiverStream::new(said)).await {
-            Ok(response) => response.into_inner(),
+        match client.session(ReceiverStream::new(said)).await {
+            Ok(response) => hear(address, response.into_inner(), heard).await,
             Err(status) => {
                 let _ = heard.send(Err(ended(address, status))).await;
-                return;
-            }
-        };
-        loop {
-            let message = match hub.message().await {
-                Ok(Some(message)) => HubMessage::try_from(message)
-                    .map_err(|source| LinkError::Malformed { address, source }),
-                Ok(None) => Err(LinkError::Closed { address }),
-                Err(status) => Err(ended(address, status)),
-            };
-            let is_last = message.is_err();
-            if heard.send(message).await.is_err() || is_last {
-                return;
             }
         }
     });
     Ok(Link::new(outgoing, incoming, AbortOnDropHandle::new(reader)))
 }
 
-fn ended(address: SocketAddr, status: tonic::Status) -> LinkError {
+/// Takes up a connection that somebody else made: `said` goes to the hub, `hub` comes from it.
+pub(crate) fn take_up(
+    address: SocketAddr,
+    said: mpsc::Sender<replication::EdgeMessage>,
+    hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + 'static,
+) -> Link {
+    let (heard, incoming) = mpsc::channel(INCOMING_MAX);
+    let reader = tokio::spawn(hear(address, hub, heard));
+    Link::new(said, incoming, AbortOnDropHandle::new(reader))
+}
+
+/// Reads what a hub says until it ends, or nobody hears it any more.
+async fn hear(
+    address: SocketAddr,
+    mut hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Unpin,
+    heard: mpsc::Sender<Result<HubMessage, LinkError>>,
+) {
+    loop {
+        let message = match hub.next().await {
+            Some(Ok(message)) => HubMessage::try_from(message)
+                .map_err(|source| LinkError::Malformed { address, source }),
+            None => Err(LinkError::Closed { address }),
+            Some(Err(status)) => Err(ended(address, status)),
+        };
+        let is_last = message.is_err();
+        if heard.send(message).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+pub(crate) fn ended(address: SocketAddr, status: Status) -> LinkError {
     LinkError::Ended { address, status: Box::new(status) }
 }

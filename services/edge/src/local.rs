@@ -81,8 +81,8 @@ pub(crate) async fn serve(
 
 /// The service of one edge.
 #[derive(Debug)]
-struct Service {
-    desk: Desk,
+pub(crate) struct Service {
+    pub(crate) desk: Desk,
 }
 
 #[tonic::async_trait]
@@ -93,10 +93,12 @@ impl Meta for Service {
         &self,
         request: Request<proto::Operation>,
     ) -> Result<Response<proto::OperationResult>, Status> {
+        let cause = request.metadata().get(headwater_trace::TRACEPARENT);
+        let cause = cause.and_then(|cause| cause.to_str().ok()).map(str::to_owned);
         let asked = request.into_inner();
         let id = asked.id.clone();
         let outcome = match wire::operation(asked) {
-            Ok(operation) => self.desk.carry_out(operation).await,
+            Ok(operation) => self.desk.carry_out(operation, cause).await,
             Err(refused) => Err(refused),
         };
         Ok(Response::new(wire::result(id, outcome)))

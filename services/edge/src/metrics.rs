@@ -434,3 +434,79 @@ fn count<K: PartialEq>(counters: &[IntCounter], kinds: &[(K, &str)], kind: K) {
 fn seconds(ms: i64) -> f64 {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0)).as_secs_f64()
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Checkpoint, Seq, StateHash};
+    use prometheus::TextEncoder;
+
+    use super::*;
+
+    fn counted() -> (Registry, EdgeMetrics) {
+        let registry = Registry::new();
+        let metrics = EdgeMetrics::new(&registry).expect("names");
+        (registry, metrics)
+    }
+
+    fn node(name: &str) -> NodeName {
+        NodeName::try_from(name.to_owned()).expect("a name")
+    }
+
+    fn text(registry: &Registry) -> String {
+        TextEncoder::new().encode_to_string(&registry.gather()).expect("text")
+    }
+
+    fn stream(stream: StreamId, tail: u64) -> EdgeStream {
+        EdgeStream {
+            stream,
+            tail: Seq(tail),
+            received: Seq(0),
+            applied: None::<Checkpoint>,
+            hash: StateHash::default(),
+            durable: Seq(0),
+            stopped: false,
+        }
+    }
+
+    #[test]
+    fn nodes_share_families_and_each_counts_for_itself() {
+        let (registry, metrics) = counted();
+        let (a, b) = (metrics.of(&node("a")), metrics.of(&node("b")));
+        a.failed(Trouble::Link);
+        a.failed(Trouble::Link);
+        b.connected(true);
+        b.propagated(1_000, 1_250);
+        b.propagated(9_000, 1_000);
+        let text = text(&registry);
+        for line in [
+            "headwater_edge_errors_total{kind=\"link\",node=\"a\"} 2",
+            "headwater_edge_errors_total{kind=\"link\",node=\"b\"} 0",
+            "headwater_edge_connected{node=\"b\"} 1",
+            "headwater_edge_sessions_total{node=\"b\"} 1",
+            // The clock of the cloud may be ahead.
+            "headwater_edge_propagation_seconds_sum{node=\"b\"} 0.25",
+            "headwater_edge_propagation_seconds_count{node=\"b\"} 2",
+        ] {
+            assert!(text.lines().any(|said| said == line), "{line} in\n{text}");
+        }
+        let again = EdgeMetrics::new(&registry);
+        assert!(again.is_err(), "families are registered once");
+    }
+
+    #[test]
+    fn a_stream_that_is_dropped_is_no_longer_told_of() {
+        let (registry, metrics) = counted();
+        let counts = metrics.of(&node("a"));
+        let (own, shared) = (StreamId::node(&node("a")), StreamId::Cluster);
+        counts.streams(&[stream(own.clone(), 7), stream(shared, 3)]);
+        let lag = |of: &str, lag: u64| {
+            let series = "headwater_edge_replication_lag_events";
+            format!("{series}{{node=\"a\",stream=\"{of}\"}} {lag}\n")
+        };
+        assert!(text(&registry).contains(&lag("node/a", 7)), "{}", text(&registry));
+        assert!(text(&registry).contains(&lag("cluster", 3)));
+        counts.streams(&[stream(own, 8)]);
+        assert!(text(&registry).contains(&lag("node/a", 8)));
+        assert!(!text(&registry).contains("stream=\"cluster\""), "{}", text(&registry));
+    }
+}

@@ -174,6 +174,11 @@ impl Outbox {
         self.by_id.len()
     }
 
+    /// How many bytes of reports are held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// How many messages gave way since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped

@@ -11,6 +11,7 @@
 //! somebody waits for what it did; else by the clock. Nobody is told anything from above the
 //! durable position: a reader's question makes it sync first.
 
+mod counting;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,14 +21,18 @@ use std::time::Duration;
 use headwater_event::{Checkpoint, EntryKey, ResourceKey, StateHash, StreamId};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{
-    Advance, Bounds, Effected, FoldError, Materializer, Mode, Refusal, Released, Selection,
+    Bounds, Effected, FoldError, Materializer, Mode, Refusal, Released, Selection,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use self::counting::Counting;
 use self::reading::view_change;
 use crate::fold::{Done, EdgeFold, Input, Intake};
+use crate::metrics::{EdgeCounts, Resync};
 use crate::operation::Operation;
+use crate::owner::tell;
 use crate::routing::Group;
+use crate::seams::Clock;
 use crate::upstream::{self, ViewChange};
 use crate::watch::{Filter, Item, Object, TooManyWatches, Watch, WatchSettings, Watchers};
 
@@ -111,6 +116,7 @@ pub(crate) struct Replica {
     completes: bool,
     now_ms: u64,
     synced_ms: u64,
+    counting: Counting,
 }
 
 impl Default for ReplicaSettings {
@@ -155,7 +161,15 @@ impl Replica {
             completes: false,
             now_ms: 0,
             synced_ms: 0,
+            counting: Counting::default(),
         })
+    }
+
+    /// The same, counting.
+    #[must_use]
+    pub(crate) fn counting(mut self, metrics: EdgeCounts, clock: Arc<dyn Clock>) -> Self {
+        self.counting = Counting::new(metrics, clock);
+        self
     }
 
     /// Where every stream stands.
@@ -167,10 +181,13 @@ impl Replica {
     ///
     /// # Errors
     /// When it cannot go on; nothing from above the durable position was told.
-    pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<(), ReplicaError> {
+    pub(crate) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+    ) -> Result<(), ReplicaError> {
         self.begin()?;
         while !self.stopping
-            && let Some(command) = commands.blocking_recv()
+            && let Some(command) = commands.recv().await
         {
             self.group(command, || commands.try_recv().ok())?;
         }
@@ -216,6 +233,7 @@ impl Replica {
                 self.make_durable()?;
                 let listing = self.listing(&filter)?;
                 let _ = reply.send(self.watchers.open(filter, listing));
+                self.counting.watches(self.watchers.open_ones(), self.watchers.lagged());
             }
             Command::Find { key, reply } => {
                 self.make_durable()?;
@@ -242,10 +260,10 @@ impl Replica {
     }
 
     fn apply(&mut self, push: Intake) -> Result<(), ReplicaError> {
-        let Advance { stream, to: checkpoint, hash, mode, part, last_part: last, .. } =
-            &push.advance;
-        let (stream, checkpoint, hash, last) = (stream.clone(), *checkpoint, *hash, *last);
-        if *mode == Mode::Snapshot && *part == 0 {
+        let advance = &push.advance;
+        let (stream, checkpoint, hash) = (advance.stream.clone(), advance.to, advance.hash);
+        let (mode, first, last) = (advance.mode, advance.part == 0, advance.last_part);
+        if mode == Mode::Snapshot && first {
             self.stopped.remove(&stream);
         } else if self.stopped.contains(&stream) {
             // It was on its way when the stream stopped; the session expects no answer to it,
@@ -253,11 +271,15 @@ impl Replica {
             tracing::debug!(%stream, seq = %checkpoint.seq, "passed over");
             return Ok(());
         }
+        if let Some(by) = Resync::by(mode).filter(|_| first) {
+            self.counting.resynced(by);
+        }
         match self.fold(Input::Push(push)) {
             Ok(()) if last => self.answers.push(Answer::Applied { stream, checkpoint, hash }),
             Ok(()) => {}
             Err(FoldError::Refused(Refusal::Diverged { found, .. })) => {
                 tracing::error!(%stream, seq = %checkpoint.seq, expected = %hash, %found, "diverged");
+                self.counting.resynced(Resync::Diverged);
                 self.stopped.insert(stream.clone());
                 self.answers.push(Answer::Applied { stream, checkpoint, hash: found });
             }
@@ -268,7 +290,9 @@ impl Replica {
     }
 
     fn fold(&mut self, input: Input) -> Result<(), FoldError<Refusal>> {
+        let (began, changes) = (self.counting.begin(), input.changes());
         self.materializer.fold(input)?;
+        self.counting.folded(changes, &began);
         self.open += 1;
         Ok(())
     }
@@ -296,7 +320,9 @@ impl Replica {
 
     fn commit(&mut self) -> Result<(), ReplicaError> {
         if self.open > 0 {
+            let began = self.counting.begin();
             let moved = self.materializer.commit()?;
+            self.counting.committed(&began);
             self.completes = !self.complete && moved.contains_key(&self.private);
             self.open = 0;
         }
@@ -307,7 +333,9 @@ impl Replica {
     }
 
     fn sync(&mut self) -> Result<(), ReplicaError> {
+        let began = self.counting.begin();
         let released = self.materializer.sync()?;
+        self.counting.synced(&began);
         self.synced_ms = self.now_ms;
         if std::mem::take(&mut self.sync_asked) {
             for (stream, (checkpoint, _)) in self.positions().clone() {
@@ -341,7 +369,10 @@ impl Replica {
             changes = self.list_pods()?;
         }
         self.tell_upstream(changes);
-        for Done { effect, traceparent } in released.effects {
+        self.counting.visible(released.effects.iter().filter_map(|done| done.cause.appended_ms));
+        // Each span ends with its turn here: its change is durable, and let out.
+        for Done { effect, cause } in released.effects {
+            let traceparent = cause.traceparent();
             match effect.effected {
                 Effected::Added(applied) | Effected::Changed(applied) => {
                     if let Some(object) = Object::of_applied(applied)
@@ -367,18 +398,19 @@ impl Replica {
             watchers.list(|filter| self.listing(filter))?;
             self.watchers = watchers;
         }
+        self.counting.watches(self.watchers.open_ones(), self.watchers.lagged());
         Ok(())
     }
 
     fn tell_session(&self, answer: Answer) {
         // The session takes every answer without waiting for anything; without one, the edge is
         // stopping.
-        let _ = self.session.blocking_send(answer);
+        let _ = tell(&self.session, answer);
     }
 
     fn tell_upstream(&self, changes: Vec<ViewChange>) {
         if !changes.is_empty() {
-            let _ = self.upstream.blocking_send(upstream::Command::View(changes));
+            let _ = tell(&self.upstream, upstream::Command::View(changes));
         }
     }
 }

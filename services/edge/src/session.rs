@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use headwater_event::{Identity, ResourceKey};
 use headwater_proto::replication;
 use headwater_session::message::{EdgeHeartbeat, RefusalCode, Request, RequestError};
@@ -32,7 +33,8 @@ use tokio_util::sync::CancellationToken;
 use self::wait::{Happened, Phase, ToReplica, linked, to_replica, to_upstream};
 use crate::backoff::{Backoff, BackoffSettings};
 use crate::fold::Intake;
-use crate::link::connect;
+use crate::link::{Link, LinkError};
+use crate::metrics::{EdgeCounts, Trouble};
 use crate::outgoing::Outgoing;
 use crate::replica;
 use crate::seams::{Chance, Clock};
@@ -72,6 +74,10 @@ pub(crate) enum Command {
     Status(oneshot::Sender<SessionStatus>),
 }
 
+/// How a hub is asked for a connection.
+pub(crate) type Dial =
+    Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, Result<Link, LinkError>> + Send + Sync>;
+
 /// The answer of the cloud.
 pub(crate) type Answered = Result<Bytes, RequestError>;
 
@@ -94,6 +100,8 @@ pub(crate) struct Wires {
     pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
     /// Whether a hub has welcomed the present connection.
     pub(crate) connected: watch::Sender<bool>,
+    /// What is counted.
+    pub(crate) metrics: EdgeCounts,
 }
 
 /// See the module.
@@ -101,6 +109,7 @@ pub(crate) struct Session {
     settings: SessionSettings,
     session: EdgeSession,
     hubs: Vec<SocketAddr>,
+    dial: Dial,
     next_hub: usize,
     clock: Arc<dyn Clock>,
     chance: Arc<dyn Chance>,
@@ -137,6 +146,7 @@ impl Session {
         settings: SessionSettings,
         state: EdgeState,
         hubs: Vec<SocketAddr>,
+        dial: Dial,
         clock: Arc<dyn Clock>,
         chance: Arc<dyn Chance>,
         wires: Wires,
@@ -148,6 +158,7 @@ impl Session {
             backoff: Backoff::new(settings.backoff),
             settings,
             hubs,
+            dial,
             next_hub,
             clock,
             chance,
@@ -184,19 +195,21 @@ impl Session {
     ) -> Option<Happened> {
         let may_read = self.to_replica.is_empty();
         let has_outgoing = !self.outgoing.is_empty();
+        // What it can bound itself goes first, the hub last: it may speak without a pause.
         tokio::select! {
+            biased;
             () = stop.cancelled() => None,
+            _ = ticks.tick() => Some(Happened::Tick),
             answer = self.wires.answers.recv() => answer.map(Happened::Answered),
             event = self.wires.events.recv() => event.map(Happened::Upstream),
             Some(command) = self.wires.commands.recv() => Some(Happened::Asked(command)),
-            _ = ticks.tick() => Some(Happened::Tick),
-            linked = linked(&mut self.phase, may_read, has_outgoing) => Some(linked),
             taken = to_replica(&mut self.to_replica, &self.intake, &self.wires.replica) => {
                 taken.then_some(Happened::Nothing)
             }
             taken = to_upstream(&mut self.to_upstream, &self.wires.upstream) => {
                 taken.then_some(Happened::Nothing)
             }
+            linked = linked(&mut self.phase, may_read, has_outgoing) => Some(linked),
         }
     }
 
@@ -222,10 +235,14 @@ impl Session {
             }
             Happened::Dialed(Err(error)) | Happened::Heard(Err(error)) => {
                 tracing::info!(error = &error as &dyn std::error::Error, "no connection");
+                self.wires.metrics.failed(error.counts_as());
                 self.disconnect();
             }
             Happened::Gone => self.disconnect(),
-            Happened::Heard(Ok(message)) => self.step(EdgeInput::Received(message)),
+            Happened::Heard(Ok(message)) => {
+                self.wires.metrics.heard(self.clock.wall_ms());
+                self.step(EdgeInput::Received(message));
+            }
             Happened::Writable => {
                 if let Phase::Up { link, .. } = &self.phase
                     && let Some(message) = self.outgoing.pop()
@@ -247,6 +264,7 @@ impl Session {
         }
         if was_open && !self.session.is_open() {
             self.wires.connected.send_replace(false);
+            self.wires.metrics.connected(false);
         }
     }
 
@@ -282,6 +300,7 @@ impl Session {
                 self.trouble = None;
                 self.last_end = None;
                 self.wires.connected.send_replace(true);
+                self.wires.metrics.connected(true);
                 return Some(self.heartbeat());
             }
             EdgeOutput::Parked(parked) => {
@@ -308,7 +327,13 @@ impl Session {
             // Passing, and no trouble of this edge.
             (_, Some(RefusalCode::Unavailable | RefusalCode::Superseded))
             | (SessionEnd::RaisingBoot { .. } | SessionEnd::Silent { .. }, _) => {}
-            _ => self.trouble = Some(end.to_string()),
+            _ => {
+                self.wires.metrics.failed(match refused {
+                    Some(_) => Trouble::Refused,
+                    None => Trouble::Session,
+                });
+                self.trouble = Some(end.to_string());
+            }
         }
         if refused == Some(RefusalCode::StaleIdentity) {
             let known = self.session.identity().clone();
@@ -354,7 +379,7 @@ impl Session {
     fn dial(&mut self) {
         let hub = self.hubs.get(self.next_hub).copied();
         self.phase = match hub {
-            Some(hub) if !self.cut && !self.raising => Phase::Dialing(Box::pin(connect(hub))),
+            Some(hub) if !self.cut && !self.raising => Phase::Dialing((self.dial)(hub)),
             _ => Phase::Held,
         };
     }
@@ -415,6 +440,11 @@ impl Session {
     fn tick(&mut self) {
         let now_ms = self.clock.monotonic_ms();
         self.step(EdgeInput::Tick(now_ms));
+        if self.wires.metrics.counts() {
+            let streams: Vec<_> = self.session.streams().collect();
+            self.wires.metrics.streams(&streams);
+            self.wires.metrics.waiting(self.to_replica.len());
+        }
         // Both have one in the queue already, if they are busy: a clock that lags does no harm.
         let _ = self.wires.replica.try_send(replica::Command::Tick(now_ms));
         let _ = self.wires.upstream.try_send(upstream::Command::Tick(now_ms));

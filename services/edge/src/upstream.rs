@@ -8,6 +8,7 @@
 //!
 //! Whoever asks is answered once the write that its question caused is on disk.
 
+mod cause;
 mod meta_sync;
 
 use std::collections::BTreeMap;
@@ -22,10 +23,13 @@ use headwater_store::{Batch, Durability, Engine, EngineError};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::identity::{Issuer, OlderIncarnation, Started};
+use crate::metrics::{EdgeCounts, Trouble};
 use crate::operation::Refused;
 use crate::outbox::{Outbox, OutboxFull, OutboxSettings};
+use crate::owner::tell;
 use crate::pod_statuses::{PodStatus, PodStatuses};
 use crate::seams::{Chance, Clock};
+use crate::upstream::cause::Cause;
 use crate::watch::Object;
 
 /// How often the pod status snapshot is derived though nothing has changed: KubeEdge's
@@ -59,13 +63,25 @@ pub(crate) enum Command {
     /// The durable view of the node's pods has changed.
     View(Vec<ViewChange>),
     /// Note a pod's status; answered with whether it is another.
-    SetStatus { pod: ResourceKey, status: PodStatus, reply: oneshot::Sender<Result<bool, Refused>> },
+    SetStatus {
+        pod: ResourceKey,
+        status: PodStatus,
+        /// The trace context of what changed it.
+        cause: Option<String>,
+        reply: oneshot::Sender<Result<bool, Refused>>,
+    },
     /// Forget a pod's status; answered with whether there was one.
     RemoveStatus { pod: ResourceKey, reply: oneshot::Sender<Result<bool, Refused>> },
     /// Report to the cloud.
     Report { body: ReportBody, reply: oneshot::Sender<Result<(), Refused>> },
     /// Report that a pod has terminated; answered with whether it was still there.
-    Terminate { pod: ResourceKey, uid: String, reply: oneshot::Sender<Result<bool, Refused>> },
+    Terminate {
+        pod: ResourceKey,
+        uid: String,
+        /// The trace context of what ended it.
+        cause: Option<String>,
+        reply: oneshot::Sender<Result<bool, Refused>>,
+    },
     /// Look statuses up.
     Statuses { of: StatusesOf, reply: oneshot::Sender<Vec<Object>> },
     /// Derive the snapshot now; answered with whether the cloud is told anything.
@@ -144,6 +160,7 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) chance: Arc<dyn Chance>,
     pub(crate) session: mpsc::Sender<Event>,
+    pub(crate) metrics: EdgeCounts,
 }
 
 /// See the module.
@@ -155,6 +172,8 @@ pub(crate) struct Upstream {
     statuses: PodStatuses,
     /// The pods of the durable view, with their UIDs.
     pods: BTreeMap<ResourceKey, String>,
+    /// What changed statuses that the cloud has not been told.
+    causes: BTreeMap<ResourceKey, Cause>,
     /// Whether the view is the node's whole private stream.
     complete: bool,
     /// The snapshot request of the view.
@@ -183,6 +202,8 @@ struct Group {
     /// What is said once the write is on disk.
     answers: Vec<Box<dyn FnOnce() + Send>>,
     reads: Vec<(Option<ReportId>, usize)>,
+    /// Their spans end when the write is on disk.
+    causes: Vec<Cause>,
     events: Vec<Event>,
 }
 
@@ -226,6 +247,7 @@ impl Upstream {
             outbox,
             statuses,
             pods: BTreeMap::new(),
+            causes: BTreeMap::new(),
             complete: false,
             requested: 0,
             is_dirty: false,
@@ -255,9 +277,12 @@ impl Upstream {
     ///
     /// # Errors
     /// When the engine fails; what was not answered may or may not be in the outbox.
-    pub(crate) fn run(mut self, mut commands: mpsc::Receiver<Command>) -> Result<(), EngineError> {
+    pub(crate) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+    ) -> Result<(), EngineError> {
         while !self.stopping
-            && let Some(command) = commands.blocking_recv()
+            && let Some(command) = commands.recv().await
         {
             self.group(command, || commands.try_recv().ok())?;
         }
@@ -290,8 +315,8 @@ impl Upstream {
     fn take(&mut self, command: Command) -> Result<(), EngineError> {
         match command {
             Command::View(changes) => changes.into_iter().for_each(|change| self.view(change)),
-            Command::SetStatus { pod, status, reply } => {
-                let set = self.set_status(pod, status);
+            Command::SetStatus { pod, status, cause, reply } => {
+                let set = self.set_status(pod, status, cause);
                 self.answer(reply, set);
             }
             Command::RemoveStatus { pod, reply } => {
@@ -300,12 +325,14 @@ impl Upstream {
                 self.answer(reply, Ok(removed));
             }
             Command::Report { body, reply } => {
-                let reported = self.report(body)?;
+                let reported = self.report(body, None)?;
                 self.answer(reply, reported.map(|_| ()).map_err(|full| unavailable(&full)));
             }
-            Command::Terminate { pod, uid, reply } => {
+            Command::Terminate { pod, uid, cause, reply } => {
                 let terminated = if self.pods.get(&pod) == Some(&uid) {
-                    let reported = self.report(ReportBody::PodTerminated { pod, uid })?;
+                    let cause = Cause::of(&pod, cause);
+                    let body = ReportBody::PodTerminated { pod, uid };
+                    let reported = self.report(body, cause)?;
                     reported.map(|_| true).map_err(|full| unavailable(&full))
                 } else {
                     Ok(false)
@@ -349,6 +376,7 @@ impl Upstream {
         match change {
             ViewChange::Listed { pods, complete } => {
                 self.pods = pods;
+                self.causes.retain(|pod, _| self.pods.contains_key(pod));
                 self.complete = complete;
                 self.requested = 0;
                 if complete {
@@ -362,6 +390,7 @@ impl Upstream {
             ViewChange::PodGone { pod, uid } => {
                 if self.pods.get(&pod) == Some(&uid) {
                     self.pods.remove(&pod);
+                    self.causes.remove(&pod);
                 }
                 self.is_dirty |= self.statuses.all().contains_key(&pod);
             }
@@ -372,7 +401,12 @@ impl Upstream {
         }
     }
 
-    fn set_status(&mut self, pod: ResourceKey, status: PodStatus) -> Result<bool, Refused> {
+    fn set_status(
+        &mut self,
+        pod: ResourceKey,
+        status: PodStatus,
+        cause: Option<String>,
+    ) -> Result<bool, Refused> {
         match self.pods.get(&pod) {
             None => return Err(Refused::NotFound(format!("{pod}: this node has no such pod"))),
             Some(uid) if *uid != status.uid => {
@@ -381,6 +415,9 @@ impl Upstream {
                 return Err(Refused::NotFound(reason));
             }
             Some(_) => {}
+        }
+        if let Some(cause) = Cause::of(&pod, cause) {
+            self.causes.insert(pod.clone(), cause);
         }
         let changed = self.statuses.set(&mut self.group.batch, pod, status);
         self.is_dirty |= changed;
@@ -415,11 +452,22 @@ impl Upstream {
     }
 
     /// Puts a report into the outbox under a new id.
-    fn report(&mut self, body: ReportBody) -> Result<Result<ReportId, OutboxFull>, EngineError> {
+    fn report(
+        &mut self,
+        body: ReportBody,
+        cause: Option<Cause>,
+    ) -> Result<Result<ReportId, OutboxFull>, EngineError> {
         let id = self.issuer.issue(&*self.around.engine)?;
-        let report = Report { id, body, traceparent: None };
+        let traceparent = cause.as_ref().map(Cause::traceparent);
+        let report = Report { id, body, traceparent };
+        self.group.causes.extend(cause);
+        let dropped = self.outbox.dropped();
         let put = self.outbox.put(&mut self.group.batch, self.issuer.node(), &report);
+        self.around.metrics.gave_way(self.outbox.dropped() - dropped);
         self.group.reported |= put.is_ok();
+        if put.is_err() {
+            self.around.metrics.failed(Trouble::OutboxFull);
+        }
         if put.is_ok() && self.group.batch.bytes() > BATCH_BYTES_MAX {
             self.write()?;
         }
@@ -470,7 +518,9 @@ impl Upstream {
     /// Writes what the group did, then answers.
     fn finish_group(&mut self) -> Result<(), EngineError> {
         self.write()?;
-        let Group { reported, answers, reads, events, .. } = std::mem::take(&mut self.group);
+        let Group { reported, answers, reads, events, causes, .. } =
+            std::mem::take(&mut self.group);
+        drop(causes);
         self.publish();
         answers.into_iter().for_each(|answer| answer());
         let mut said = events;
@@ -483,7 +533,7 @@ impl Upstream {
         for event in said {
             // The session takes every event without waiting for anything; without one, the
             // edge is stopping.
-            let _ = self.around.session.blocking_send(event);
+            let _ = tell(&self.around.session, event);
         }
         Ok(())
     }
@@ -493,6 +543,9 @@ impl Upstream {
             0 => None,
             dropped => Some(format!("{dropped} messages of functions gave way in the full outbox")),
         };
+        let metrics = &self.around.metrics;
+        metrics.outbox(self.outbox.depth(), self.outbox.bytes());
+        metrics.meta_synced(self.last_meta_sync_ms);
         let status = UpstreamStatus {
             identity: self.issuer.identity(),
             depth: self.outbox.depth(),

@@ -4,7 +4,7 @@
 //! watches again; nobody else notices.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, ResourceKey};
@@ -97,6 +97,8 @@ pub(crate) struct TooManyWatches(usize);
 pub(crate) struct Watchers {
     settings: WatchSettings,
     watchers: Vec<Watcher>,
+    /// How many were ended because they lag.
+    lagged: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,7 @@ struct Watcher {
     filter: Filter,
     items: mpsc::Sender<Item>,
     waiting: Arc<Waiting>,
+    lagged: Arc<AtomicU64>,
 }
 
 impl Default for WatchSettings {
@@ -162,7 +165,7 @@ impl Watch {
 
 impl Watchers {
     pub(crate) fn new(settings: WatchSettings) -> Self {
-        Self { settings, watchers: Vec::new() }
+        Self { settings, watchers: Vec::new(), lagged: Arc::default() }
     }
 
     /// Opens a watch, which begins with `listing`.
@@ -173,11 +176,22 @@ impl Watchers {
         }
         let (sender, items) = mpsc::channel(self.settings.items_max.max(1));
         let waiting = Arc::new(Waiting::default());
-        let watcher = Watcher { filter, items: sender, waiting: Arc::clone(&waiting) };
+        let lagged = Arc::clone(&self.lagged);
+        let watcher = Watcher { filter, items: sender, waiting: Arc::clone(&waiting), lagged };
         if watcher.tell(listing, &self.settings) {
             self.watchers.push(watcher);
         }
         Ok(Watch { items, waiting })
+    }
+
+    /// How many are open, as far as is known.
+    pub(crate) fn open_ones(&self) -> usize {
+        self.watchers.len()
+    }
+
+    /// How many were ended because they lag, since the start.
+    pub(crate) fn lagged(&self) -> u64 {
+        self.lagged.load(Ordering::Relaxed)
     }
 
     /// Tells every watch that sees `key`.
@@ -227,6 +241,7 @@ impl Watcher {
                 Err(TrySendError::Full(_)) => false,
             };
         if !told {
+            self.lagged.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(group = %self.filter.group, "a watch lags and is ended");
         }
         told

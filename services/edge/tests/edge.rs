@@ -8,7 +8,11 @@ mod hub;
 
 #[path = "edge/faults.rs"]
 mod faults;
+#[path = "edge/half_open.rs"]
+mod half_open;
 #[path = "edge/life.rs"]
 mod life;
 #[path = "edge/operations.rs"]
 mod operations;
+#[path = "edge/power.rs"]
+mod power;

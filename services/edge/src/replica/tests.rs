@@ -70,6 +70,7 @@ impl Hub {
                 object: object.clone(),
             }),
             traceparent: None,
+            appended_ms: None,
         });
         self.push(PushMode::Snapshot, Seq::ZERO, changes.collect())
     }
@@ -91,7 +92,11 @@ impl Hub {
         let from = Seq(self.seq);
         self.seq += 1;
         let traceparent = Some(format!("trace-{}", self.seq));
-        self.push(PushMode::Tail, from, vec![PushedChange { change, traceparent }])
+        self.push(
+            PushMode::Tail,
+            from,
+            vec![PushedChange { change, traceparent, appended_ms: Some(1) }],
+        )
     }
 
     fn push(&self, mode: PushMode, from: Seq, changes: Vec<PushedChange>) -> Push {

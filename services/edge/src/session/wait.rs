@@ -1,10 +1,10 @@
 //! What the session's task waits for. Every wait may be given up halfway and begun again.
 
 use std::collections::VecDeque;
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::pending;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use headwater_session::message::HubMessage;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ pub(super) enum Phase {
     /// There is none until then.
     Waiting(Instant),
     /// A hub is being asked for one.
-    Dialing(Pin<Box<dyn Future<Output = Result<Link, LinkError>> + Send>>),
+    Dialing(BoxFuture<'static, Result<Link, LinkError>>),
     /// There is one.
     Up {
         /// It.
@@ -68,13 +68,15 @@ pub(super) async fn linked(phase: &mut Phase, may_read: bool, has_outgoing: bool
             Happened::WaitOver
         }
         Phase::Dialing(dial) => Happened::Dialed(dial.await),
+        // What is said is bounded, what is heard is not.
         Phase::Up { link, .. } => tokio::select! {
-            heard = link.incoming.recv(), if may_read => heard.map_or(Happened::Gone, Happened::Heard),
+            biased;
             room = link.outgoing.reserve(), if has_outgoing => match room {
                 Ok(_) => Happened::Writable,
                 // The connection has ended, and its reader says why.
                 Err(_) => link.incoming.recv().await.map_or(Happened::Gone, Happened::Heard),
             },
+            heard = link.incoming.recv(), if may_read => heard.map_or(Happened::Gone, Happened::Heard),
             () = pending(), if !may_read && !has_outgoing => Happened::Nothing,
         },
         Phase::Held => pending().await,

@@ -110,7 +110,8 @@ impl Upstream {
                 continue;
             };
             let body = ReportBody::PodStatus { pod: pod.clone(), uid, status };
-            match self.report(body)? {
+            let cause = self.causes.remove(&pod);
+            match self.report(body, cause)? {
                 Ok(id) => first.get_or_insert(id),
                 Err(full) => return Ok(Err(full)),
             };
@@ -118,7 +119,7 @@ impl Upstream {
         }
         for (pod, uid) in difference.removed {
             let body = ReportBody::PodStatusRemoved { pod: pod.clone(), uid };
-            match self.report(body)? {
+            match self.report(body, None)? {
                 Ok(id) => first.get_or_insert(id),
                 Err(full) => return Ok(Err(full)),
             };
@@ -133,7 +134,7 @@ impl Upstream {
         full_since: Option<ReportId>,
     ) -> Result<Result<(), OutboxFull>, EngineError> {
         let closed = metasync::close(self.statuses.snapshot(), full_since);
-        let closing = self.report(ReportBody::SnapshotClosed(closed))?;
+        let closing = self.report(ReportBody::SnapshotClosed(closed), None)?;
         self.closing_due = closing.is_err();
         Ok(closing.map(|_| ()))
     }

@@ -52,6 +52,7 @@ impl Bench {
             clock: Arc::new(StillClock),
             chance: Arc::new(SameChance(starts)),
             session,
+            metrics: EdgeCounts::default(),
         };
         let (upstream, status) =
             Upstream::open(node(), Incarnation(1), settings, around).expect("opens");
@@ -92,7 +93,7 @@ impl Bench {
 
     fn status(&mut self, name: &str, uid: &str, phase: &str) -> Result<bool, Refused> {
         let status = PodStatus { uid: uid.to_owned(), status: phase_of(phase) };
-        self.answer(|reply| Command::SetStatus { pod: pod(name), status, reply })
+        self.answer(|reply| Command::SetStatus { pod: pod(name), status, cause: None, reply })
     }
 
     fn outbox(&mut self) -> Vec<Report> {
@@ -262,7 +263,7 @@ fn a_termination_is_reported_of_a_pod_that_is_there() {
     bench.list(&[("a", "u1")]);
     let end = |uid: &str| {
         let uid = uid.to_owned();
-        |reply| Command::Terminate { pod: pod("a"), uid, reply }
+        |reply| Command::Terminate { pod: pod("a"), uid, cause: None, reply }
     };
     assert_eq!(bench.answer(end("u2")), Ok(false));
     assert_eq!(bench.answer(end("u1")), Ok(true));
@@ -329,7 +330,7 @@ fn a_failed_write_answers_nobody() {
     bench.engine.fail_write(1, Failure { disk_full: true, took_effect: true });
     let status = PodStatus { uid: "u1".to_owned(), status: phase_of("Running") };
     let (reply, mut answer) = oneshot::channel();
-    let command = Command::SetStatus { pod: pod("a"), status, reply };
+    let command = Command::SetStatus { pod: pod("a"), status, cause: None, reply };
     let failed = bench.upstream.group(command, || None).expect_err("the disk is full");
     assert!(matches!(failed, EngineError::Write { disk_full: true, .. }), "{failed:?}");
     assert!(answer.try_recv().is_err(), "nobody is told that it was done");

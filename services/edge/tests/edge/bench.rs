@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_edge::backoff::BackoffSettings;
-use headwater_edge::{Chance, Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams};
+use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams};
 use headwater_event::{NodeName, ReportBody, Seq, StreamId};
 use headwater_proto::local::failure::Code;
 use headwater_proto::local::meta_client::MetaClient;
@@ -86,6 +86,21 @@ impl Bench {
         outbox: MemoryEngine,
         seed: u64,
     ) -> Self {
+        Self::with(hubs, state, outbox, seams(seed)).await
+    }
+
+    /// An edge with empty engines, and this clock.
+    pub(crate) async fn with_clock(hubs: &[SocketAddr], clock: Arc<dyn Clock>) -> Self {
+        let seams = Seams { clock, ..seams(1) };
+        Self::with(hubs, MemoryEngine::new(), MemoryEngine::new(), seams).await
+    }
+
+    async fn with(
+        hubs: &[SocketAddr],
+        state: MemoryEngine,
+        outbox: MemoryEngine,
+        seams: Seams,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("edge.sock");
         let mut config = EdgeConfig::new(node(), hubs.to_vec(), socket);
@@ -95,7 +110,7 @@ impl Bench {
             ..BackoffSettings::default()
         };
         let (state, outbox) = (Arc::new(state), Arc::new(outbox));
-        let edge = Edge::start(config.clone(), state.clone(), outbox.clone(), seams(seed))
+        let edge = Edge::start(config.clone(), state.clone(), outbox.clone(), seams)
             .await
             .expect("starts");
         let meta = Meta { client: MetaClient::new(channel(&config.socket).await) };

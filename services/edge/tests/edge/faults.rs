@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, Gone, StartError};
 use headwater_event::{Incarnation, ReportBody};
 use headwater_store::{
-    Durability, Engine, Failure, MemoryEngine, Survives, TableId, WriteBatch, schema,
+    Durability, Engine, Failure, MemoryEngine, Range, Read, Survives, TableId, WriteBatch, schema,
 };
 
 use crate::bench::{Bench, eventually, node, private, seams};
@@ -73,6 +73,25 @@ async fn a_lost_state_is_rebuilt_and_the_outbox_survives_it() {
         !reports.iter().any(|report| matches!(report.body, ReportBody::PodStatusRemoved { .. }))
     );
     bench.edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_replica_that_lost_an_object_is_named() {
+    let hub = Hub::start(&node()).await;
+    hub.apply(&private(), "d/pod/web", "u1", "{}");
+    let bench = Bench::start(&[hub.address]).await;
+    bench.meta.watch("edged").await.complete_listing().await;
+    bench.edge.stop().await;
+    let state = bench.state.reopen();
+    let rows = state.scan(&Range::prefix(vec![TableId::Entries.prefix()]), 100).expect("reads");
+    let (lost, _) = rows.last().expect("an entry").clone();
+    let mut batch = WriteBatch::default();
+    batch.delete(lost);
+    state.write(batch, Durability::Synced).expect("writes");
+    let engines = (Arc::new(state), Arc::new(bench.outbox.reopen()));
+    let refused = Edge::start(bench.config.clone(), engines.0, engines.1, seams(9)).await;
+    let refused = refused.expect_err("the objects are not those that were folded");
+    assert_eq!(refused.damaged(), Some(Database::State), "{refused:?}");
 }
 
 #[tokio::test]

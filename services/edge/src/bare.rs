@@ -1,0 +1,76 @@
+//! An edge without threads, sockets or a network of its own: its caller drives its tasks, carries
+//! its words to hubs, and calls its local API directly. This is how a simulation holds one; all
+//! that decides anything is the same.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, TryFutureExt};
+use headwater_proto::local::meta_server::Meta;
+use headwater_proto::replication;
+use headwater_store::Engine;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::config::EdgeConfig;
+use crate::edge::{Edge, Seams};
+use crate::exit::{EdgeExit, StartError};
+use crate::link::{ended, take_up};
+use crate::local::Service;
+use crate::opened::Opened;
+
+/// Asks a hub for a connection.
+pub type Dial = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, Result<Wire, Status>> + Send + Sync>;
+
+/// A connection to a hub.
+pub struct Wire {
+    /// What the edge says.
+    pub to_hub: mpsc::Sender<replication::EdgeMessage>,
+    /// What the hub says.
+    pub from_hub: BoxStream<'static, Result<replication::HubMessage, Status>>,
+}
+
+/// The parts of an edge. Dropping their futures at any time is a loss of power.
+pub struct Bare<M> {
+    /// Folds and syncs the view.
+    pub replica: BoxFuture<'static, Result<(), EdgeExit>>,
+    /// Keeps the outbox.
+    pub outbox: BoxFuture<'static, Result<(), EdgeExit>>,
+    /// Holds the session.
+    pub session: BoxFuture<'static, ()>,
+    /// The local API.
+    pub meta: M,
+}
+
+impl Edge {
+    /// Opens an edge over its two databases; the futures are to be polled in a Tokio runtime,
+    /// each in a task of its own.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn bare(
+        config: &EdgeConfig,
+        state: Arc<dyn Engine>,
+        outbox: Arc<dyn Engine>,
+        seams: Seams,
+        dial: Dial,
+    ) -> Result<Bare<impl Meta>, StartError> {
+        let dial = Arc::new(move |hub| {
+            dial(hub)
+                .map_ok(move |wire| take_up(hub, wire.to_hub, wire.from_hub))
+                .map_err(move |status| ended(hub, status))
+                .boxed()
+        });
+        let Opened { replica, upstream, session, desk } =
+            Opened::open(config, state, outbox, seams, dial)?;
+        Ok(Bare {
+            replica,
+            outbox: upstream,
+            session: session.run(CancellationToken::new()).boxed(),
+            meta: Service { desk },
+        })
+    }
+}
