@@ -1,0 +1,124 @@
+//! A real `up` with a pod that goes on, its addresses, and what must be true after an attack.
+
+use std::cell::Cell;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use headwater_e2e::running::{Running, processes_in};
+use serde_json::Value;
+
+/// Resident memory of the whole process, two nodes and the cloud, whatever is sent to it.
+const RESIDENT_KIB_MAX: u64 = 512 << 10;
+
+/// Two nodes, and on the first a pod that names the ConfigMap `words`.
+pub struct Bench {
+    pub running: Running,
+    pub manifests: PathBuf,
+    edits: Cell<u32>,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let manifests = folder.path().join("manifests");
+        fs::create_dir_all(&manifests).expect("a folder");
+        fs::write(manifests.join("config.yaml"), config(0)).expect("written");
+        fs::write(manifests.join("pod.yaml"), POD).expect("written");
+        let running = Running::start(&[manifests.to_str().expect("UTF-8")]);
+        running.wait_for_pods(1, |status| status == "Running");
+        running.wait_until_in_step();
+        Self { running, manifests, edits: Cell::new(0), _folder: folder }
+    }
+
+    /// A change made now arrives at its node; nothing has panicked, and memory is in bounds.
+    pub fn goes_on(&self, after: &str) {
+        let edit = self.edits.get() + 1;
+        self.edits.set(edit);
+        fs::write(self.manifests.join("config.yaml"), config(edit)).expect("edited");
+        self.running.wait_for(&format!("a change after {after}"), |running| {
+            let held = one(running, &["get", "configmap", "words", "--node", "node-1"])?;
+            (held["data"]["word"] == edit.to_string().as_str()).then_some(())
+        });
+        let said = self.running.said();
+        assert!(!said.contains("panicked"), "after {after}:\n{said}");
+        let resident = self.resident_kib();
+        assert!(resident <= RESIDENT_KIB_MAX, "{resident} KiB are resident after {after}");
+    }
+
+    /// Where the hub listens: of the process's listening sockets the one that talks HTTP/2 at
+    /// once and is no other's. All of them are tried by those who attack.
+    pub fn listens(&self) -> Vec<SocketAddr> {
+        let inodes = sockets_of(self.process());
+        let table = fs::read_to_string("/proc/net/tcp").expect("the table of sockets");
+        let listening = table.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (address, state, inode) = (words.get(1)?, words.get(3)?, words.get(9)?);
+            if *state != "0A" || !inodes.contains(&(*inode).to_owned()) {
+                return None;
+            }
+            let port = u16::from_str_radix(address.rsplit(':').next()?, 16).ok()?;
+            Some(SocketAddr::from(([127, 0, 0, 1], port)))
+        });
+        let found: Vec<SocketAddr> = listening.collect();
+        assert!(!found.is_empty(), "it listens nowhere");
+        found
+    }
+
+    /// The unix sockets of the local API and of the operator.
+    pub fn sockets(&self) -> [PathBuf; 2] {
+        let data = self.running.data();
+        [data.join("nodes/node-1/edge.sock"), data.join("headwater.sock")]
+    }
+
+    fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process()));
+        let status = status.expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        number.expect("a process has a size")
+    }
+
+    /// The process that is `up`: the one whose command says so.
+    fn process(&self) -> i32 {
+        let is_up = |id: &i32| {
+            let command = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            command.split(|byte| *byte == 0).nth(1) == Some(b"up")
+        };
+        let all = processes_in(self.running.folder()).into_iter().map(nix::unistd::Pid::as_raw);
+        all.into_iter().find(is_up).expect("it lives")
+    }
+}
+
+/// The object that is asked for by its name.
+pub fn one(running: &Running, args: &[&str]) -> Option<Value> {
+    running.json(&[args, &["-o", "json"]].concat())
+}
+
+fn sockets_of(process: i32) -> Vec<String> {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it lives").flatten();
+    let links = files.filter_map(|file| fs::read_link(file.path()).ok());
+    links.filter_map(|link| inode(&link)).collect()
+}
+
+fn inode(link: &Path) -> Option<String> {
+    Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+}
+
+fn config(edit: u32) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: words}}\ndata: {{word: \"{edit}\"}}\n"
+    )
+}
+
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: good}
+spec:
+  nodeName: node-1
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: words, configMap: {name: words}}]
+  containers: [{name: c, command: [sleep, '100000']}]
+";
