@@ -25,6 +25,9 @@ const INPUT_BYTES_MAX: u32 = 4096;
 /// The largest input that is put into the clone: many small ones say more than a large one.
 const KEPT_BYTES_MAX: u32 = 1024;
 
+/// Inputs of one target that are put into the clone, of every size some.
+const KEPT_FILES_MAX: usize = 60;
+
 /// Of a target's corpus, in the clone, in bytes: twenty targets stay below 2 MiB.
 const KEPT_TOTAL_BYTES_MAX: u64 = 48 << 10;
 
@@ -39,7 +42,7 @@ cargo xtask fuzz [TARGET...] [--seconds N] [--keep]
 
   TARGET       names of targets; none means all
   --seconds N  how long each runs (default: 60)
-  --keep       put what adds coverage into the clone's corpus
+  --keep       put some of what adds coverage into the clone's corpus
 ";
 
 /// What is asked for.
@@ -142,7 +145,7 @@ fn run(
     })
 }
 
-/// Puts what adds coverage into the clone, the smallest inputs first.
+/// Puts some of what adds coverage into the clone.
 fn keep(place: &Place, cache: &Path, program: &Path, name: &str) -> Result<(), Failure> {
     let merged = cache.join("merged").join(name);
     if merged.is_dir() {
@@ -172,8 +175,9 @@ fn keep(place: &Place, cache: &Path, program: &Path, name: &str) -> Result<(), F
             fs::remove_file(entry.path()).map_err(failed)?;
         }
     }
+    let step = inputs.len().div_ceil(KEPT_FILES_MAX).max(1);
     let mut total = 0;
-    for (bytes, path) in inputs {
+    for (bytes, path) in inputs.into_iter().step_by(step) {
         total += bytes;
         if total > KEPT_TOTAL_BYTES_MAX {
             break;
