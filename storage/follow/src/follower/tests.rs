@@ -11,7 +11,7 @@ use headwater_log::{
     AppendFault, BirthWish, Draft, MemoryLog, MemorySettings, WriterError, read_or_create_birth,
     repair,
 };
-use headwater_store::{MemoryEngine, Survives};
+use headwater_store::{MemoryEngine, Range, Read, Survives};
 use headwater_view::{Selection, StreamReader};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -321,6 +321,25 @@ async fn a_follower_goes_on_where_it_stood() {
         _ => None,
     });
     assert_eq!(seqs.collect::<Vec<_>>(), [2]);
+}
+
+#[tokio::test]
+async fn a_fold_that_lost_an_object_is_folded_anew() {
+    let (log, s) = (log().await, stream("node/a"));
+    let mut owner = Owner::new(&log).await;
+    for n in 1..=3 {
+        owner.set(&s, n, Some("one")).await;
+    }
+    let engine = Arc::new(MemoryEngine::new());
+    drain(&mut open(&log, &engine).await, &log).await;
+    let entries = Range::prefix(vec![TableId::Entries.prefix()]);
+    let (lost, _) = engine.scan(&entries, 1).expect("reads").pop().expect("an entry");
+    let mut batch = WriteBatch::default();
+    batch.delete(lost);
+    engine.write(batch, Durability::Buffered).expect("writes");
+    let mut follower = open(&log, &engine).await;
+    drain(&mut follower, &log).await;
+    owner.check_replay(&follower).await;
 }
 
 #[tokio::test]
