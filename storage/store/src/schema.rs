@@ -44,8 +44,8 @@ impl Schema {
     /// Makes sure that the database behind `engine` has this schema: an empty one gets it.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] when it has another, or holds data and none; the database
-    /// is then unchanged.
+    /// [`EngineError::Unsupported`] when it has another; [`EngineError::Corrupt`] when it holds data
+    /// and none: it lost what was written first. The database is then unchanged.
     pub fn check(&self, engine: &(impl Engine + ?Sized)) -> Result<(), EngineError> {
         let Some(Json(stored)) = SCHEMA.get(engine, &())? else {
             return self.create(engine);
@@ -73,9 +73,10 @@ impl Schema {
 
     fn create(&self, engine: &(impl Engine + ?Sized)) -> Result<(), EngineError> {
         if !engine.scan(&Range::all(), 1)?.is_empty() {
+            // Written and synced before anything else, so it was there.
             let reason =
                 format!("it holds data, but not the schema of a {} database", self.database);
-            return Err(EngineError::Unsupported { reason });
+            return Err(EngineError::Corrupt { reason });
         }
         let stored = Stored { database: self.database.to_owned(), version: self.version };
         let mut batch = Batch::new();
@@ -125,12 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn data_without_a_schema_is_refused_and_left_alone() {
+    fn data_without_a_schema_is_damage_and_left_alone() {
         let engine = MemoryEngine::new();
         let mut batch = crate::WriteBatch::default();
         batch.put(&b"x"[..], &b"y"[..]);
         engine.write(batch, Durability::Synced).expect("writes");
-        refusal(HUB, &engine);
+        let error = HUB.check(&engine).expect_err("its schema is lost");
+        assert!(matches!(error, EngineError::Corrupt { .. }), "{error:?}");
         assert_eq!(engine.scan(&Range::all(), 9).expect("reads").len(), 1);
     }
 }
