@@ -56,6 +56,8 @@ pub(crate) struct Sight {
     pub(crate) nodes: Arc<BTreeMap<NodeName, NodeView>>,
     /// Where each node's pod worker keeps its directory.
     pub(crate) node_dirs: Arc<dyn Fn(&NodeName) -> PathBuf + Send + Sync>,
+    /// Writes down that a node's link was cut or restored, so that a restart does not forget it.
+    pub(crate) note_link: Arc<dyn Fn(&NodeName, bool) -> std::io::Result<()> + Send + Sync>,
     pub(crate) wall_clock: WallClock,
     /// What is wrong with the whole.
     pub(crate) troubles: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
@@ -182,6 +184,7 @@ impl Operator for Service {
     ) -> Result<Response<SetLinkResponse>, Status> {
         let request = request.into_inner();
         let (node, view) = self.sight.node(&request.node)?;
+        (self.sight.note_link)(&node, request.cut).map_err(|error| internal(&error))?;
         // At both ends, so that the edge does not knock at a door that is closed to it. The hub's
         // decides: an edge that does not run now, or is started again, meets it.
         self.sight.hub.set_link(&node, request.cut);

@@ -9,10 +9,13 @@
 //! The same parts and the same paths between them as when each is a process of its own; only
 //! this composition differs.
 
+mod aside;
 mod cloud;
+mod cuts;
 mod data_dir;
 mod node;
 mod terminal;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -159,6 +162,10 @@ impl Composition {
         let memory = Shared::new(Budget::CLOUD.and_nodes(names.len()));
         let clock: WallClock = Arc::new(wall_clock_ms);
         let mut cloud = Cloud::start(args, settings, &data, &memory, &clock).await?;
+        for name in names.iter().filter(|name| cuts::is_cut(&data.node(name))) {
+            tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
+            cloud.hub.view().set_link(name, true);
+        }
         let mut nodes = BTreeMap::new();
         for name in &names {
             let node = Node::start(name, cloud.hub.address(), settings, &data, &memory).await?;
@@ -201,6 +208,10 @@ fn sight(
 ) -> Sight {
     let (progress, troubles) = (cloud.controller.progress(), troubles.clone());
     let root = data.root().to_owned();
+    let node_dir = {
+        let root = root.clone();
+        move |node: &NodeName| root.join("nodes").join(node.as_str())
+    };
     Sight {
         downstream: cloud.downstream.clone(),
         upstream: cloud.upstream.clone(),
@@ -208,11 +219,15 @@ fn sight(
         moved: moved(cloud, stop.child_token()),
         hub: cloud.hub.view(),
         nodes: Arc::new(nodes.iter().map(|(name, node)| (name.clone(), node.view())).collect()),
-        node_dirs: Arc::new(move |node| root.join("nodes").join(node.as_str()).join("edged")),
+        node_dirs: {
+            let node_dir = node_dir.clone();
+            Arc::new(move |node| node_dir(node).join("edged"))
+        },
+        note_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
         wall_clock: clock.clone(),
         troubles: Arc::new(move || {
             let publishing = progress.borrow().trouble.clone();
-            publishing.into_iter().chain(troubles.all()).collect()
+            publishing.into_iter().chain(troubles.all()).chain(aside::kept(&root)).collect()
         }),
     }
 }

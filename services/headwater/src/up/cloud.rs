@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::data_dir::DataDir;
+use super::whole;
 use crate::cli::Up;
 use crate::settings::Settings;
 
@@ -54,6 +55,18 @@ pub(crate) enum CloudError {
     #[error("the database {path} cannot be opened")]
     Engine {
         /// Which.
+        path: String,
+        /// What is wrong.
+        source: EngineError,
+    },
+    /// The log's database is damaged. Everything else can be made from it, it from nothing.
+    #[error(
+        "the log's database {path} is damaged; nothing was changed. Put a copy of it back that was \
+         made while nothing ran; or move it aside: a log then begins anew from what the manifests \
+         say, and what runs goes on"
+    )]
+    DamagedLog {
+        /// Where it lies.
         path: String,
         /// What is wrong.
         source: EngineError,
@@ -170,7 +183,12 @@ fn open(
     schema: headwater_store::Schema,
 ) -> Result<Arc<dyn Engine>, CloudError> {
     let failed = |source| CloudError::Engine { path: path.display().to_string(), source };
-    match RocksEngine::open(path, role, memory, schema) {
+    let opened = match role {
+        Role::Fold => whole::open(path, role, memory, schema),
+        // As long as the replay window: it is read by whoever needs it.
+        _ => RocksEngine::open(path, role, memory, schema),
+    };
+    match opened {
         Ok(engine) => Ok(Arc::new(engine)),
         // A fold is a cache: it is folded again. A log is not, and is never moved by itself.
         Err(EngineError::Corrupt { reason }) if role == Role::Fold => {
@@ -181,6 +199,9 @@ fn open(
                 "the database is damaged; it was moved aside and is folded anew"
             );
             Ok(Arc::new(RocksEngine::open(path, role, memory, schema).map_err(failed)?))
+        }
+        Err(source @ EngineError::Corrupt { .. }) => {
+            Err(CloudError::DamagedLog { path: path.display().to_string(), source })
         }
         Err(error) => Err(failed(error)),
     }

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::data_dir::{DataDir, DataDirError};
+use super::whole;
 use crate::cli::Runtime;
 use crate::settings::Settings;
 
@@ -241,7 +242,7 @@ fn open(
     memory: &Shared,
     schema: Schema,
 ) -> Result<Arc<dyn Engine>, EngineError> {
-    match RocksEngine::open(path, role, memory, schema) {
+    match whole::open(path, role, memory, schema) {
         Err(EngineError::Corrupt { reason }) => {
             move_damaged(path, &reason)?;
             Ok(Arc::new(RocksEngine::open(path, role, memory, schema)?))
