@@ -136,6 +136,20 @@ async fn connections_are_counted_and_one_that_says_nothing_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edge_that_falls_silent_is_given_up() {
+    let silence_ms_max = HubSettings::default().silence_ms_max;
+    assert!(silence_ms_max <= 45_000, "a half-open link ends within 45 s");
+    let cloud = Cloud::new(&["a"]).await;
+    let settings = HubSettings { silence_ms_max: 400, ..settings() };
+    let hub = start(&cloud.logs(), &Arc::new(MemoryEngine::new()), settings, limits()).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a welcome", Edge::is_open).await;
+    // It hears the hub's heartbeats and says nothing any more, as one whose words get lost.
+    assert_eq!(refused(edge.hear_end().await), RefusalCode::Unavailable);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hellos_beyond_the_rate_are_told_to_come_back() {
     let cloud = Cloud::new(&["a"]).await;
     let limits = HubLimits { hellos_per_second: 1, hellos_at_once: 2, ..limits() };
