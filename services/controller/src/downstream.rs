@@ -22,7 +22,7 @@ use headwater_event::{
 use headwater_follow::{FollowError, Follower, Step, TakeOverError, WallClock};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
-    BirthError, BirthWish, ClaimError, Claimant, Draft, Log, Writer, WriterError,
+    BirthError, BirthWish, ClaimError, Claimant, Draft, Ends, Log, Writer, WriterError,
     read_or_create_birth, repair,
 };
 use headwater_store::{Engine, EngineError};
@@ -620,8 +620,15 @@ async fn follow(
     } else {
         Follower::open(log, engine, (), clock).await?
     };
-    while !follower.is_folded() {
-        follower.next().await?;
+    // A fold that was complete in an earlier life may stand anywhere before the end: what a loss
+    // of power took from it is still in the log.
+    let mut ends = Ends::ahead_of(log, &follower.acceptance().cursors())
+        .await
+        .map_err(FollowError::from)?;
+    while !follower.is_folded() || !ends.are_reached() {
+        if let Some((cursor, _)) = follower.next().await?.read {
+            ends.pass(&cursor);
+        }
     }
     Ok(follower)
 }

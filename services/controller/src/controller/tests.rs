@@ -21,6 +21,8 @@ use super::*;
 use crate::picture::Filter;
 use crate::source::{Cause, SourceEvent};
 
+mod fallen_back;
+
 const SOON: Duration = Duration::from_secs(10);
 
 /// A source that tells what it is given.

@@ -1,0 +1,53 @@
+//! A fold of what is published that a loss of power took back: the log has the rest.
+
+use headwater_store::Survives;
+
+use super::*;
+
+/// A source that says what it is told was published, and nothing else.
+struct Curious(mpsc::Sender<Vec<(String, String)>>);
+
+#[async_trait]
+impl Source for Curious {
+    async fn run(
+        self: Box<Self>,
+        published: Arc<dyn Published>,
+        _: mpsc::Sender<SourceEvent>,
+        stop: CancellationToken,
+    ) -> Result<(), SourceError> {
+        let found = published.keys().into_iter().filter_map(|key| {
+            let uid = published.get(&key)?.uid;
+            Some((key.to_string(), uid))
+        });
+        let _ = self.0.send(found.collect()).await;
+        stop.cancelled().await;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_source_is_told_all_that_was_published_also_after_a_loss_of_power() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("first", "c")]).await;
+    running.reconciled(1).await;
+    running.controller.stop().await;
+    // What is on the disk by now; what follows is lost with the power.
+    let synced = Arc::new(world.published.crash(Survives::Everything));
+
+    let later = World { published: Arc::new(synced.reopen()), ..world.clone() };
+    let running = later.start().await;
+    running.list([pod("second", "c")]).await;
+    running.reconciled(2).await;
+    running.controller.stop().await;
+
+    let fallen_back = World { published: Arc::new(synced.reopen()), ..world };
+    let (told, mut tells) = mpsc::channel(1);
+    let (unused, _) = mpsc::channel(1);
+    let running = fallen_back.start_with(vec![Box::new(Curious(told))], unused).await;
+    let found = tells.recv().await.expect("it runs");
+    let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["d/pod/second"], "the first was removed, the second keeps its UID");
+    assert!(!found[0].1.is_empty());
+    running.controller.stop().await;
+}
