@@ -109,6 +109,7 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
         let mut said = vec![Message::Hello(hello("node-2", boot))];
         said.extend(breach);
         let end = say(hub, said).await;
+        // Asking twice is no breach: one answer does for both.
         let is_put_out = match &end {
             End::Refused(text) => !text.is_empty(),
             End::Status(status) => status.code() == tonic::Code::InvalidArgument,
@@ -133,6 +134,8 @@ async fn hub(bench: &Bench) -> SocketAddr {
 
 /// Says all of it, and listens until the end.
 async fn say(hub: SocketAddr, said: Vec<Message>) -> End {
+    // Nothing else is to be heard of someone who asks: the hub is told that this was all.
+    let is_all = said.iter().any(|message| matches!(message, Message::Request(_)));
     let client = ReplicationClient::connect(format!("http://{hub}")).await;
     let mut client = match client {
         Ok(client) => client,
@@ -150,6 +153,9 @@ async fn say(hub: SocketAddr, said: Vec<Message>) -> End {
         Err(_) => return End::Closed,
     };
     let mut end = End::Closed;
+    if is_all {
+        drop(sender);
+    }
     loop {
         match timeout(ANSWER_WITHIN, heard.message()).await {
             Ok(Ok(Some(message))) => match message.message {
