@@ -55,3 +55,91 @@ pub(crate) fn append_report(
     report.traceparent = Some(traceparent(&span)?);
     Some(span)
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{
+        Change, Checkpoint, LogId, Removed, ReportBody, ReportId, Seq, StateHash, StreamId,
+        WriterEpoch,
+    };
+    use headwater_session::message::PushedChange;
+    use headwater_trace::testing::ended_spans;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const REMOTE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn node() -> NodeName {
+        "gw-1".parse().expect("a name")
+    }
+
+    fn pushed(traceparent: Option<&str>) -> PushedChange {
+        let key = "d/configmap/app".parse().expect("a key");
+        PushedChange {
+            change: Change::Removed(Removed { key, uid: "u".to_owned() }),
+            traceparent: traceparent.map(str::to_owned),
+            appended_ms: None,
+        }
+    }
+
+    fn push_of(mode: PushMode) -> Push {
+        let log_id = LogId { number: 1, uuid: Uuid::nil() };
+        Push {
+            stream: StreamId::Cluster,
+            mode,
+            from: Seq(3),
+            to: Checkpoint { log_id, epoch: WriterEpoch(1), seq: Seq(5) },
+            changes: vec![pushed(None), pushed(Some(REMOTE))],
+            hash: StateHash::EMPTY,
+            part: 0,
+            last_part: true,
+        }
+    }
+
+    fn report(traceparent: Option<&str>) -> Report {
+        let body = ReportBody::Node { object: "{}".into() };
+        Report { id: ReportId::default(), body, traceparent: traceparent.map(str::to_owned) }
+    }
+
+    #[test]
+    fn what_is_handed_on_carries_the_span_of_the_hand_over() {
+        let mut sent = push_of(PushMode::Tail);
+        let mut reported = report(Some(REMOTE));
+        let ended = ended_spans(|| {
+            drop(push(&mut sent, &node()));
+            drop(append_report(&mut reported, &node(), Partition(2)));
+            assert!(append_report(&mut report(None), &node(), Partition(2)).is_none());
+        });
+        let [push, append] = &ended[..] else { panic!("{ended:?}") };
+        assert_eq!((&*push.name, &*append.name), ("push", "append report"));
+        for span in [push, append] {
+            assert_eq!((&*span.trace, &*span.parent), (&REMOTE[3..35], &REMOTE[36..52]));
+            assert_eq!(span.attributes["node"], "gw-1");
+        }
+        assert_eq!((&*push.attributes["stream"], &*push.attributes["to"]), ("cluster", "5"));
+        assert_eq!(append.attributes[messaging::PARTITION], "2");
+        assert_eq!(sent.changes[0].traceparent, None);
+        let context = |id: &str| Some(format!("00-{}-{id}-01", &REMOTE[3..35]));
+        assert_eq!(sent.changes[1].traceparent, context(&push.id));
+        assert_eq!(reported.traceparent, context(&append.id));
+    }
+
+    #[test]
+    fn a_catch_up_and_what_nobody_takes_stay_as_they_are() {
+        let ended = ended_spans(|| {
+            for mode in [PushMode::Delta, PushMode::Snapshot] {
+                let mut sent = push_of(mode);
+                assert!(push(&mut sent, &node()).is_empty());
+                assert_eq!(sent, push_of(mode));
+            }
+        });
+        assert_eq!(ended, []);
+        let mut sent = push_of(PushMode::Tail);
+        assert!(push(&mut sent, &node()).is_empty());
+        assert_eq!(sent, push_of(PushMode::Tail));
+        let mut reported = report(Some(REMOTE));
+        assert!(append_report(&mut reported, &node(), Partition(2)).is_none());
+        assert_eq!(reported, report(Some(REMOTE)));
+    }
+}

@@ -9,6 +9,8 @@
 //! added to any record.
 
 pub mod messaging;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt;

@@ -3,6 +3,7 @@
 mod cloud;
 mod edge;
 mod limits;
+mod seen;
 
 use std::time::Instant;
 
@@ -31,10 +32,6 @@ impl Answers for NoAnswers {
     }
 }
 
-fn metrics() -> HubMetrics {
-    HubMetrics::new(&Registry::new()).expect("a fresh registry")
-}
-
 fn settings() -> HubSettings {
     HubSettings { heartbeat_ms: 200, ..HubSettings::default() }
 }
@@ -51,6 +48,17 @@ async fn start(
     settings: HubSettings,
     limits: HubLimits,
 ) -> HubHandle {
+    start_counted(logs, engine, settings, limits, &Registry::new()).await
+}
+
+/// As [`start`]; what the hub counts is in `registry`.
+async fn start_counted(
+    logs: &(MemoryLog, MemoryLog),
+    engine: &Arc<MemoryEngine>,
+    settings: HubSettings,
+    limits: HubLimits,
+    registry: &Registry,
+) -> HubHandle {
     let clock = logs.0.clone();
     let config = HubConfig {
         name: "hub-1".to_owned(),
@@ -64,7 +72,7 @@ async fn start(
         engine: engine.clone(),
         answers: Arc::new(NoAnswers),
         wall_clock: Arc::new(move || clock.now_ms()),
-        metrics: metrics(),
+        metrics: HubMetrics::new(registry).expect("a fresh registry"),
     };
     Hub::start(config, seams).await.expect("starts")
 }
@@ -424,7 +432,7 @@ async fn a_hub_without_tls_listens_on_loopback_only() {
         engine: Arc::new(MemoryEngine::new()),
         answers: Arc::new(NoAnswers),
         wall_clock: Arc::new(|| 0),
-        metrics: metrics(),
+        metrics: HubMetrics::new(&Registry::new()).expect("a fresh registry"),
     };
     assert!(matches!(Hub::start(config, seams).await, Err(HubError::NotLoopback { .. })));
 }
