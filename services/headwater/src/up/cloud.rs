@@ -18,6 +18,7 @@ use headwater_event::{NodeName, ResourceKey};
 use headwater_hub::{
     Answers, Hub, HubConfig, HubError, HubHandle, HubLimits, HubMetrics, HubSeams, WallClock,
 };
+use headwater_log::{BirthError, ReadError, read_birth};
 use headwater_rocks::{RocksEngine, Role, Shared};
 use headwater_session::HubSettings;
 use headwater_session::message::RequestError;
@@ -108,6 +109,7 @@ impl Cloud {
             EmbeddedLog::open(log.clone(), settings, clock.clone()).map(Arc::new)
         };
         let downstream = open_log(LogTopic::Downstream)?;
+        refuse_damaged(&downstream, &data.cloud("log")).await?;
         let upstream = open_log(LogTopic::Upstream)?;
 
         let nodes: BTreeSet<NodeName> =
@@ -172,6 +174,19 @@ impl Cloud {
         self.controller.stop().await;
         self.downstream.close().await;
         self.upstream.close().await;
+    }
+}
+
+/// A log whose first record is damaged cannot be followed by anybody: here it can still be said
+/// what to do.
+async fn refuse_damaged(log: &EmbeddedLog, path: &Path) -> Result<(), CloudError> {
+    match read_birth(log).await {
+        Err(BirthError::Read(ReadError::Corrupt { reason, .. })) => Err(CloudError::DamagedLog {
+            path: path.display().to_string(),
+            source: EngineError::Corrupt { reason },
+        }),
+        // Whatever else there is, whoever needs the log says it.
+        _ => Ok(()),
     }
 }
 
