@@ -4,6 +4,7 @@
 
 mod cli;
 mod client;
+mod clock;
 mod command;
 mod exit;
 mod operator;

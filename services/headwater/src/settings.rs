@@ -28,7 +28,7 @@ const STOP_GRACE_DEFAULT: &str = "30s";
 const NODES_MAX: usize = 10_000;
 
 /// Variables that are no settings of `up`, though they begin with `HEADWATER_`.
-const NO_SETTINGS: [&str; 3] = ["DATA", "CONFIG", "LOG"];
+const NO_SETTINGS: [&str; 4] = ["DATA", "CONFIG", "LOG", "TEST_CLOCK_SHIFT"];
 
 /// The settings of `up`.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]

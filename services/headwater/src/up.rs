@@ -19,7 +19,7 @@ mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use headwater_controller::{Notice, SourceError};
 use headwater_event::NodeName;
@@ -34,6 +34,7 @@ use self::data_dir::{DataDir, DataDirError};
 use self::node::{Node, NodeError};
 use self::terminal::Terminal;
 use crate::cli::Up;
+use crate::clock;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::operator::{self, ListenError, Sight};
 use crate::settings::{Configured, Settings};
@@ -160,7 +161,7 @@ impl Composition {
         let socket = data.operator_socket()?;
         let names = settings.node_names().unwrap_or_default();
         let memory = Shared::new(Budget::CLOUD.and_nodes(names.len()));
-        let clock: WallClock = Arc::new(wall_clock_ms);
+        let clock: WallClock = Arc::new(clock::wall_ms);
         let mut cloud = Cloud::start(args, settings, &data, &memory, &clock).await?;
         for name in names.iter().filter(|name| cuts::is_cut(&data.node(name))) {
             tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
@@ -251,10 +252,4 @@ fn moved(cloud: &Cloud, stop: CancellationToken) -> watch::Receiver<u64> {
         }
     });
     receiver
-}
-
-/// Milliseconds since the Unix epoch.
-fn wall_clock_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -9,14 +9,18 @@
 //! ```
 
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use headwater_event::NodeName;
+use headwater_rocks::create_durably;
 
 /// The version of the layout that this build writes and reads.
 const VERSION: &str = "1";
+
+/// What the version is called until it is whole.
+const VERSION_DRAFT: &str = "version.new";
 
 /// Room that a unix socket's path has, in bytes (`sun_path` of unix(7), less its final zero).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -87,6 +91,12 @@ impl DataDir {
             DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(io)?;
         }
         let root = root.canonicalize().map_err(io)?;
+        // Its entry must be as durable as what is in it; a directory that we may not look into
+        // was made by somebody else, some time ago.
+        match create_durably(&root) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(io(error)),
+            _ => {}
+        }
         let version = root.join("version");
         match std::fs::read_to_string(&version) {
             Ok(found) if found.trim() == VERSION => {}
@@ -94,7 +104,7 @@ impl DataDir {
                 return Err(DataDirError::Version { dir: root, found: found.trim().to_owned() });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let stranger = |name: &std::ffi::OsStr| name != "lock";
+                let stranger = |name: &std::ffi::OsStr| name != "lock" && name != VERSION_DRAFT;
                 let mut entries = root.read_dir().map_err(io)?;
                 if entries.any(|entry| entry.is_ok_and(|entry| stranger(&entry.file_name()))) {
                     return Err(DataDirError::Foreign { dir: root });
@@ -114,7 +124,7 @@ impl DataDir {
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
         if !version.exists() {
-            std::fs::write(&version, format!("{VERSION}\n")).map_err(io)?;
+            stamp(&root).map_err(io)?;
         }
         Ok(Self { root, _lock: lock })
     }
@@ -149,6 +159,17 @@ impl DataDir {
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
+}
+
+/// Writes the version. Whole and durable before anything else is made: without it, what a loss
+/// of power leaves would be taken for another's.
+fn stamp(root: &Path) -> io::Result<()> {
+    let draft = root.join(VERSION_DRAFT);
+    let mut file = File::create(&draft)?;
+    file.write_all(format!("{VERSION}\n").as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&draft, root.join("version"))?;
+    File::open(root)?.sync_all()
 }
 
 fn fitting(path: PathBuf) -> Result<PathBuf, DataDirError> {
@@ -189,6 +210,16 @@ mod tests {
             DataDir::open(newer.path()),
             Err(DataDirError::Version { found, .. }) if found == "2"
         ));
+    }
+
+    #[test]
+    fn what_a_power_cut_leaves_of_a_first_start_is_no_strangers() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        File::create(dir.path().join("lock")).expect("made");
+        File::create(dir.path().join(VERSION_DRAFT)).expect("made, and never written");
+        drop(DataDir::open(dir.path()).expect("begins anew"));
+        let version = std::fs::read_to_string(dir.path().join("version")).expect("stamped");
+        assert_eq!(version.trim(), VERSION);
     }
 
     #[test]

@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, EdgeHandle, Seams, StartError};
 use headwater_edged::{Edged, EdgedConfig, EdgedError, Handle, ProcessConfig, RuntimeKind};
 use headwater_event::NodeName;
-use headwater_rocks::{RocksEngine, Role, Shared, move_aside};
+use headwater_rocks::{RocksEngine, Role, Shared, create_durably, move_aside};
 use headwater_store::{Engine, EngineError, Schema, schema};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::data_dir::{DataDir, DataDirError};
 use super::whole;
 use crate::cli::Runtime;
+use crate::clock::{self, EdgeClock};
 use crate::settings::Settings;
 
 /// Waits before an edge that ended is started again: doubling from the first to the last.
@@ -42,7 +43,15 @@ struct Running {
 pub(crate) struct NodeView {
     socket: PathBuf,
     running: Arc<Mutex<Option<Running>>>,
-    trouble: Arc<Mutex<Option<String>>>,
+    trouble: Arc<Mutex<Option<Trouble>>>,
+}
+
+/// Why an edge does not run.
+#[derive(Clone)]
+struct Trouble {
+    what: String,
+    /// Wall clock in milliseconds. A try to start again that fails soon does not move it.
+    since_ms: i64,
 }
 
 /// A node of this process.
@@ -99,6 +108,15 @@ impl NodeView {
 
     /// Why the edge does not run, where it does not.
     pub(crate) fn trouble(&self) -> Option<String> {
+        Some(self.lock_trouble()?.what)
+    }
+
+    /// Since when the edge does not run, where it does not: wall clock in milliseconds.
+    pub(crate) fn trouble_since_ms(&self) -> Option<i64> {
+        Some(self.lock_trouble()?.since_ms)
+    }
+
+    fn lock_trouble(&self) -> Option<Trouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -106,7 +124,7 @@ impl NodeView {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, running: Option<Running>, trouble: Option<String>) {
+    fn set(&self, running: Option<Running>, trouble: Option<Trouble>) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
@@ -126,7 +144,7 @@ impl Node {
     ) -> Result<Self, NodeError> {
         let dir = data.node(name);
         let socket = data.edge_socket(name)?;
-        std::fs::create_dir_all(&dir)
+        create_durably(&dir)
             .map_err(|source| NodeError::Make { dir: dir.clone(), source })?;
         let mut edge = EdgeConfig::new(name.clone(), vec![hub], socket.clone());
         edge.settings.upstream.sync_interval = settings.sync_interval;
@@ -182,18 +200,23 @@ fn runtime(runtime: Runtime) -> Result<RuntimeKind, NodeError> {
 /// Runs the edge, again and again, until told to stop.
 async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: CancellationToken) {
     let mut wait = RESTART_FIRST;
+    let mut since_ms = None;
     loop {
+        let began = Instant::now();
         let trouble = match open_and_start(&config, &memory).await {
             Err(error) => crate::exit::chain(&error),
             Ok(running) => {
                 let edge = running.edge.clone();
                 view.set(Some(running), None);
-                wait = RESTART_FIRST;
                 let exit = tokio::select! {
                     exit = edge.exited() => exit,
                     () = stop.cancelled() => edge.stop().await,
                 };
                 view.set(None, None);
+                // Where a disk is full an edge may start well, and fail at its first write.
+                if began.elapsed() > RESTART_LAST {
+                    (wait, since_ms) = (RESTART_FIRST, None);
+                }
                 match exit {
                     EdgeExit::Stopped => return,
                     exit => {
@@ -206,7 +229,8 @@ async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: Can
             }
         };
         tracing::error!(node = %config.edge.node, %trouble, "the edge is started again");
-        view.set(None, Some(trouble));
+        let since_ms = *since_ms.get_or_insert_with(clock::wall_ms);
+        view.set(None, Some(Trouble { what: trouble, since_ms }));
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
@@ -222,7 +246,8 @@ async fn open_and_start(config: &NodeConfig, memory: &Shared) -> Result<Running,
     };
     let state = open(Database::State, Role::State, schema::NODE_STATE)?;
     let outbox = open(Database::Outbox, Role::Outbox, schema::OUTBOX)?;
-    match Edge::start(config.edge.clone(), state.clone(), outbox, Seams::default()).await {
+    let seams = Seams { clock: Arc::new(EdgeClock::default()), ..Seams::default() };
+    match Edge::start(config.edge.clone(), state.clone(), outbox, seams).await {
         Ok(edge) => Ok(Running { edge, state }),
         Err(error) => {
             if let Some(database) = error.damaged() {
