@@ -75,3 +75,94 @@ pub(crate) fn fold_report(recorded: &Recorded, report: ReportId, kind: &str) -> 
     continue_from(&span, Some(parent));
     Some(span)
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Event, Offset, Partition, Seq, StateHash, StreamId};
+    use headwater_log::Record;
+    use headwater_trace::testing::ended_spans;
+
+    use super::*;
+    use crate::source::SourceKind;
+
+    const REMOTE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn cause(traceparent: Option<&str>) -> Cause {
+        let traceparent = traceparent.map(str::to_owned);
+        Cause { traceparent, source: SourceKind::Objects, ..Cause::default() }
+    }
+
+    fn key() -> ResourceKey {
+        "d/configmap/app".parse().expect("a key")
+    }
+
+    fn draft(traceparent: Option<String>) -> Draft {
+        Draft { stream: StreamId::Cluster, event: Event::Head, replaces: None, traceparent }
+    }
+
+    fn report(traceparent: Option<String>) -> Recorded {
+        let record = Record { key: "k".into(), value: None, header: "h".into(), traceparent };
+        let (partition, offset) = (Partition(3), Offset(7));
+        let leader_epoch = Default::default();
+        Recorded { partition, offset, leader_epoch, time_ms: 0, record }
+    }
+
+    #[test]
+    fn one_trace_leads_from_the_source_through_the_log_into_the_picture() {
+        let ended = ended_spans(|| {
+            let mut cause = cause(Some(REMOTE));
+            let change = source_change(&mut cause, &key(), "applied").expect("somebody takes it");
+            let mut drafts = [draft(None), draft(cause.traceparent)];
+            let spans = appends(&mut drafts, 4);
+            let written =
+                |seq| Written { stream: StreamId::Cluster, seq: Seq(seq), hash: StateHash::EMPTY };
+            appended(spans, &[written(8), written(9)]);
+            drop(change);
+            let [untraced, traced] = drafts;
+            assert_eq!(untraced.traceparent, None);
+            assert!(fold_report(&report(None), ReportId::default(), "node").is_none());
+            drop(fold_report(&report(traced.traceparent), ReportId::default(), "node"));
+        });
+        let [append, change, fold] = &ended[..] else { panic!("{ended:?}") };
+        assert_eq!((&*append.name, &*change.name), ("append", "source change"));
+        assert_eq!(change.trace, &REMOTE[3..35], "the source's own trace goes on");
+        assert_eq!(change.parent, &REMOTE[36..52]);
+        assert_eq!((&append.trace, &append.parent), (&change.trace, &change.id));
+        assert_eq!((&fold.trace, &fold.parent), (&append.trace, &append.id));
+        for (span, name, value) in [
+            (change, "source", "objects"),
+            (change, "key", "d/configmap/app"),
+            (change, "kind", "applied"),
+            (append, "stream", "cluster"),
+            (append, "seq", "9"),
+            (append, messaging::DESTINATION, DOWNSTREAM_TOPIC),
+            (append, messaging::OPERATION_TYPE, "send"),
+            (fold, messaging::PARTITION, "3"),
+            (fold, messaging::OFFSET, "7"),
+        ] {
+            assert_eq!(span.attributes.get(name).map(String::as_str), Some(value), "{span:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_without_a_cause_begins_a_trace() {
+        let ended = ended_spans(|| {
+            let mut cause = cause(None);
+            drop(source_change(&mut cause, &key(), "removed"));
+            assert!(cause.traceparent.is_some());
+        });
+        assert_eq!(ended[0].parent, "0000000000000000");
+    }
+
+    #[test]
+    fn where_nobody_takes_spans_everything_stays_as_it_is() {
+        for given in [None, Some(REMOTE)] {
+            let mut cause = cause(given);
+            assert!(source_change(&mut cause, &key(), "applied").is_none());
+            assert_eq!(cause.traceparent.as_deref(), given);
+            let mut drafts = [draft(cause.traceparent)];
+            assert!(appends(&mut drafts, 4).is_empty());
+            assert_eq!(drafts[0].traceparent.as_deref(), given);
+        }
+    }
+}

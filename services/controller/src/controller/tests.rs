@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::picture::Filter;
-use crate::source::{Cause, SourceEvent};
+use crate::source::{Cause, SourceEvent, SourceKind};
 
 mod fallen_back;
+mod seen;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -66,6 +67,7 @@ struct Running {
     /// The controller's own handle on the downstream log.
     log: MemoryLog,
     source: mpsc::Sender<SourceEvent>,
+    registry: Registry,
 }
 
 impl World {
@@ -99,6 +101,7 @@ impl World {
         source: mpsc::Sender<SourceEvent>,
     ) -> Running {
         let (log, clock) = (self.downstream.handle(), self.downstream.clone());
+        let registry = Registry::new();
         let seams = ControllerSeams {
             downstream: Arc::new(log.clone()),
             upstream: Arc::new(self.upstream.handle()),
@@ -107,10 +110,10 @@ impl World {
             sources,
             nodes: Vec::new(),
             wall_clock: Arc::new(move || clock.now_ms()),
-            metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
+            metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
         let controller = Controller::start(seams).await.expect("starts");
-        Running { controller, log, source }
+        Running { controller, log, source, registry }
     }
 
     /// Every event that counts, and the fold of all.

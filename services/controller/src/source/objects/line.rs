@@ -100,11 +100,15 @@ mod tests {
     fn a_line_says_one_thing() {
         let object = r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}"#;
         let time = r#""intended_time": "2026-01-31T12:00:00.000123Z""#;
-        match read_line(format!(r#"{{"object": {object}, {time}}}"#).as_bytes()) {
+        match read_line(
+            format!(r#"{{"object": {object}, {time}, "traceparent": "00-1-2-01"}}"#).as_bytes(),
+        ) {
             Ok(Request::Apply(object, cause)) => {
                 assert_eq!(object.key().as_str(), "default/secret/s");
                 let intended = cause.intended_time.expect("given");
                 assert_eq!(intended.as_microsecond() % 1_000_000, 123);
+                assert_eq!(cause.source, SourceKind::Objects);
+                assert_eq!(cause.traceparent.as_deref(), Some("00-1-2-01"));
             }
             other => panic!("{other:?}"),
         }
