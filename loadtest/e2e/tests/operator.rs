@@ -81,10 +81,10 @@ fn a_slip_of_the_finger_is_named() {
     for (args, code, named) in [
         (&["history", "node/node-9"][..], 1, "there is no stream node/node-9; there are"),
         (&["diff", "node/node-9", "--from", "0"], 1, "there is no stream node/node-9"),
-        (&["get", "pod/keeper", "other"], 2, "one too many"),
-        (&["describe", "pod"], 2, "name one object"),
+        (&["get", "pod/keeper", "other"], 2, "other is not TYPE/NAME"),
+        (&["describe", "deployments"], 2, "there is no type"),
         (&["get", "pods", "--bogus"], 2, "--bogus"),
-        (&["link", "cut", "node-9"], 1, "there is no node node-9; there are node-1, node-2"),
+        (&["link", "cut", "node-9"], 1, "nodes \"node-9\" not found; there are node-1, node-2"),
         (&["up", folder], 1, "in use by another headwater"),
     ] {
         let output = headwater().args(args).args(["--data", data]).output().expect("it starts");

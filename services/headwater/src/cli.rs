@@ -3,6 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::completion;
+use crate::settings::MetricsAt;
+use crate::telemetry::log::LogFormat;
 
 /// Where the asking commands look, and `up` writes, unless told otherwise.
 pub(crate) const DATA_DEFAULT: &str = "headwater-data";
@@ -10,7 +15,7 @@ pub(crate) const DATA_DEFAULT: &str = "headwater-data";
 /// What `--help` ends with.
 const AFTER_HELP: &str = "\
 Begin with `headwater up MANIFESTS`; the other commands ask what runs there.
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 found a difference or a problem (diff, verify).";
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 found a difference or a problem (diff, verify, doctor).";
 
 /// Keeps the edge of a Kubernetes cluster in step with its cloud through an append-only log.
 #[derive(Debug, Parser)]
@@ -41,16 +46,19 @@ pub(crate) enum Command {
     History(History),
     /// Show what changed in a stream between two of its events (exit status 3: something did)
     Diff(Diff),
-    /// Show positions and lag of every node
+    /// Show how the fleet is, and where every node stands
     Status(Status),
     /// Cut or restore the link between a node and its hub: a fault to try things with
     Link(Link),
     /// Compare state hashes: kept, recomputed, folded from the log (exit status 3: they differ)
     Verify(Verify),
-    /// Print a shell completion script
+    /// Check disk, clock, limits, sockets and versions, and say what to do (exit status 3: a
+    /// problem)
+    Doctor(Doctor),
+    /// Print what makes a shell complete commands, types and names
     Completion {
         /// The shell
-        shell: clap_complete::Shell,
+        shell: Shell,
     },
     /// The parent of one container's process; started by the worker, not by people
     #[command(hide = true, disable_help_flag = true)]
@@ -58,6 +66,17 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+}
+
+/// The shells that complete `headwater`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// For ~/.bashrc: source <(headwater completion bash)
+    Bash,
+    /// For ~/.zshrc: source <(headwater completion zsh)
+    Zsh,
+    /// For ~/.config/fish/config.fish: headwater completion fish | source
+    Fish,
 }
 
 /// How an asking command finds what runs.
@@ -92,6 +111,17 @@ pub(crate) struct Up {
     /// Go on when every manifest is gone at once, and remove what they described
     #[arg(long)]
     pub(crate) allow_empty: bool,
+    /// Where metrics and health are served over HTTP, or `off` [default: a free port of
+    /// 127.0.0.1, which stands in DIR/metrics.addr]
+    #[arg(long, value_name = "ADDR|off")]
+    pub(crate) metrics: Option<MetricsAt>,
+    /// Send spans to this OTLP receiver over gRPC, as OTEL_EXPORTER_OTLP_ENDPOINT does too
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+    /// How log lines are written: text on a terminal and JSON otherwise, or always one
+    /// [default: auto]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
     /// Settings file (TOML)
     #[arg(long, value_name = "FILE", env = "HEADWATER_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
@@ -119,9 +149,11 @@ pub(crate) struct Scope {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
     /// The replica of this node instead of the cloud's picture
-    #[arg(long)]
+    #[arg(long, add = ArgValueCompleter::new(completion::nodes))]
     pub(crate) node: Option<String>,
-    /// Show the past: a seq of the node's stream (with --node) or an RFC 3339 time
+    /// Show the past: a seq of the node's stream (with --node), which has no statuses, or an
+    /// RFC 3339 time. It reaches back as far as the replay window (`up --print-config`); what
+    /// the log can no longer show is said with the earliest that it can
     #[arg(long, value_name = "SEQ|TIME")]
     pub(crate) at: Option<String>,
     /// Show the values of Secrets
@@ -131,27 +163,42 @@ pub(crate) struct Scope {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// What to list: pods, nodes, configmaps, ...; several with commas; `all`; or TYPE/NAME
-    #[arg(value_name = "TYPE[/NAME]")]
-    pub(crate) types: String,
-    /// One object's name
-    pub(crate) name: Option<String>,
+    /// What to list: pods, nodes, configmaps, ...; several with commas; `all`. Then names, if
+    /// not all of them are meant; or TYPE/NAME, once or more
+    #[arg(
+        value_name = "TYPE [NAME...] | TYPE/NAME",
+        required = true,
+        add = ArgValueCompleter::new(completion::objects)
+    )]
+    pub(crate) objects: Vec<String>,
     #[command(flatten)]
     pub(crate) scope: Scope,
-    /// Output form
-    #[arg(short, long, default_value = "table")]
+    /// Only objects with these labels: a=b, a!=b, `a in (b,c)`, `a notin (b)`, a, !a
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
+    /// Only objects with these values: .spec.nodeName=node-1, .status.phase!=Running
+    #[arg(long, value_name = "PATH=VALUE,...")]
+    pub(crate) field_selector: Option<String>,
+    /// Sort by the value at a path: .metadata.creationTimestamp
+    #[arg(long, value_name = "PATH")]
+    pub(crate) sort_by: Option<String>,
+    /// Output form: table, wide, json, yaml or name
+    #[arg(short, long, default_value = "table", value_parser = output)]
     pub(crate) output: Output,
     /// Then print every change
-    #[arg(short, long, conflicts_with = "at")]
+    #[arg(short, long, conflicts_with_all = ["at", "sort_by"])]
     pub(crate) watch: bool,
     /// Leave out the header line
     #[arg(long)]
     pub(crate) no_headers: bool,
+    /// Add the labels as the last column
+    #[arg(long)]
+    pub(crate) show_labels: bool,
     #[command(flatten)]
     pub(crate) target: Target,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Table,
     Wide,
@@ -160,26 +207,58 @@ pub(crate) enum Output {
     Name,
 }
 
+/// The output form that a person means; of those that kubectl has and this program has not, what
+/// to do instead.
+fn output(text: &str) -> Result<Output, String> {
+    const FORMS: &str = "table, wide, json, yaml and name";
+    const OF_KUBECTL: [&str; 6] =
+        ["jsonpath", "jsonpath-as-json", "go-template", "template", "custom-columns", "kyaml"];
+    Ok(match text {
+        "table" => Output::Table,
+        "wide" => Output::Wide,
+        "json" => Output::Json,
+        "yaml" => Output::Yaml,
+        "name" => Output::Name,
+        text => {
+            let form = text.split_once('=').map_or(text, |(form, _)| form);
+            return Err(if OF_KUBECTL.contains(&form) {
+                format!("{form} is not supported; there are {FORMS}: take -o json and jq(1)")
+            } else {
+                format!("there are {FORMS}")
+            });
+        }
+    })
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Describe {
-    /// The object's type; or TYPE/NAME
-    #[arg(value_name = "TYPE[/NAME]")]
-    pub(crate) kind: String,
-    /// The object's name
-    pub(crate) name: Option<String>,
+    /// The object's type, then names; or TYPE/NAME, once or more. Without names all of the type
+    #[arg(
+        value_name = "TYPE [NAME...] | TYPE/NAME",
+        required = true,
+        add = ArgValueCompleter::new(completion::objects)
+    )]
+    pub(crate) objects: Vec<String>,
     #[command(flatten)]
     pub(crate) scope: Scope,
+    /// Only objects with these labels: a=b, a!=b, `a in (b,c)`, `a notin (b)`, a, !a
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
     #[command(flatten)]
     pub(crate) target: Target,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The pod
+    /// The pod; pod/NAME too
+    #[arg(add = ArgValueCompleter::new(completion::pods))]
     pub(crate) pod: String,
-    /// The container; needed when the pod has several
-    #[arg(short, long)]
+    /// The container [default: the pod's first]
+    #[arg(short, long, conflicts_with = "all_containers")]
     pub(crate) container: Option<String>,
+    /// Every container of the pod
+    #[arg(long)]
+    pub(crate) all_containers: bool,
     /// Namespace
     #[arg(short, long, default_value = "default")]
     pub(crate) namespace: String,
@@ -189,6 +268,18 @@ pub(crate) struct Logs {
     /// The container's run before this one
     #[arg(short, long, conflicts_with = "follow")]
     pub(crate) previous: bool,
+    /// Only the last N lines of each container
+    #[arg(long, value_name = "N")]
+    pub(crate) tail: Option<u64>,
+    /// Only lines not older than this: 5s, 2m, 3h
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) since: Option<humantime::Duration>,
+    /// Begin each line with the time it was written
+    #[arg(long)]
+    pub(crate) timestamps: bool,
+    /// Begin each line with its pod and container
+    #[arg(long)]
+    pub(crate) prefix: bool,
     #[command(flatten)]
     pub(crate) target: Target,
 }
@@ -196,6 +287,7 @@ pub(crate) struct Logs {
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// The stream: node/NAME or cluster
+    #[arg(add = ArgValueCompleter::new(completion::streams))]
     pub(crate) stream: String,
     /// First seq, inclusive [default: the earliest left]
     #[arg(long, value_name = "SEQ")]
@@ -209,6 +301,9 @@ pub(crate) struct History {
     /// Output form: a table, or one JSON object a line
     #[arg(short, long, default_value = "table")]
     pub(crate) output: HistoryOutput,
+    /// Leave out the header line
+    #[arg(long)]
+    pub(crate) no_headers: bool,
     /// Show the values of Secrets
     #[arg(long)]
     pub(crate) show_secrets: bool,
@@ -225,6 +320,7 @@ pub(crate) enum HistoryOutput {
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     /// The stream: node/NAME or cluster
+    #[arg(add = ArgValueCompleter::new(completion::streams))]
     pub(crate) stream: String,
     /// The state after this event
     #[arg(long, value_name = "SEQ")]
@@ -232,6 +328,9 @@ pub(crate) struct Diff {
     /// against the state after this one [default: the newest]
     #[arg(long, value_name = "SEQ")]
     pub(crate) to: Option<u64>,
+    /// Output form: what changed as unified diffs, or one JSON object a line
+    #[arg(short, long, default_value = "text")]
+    pub(crate) output: DiffOutput,
     /// Show the values of Secrets
     #[arg(long)]
     pub(crate) show_secrets: bool,
@@ -239,16 +338,56 @@ pub(crate) struct Diff {
     pub(crate) target: Target,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffOutput {
+    Text,
+    Json,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Output form
     #[arg(short, long, default_value = "table")]
-    pub(crate) output: HistoryOutput,
-    /// Print it again every two seconds
+    pub(crate) output: StatusOutput,
+    /// Show it again every two seconds: in place on a terminal, one after the other on a pipe
     #[arg(short, long)]
     pub(crate) watch: bool,
+    /// In which order the nodes come
+    #[arg(long, default_value = "worst")]
+    pub(crate) sort: Sort,
+    /// Only these nodes
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', add = ArgValueCompleter::new(completion::nodes))]
+    pub(crate) node: Vec<String>,
+    /// Leave out the header line
+    #[arg(long)]
+    pub(crate) no_headers: bool,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusOutput {
+    /// A summary, then the nodes; on a terminal those in step give way
+    Table,
+    /// Every stream, last contact, boot and what the disk holds too
+    Wide,
+    Json,
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    /// Whoever is in trouble, then whoever is away, then whoever lags most
+    Worst,
+    Name,
+    /// The most events behind first
+    Lag,
+    /// The most reports waiting first
+    Outbox,
+    /// The longest unheard of first
+    Contact,
+    /// The least room on its disk first
+    Free,
 }
 
 #[derive(Debug, Args)]
@@ -256,6 +395,7 @@ pub(crate) struct Link {
     /// What to do to the link
     pub(crate) action: LinkAction,
     /// The node
+    #[arg(add = ArgValueCompleter::new(completion::nodes))]
     pub(crate) node: String,
     #[command(flatten)]
     pub(crate) target: Target,
@@ -272,7 +412,20 @@ pub(crate) enum LinkAction {
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The node [default: every node]
+    #[arg(add = ArgValueCompleter::new(completion::nodes))]
     pub(crate) node: Option<String>,
+    /// Output form: a table, or one JSON object a line
+    #[arg(short, long, default_value = "table")]
+    pub(crate) output: HistoryOutput,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Output form
+    #[arg(short, long, default_value = "table")]
+    pub(crate) output: HistoryOutput,
     #[command(flatten)]
     pub(crate) target: Target,
 }
@@ -294,11 +447,22 @@ mod tests {
             &["headwater", "get"][..],
             &["headwater", "up"],
             &["headwater", "get", "pods", "-o", "xml"],
+            &["headwater", "get", "pods", "-w", "--at", "3"],
+            &["headwater", "logs", "web", "-c", "a", "--all-containers"],
             &["headwater", "diff", "cluster"],
             &["headwater", "link", "break", "node-1"],
             &["headwater", "history", "cluster", "--from", "x"],
         ] {
             assert!(Cli::try_parse_from(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_kubectl_has_and_this_has_not_is_named() {
+        let error = |form| output(form).expect_err(form);
+        assert!(error("jsonpath={.items}").starts_with("jsonpath is not supported"));
+        assert!(error("custom-columns=A:.b").contains("-o json"));
+        assert!(error("xml").contains("yaml"));
+        assert_eq!(output("wide"), Ok(Output::Wide));
     }
 }

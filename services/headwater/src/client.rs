@@ -1,7 +1,10 @@
 //! The connection of an asking command to what runs: the unix socket of its data directory.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use headwater_proto::operator::VersionRequest;
 use headwater_proto::operator::operator_client::OperatorClient;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -12,6 +15,15 @@ pub(crate) const SOCKET: &str = "headwater.sock";
 
 /// The largest answer taken, in bytes: a node's whole replica must fit.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// How long whoever listens may take to say who it is. It does nothing else for that.
+const GREETING_MAX: Duration = Duration::from_secs(5);
+
+/// A process that was stopped or hangs answers nothing: found out in twice this time.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// The version of this program, which is that of its operator API.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Why what runs cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -24,13 +36,50 @@ pub(crate) enum ConnectError {
         /// The data directory.
         dir: String,
     },
-    /// There is a socket, but nobody answers.
-    #[error("{socket} does not answer")]
-    NoAnswer {
+    /// There is no such directory.
+    #[error(
+        "there is no directory {dir}: start `headwater up MANIFESTS --data {dir}`, or name with \
+         --data the directory of what runs"
+    )]
+    NoDirectory {
+        /// The data directory.
+        dir: String,
+    },
+    /// There is a socket of somebody else.
+    #[error("{socket} answers only the user who runs headwater")]
+    NotAllowed {
         /// The socket.
         socket: String,
         /// What happened.
         source: tonic::transport::Error,
+    },
+    /// There is a socket, but whoever listens says nothing.
+    #[error(
+        "whoever listens on {socket} does not answer within {}s: is that process stopped, or \
+         busy beyond measure?", GREETING_MAX.as_secs()
+    )]
+    NoAnswer {
+        /// The socket.
+        socket: String,
+    },
+    /// Whoever listens speaks something else.
+    #[error("whoever listens on {socket} is no headwater: it does not speak its protocol")]
+    Stranger {
+        /// The socket.
+        socket: String,
+        /// What was heard.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Another build runs.
+    #[error(
+        "what runs in {dir} is headwater {found}, and this is {VERSION}: ask with the build that \
+         runs, or stop it and start this one there"
+    )]
+    Version {
+        /// The data directory.
+        dir: String,
+        /// What runs.
+        found: String,
     },
 }
 
@@ -39,18 +88,39 @@ pub(crate) enum ConnectError {
 /// # Errors
 /// When nothing runs there.
 pub(crate) async fn connect(data: &Path) -> Result<OperatorClient<Channel>, ConnectError> {
-    let socket = data.join(SOCKET);
-    if !socket.exists() {
-        return Err(ConnectError::NotRunning { dir: data.display().to_string() });
+    let dir = || data.display().to_string();
+    let path = data.join(SOCKET);
+    let socket = || path.display().to_string();
+    if !data.exists() {
+        return Err(ConnectError::NoDirectory { dir: dir() });
     }
-    let channel = channel(socket.clone()).await.map_err(|source| {
-        if is_refused(&source) {
-            ConnectError::NotRunning { dir: data.display().to_string() }
-        } else {
-            ConnectError::NoAnswer { socket: socket.display().to_string(), source }
+    if !path.exists() {
+        return Err(ConnectError::NotRunning { dir: dir() });
+    }
+    let channel = channel(path.clone()).await.map_err(|source| match kind(&source) {
+        // Left behind by a process that was killed.
+        Some(io::ErrorKind::ConnectionRefused) => ConnectError::NotRunning { dir: dir() },
+        Some(io::ErrorKind::PermissionDenied) => {
+            ConnectError::NotAllowed { socket: socket(), source }
         }
+        _ => ConnectError::Stranger { socket: socket(), source: source.into() },
     })?;
-    Ok(OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX))
+    let mut operator = OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
+    let found = match tokio::time::timeout(GREETING_MAX, operator.version(VersionRequest {})).await
+    {
+        Err(_) => return Err(ConnectError::NoAnswer { socket: socket() }),
+        Ok(Ok(answer)) => answer.into_inner().version,
+        Ok(Err(status)) if status.code() == tonic::Code::Unimplemented => {
+            "of an older version".to_owned()
+        }
+        Ok(Err(status)) => {
+            return Err(ConnectError::Stranger { socket: socket(), source: status.into() });
+        }
+    };
+    if found != VERSION {
+        return Err(ConnectError::Version { dir: dir(), found });
+    }
+    Ok(operator)
 }
 
 /// A channel over the unix socket at `socket`.
@@ -60,6 +130,9 @@ pub(crate) async fn connect(data: &Path) -> Result<OperatorClient<Channel>, Conn
 pub(crate) async fn channel(socket: PathBuf) -> Result<Channel, tonic::transport::Error> {
     // The URI is not used: the connector knows the socket.
     Endpoint::from_static("http://headwater.local")
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE)
+        .keep_alive_while_idle(true)
         .connect_with_connector(tower::service_fn(move |_: Uri| {
             let socket = socket.clone();
             async move { UnixStream::connect(socket).await.map(TokioIo::new) }
@@ -67,14 +140,73 @@ pub(crate) async fn channel(socket: PathBuf) -> Result<Channel, tonic::transport
         .await
 }
 
-/// A socket left behind by a killed process refuses: nothing runs.
-fn is_refused(error: &tonic::transport::Error) -> bool {
+/// What the system said of a connection that was not made.
+fn kind(error: &tonic::transport::Error) -> Option<io::ErrorKind> {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
-            return io.kind() == std::io::ErrorKind::ConnectionRefused;
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            return Some(io.kind());
         }
         source = cause.source();
     }
-    false
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    use headwater_proto::FILE_DESCRIPTOR_SET;
+    use tokio_stream::wrappers::UnixListenerStream;
+
+    use super::*;
+
+    fn said(error: &ConnectError) -> String {
+        crate::exit::chain(error)
+    }
+
+    #[tokio::test]
+    async fn where_nothing_runs_it_is_said_what_to_start() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let none = connect(&dir.path().join("none")).await.expect_err("there is none");
+        assert!(said(&none).contains("headwater up MANIFESTS --data"), "{none}");
+        let idle = connect(dir.path()).await.expect_err("nothing runs");
+        assert!(matches!(idle, ConnectError::NotRunning { .. }), "{idle}");
+        drop(UnixListener::bind(dir.path().join(SOCKET)).expect("a socket"));
+        let left = connect(dir.path()).await.expect_err("it was left behind");
+        assert!(matches!(left, ConnectError::NotRunning { .. }), "{left}");
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_told_from_a_headwater() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let listener = UnixListener::bind(dir.path().join(SOCKET)).expect("a socket");
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                // It may hang up first.
+                let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
+            }
+        });
+        let error = connect(dir.path()).await.expect_err("a mail server");
+        assert!(matches!(error, ConnectError::Stranger { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn another_build_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let listener = tokio::net::UnixListener::bind(dir.path().join(SOCKET)).expect("a socket");
+        // A server that knows none of our questions.
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .build_v1()
+            .expect("a service");
+        tokio::spawn(
+            tonic::transport::Server::builder()
+                .add_service(reflection)
+                .serve_with_incoming(UnixListenerStream::new(listener)),
+        );
+        let error = connect(dir.path()).await.expect_err("it is older");
+        assert!(said(&error).contains("headwater of an older version, and this is"), "{error}");
+    }
 }

@@ -1,34 +1,34 @@
 //! The commands, one file each.
 
+pub(crate) mod asked;
 mod describe;
 mod diff;
 mod get;
 mod history;
 mod link;
 mod logs;
+mod path;
 pub(crate) mod render;
+mod selector;
 mod status;
 mod verify;
 
 use std::io::Write;
 
-use clap::CommandFactory;
-
-use crate::cli::{Cli, Command};
+use crate::cli::Command;
+use crate::completion;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::up;
+use crate::{doctor, up};
 
 /// Runs the command that was asked for.
 pub(crate) fn run(command: Command) -> CommandResult {
     match command {
         Command::Completion { shell } => {
-            // Into memory first: clap panics where it cannot write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "headwater", &mut script);
-            std::io::stdout().write_all(&script)?;
+            std::io::stdout().write_all(&completion::script(shell)?)?;
             Ok(Outcome::Done)
         }
         Command::Up(args) => up::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         asking => runtime()?.block_on(ask(asking)),
     }
 }
@@ -43,7 +43,9 @@ async fn ask(command: Command) -> CommandResult {
         Command::Status(args) => status::run(args).await,
         Command::Link(args) => link::run(args).await,
         Command::Verify(args) => verify::run(args).await,
-        Command::Up(_) | Command::Shim { .. } | Command::Completion { .. } => Ok(Outcome::Done),
+        Command::Up(_) | Command::Doctor(_) | Command::Shim { .. } | Command::Completion { .. } => {
+            Ok(Outcome::Done)
+        }
     }
 }
 

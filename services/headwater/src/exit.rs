@@ -1,8 +1,10 @@
 //! How a command ends: its exit status, and the one place where an error is printed.
 
 use std::error::Error;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+
+use crate::command::render::plain;
 
 /// What a command that ran to its end found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) enum Failure {
     Failed(Box<dyn Error + Send + Sync>),
     /// It was asked wrongly: exit status 2.
     Usage(String),
+    /// Objects are not there, each in a sentence: exit status 1.
+    NotFound(Vec<String>),
 }
 
 /// What a command gives back.
@@ -38,12 +42,23 @@ impl Failure {
         Self::Failed(text.into().into())
     }
 
+    /// An object that is not there, in kubectl's words.
+    pub(crate) fn not_found(plural: &str, name: &str) -> Self {
+        Self::NotFound(vec![format!("{plural} {name:?} not found")])
+    }
+
     /// A refused question is told in the server's sentence, not by its code.
     fn of(error: Box<dyn Error + Send + Sync>) -> Self {
         match error.downcast_ref::<tonic::Status>() {
             Some(status) if status.code() == tonic::Code::InvalidArgument => {
                 Self::Usage(status.message().to_owned())
             }
+            Some(status) if status.code() == tonic::Code::NotFound => {
+                Self::NotFound(vec![status.message().to_owned()])
+            }
+            Some(status) if lost_connection(status) => Self::message(
+                "what runs has ended, or no longer answers (is it stopping, or was it killed?)",
+            ),
             Some(status) => Self::message(status.message()),
             None => Self::Failed(error),
         }
@@ -62,16 +77,32 @@ pub(crate) fn of(result: CommandResult) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(FOUND),
         Err(Failure::Usage(text)) => {
-            eprintln!("{}{text}", prefix());
+            say(prefix(), &text);
             ExitCode::from(WRONG_USAGE)
+        }
+        Err(Failure::NotFound(sentences)) => {
+            sentences.iter().for_each(|text| say("Error from server (NotFound): ", text));
+            ExitCode::from(FAILED)
         }
         // A reader of our output that goes away (`| head`) is no failure of ours.
         Err(Failure::Failed(error)) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => {
-            eprintln!("{}{}", prefix(), chain(error.as_ref()));
+            say(prefix(), &chain(error.as_ref()));
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// Says why on stderr. Whoever would read it may have gone away.
+fn say(prefix: &str, text: &str) {
+    let lines: Vec<_> = text.lines().map(plain).collect();
+    let _ = writeln!(std::io::stderr(), "{prefix}{}", lines.join("\n"));
+}
+
+/// Whether the other end went away in the midst of an answer.
+fn lost_connection(status: &tonic::Status) -> bool {
+    let transport = status.source().is_some_and(|source| source.is::<tonic::transport::Error>());
+    transport || status.message().contains("h2 protocol error")
 }
 
 /// An error with its sources, each said once.

@@ -6,10 +6,13 @@ mod cli;
 mod client;
 mod clock;
 mod command;
+mod completion;
+mod doctor;
 mod exit;
 mod operator;
 mod settings;
 mod table;
+mod telemetry;
 mod up;
 
 use std::process::ExitCode;
@@ -17,6 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    completion::answer();
     let cli = cli::Cli::parse();
     match cli.command {
         // Before any thread: the shim is the parent of a container's process.

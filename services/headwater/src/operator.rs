@@ -3,12 +3,14 @@
 //! It reads what the parts have, and changes nothing but a link. The socket has mode 0600: whoever
 //! owns the data directory may ask.
 
+mod disk;
 mod logs;
 mod mask;
 mod objects;
 mod past;
 mod past_statuses;
 pub(crate) mod status;
+mod story;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use headwater_controller::Picture;
+use headwater_controller::{Picture, Progress};
 use headwater_event::{NodeName, StreamId};
 use headwater_hub::WallClock;
 use headwater_log::Log;
@@ -26,7 +28,7 @@ use headwater_proto::operator::operator_server::{Operator, OperatorServer};
 use headwater_proto::operator::{
     GetEvent, GetRequest, GetResponse, HistoryEvent, HistoryRequest, LogsChunk, LogsRequest,
     SetLinkRequest, SetLinkResponse, StateRequest, StateResponse, StatusRequest, StatusResponse,
-    VerifyRequest, VerifyResponse,
+    StoryRequest, StoryResponse, VerifyRequest, VerifyResponse, VersionRequest, VersionResponse,
 };
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -50,6 +52,8 @@ pub(crate) struct Sight {
     pub(crate) downstream: Arc<dyn Log>,
     pub(crate) upstream: Arc<dyn Log>,
     pub(crate) picture: Picture,
+    /// How publishing stands.
+    pub(crate) progress: watch::Receiver<Progress>,
     /// Counts the commits of the picture and of publishing, so that a watch looks again.
     pub(crate) moved: watch::Receiver<u64>,
     pub(crate) hub: HubView,
@@ -72,7 +76,7 @@ impl Sight {
             Some(view) => Ok((node, view.clone())),
             None => {
                 let known = some_of(self.nodes.keys().map(NodeName::as_str));
-                Err(Status::not_found(format!("there is no node {node}; there are {known}")))
+                Err(Status::not_found(format!("nodes \"{node}\" not found; there are {known}")))
             }
         }
     }
@@ -133,6 +137,13 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Operator for Service {
+    async fn version(
+        &self,
+        _request: Request<VersionRequest>,
+    ) -> Result<Response<VersionResponse>, Status> {
+        Ok(Response::new(VersionResponse { version: env!("CARGO_PKG_VERSION").to_owned() }))
+    }
+
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         objects::get(&self.sight, &request.into_inner()).await.map(Response::new)
     }
@@ -168,7 +179,7 @@ impl Operator for Service {
         &self,
         _request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        Ok(Response::new(status::status(&self.sight).await))
+        Ok(Response::new(status::with_disks(&self.sight).await))
     }
 
     async fn verify(
@@ -203,11 +214,16 @@ impl Operator for Service {
         &self,
         request: Request<LogsRequest>,
     ) -> Result<Response<Self::LogsStream>, Status> {
-        let chunks = logs::logs(&self.sight, &request.into_inner()).await?;
-        Ok(Response::new(Box::pin(chunks.map(|data| {
-            data.map(|data| LogsChunk { data: data.into() })
-                .map_err(|error| Status::internal(error.to_string()))
-        }))))
+        let chunks = logs::logs(&self.sight, request.into_inner()).await?;
+        let chunks = chunks.map(|chunk| chunk.map_err(|error| Status::internal(error.to_string())));
+        Ok(Response::new(Box::pin(chunks)))
+    }
+
+    async fn story(
+        &self,
+        request: Request<StoryRequest>,
+    ) -> Result<Response<StoryResponse>, Status> {
+        story::story(&self.sight, &request.into_inner()).await.map(Response::new)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Settings: flag over `HEADWATER_*` over file over default, and where each came from.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use figment::Figment;
@@ -10,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cli::{Runtime, Up};
+use crate::telemetry::log::LogFormat;
 
 /// How many nodes there are unless told otherwise: two show that a node has its own stream.
 const NODES_DEFAULT: &str = "2";
@@ -23,6 +27,19 @@ const REPLAY_WINDOW_DEFAULT: &str = "7d";
 
 /// How long Ctrl-C waits for pods beyond their own grace periods before it kills them.
 const STOP_GRACE_DEFAULT: &str = "30s";
+
+/// Where metrics and health are served: on this machine only, and several processes of it do not
+/// meet at one port; which it is stands in the data directory.
+const METRICS_DEFAULT: &str = "127.0.0.1:0";
+
+/// What turns metrics and health off.
+const METRICS_OFF: &str = "off";
+
+/// How log lines are written.
+const LOG_FORMAT_DEFAULT: &str = "auto";
+
+/// The longest duration that is taken, a century: clocks count no further than they must.
+const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The most nodes that one process is asked to be.
 const NODES_MAX: usize = 10_000;
@@ -50,7 +67,23 @@ pub(crate) struct Settings {
     pub(crate) stop_grace: Duration,
     /// Whether to go on when every manifest is gone at once.
     pub(crate) allow_empty: bool,
+    /// Where metrics and health are served.
+    pub(crate) metrics: MetricsAt,
+    /// How log lines are written.
+    pub(crate) log_format: LogFormat,
+    /// Where spans are sent; `OTEL_*` variables may say so too.
+    pub(crate) otlp_endpoint: Option<String>,
 }
+
+/// Where metrics and health are served, if anywhere. Port 0 is any free one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct MetricsAt(pub(crate) Option<SocketAddr>);
+
+/// It is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither an address like 127.0.0.1:9464 nor `{METRICS_OFF}`")]
+pub(crate) struct NoAddress(String);
 
 /// Settings with where each came from.
 #[derive(Debug)]
@@ -67,17 +100,55 @@ pub(crate) enum SettingsError {
     /// The file named does not exist.
     #[error("there is no settings file {}", .0.display())]
     NoFile(PathBuf),
+    /// The file named is a folder.
+    #[error("settings are a file, and {} is a folder", .0.display())]
+    Folder(PathBuf),
     /// A value has the wrong form; the source names the key and its origin.
     #[error("wrong setting: {0}")]
     Wrong(String),
     /// The nodes are not a number or names.
-    #[error("wrong setting nodes = {given:?}: {reason}")]
+    #[error("{given:?}: {reason}")]
     Nodes {
         /// As given.
         given: String,
         /// What is wrong.
         reason: String,
     },
+}
+
+impl FromStr for MetricsAt {
+    type Err = NoAddress;
+
+    fn from_str(text: &str) -> Result<Self, NoAddress> {
+        if text == METRICS_OFF {
+            return Ok(Self(None));
+        }
+        let address = text.parse().map_err(|_| NoAddress(text.to_owned()))?;
+        Ok(Self(Some(address)))
+    }
+}
+
+impl TryFrom<String> for MetricsAt {
+    type Error = NoAddress;
+
+    fn try_from(text: String) -> Result<Self, NoAddress> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for MetricsAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => write!(f, "{address}"),
+            None => f.write_str(METRICS_OFF),
+        }
+    }
+}
+
+impl From<MetricsAt> for String {
+    fn from(at: MetricsAt) -> Self {
+        at.to_string()
+    }
 }
 
 impl Configured {
@@ -88,6 +159,9 @@ impl Configured {
     pub(crate) fn of(args: &Up) -> Result<Self, SettingsError> {
         let mut figment = Figment::from(Serialized::defaults(defaults()));
         if let Some(file) = &args.config {
+            if file.is_dir() {
+                return Err(SettingsError::Folder(file.clone()));
+            }
             if !file.is_file() {
                 return Err(SettingsError::NoFile(file.clone()));
             }
@@ -98,7 +172,10 @@ impl Configured {
             .merge(Serialized::from(flags(args), figment::Profile::Default));
         let settings: Settings =
             figment.extract().map_err(|error| SettingsError::Wrong(wrong(&error, args)))?;
-        settings.node_names()?;
+        if let Err(error) = settings.node_names() {
+            let place = place("nodes", figment.find_metadata("nodes"), args);
+            return Err(SettingsError::Wrong(format!("{place}: {error}")));
+        }
         let origins = origins(&figment, &settings, args);
         Ok(Self { settings, origins })
     }
@@ -139,19 +216,25 @@ impl Settings {
 fn wrong(error: &figment::Error, args: &Up) -> String {
     use figment::error::Kind;
     let key = error.path.last().cloned().unwrap_or_default().to_lowercase();
-    let from_environment =
-        error.metadata.as_ref().is_some_and(|metadata| metadata.name.contains("environment"));
-    let place = match error.metadata.as_ref().and_then(|metadata| metadata.source.as_ref()) {
-        Some(figment::Source::File(path)) => format!("{} in {}", key, path.display()),
-        _ if from_environment => format!("HEADWATER_{}", key.to_uppercase()),
-        _ if flags(args).contains_key(&key) => format!("--{}", key.replace('_', "-")),
-        _ => key,
-    };
+    let place = place(&key, error.metadata.as_ref(), args);
     match &error.kind {
         Kind::UnknownField(_, known) => {
             format!("{place}: there is no such setting; there are {}", known.join(", "))
         }
         kind => format!("{place}: {kind}"),
+    }
+}
+
+/// A setting as a person would find it: where it was said.
+fn place(key: &str, said: Option<&figment::Metadata>, args: &Up) -> String {
+    let from_environment = said.is_some_and(|metadata| metadata.name.contains("environment"));
+    match said.and_then(|metadata| metadata.source.as_ref()) {
+        // A file that cannot be read at all has no key.
+        Some(figment::Source::File(path)) if key.is_empty() => path.display().to_string(),
+        Some(figment::Source::File(path)) => format!("{} in {}", key, path.display()),
+        _ if from_environment => format!("HEADWATER_{}", key.to_uppercase()),
+        _ if flags(args).contains_key(key) => format!("--{}", key.replace('_', "-")),
+        _ => key.to_owned(),
     }
 }
 
@@ -163,6 +246,9 @@ fn defaults() -> Map<String, Value> {
     defaults.insert("replay_window".to_owned(), REPLAY_WINDOW_DEFAULT.into());
     defaults.insert("stop_grace".to_owned(), STOP_GRACE_DEFAULT.into());
     defaults.insert("allow_empty".to_owned(), false.into());
+    defaults.insert("metrics".to_owned(), METRICS_DEFAULT.into());
+    defaults.insert("log_format".to_owned(), LOG_FORMAT_DEFAULT.into());
+    defaults.insert("otlp_endpoint".to_owned(), Value::Null);
     defaults
 }
 
@@ -180,6 +266,15 @@ fn flags(args: &Up) -> Map<String, Value> {
     }
     if args.allow_empty {
         flags.insert("allow_empty".to_owned(), true.into());
+    }
+    if let Some(at) = args.metrics {
+        flags.insert("metrics".to_owned(), at.to_string().into());
+    }
+    if let Some(format) = args.log_format {
+        flags.insert("log_format".to_owned(), serde_json::to_value(format).unwrap_or_default());
+    }
+    if let Some(endpoint) = &args.otlp_endpoint {
+        flags.insert("otlp_endpoint".to_owned(), endpoint.clone().into());
     }
     flags
 }
@@ -212,7 +307,7 @@ fn origins(figment: &Figment, settings: &Settings, args: &Up) -> Vec<String> {
 /// A number of nodes may stand in a file or variable without quotes.
 fn text_or_number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "want a number above 0, or names as \"a,b\"")]
     enum TextOrNumber {
         Text(String),
         Number(u64),
@@ -239,6 +334,10 @@ mod duration_text {
             .map_err(|error| D::Error::custom(format!("{text:?} is no duration: {error}")))?;
         if duration.is_zero() {
             return Err(D::Error::custom("a duration must not be zero"));
+        }
+        if duration > super::DURATION_MAX {
+            let most = humantime::format_duration(super::DURATION_MAX);
+            return Err(D::Error::custom(format!("{text:?} is too long: at most {most}")));
         }
         Ok(duration)
     }
@@ -304,6 +403,8 @@ mod tests {
             ("sync_interval = \"soon\"", "soon"),
             ("runtime = \"docker\"", "docker"),
             ("replay_window = \"0s\"", "zero"),
+            ("metrics = \"9464\"", "127.0.0.1:9464"),
+            ("log_format = \"xml\"", "xml"),
         ] {
             std::fs::write(&file, text).expect("written");
             let args = up(&["m", "--config", file.to_str().expect("UTF-8")]);

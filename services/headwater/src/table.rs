@@ -2,10 +2,13 @@
 
 pub(crate) mod columns;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use comfy_table::ContentArrangement;
 use comfy_table::presets::NOTHING;
+
+use crate::command::render;
 
 /// A table with a header and rows of the same width.
 pub(crate) struct Table {
@@ -27,9 +30,13 @@ impl Table {
         self
     }
 
-    /// Adds a row.
+    /// Adds a row. What a cell says comes from objects, and is not to rule the terminal.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        let plain = |cell: String| match render::plain(&cell) {
+            Cow::Borrowed(_) => cell,
+            Cow::Owned(escaped) => escaped,
+        };
+        self.rows.push(cells.into_iter().map(plain).collect());
     }
 
     /// Whether there are no rows.
@@ -98,5 +105,12 @@ mod tests {
         assert_eq!(first, "NAME          AGE\na-long-name   1s\nb             2s\n");
         let second = growing.grown_by(table(&[["c", "3s"]])).to_string();
         assert_eq!(second, "c             3s\n");
+    }
+
+    #[test]
+    fn a_cell_stays_on_its_line() {
+        let mut table = Table::new(["NAME", "STATUS"]);
+        table.row(["a\nb".to_owned(), "\u{1b}[2J".to_owned()]);
+        assert_eq!(table.to_string(), "NAME   STATUS\na\\nb   \\u{1b}[2J\n");
     }
 }

@@ -12,12 +12,15 @@
 mod aside;
 mod cloud;
 mod cuts;
-mod data_dir;
+pub(crate) mod data_dir;
+mod health;
 mod node;
+mod open_files;
 mod terminal;
 mod whole;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,13 +34,15 @@ use tokio_util::sync::CancellationToken;
 
 use self::cloud::{Cloud, CloudError};
 use self::data_dir::{DataDir, DataDirError};
-use self::node::{Node, NodeError};
+use self::node::{Node, NodeError, NodeMetrics};
 use self::terminal::Terminal;
 use crate::cli::Up;
 use crate::clock;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::operator::{self, ListenError, Sight};
 use crate::settings::{Configured, Settings};
+use crate::telemetry::traces::Traces;
+use crate::telemetry::{Metrics, server};
 
 pub(crate) use self::node::NodeView;
 pub(crate) use headwater_hub::HubView;
@@ -59,6 +64,11 @@ enum UpError {
     Node(#[from] NodeError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Serve(#[from] server::ListenError),
+    /// Two parts count under one name.
+    #[error("the metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
 }
 
 /// Everything that runs.
@@ -71,6 +81,8 @@ struct Composition {
     troubles: Troubles,
     stop: CancellationToken,
     answering: tokio::task::JoinHandle<()>,
+    /// Metrics and health, where they are served.
+    serving: Option<tokio::task::JoinHandle<()>>,
     /// Held for as long as anything runs.
     data: DataDir,
 }
@@ -96,7 +108,10 @@ impl Troubles {
 pub(crate) fn run(args: Up) -> CommandResult {
     let configured = Configured::of(&args).map_err(|error| Failure::Usage(error.to_string()))?;
     if args.print_config {
-        configured.origins.iter().for_each(|line| println!("{line}"));
+        let mut stdout = std::io::stdout().lock();
+        for line in &configured.origins {
+            writeln!(stdout, "{line}")?;
+        }
         return Ok(Outcome::Done);
     }
     if let Some(manifests) = args.manifests.as_ref().filter(|manifests| !manifests.exists()) {
@@ -106,13 +121,29 @@ pub(crate) fn run(args: Up) -> CommandResult {
         let file = file.display();
         return Err(Failure::Usage(format!("{file} is no folder: name the folder it lies in")));
     }
+    let nodes = configured.settings.node_names().unwrap_or_default().len();
+    open_files::make_room(nodes)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(live(args, configured.settings))
+    runtime.block_on(seen(args, configured.settings))
 }
 
-async fn live(args: Up, settings: Settings) -> CommandResult {
+/// Runs with logs and traces.
+async fn seen(args: Up, settings: Settings) -> CommandResult {
+    let endpoint = settings.otlp_endpoint.as_deref();
+    let traces =
+        Traces::start(endpoint).map_err(|error| Failure::Usage(crate::exit::chain(&error)))?;
     let terminal = Terminal::new();
-    terminal.set_up_log();
+    terminal
+        .set_up_log(settings.log_format, traces.as_ref())
+        .map_err(|error| Failure::Usage(crate::exit::chain(&error)))?;
+    let result = live(&terminal, args, settings).await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
+    result
+}
+
+async fn live(terminal: &Terminal, args: Up, settings: Settings) -> CommandResult {
     // Taken before anything starts: a signal that comes early must not kill half a start.
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
@@ -161,15 +192,23 @@ impl Composition {
         let socket = data.operator_socket()?;
         let names = settings.node_names().unwrap_or_default();
         let memory = Shared::new(Budget::CLOUD.and_nodes(names.len()));
+        let metrics = Metrics::new(&memory)?;
+        // Before anything runs that would have to be stopped again.
+        let listener = match settings.metrics.0 {
+            Some(address) => Some(server::listen(address).await?),
+            None => None,
+        };
         let clock: WallClock = Arc::new(clock::wall_ms);
-        let mut cloud = Cloud::start(args, settings, &data, &memory, &clock).await?;
+        let mut cloud = Cloud::start(args, settings, &data, &memory, &metrics, &clock).await?;
         for name in names.iter().filter(|name| cuts::is_cut(&data.node(name))) {
             tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
             cloud.hub.view().set_link(name, true);
         }
         let mut nodes = BTreeMap::new();
+        let of_nodes = NodeMetrics::new(&metrics)?;
         for name in &names {
-            let node = Node::start(name, cloud.hub.address(), settings, &data, &memory).await?;
+            let hub = cloud.hub.address();
+            let node = Node::start(name, hub, settings, &data, &memory, &of_nodes).await?;
             nodes.insert(name.clone(), node);
         }
         let stop = CancellationToken::new();
@@ -180,7 +219,24 @@ impl Composition {
         );
         let sight = sight(&cloud, &nodes, &data, &clock, &troubles, &stop);
         let answering = operator::serve(&socket, sight.clone(), stop.child_token())?;
-        Ok(Self { cloud, nodes, sight, notices, stopped_sources, troubles, stop, answering, data })
+        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        data.set_metrics_address(address)?;
+        let serving = listener.map(|listener| {
+            let health = health::of(&cloud, &nodes, &metrics, &answering);
+            tokio::spawn(server::serve(listener, metrics.registry, health, stop.child_token()))
+        });
+        Ok(Self {
+            cloud,
+            nodes,
+            sight,
+            notices,
+            stopped_sources,
+            troubles,
+            stop,
+            answering,
+            serving,
+            data,
+        })
     }
 
     /// Stops pods, nodes, cloud; returns how many pods had not ended.
@@ -193,6 +249,14 @@ impl Composition {
         self.stop.cancel();
         if let Err(error) = self.answering.await {
             tracing::error!(%error, "the operator socket ended by itself");
+        }
+        if let Some(serving) = self.serving {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "metrics ended by themselves");
+            }
+            if let Err(error) = self.data.set_metrics_address(None) {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
+            }
         }
         self.cloud.stop().await;
         remaining
@@ -217,6 +281,7 @@ fn sight(
         downstream: cloud.downstream.clone(),
         upstream: cloud.upstream.clone(),
         picture: cloud.controller.picture().clone(),
+        progress: cloud.controller.progress(),
         moved: moved(cloud, stop.child_token()),
         hub: cloud.hub.view(),
         nodes: Arc::new(nodes.iter().map(|(name, node)| (name.clone(), node.view())).collect()),

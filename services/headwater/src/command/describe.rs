@@ -1,116 +1,162 @@
-//! `headwater describe`: one object in full, and the events that brought it here.
+//! `headwater describe`: one object or several in full, and how each came to be as it is.
+
+mod node;
+mod pod;
+mod sheet;
+mod story;
 
 use std::io::Write;
 
-use headwater_proto::operator::{HistoryEvent, HistoryRequest};
+use headwater_object::ObjectType;
+use headwater_proto::operator::operator_client::OperatorClient;
+use headwater_proto::operator::{
+    GetRequest, NodeStatus, StatusRequest, StoryRequest, StoryResponse,
+};
 use jiff::Timestamp;
 use serde_json::Value;
+use tonic::transport::Channel;
 
+use self::sheet::Sheet;
+use super::asked::asked;
+use super::selector::Selector;
 use super::{get, render};
 use crate::cli::Describe;
 use crate::client;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::table::{Table, columns};
+use crate::table::columns;
 
-/// How many of an object's events are shown, the newest.
-const EVENTS_SHOWN_MAX: usize = 10;
+/// How many of an object's events, and of its reports, are shown, the newest.
+const EVENTS_SHOWN_MAX: u32 = 10;
 
 pub(super) async fn run(args: Describe) -> CommandResult {
-    let (types, name) = get::asked(&args.kind, args.name.as_deref())?;
-    let ([object_type], Some(name)) = (types.as_slice(), name) else {
-        return Err(Failure::Usage("name one object: TYPE NAME, or TYPE/NAME".to_owned()));
-    };
+    let asked = asked(&args.objects)?;
+    let selector = Selector::parse(args.selector.as_deref(), None)?;
     let mut operator = client::connect(&args.target.data).await?;
-    let request = get::request(object_type, Some(name), &args.scope);
-    let answer = operator.get(request).await?.into_inner();
-    let Some(bytes) = answer.objects.first() else {
-        return Err(get::not_found(object_type, name));
-    };
-    let object: Value = serde_json::from_slice(bytes)?;
     let mut stdout = std::io::stdout().lock();
-    let header = columns::header(object_type.name, true);
-    let cells = columns::cells(object_type.name, &object, true, Timestamp::now());
-    for (name, cell) in header.iter().zip(cells) {
-        writeln!(stdout, "{:<16} {cell}", format!("{}:", title(name)))?;
-    }
-    write!(stdout, "\n{}", render::yaml(&object))?;
-
-    let stream = stream_of(object_type.name, &object);
-    let key = key_of(object_type.name, object_type.namespaced, &object);
-    let Some(stream) = stream else { return Ok(Outcome::Done) };
-    let request = HistoryRequest { stream: stream.clone(), ..HistoryRequest::default() };
-    let mut history = operator.history(request).await?.into_inner();
-    let mut events: Vec<HistoryEvent> = Vec::new();
-    while let Some(event) = history.message().await? {
-        if event.key == key {
-            events.push(event);
+    let (mut missing, mut first) = (Vec::new(), true);
+    for asked in &asked {
+        let mut objects = get::fetch(&mut operator, asked, &args.scope, &mut missing).await?;
+        objects.retain(|object| selector.matches(object));
+        for object in objects {
+            if !std::mem::take(&mut first) {
+                write!(stdout, "\n\n")?;
+            }
+            let told = Told::ask(&mut operator, &args, asked.object_type, object).await?;
+            stdout.write_all(told.text(Timestamp::now()).as_bytes())?;
         }
     }
-    let skipped = events.len().saturating_sub(EVENTS_SHOWN_MAX);
-    let mut table = Table::new(["SEQ", "TIME", "KIND", "EPOCH"]);
-    for event in events.iter().skip(skipped) {
-        table.row([
-            event.seq.to_string(),
-            render::time(event.time_ms),
-            event.kind.clone(),
-            event.writer_epoch.to_string(),
-        ]);
+    if !missing.is_empty() {
+        return Err(Failure::NotFound(missing));
     }
-    writeln!(stdout, "\nEvents in {stream}:")?;
-    if table.is_empty() {
-        writeln!(stdout, "<none>")?;
-    } else {
-        write!(stdout, "{table}")?;
+    if first {
+        eprintln!("No resources found.");
     }
     Ok(Outcome::Done)
 }
 
-/// The stream that carries an object, where the object itself tells.
-fn stream_of(kind: &str, object: &Value) -> Option<String> {
-    match kind {
-        "pod" => object
-            .pointer("/spec/nodeName")
-            .and_then(Value::as_str)
-            .map(|node| format!("node/{node}")),
-        "service" | "endpoints" | "endpointslice" => Some("cluster".to_owned()),
-        _ => None,
+/// All that is told of one object.
+struct Told {
+    object_type: &'static ObjectType,
+    object: Value,
+    /// Empty for the past: it was another story then.
+    story: StoryResponse,
+    /// The object's node: itself, or where a pod is.
+    node: Option<NodeStatus>,
+    /// The pods of a node.
+    pods: Vec<Value>,
+}
+
+impl Told {
+    async fn ask(
+        operator: &mut OperatorClient<Channel>,
+        args: &Describe,
+        object_type: &'static ObjectType,
+        object: Value,
+    ) -> Result<Self, Failure> {
+        let text = |pointer| columns::text_or(&object, pointer, "");
+        let name = text("/metadata/name");
+        let namespace =
+            if object_type.namespaced { text("/metadata/namespace") } else { String::new() };
+        let story = if args.scope.at.is_some() {
+            StoryResponse::default()
+        } else {
+            let request = StoryRequest {
+                r#type: object_type.name.to_owned(),
+                namespace,
+                name: name.clone(),
+                events_max: EVENTS_SHOWN_MAX,
+            };
+            operator.story(request).await?.into_inner()
+        };
+        let node_name = match object_type.name {
+            "node" => name,
+            "pod" => text("/spec/nodeName"),
+            _ => String::new(),
+        };
+        let mut node = None;
+        if !node_name.is_empty() && args.scope.at.is_none() {
+            let nodes = operator.status(StatusRequest {}).await?.into_inner().nodes;
+            node = nodes.into_iter().find(|node| node.name == node_name);
+        }
+        let mut pods = Vec::new();
+        if object_type.name == "node" && args.scope.at.is_none() {
+            let request = GetRequest { r#type: "pod".to_owned(), ..GetRequest::default() };
+            for pod in operator.get(request).await?.into_inner().objects {
+                let pod: Value = serde_json::from_slice(&pod)?;
+                if pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(&node_name) {
+                    pods.push(pod);
+                }
+            }
+        }
+        Ok(Self { object_type, object, story, node, pods })
+    }
+
+    fn text(&self, now: Timestamp) -> String {
+        let mut sheet = Sheet::default();
+        head(&mut sheet, self.object_type, &self.object, now);
+        match self.object_type.name {
+            "pod" => pod::write(&mut sheet, self, now),
+            "node" => node::write(&mut sheet, self, now),
+            _ => other(&mut sheet, self),
+        }
+        story::write(&mut sheet, self, now);
+        sheet.text()
     }
 }
 
-fn key_of(kind: &str, namespaced: bool, object: &Value) -> String {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-    let namespace =
-        if namespaced { text("/metadata/namespace").unwrap_or("default") } else { "null" };
-    format!("{namespace}/{kind}/{}", text("/metadata/name").unwrap_or_default())
+/// What every object has.
+fn head(sheet: &mut Sheet, object_type: &ObjectType, object: &Value, now: Timestamp) {
+    sheet.field("Name", columns::text_or(object, "/metadata/name", ""));
+    if object_type.namespaced {
+        sheet.field("Namespace", columns::text_or(object, "/metadata/namespace", "default"));
+    }
+    for (title, pointer) in
+        [("Labels", "/metadata/labels"), ("Annotations", "/metadata/annotations")]
+    {
+        sheet.lines(title, columns::pairs(object, pointer).split(',').map(str::to_owned));
+    }
+    sheet.field("UID", columns::text_or(object, "/metadata/uid", "<none>"));
+    sheet.field("Age", render::object_age(object, now));
+    if let Some(owner) = columns::list(object, "/metadata/ownerReferences").first() {
+        let of = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
+        sheet.field("Controlled By", format!("{}/{}", of("kind"), of("name")));
+    }
 }
 
-/// `LAST CONTACT` as `Last Contact`; what is spoken letter by letter stays as it is.
-fn title(column: &str) -> String {
-    if matches!(column, "IP" | "OS") {
-        return column.to_owned();
+/// An object of a type that has no sheet of its own: as it stands, and who uses it.
+fn other(sheet: &mut Sheet, told: &Told) {
+    let mut rest = told.object.clone();
+    if let Some(fields) = rest.as_object_mut() {
+        for said in ["metadata", "kind", "apiVersion"] {
+            fields.remove(said);
+        }
     }
-    let mut title = String::with_capacity(column.len());
-    let mut start = true;
-    for letter in column.chars() {
-        title.push(if start { letter } else { letter.to_ascii_lowercase() });
-        start = !letter.is_alphabetic();
+    sheet.block(&render::yaml(&rest));
+    let users = &told.story.used_by;
+    if !users.is_empty() {
+        sheet.lines("Used By", users.iter().map(|pod| format!("pod/{pod}")));
     }
-    title
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn an_object_tells_its_stream_and_key() {
-        let pod =
-            json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": "n"}});
-        assert_eq!(stream_of("pod", &pod).as_deref(), Some("node/n"));
-        assert_eq!(key_of("pod", true, &pod), "shop/pod/web");
-        assert_eq!(stream_of("configmap", &pod), None);
-        assert_eq!((title("LAST CONTACT"), title("IP")), ("Last Contact".into(), "IP".into()));
-    }
-}
+mod tests;

@@ -4,15 +4,30 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use headwater_proto::operator::{StateRequest, StateResponse};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use similar::TextDiff;
 
 use super::render;
-use crate::cli::Diff;
+use crate::cli::{Diff, DiffOutput};
 use crate::client;
 use crate::exit::{CommandResult, Outcome};
 
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 3;
+
+/// One line of `diff -o json`: an object that differs. Stable: fields are added, never renamed.
+#[derive(Serialize)]
+struct Line<'a> {
+    stream: &'a str,
+    from: u64,
+    to: u64,
+    key: &'a str,
+    /// `added`, `removed` or `changed`.
+    change: &'static str,
+    before: Option<&'a RawValue>,
+    after: Option<&'a RawValue>,
+}
 
 pub(super) async fn run(args: Diff) -> CommandResult {
     let mut operator = client::connect(&args.target.data).await?;
@@ -30,6 +45,10 @@ pub(super) async fn run(args: Diff) -> CommandResult {
     let mut found = false;
     for (key, before, after) in changes(&texts(&from)?, &texts(&to)?) {
         found = true;
+        if args.output == DiffOutput::Json {
+            writeln!(stdout, "{}", json_line(&args.stream, (&from, &to), key)?)?;
+            continue;
+        }
         let (a, b) = (format!("{key} seq {}", from.seq), format!("{key} seq {}", to.seq));
         let diff = TextDiff::from_lines(before, after);
         let mut unified = diff.unified_diff();
@@ -41,6 +60,31 @@ pub(super) async fn run(args: Diff) -> CommandResult {
         write!(stdout, "{unified}")?;
     }
     Ok(if found { Outcome::Found } else { Outcome::Done })
+}
+
+fn json_line(
+    stream: &str,
+    (from, to): (&StateResponse, &StateResponse),
+    key: &str,
+) -> Result<String, serde_json::Error> {
+    let object = |state: &StateResponse| {
+        state.entries.iter().find(|entry| entry.key == key).map(|entry| entry.object.clone())
+    };
+    let (before, after) = (object(from), object(to));
+    let change = match (&before, &after) {
+        (None, _) => "added",
+        (_, None) => "removed",
+        _ => "changed",
+    };
+    serde_json::to_string(&Line {
+        stream,
+        from: from.seq,
+        to: to.seq,
+        key,
+        change,
+        before: before.as_deref().map(serde_json::from_slice).transpose()?,
+        after: after.as_deref().map(serde_json::from_slice).transpose()?,
+    })
 }
 
 /// Each entry's object as YAML, by key.
@@ -80,5 +124,27 @@ mod tests {
         let to = BTreeMap::from([("b", "3".to_owned()), ("c", "4".to_owned())]);
         assert_eq!(changes(&from, &to), [("a", "1", ""), ("b", "2", "3"), ("c", "", "4")]);
         assert!(changes(&from, &from).is_empty());
+    }
+
+    #[test]
+    fn a_line_tells_what_became_of_an_object() {
+        let state = |seq, objects: &[(&str, &'static [u8])]| StateResponse {
+            seq,
+            entries: objects
+                .iter()
+                .map(|(key, object)| headwater_proto::operator::Entry {
+                    key: (*key).to_owned(),
+                    object: bytes::Bytes::from_static(object),
+                })
+                .collect(),
+            ..StateResponse::default()
+        };
+        let states = (&state(1, &[("a", b"{\"x\":1}")]), &state(2, &[("b", b"{}")]));
+        assert_eq!(
+            json_line("cluster", states, "a").expect("serializable"),
+            r#"{"stream":"cluster","from":1,"to":2,"key":"a","change":"removed","before":{"x":1},"after":null}"#
+        );
+        let added = json_line("cluster", states, "b").expect("serializable");
+        assert!(added.contains("\"added\""), "{added}");
     }
 }

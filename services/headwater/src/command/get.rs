@@ -1,88 +1,108 @@
 //! `headwater get`: lists objects, now or in the past, and watches them.
 
+mod watch;
+
 use std::io::Write;
 
-use headwater_object::{OBJECT_TYPES, ObjectType};
+use headwater_object::ObjectType;
+use headwater_proto::operator::GetRequest;
 use headwater_proto::operator::operator_client::OperatorClient;
-use headwater_proto::operator::{GetRequest, get_event};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tonic::transport::Channel;
 
+use super::asked::{Asked, asked};
+use super::path::{Path, compare};
 use super::render;
+use super::selector::Selector;
 use crate::cli::{Get, Output, Scope};
 use crate::client;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::table::{Growing, Table, columns};
+use crate::table::{Table, columns};
+
+/// Positions said of a past state; each node has one, and a person wants to know which moment.
+const POSITIONS_SAID_MAX: usize = 4;
+
+/// Objects that were found, type by type.
+type Found = Vec<(&'static ObjectType, Vec<Value>)>;
 
 pub(super) async fn run(args: Get) -> CommandResult {
-    let (types, name) = asked(&args.types, args.name.as_deref())?;
-    let mut operator = client::connect(&args.target.data).await?;
+    let asked = asked(&args.objects)?;
+    let selector = Selector::parse(args.selector.as_deref(), args.field_selector.as_deref())?;
+    let named = asked.iter().any(|asked| !asked.names.is_empty());
+    if named && !selector.is_empty() {
+        return Err(Failure::Usage("names and a selector together mean nothing".to_owned()));
+    }
+    let order = args.sort_by.as_deref().map(Path::parse).transpose()?;
     if args.watch {
-        let [only] = types.as_slice() else {
-            return Err(Failure::Usage("--watch takes one TYPE".to_owned()));
-        };
-        let request = request(only, name, &args.scope);
-        return watch(&mut operator, &args, request, only).await;
+        return watch::run(args, &asked, &selector).await;
     }
-    let mut found = Vec::new();
-    for object_type in &types {
-        let request = request(object_type, name, &args.scope);
-        let answer = operator.get(request).await?.into_inner();
-        if !answer.positions.is_empty() {
-            // A status is no part of a node's stream, so a seq has none.
-            let at_seq = args.scope.at.as_ref().is_some_and(|at| at.parse::<u64>().is_ok());
-            let without = match object_type.name {
-                "pod" | "node" if at_seq => "; statuses are not shown at a seq, only at a time",
-                _ => "",
-            };
-            eprintln!("at {}{without}", answer.positions.join(", "));
+    let mut operator = client::connect(&args.target.data).await?;
+    let mut missing = Vec::new();
+    let mut found: Found = Vec::new();
+    for asked in &asked {
+        let mut objects = fetch(&mut operator, asked, &args.scope, &mut missing).await?;
+        objects.retain(|object| selector.matches(object));
+        if let Some(path) = &order {
+            objects.sort_by(|a, b| compare(path.of(a), path.of(b)));
         }
-        found.push((*object_type, parse(&answer.objects)?));
+        found.push((asked.object_type, objects));
     }
-    if let Some(name) = name
-        && found.iter().all(|(_, objects)| objects.is_empty())
-    {
-        return Err(not_found(types[0], name));
+    // Several types may share a name, of which one at least is to be there.
+    let is_there = found.iter().any(|(_, objects)| !objects.is_empty());
+    let shared = !args.objects[0].contains('/') && found.len() > 1;
+    if shared && is_there {
+        missing.clear();
     }
-    print(&args, name.is_some(), &found)
+    let one = matches!(asked.as_slice(), [only] if only.names.len() == 1);
+    if is_there || missing.is_empty() {
+        print(&args, one, &found)?;
+    }
+    if missing.is_empty() { Ok(Outcome::Done) } else { Err(Failure::NotFound(missing)) }
 }
 
-/// The types and the one name that a person means by `TYPE NAME` or `TYPE/NAME`.
-pub(super) fn asked<'a>(
-    types: &'a str,
-    name: Option<&'a str>,
-) -> Result<(Vec<&'static ObjectType>, Option<&'a str>), Failure> {
-    let (types, name) = match (types.split_once('/'), name) {
-        (None, name) => (types, name),
-        (Some((types, name)), None) => (types, Some(name)),
-        (Some(_), Some(name)) => {
-            return Err(Failure::Usage(format!(
-                "{types} names an object already; {name} is one too many"
-            )));
-        }
+/// Asks for objects of one type; what is not there is added to `missing`.
+pub(super) async fn fetch(
+    operator: &mut OperatorClient<Channel>,
+    asked: &Asked,
+    scope: &Scope,
+    missing: &mut Vec<String>,
+) -> Result<Vec<Value>, Failure> {
+    let object_type = asked.object_type;
+    let names: Vec<Option<&str>> = match asked.names.as_slice() {
+        [] => vec![None],
+        names => names.iter().map(|name| Some(name.as_str())).collect(),
     };
-    Ok((self::types(types)?, name))
-}
-
-/// The object types that a person means by `pods`, `po,cm` or `all`.
-pub(super) fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
-    if text == "all" {
-        return Ok(OBJECT_TYPES.iter().filter(|object_type| object_type.replicated).collect());
+    let mut found = Vec::new();
+    for name in names {
+        let answer = operator.get(request(object_type, name, scope)).await?.into_inner();
+        if found.is_empty() && !answer.positions.is_empty() {
+            eprintln!("{}", past(&answer.positions, object_type, scope));
+        }
+        match name {
+            Some(name) if answer.objects.is_empty() => {
+                missing.push(format!("{} {name:?} not found", object_type.plural));
+            }
+            _ => found.extend(parse(&answer.objects)?),
+        }
     }
-    text.split(',').map(object_type).collect()
+    Ok(found)
 }
 
-/// The object type that a person means by one word.
-pub(super) fn object_type(word: &str) -> Result<&'static ObjectType, Failure> {
-    ObjectType::named(word).filter(|object_type| object_type.replicated).ok_or_else(|| {
-        let known: Vec<&str> = OBJECT_TYPES
-            .iter()
-            .filter(|object_type| object_type.replicated)
-            .map(|object_type| object_type.plural)
-            .collect();
-        Failure::Usage(format!("there is no type {word:?}; there are {}", known.join(", ")))
-    })
+/// Which past is shown.
+fn past(positions: &[String], object_type: &ObjectType, scope: &Scope) -> String {
+    let said = positions.iter().take(POSITIONS_SAID_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = match positions.len().saturating_sub(POSITIONS_SAID_MAX) {
+        0 => String::new(),
+        more => format!(" and so on ({more} more streams)"),
+    };
+    // A status is no part of a node's stream, so a seq has none.
+    let at_seq = scope.at.as_ref().is_some_and(|at| at.parse::<u64>().is_ok());
+    let without = match object_type.name {
+        "pod" | "node" if at_seq => "; statuses are not shown at a seq, only at a time",
+        _ => "",
+    };
+    format!("at {said}{more}{without}")
 }
 
 /// The question for one type.
@@ -102,20 +122,15 @@ pub(super) fn request(object_type: &ObjectType, name: Option<&str>, scope: &Scop
     }
 }
 
-/// What kubectl says of an object that is not there.
-pub(super) fn not_found(object_type: &ObjectType, name: &str) -> Failure {
-    Failure::message(format!("{} {name:?} not found", object_type.plural))
-}
-
 fn parse(objects: &[bytes::Bytes]) -> Result<Vec<Value>, serde_json::Error> {
     objects.iter().map(|object| serde_json::from_slice(object)).collect()
 }
 
-fn print(args: &Get, named: bool, found: &[(&'static ObjectType, Vec<Value>)]) -> CommandResult {
-    let mut stdout = std::io::stdout().lock();
+fn print(args: &Get, one: bool, found: &Found) -> Result<(), Failure> {
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     match args.output {
-        Output::Json => writeln!(stdout, "{:#}", document(named, found))?,
-        Output::Yaml => write!(stdout, "{}", render::yaml(&document(named, found)))?,
+        Output::Json => writeln!(stdout, "{:#}", document(one, found))?,
+        Output::Yaml => write!(stdout, "{}", render::yaml(&document(one, found)))?,
         Output::Name => {
             for (object_type, objects) in found {
                 for object in objects {
@@ -143,13 +158,14 @@ fn print(args: &Get, named: bool, found: &[(&'static ObjectType, Vec<Value>)]) -
             }
         }
     }
-    Ok(Outcome::Done)
+    stdout.flush()?;
+    Ok(())
 }
 
 /// One object by name as it stands, else a Kubernetes `List`.
-fn document(named: bool, found: &[(&'static ObjectType, Vec<Value>)]) -> Value {
+fn document(one: bool, found: &Found) -> Value {
     let mut items: Vec<Value> = found.iter().flat_map(|(_, objects)| objects).cloned().collect();
-    if named && items.len() == 1 {
+    if one && items.len() == 1 {
         return items.remove(0);
     }
     json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items})
@@ -159,6 +175,9 @@ fn new_table(args: &Get, object_type: &ObjectType) -> Table {
     let mut header = columns::header(object_type.name, args.output == Output::Wide);
     if args.scope.all_namespaces && object_type.namespaced {
         header.insert(0, "NAMESPACE");
+    }
+    if args.show_labels {
+        header.push("LABELS");
     }
     Table::new(header).without_headers(args.no_headers)
 }
@@ -179,10 +198,13 @@ fn row(
         let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
         cells.insert(0, namespace.unwrap_or("default").to_owned());
     }
+    if args.show_labels {
+        cells.push(columns::pairs(object, "/metadata/labels"));
+    }
     cells
 }
 
-fn nothing_found(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> String {
+fn nothing_found(args: &Get, found: &Found) -> String {
     let namespaced = found.iter().any(|(object_type, _)| object_type.namespaced);
     if namespaced && !args.scope.all_namespaces {
         format!("No resources found in {} namespace.", args.scope.namespace)
@@ -191,62 +213,57 @@ fn nothing_found(args: &Get, found: &[(&'static ObjectType, Vec<Value>)]) -> Str
     }
 }
 
-async fn watch(
-    operator: &mut OperatorClient<Channel>,
-    args: &Get,
-    request: GetRequest,
-    object_type: &'static ObjectType,
-) -> CommandResult {
-    let mut events = operator.watch(request).await?.into_inner();
-    let mut stdout = std::io::stdout().lock();
-    let mut growing = Growing::default();
-    // What there is at first is laid out together, as a list; what comes later, row by row.
-    let mut rows = new_table(args, object_type);
-    let mut listed = false;
-    while let Some(event) = events.message().await? {
-        let tabular = matches!(args.output, Output::Table | Output::Wide);
-        if event.kind() == get_event::Kind::InitDone {
-            listed = true;
-        } else {
-            let object: Value = serde_json::from_slice(&event.object)?;
-            match args.output {
-                Output::Json => writeln!(stdout, "{object}")?,
-                Output::Yaml => write!(stdout, "---\n{}", render::yaml(&object))?,
-                Output::Name => writeln!(stdout, "{}/{}", object_type.name, name_of(&object))?,
-                Output::Table | Output::Wide => {
-                    rows.row(row(args, object_type, &object, false, Timestamp::now()));
-                }
-            }
-        }
-        if tabular && listed && !rows.is_empty() {
-            let rows = std::mem::replace(&mut rows, new_table(args, object_type));
-            write!(stdout, "{}", growing.grown_by(rows))?;
-        }
-        stdout.flush()?;
-    }
-    Ok(Outcome::Done)
-}
-
 fn name_of(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn args(words: &[&str]) -> Get {
+        let all = ["headwater", "get"].iter().chain(words);
+        match Cli::try_parse_from(all).expect("usage").command {
+            Command::Get(args) => args,
+            other => unreachable!("`get` was asked for, not {other:?}"),
+        }
+    }
+
+    fn config(name: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": "a"}}, "data": {}})
+    }
 
     #[test]
-    fn types_are_named_as_kubectl_takes_them() {
-        let names =
-            |text| types(text).map(|types| types.iter().map(|t| t.name).collect::<Vec<_>>()).ok();
-        assert_eq!(names("po,cm"), Some(vec!["pod", "configmap"]));
-        assert_eq!(names("pods"), Some(vec!["pod"]));
-        assert!(names("all").is_some_and(|all| all.contains(&"service")));
-        let (types, name) = asked("pod/web", None).expect("a type and a name");
-        assert_eq!((types[0].name, name), ("pod", Some("web")));
-        assert!(matches!(asked("pod/web", Some("db")), Err(Failure::Usage(_))));
-        assert!(
-            matches!(super::types("deployments"), Err(Failure::Usage(text)) if text.contains("pods"))
+    fn one_named_object_stands_alone_and_several_are_a_list() {
+        let config_map = ObjectType::named("cm").expect("a type");
+        let one = vec![(config_map, vec![config("a")])];
+        assert_eq!(document(true, &one)["metadata"]["name"], "a");
+        assert_eq!(document(false, &one)["kind"], "List");
+        let none: Found = vec![(config_map, Vec::new())];
+        assert_eq!(document(true, &none)["items"], json!([]));
+    }
+
+    #[test]
+    fn columns_are_added_as_told() {
+        let config_map = ObjectType::named("cm").expect("a type");
+        let args = args(&["cm", "-A", "--show-labels"]);
+        let mut table = new_table(&args, config_map);
+        table.row(row(&args, config_map, &config("a"), true, Timestamp::UNIX_EPOCH));
+        assert_eq!(
+            table.to_string(),
+            "NAMESPACE   NAME          DATA   AGE         LABELS\n\
+             shop        configmap/a   0      <unknown>   app=a\n"
         );
+    }
+
+    #[test]
+    fn a_past_of_many_streams_is_said_shortly() {
+        let positions: Vec<String> = (1..=6).map(|n| format!("node/n{n} seq 2")).collect();
+        let pod = ObjectType::named("po").expect("a type");
+        let said = past(&positions, pod, &args(&["po", "--at", "3"]).scope);
+        assert!(said.contains("(2 more streams)") && said.contains("statuses are not"), "{said}");
     }
 }

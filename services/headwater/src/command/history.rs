@@ -6,7 +6,7 @@ use headwater_proto::operator::{HistoryEvent, HistoryRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::render;
+use super::render::{self, plain};
 use crate::cli::{History, HistoryOutput};
 use crate::client;
 use crate::exit::{CommandResult, Outcome};
@@ -36,7 +36,7 @@ pub(super) async fn run(args: History) -> CommandResult {
     };
     let mut events = operator.history(request).await?.into_inner();
     let mut stdout = std::io::stdout().lock();
-    if args.output == HistoryOutput::Table {
+    if args.output == HistoryOutput::Table && !args.no_headers {
         writeln!(stdout, "{:>6}  {:<24}  {:<28} {:>5}  KEY", "SEQ", "TIME", "KIND", "EPOCH")?;
     }
     while let Some(event) = events.message().await? {
@@ -48,7 +48,7 @@ pub(super) async fn run(args: History) -> CommandResult {
                 render::time(event.time_ms),
                 event.kind,
                 event.writer_epoch,
-                event.key
+                plain(&event.key)
             )?,
             HistoryOutput::Json => writeln!(stdout, "{}", json_line(&event)?)?,
         }

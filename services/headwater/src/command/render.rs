@@ -1,5 +1,7 @@
 //! How values are shown: times, ages, YAML.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -34,6 +36,39 @@ pub(crate) fn object_age(object: &Value, now: Timestamp) -> String {
         .map_or_else(|| "<unknown>".to_owned(), |created| age(created, now))
 }
 
+/// A size as people read it: `512`, `13.4Ki`, `2.0Gi`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["Ki", "Mi", "Gi", "Ti", "Pi"];
+    let (mut tenths, mut unit) = (bytes.saturating_mul(10), None);
+    for next in UNITS {
+        if tenths < 10_240 {
+            break;
+        }
+        tenths /= 1024;
+        unit = Some(next);
+    }
+    match unit {
+        None => bytes.to_string(),
+        Some(unit) => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+    }
+}
+
+/// Text from an object or a server as it may stand on a terminal: what would move the cursor, end
+/// the line, or turn the reading direction is escaped.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |letter: char| {
+        if is_unsafe(letter) { letter.escape_default().to_string() } else { letter.to_string() }
+    };
+    Cow::Owned(text.chars().map(escaped).collect())
+}
+
 /// An object as YAML.
 pub(crate) fn yaml(object: &Value) -> String {
     serde_saphyr::to_string(object).unwrap_or_else(|error| format!("# not shown: {error}\n"))
@@ -62,5 +97,25 @@ mod tests {
             assert_eq!(age(from, now), shown);
         }
         assert_eq!(time(1_500), "1970-01-01T00:00:01.500Z");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (size, shown) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1.0Ki"),
+            (13_722, "13.4Ki"),
+            (2 << 30, "2.0Gi"),
+            (u64::MAX, "1638.3Pi"),
+        ] {
+            assert_eq!(bytes(size), shown);
+        }
+    }
+
+    #[test]
+    fn nothing_reaches_the_terminal_that_it_would_obey() {
+        assert_eq!(plain("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb\\nc\\u{202e}d");
+        assert_eq!(plain("caf\u{e9} \u{4f60}\u{597d}"), "caf\u{e9} \u{4f60}\u{597d}");
     }
 }

@@ -1,248 +1,139 @@
-//! `headwater status`: positions and lag of every node.
+//! `headwater status`: how the fleet is, and where every node stands.
+
+mod document;
+mod screen;
+mod summary;
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use headwater_proto::operator::{NodeStatus, StatusRequest, StatusResponse, StreamStatus};
+use headwater_proto::operator::{NodeStatus, StatusRequest, StatusResponse};
 use jiff::Timestamp;
-use serde::Serialize;
 
-use super::render;
-use crate::cli::{HistoryOutput, Status};
+use self::screen::{Room, screen};
+pub(super) use self::screen::{since, table};
+use crate::cli::{Sort, Status, StatusOutput};
 use crate::client;
-use crate::exit::{CommandResult, Outcome};
-use crate::table::Table;
+use crate::exit::{CommandResult, Failure, Outcome};
 
-/// Clears the terminal and goes to its first line.
+/// Clears the terminal and goes to its first line: before the first print.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Goes to the first line: each further print overwrites the one before, so nothing flickers.
+const HOME: &str = "\u{1b}[H";
+
+/// Clears what the print before left, to the end of a line and to the end of the terminal.
+const CLEAR_LINE: &str = "\u{1b}[K";
+const CLEAR_REST: &str = "\u{1b}[J";
 
 /// Between two prints of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// From this many nodes on, a summary stands above the table: fewer are seen at a glance.
-const SUMMARY_NODES_MIN: usize = 5;
-
-/// `status -o json`. Stable: fields are added, never renamed.
-#[derive(Serialize)]
-struct Document {
-    nodes: Vec<Node>,
-    troubles: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Node {
-    name: String,
-    connected: bool,
-    incarnation: u64,
-    boot: u64,
-    outbox_depth: u64,
-    last_contact: Option<String>,
-    last_meta_sync: Option<String>,
-    trouble: Option<String>,
-    streams: Vec<Stream>,
-}
-
-#[derive(Serialize)]
-struct Stream {
-    stream: String,
-    log_id: String,
-    tail: u64,
-    sent: u64,
-    applied: u64,
-    durable: u64,
-    acked: u64,
-    lag_events: u64,
-    lag_seconds: f64,
-}
-
 pub(super) async fn run(args: Status) -> CommandResult {
     let mut operator = client::connect(&args.target.data).await?;
     let mut stdout = std::io::stdout().lock();
+    let is_terminal = stdout.is_terminal();
+    let mut first = true;
     loop {
-        let status = operator.status(StatusRequest {}).await?.into_inner();
-        // Whole before it is printed, so that nothing flickers.
+        let mut status = operator.status(StatusRequest {}).await?.into_inner();
+        choose(&mut status, &args.node)?;
+        sort(&mut status.nodes, args.sort);
+        let now = Timestamp::now();
+        let room = is_terminal.then(|| Room::of_terminal(args.watch)).flatten();
         let text = match args.output {
-            HistoryOutput::Json => {
-                format!("{}\n", serde_json::to_string_pretty(&document(status))?)
+            StatusOutput::Json if args.watch => {
+                format!("{}\n", serde_json::to_string(&document::document(status))?)
             }
-            HistoryOutput::Table => text(&status, Timestamp::now()),
+            StatusOutput::Json => {
+                format!("{}\n", serde_json::to_string_pretty(&document::document(status))?)
+            }
+            StatusOutput::Name => {
+                status.nodes.iter().map(|node| format!("node/{}\n", node.name)).collect()
+            }
+            StatusOutput::Table | StatusOutput::Wide => screen(&status, &args, room, now),
         };
-        if args.watch && args.output == HistoryOutput::Table && stdout.is_terminal() {
-            write!(stdout, "{CLEAR}")?;
-        }
+        let is_drawn = matches!(args.output, StatusOutput::Table | StatusOutput::Wide);
+        let text = match (args.watch && is_drawn, is_terminal) {
+            (true, true) => redrawn(&text, first),
+            // On a pipe each print is told from the one before by an empty line.
+            (true, false) if !first => format!("\n{text}"),
+            _ => text,
+        };
+        // Whole and at once.
         stdout.write_all(text.as_bytes())?;
         stdout.flush()?;
         if !args.watch {
             return Ok(Outcome::Done);
         }
+        first = false;
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }
 
-fn text(status: &StatusResponse, now: Timestamp) -> String {
-    let warnings = status.troubles.iter().map(|trouble| format!("warning: {trouble}\n"));
-    let mut text: String = warnings.collect();
-    if status.nodes.len() >= SUMMARY_NODES_MIN {
-        text.push_str(&summary(&status.nodes));
-        text.push_str("\n\n");
+/// Leaves the nodes that were asked for, if any were.
+fn choose(status: &mut StatusResponse, names: &[String]) -> Result<(), Failure> {
+    if names.is_empty() {
+        return Ok(());
     }
-    text + &table(&status.nodes, now).to_string()
+    let is_there = |name: &&String| status.nodes.iter().any(|node| node.name == **name);
+    if let Some(name) = names.iter().find(|name| !is_there(name)) {
+        return Err(Failure::not_found("nodes", name));
+    }
+    status.nodes.retain(|node| names.contains(&node.name));
+    Ok(())
 }
 
-/// The whole in one line.
-fn summary(nodes: &[NodeStatus]) -> String {
-    let count = |is: fn(&NodeStatus) -> bool| nodes.iter().filter(|node| is(node)).count();
-    let streams = || nodes.iter().flat_map(|node| &node.streams);
-    let behind = count(|node| node.streams.iter().any(|stream| stream.lag_events != 0));
-    let outbox: u64 = nodes.iter().map(|node| node.outbox_depth).sum();
-    format!(
-        "{} nodes: {} connected, {} away, {} in trouble, {behind} behind (at most {} events); \
-         {outbox} reports waiting",
-        nodes.len(),
-        count(|node| node.connected),
-        count(|node| !node.connected),
-        count(|node| !node.trouble.is_empty()),
-        streams().map(|stream| stream.lag_events).max().unwrap_or_default(),
-    )
-}
-
-/// One line a stream of a node; the node's own columns on its first.
-pub(crate) fn table(nodes: &[NodeStatus], now: Timestamp) -> Table {
-    let mut table = Table::new([
-        "NODE",
-        "CONNECTED",
-        "STREAM",
-        "TAIL",
-        "SENT",
-        "APPLIED",
-        "DURABLE",
-        "ACKED",
-        "LAG",
-        "OUTBOX",
-        "LAST METASYNC",
-    ]);
-    for node in nodes {
-        let mut own = [
-            node.name.clone(),
-            connected(node).to_owned(),
-            node.outbox_depth.to_string(),
-            since(node.last_meta_sync_ms, now),
-        ];
-        let unknown = StreamStatus { stream: "-".to_owned(), ..StreamStatus::default() };
-        let streams =
-            if node.streams.is_empty() { std::slice::from_ref(&unknown) } else { &node.streams };
-        for stream in streams {
-            let [name, connected, outbox, meta_sync] = std::mem::take(&mut own);
-            table.row([
-                name,
-                connected,
-                stream.stream.clone(),
-                stream.tail.to_string(),
-                stream.sent.to_string(),
-                stream.applied.to_string(),
-                stream.durable.to_string(),
-                stream.acked.to_string(),
-                lag(stream),
-                outbox,
-                meta_sync,
-            ]);
+/// They come the worst first.
+fn sort(nodes: &mut [NodeStatus], by: Sort) {
+    use std::cmp::Reverse;
+    match by {
+        Sort::Worst => {}
+        // node-2 before node-10.
+        Sort::Name => nodes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name))),
+        Sort::Lag => nodes.sort_by_key(|node| Reverse(screen::lag_events(node))),
+        Sort::Outbox => nodes.sort_by_key(|node| Reverse(node.outbox_depth)),
+        Sort::Contact => nodes.sort_by_key(|node| node.last_contact_ms),
+        Sort::Free => {
+            nodes.sort_by_key(|node| node.disk.as_ref().map_or(0, |disk| disk.free_bytes));
         }
     }
-    table
 }
 
-fn connected(node: &NodeStatus) -> &str {
-    match (node.connected, node.trouble.is_empty()) {
-        (true, true) => "yes",
-        (false, true) => "no",
-        (_, false) => &node.trouble,
-    }
-}
-
-fn lag(stream: &StreamStatus) -> String {
-    if stream.lag_events == 0 {
-        "0".to_owned()
-    } else {
-        format!("{} ({:.1}s)", stream.lag_events, stream.lag_seconds)
-    }
-}
-
-fn since(ms: i64, now: Timestamp) -> String {
-    match Timestamp::from_millisecond(ms) {
-        Ok(at) if ms != 0 => render::age(at, now),
-        _ => "never".to_owned(),
-    }
-}
-
-fn document(status: StatusResponse) -> Document {
-    let time = |ms| (ms != 0).then(|| render::time(ms));
-    let stream = |stream: StreamStatus| Stream {
-        stream: stream.stream,
-        log_id: stream.log_id,
-        tail: stream.tail,
-        sent: stream.sent,
-        applied: stream.applied,
-        durable: stream.durable,
-        acked: stream.acked,
-        lag_events: stream.lag_events,
-        lag_seconds: stream.lag_seconds,
-    };
-    let node = |node: NodeStatus| Node {
-        connected: node.connected,
-        incarnation: node.incarnation,
-        boot: node.boot,
-        outbox_depth: node.outbox_depth,
-        last_contact: time(node.last_contact_ms),
-        last_meta_sync: time(node.last_meta_sync_ms),
-        trouble: Some(node.trouble).filter(|trouble| !trouble.is_empty()),
-        name: node.name,
-        streams: node.streams.into_iter().map(stream).collect(),
-    };
-    Document { nodes: status.nodes.into_iter().map(node).collect(), troubles: status.troubles }
+/// What turns the terminal from the print before into this one.
+fn redrawn(text: &str, first: bool) -> String {
+    let lines: String = text.lines().map(|line| format!("{line}{CLEAR_LINE}\r\n")).collect();
+    format!("{}{lines}{CLEAR_REST}", if first { CLEAR } else { HOME })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_node_is_named_once_however_many_streams_it_has() {
-        let stream = |name: &str, lag_events| StreamStatus {
-            stream: name.to_owned(),
-            lag_events,
-            lag_seconds: 1.25,
-            ..StreamStatus::default()
-        };
-        let node = NodeStatus {
-            name: "node-1".to_owned(),
-            connected: true,
-            streams: vec![stream("node/node-1", 3), stream("cluster", 0)],
-            ..NodeStatus::default()
-        };
-        let text = table(&[node], Timestamp::UNIX_EPOCH).to_string();
-        assert_eq!(text.matches("node-1").count(), 2, "the node, and its stream:\n{text}");
-        assert!(text.contains("3 (1.2s)") && text.contains("never"), "{text}");
+    fn node(name: &str, outbox_depth: u64) -> NodeStatus {
+        NodeStatus { name: name.to_owned(), outbox_depth, ..NodeStatus::default() }
     }
 
     #[test]
-    fn many_nodes_are_summed_up_first() {
-        let node = |n: usize| NodeStatus {
-            name: format!("node-{n}"),
-            connected: n != 1,
-            streams: vec![StreamStatus {
-                lag_events: if n == 1 { 7 } else { 0 },
-                ..StreamStatus::default()
-            }],
-            ..NodeStatus::default()
+    fn nodes_are_chosen_by_name_and_sorted_as_told() {
+        let mut status = StatusResponse {
+            nodes: vec![node("node-10", 1), node("node-2", 0), node("node-3", 9)],
+            ..StatusResponse::default()
         };
-        let status = |count| StatusResponse {
-            nodes: (1..=count).map(node).collect(),
-            troubles: vec!["the source stopped".to_owned()],
+        sort(&mut status.nodes, Sort::Name);
+        let names = |status: &StatusResponse| {
+            status.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>()
         };
-        let many = text(&status(6), Timestamp::UNIX_EPOCH);
-        let expected = "warning: the source stopped\n6 nodes: 5 connected, 1 away, 0 in trouble, \
-                        1 behind (at most 7 events); 0 reports waiting\n\nNODE";
-        assert!(many.starts_with(expected), "{many}");
-        assert!(!text(&status(2), Timestamp::UNIX_EPOCH).contains("connected,"));
+        assert_eq!(names(&status), ["node-2", "node-3", "node-10"]);
+        sort(&mut status.nodes, Sort::Outbox);
+        assert_eq!(names(&status), ["node-3", "node-10", "node-2"]);
+        choose(&mut status, &["node-2".to_owned()]).expect("it is there");
+        assert_eq!(names(&status), ["node-2"]);
+        assert!(choose(&mut status, &["node-9".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_redraw_clears_only_what_it_does_not_overwrite() {
+        assert_eq!(redrawn("a\nb\n", false), "\u{1b}[Ha\u{1b}[K\r\nb\u{1b}[K\r\n\u{1b}[J");
+        assert!(redrawn("a\n", true).starts_with("\u{1b}[2J"));
     }
 }

@@ -127,7 +127,7 @@ fn known_stream(sight: &Sight, text: &str) -> Result<StreamId, Status> {
     Err(Status::not_found(format!("there is no stream {stream}; there are {names}")))
 }
 
-async fn birth(sight: &Sight) -> Result<LogBirth, Status> {
+pub(super) async fn birth(sight: &Sight) -> Result<LogBirth, Status> {
     read_birth(&*sight.downstream)
         .await
         .map_err(|error| internal(&error))?

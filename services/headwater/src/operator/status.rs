@@ -1,9 +1,57 @@
 //! Positions and lag of every node: what its hub knows, and what it says itself.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use headwater_event::{NodeName, NodeStanding, Seq, StreamId};
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
 
-use super::Sight;
+use super::{Sight, disk};
+
+/// What a node's state is called. Stable: `status -o json` says it.
+mod state {
+    pub(super) const IN_STEP: &str = "in step";
+    pub(super) const LAGGING: &str = "lagging";
+    /// It is connected, but does not do all it should.
+    pub(super) const TROUBLED: &str = "troubled";
+    pub(super) const AWAY: &str = "away";
+    /// Another node has the same identity: neither is served.
+    pub(super) const HELD: &str = "held";
+    /// Its edge does not run.
+    pub(super) const FAILED: &str = "failed";
+    pub(super) const DISK_FULL: &str = "disk: full";
+}
+
+/// What stands in an edge's trouble when its identity is held: the refusal's code.
+const CLONE_REFUSED: &str = "(Clone)";
+
+/// Where every node stands, and how its disk is.
+pub(super) async fn with_disks(sight: &Sight) -> StatusResponse {
+    let mut status = status(sight).await;
+    let dirs: Vec<(usize, PathBuf)> = status
+        .nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(at, node)| {
+            let worker = (sight.node_dirs)(&node.name.parse().ok()?);
+            Some((at, worker.parent()?.to_owned()))
+        })
+        .collect();
+    let since: BTreeMap<String, i64> = sight
+        .nodes
+        .iter()
+        .filter_map(|(name, view)| Some((name.to_string(), view.trouble_since_ms()?)))
+        .collect();
+    let look = || dirs.into_iter().map(|(at, dir)| (at, disk::look(&dir))).collect::<Vec<_>>();
+    // A look lists directories, which blocks.
+    for (at, found) in tokio::task::spawn_blocking(look).await.unwrap_or_default() {
+        let node = &mut status.nodes[at];
+        let since_ms = since.get(&node.name).copied().unwrap_or(0);
+        let trouble = (!node.trouble.is_empty()).then_some((node.trouble.as_str(), since_ms));
+        node.disk = Some(disk::judge(&found, trouble));
+    }
+    status
+}
 
 /// Where every node stands.
 pub(crate) async fn status(sight: &Sight) -> StatusResponse {
@@ -29,8 +77,9 @@ pub(crate) async fn status(sight: &Sight) -> StatusResponse {
                 status.durable = status.durable.max(stream.durable.0);
             }
         }
-        if let Some(trouble) = view.trouble() {
-            status.trouble = trouble;
+        let failed = view.trouble();
+        if let Some(trouble) = &failed {
+            status.trouble.clone_from(trouble);
             status.connected = false;
         }
         for stream in sight.hub.streams(node).unwrap_or_default() {
@@ -39,16 +88,47 @@ pub(crate) async fn status(sight: &Sight) -> StatusResponse {
         for stream in &mut status.streams {
             measure_lag(sight, stream, now_ms);
         }
+        // A node's own stream is what is asked about most.
+        status.streams.sort_by_key(|stream| !stream.stream.starts_with("node/"));
+        status.state = state_of(&status, failed.is_some()).to_owned();
         nodes.push(status);
     }
     // The worst on top: whoever is in trouble, then whoever is away, then whoever lags most.
-    nodes.sort_by_key(|node| {
+    nodes.sort_by_cached_key(|node| {
         let lag = node.streams.iter().map(|stream| stream.lag_events).max().unwrap_or_default();
         let worst_first = (node.trouble.is_empty(), node.connected, std::cmp::Reverse(lag));
         // Then node-2 before node-10.
         (worst_first, node.name.len(), node.name.clone())
     });
-    StatusResponse { nodes, troubles: (sight.troubles)() }
+    let progress = sight.progress.borrow().clone();
+    let log = sight.hub.lag(&StreamId::Cluster, Seq::ZERO).ok().map(|lag| lag.tail.log_id);
+    StatusResponse {
+        nodes,
+        troubles: (sight.troubles)(),
+        // Logs are numbered from 1.
+        log_id: log.filter(|log| log.number > 0).map(|log| log.to_string()).unwrap_or_default(),
+        writer_epoch: progress.epoch.0,
+        reconciled: progress.reconciled,
+    }
+}
+
+/// A node's state in a word: the worst that is true of it.
+fn state_of(node: &NodeStatus, failed: bool) -> &'static str {
+    if disk::is_full(&node.trouble) {
+        state::DISK_FULL
+    } else if node.trouble.contains(CLONE_REFUSED) {
+        state::HELD
+    } else if failed {
+        state::FAILED
+    } else if !node.connected {
+        state::AWAY
+    } else if !node.trouble.is_empty() {
+        state::TROUBLED
+    } else if node.streams.iter().any(|stream| stream.lag_events != 0) {
+        state::LAGGING
+    } else {
+        state::IN_STEP
+    }
 }
 
 fn of_standing(node: &NodeName, standing: Option<&NodeStanding>) -> NodeStatus {
@@ -74,7 +154,7 @@ fn of_standing(node: &NodeName, standing: Option<&NodeStanding>) -> NodeStatus {
         streams: streams.collect(),
         last_contact_ms: standing.contact_ms,
         last_meta_sync_ms: standing.meta_sync_ms,
-        trouble: String::new(),
+        ..NodeStatus::default()
     }
 }
 
@@ -98,5 +178,29 @@ fn measure_lag(sight: &Sight, status: &mut StreamStatus, now_ms: i64) {
     if let Some(since_ms) = lag.since_ms {
         let ms = u32::try_from(now_ms.saturating_sub(since_ms).max(0)).unwrap_or(u32::MAX);
         status.lag_seconds = f64::from(ms) / 1000.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_that_is_true_of_a_node_is_its_state() {
+        let mut node = NodeStatus {
+            streams: vec![StreamStatus { lag_events: 3, ..StreamStatus::default() }],
+            ..NodeStatus::default()
+        };
+        assert_eq!(state_of(&node, false), state::AWAY);
+        node.connected = true;
+        assert_eq!(state_of(&node, false), state::LAGGING);
+        node.streams.clear();
+        assert_eq!(state_of(&node, false), state::IN_STEP);
+        node.trouble = "the hub refused the session (Clone): another node".to_owned();
+        assert_eq!(state_of(&node, false), state::HELD);
+        node.trouble = "disk: full".to_owned();
+        assert_eq!(state_of(&node, true), state::DISK_FULL);
+        node.trouble = "the Outbox database failed".to_owned();
+        assert_eq!(state_of(&node, true), state::FAILED);
     }
 }

@@ -35,8 +35,7 @@ pub(crate) fn cells(kind: &str, object: &Value, wide: bool, now: Timestamp) -> V
     let mut cells = match kind {
         "pod" => {
             let (ready, all) = ready_containers(object);
-            let restarts = restarts(object);
-            vec![name, format!("{ready}/{all}"), pod_status(object), restarts.to_string(), age]
+            vec![name, format!("{ready}/{all}"), pod_status(object), restarts(object, now), age]
         }
         "node" => vec![
             name,
@@ -87,7 +86,7 @@ pub(crate) fn cells(kind: &str, object: &Value, wide: bool, now: Timestamp) -> V
                 text_or(object, "/status/nodeInfo/operatingSystem", none),
                 text_or(object, "/status/nodeInfo/kernelVersion", none),
             ]),
-            "service" => cells.push(selector(object)),
+            "service" => cells.push(pairs(object, "/spec/selector")),
             _ => {}
         }
     }
@@ -135,20 +134,27 @@ pub(crate) fn pod_status(pod: &Value) -> String {
     status
 }
 
-fn ready_containers(pod: &Value) -> (usize, usize) {
+pub(crate) fn ready_containers(pod: &Value) -> (usize, usize) {
     let statuses = list(pod, "/status/containerStatuses");
     let ready = statuses.iter().filter(|status| status["ready"] == Value::Bool(true)).count();
     (ready, list(pod, "/spec/containers").len())
 }
 
-fn restarts(pod: &Value) -> i64 {
-    list(pod, "/status/containerStatuses")
-        .iter()
-        .filter_map(|status| status["restartCount"].as_i64())
-        .sum()
+/// How often containers were started again, and how long ago the last of them had ended.
+fn restarts(pod: &Value, now: Timestamp) -> String {
+    let containers = list(pod, "/status/containerStatuses");
+    let count: i64 =
+        containers.iter().filter_map(|container| container["restartCount"].as_i64()).sum();
+    let ended = containers.iter().filter_map(|container| {
+        container.pointer("/lastState/terminated/finishedAt")?.as_str()?.parse::<Timestamp>().ok()
+    });
+    match ended.max() {
+        Some(at) if count > 0 => format!("{count} ({} ago)", render::age(at, now)),
+        _ => count.to_string(),
+    }
 }
 
-fn node_status(node: &Value) -> &'static str {
+pub(crate) fn node_status(node: &Value) -> &'static str {
     let ready = list(node, "/status/conditions")
         .iter()
         .find(|condition| condition["type"] == "Ready")
@@ -160,7 +166,7 @@ fn node_status(node: &Value) -> &'static str {
     }
 }
 
-fn node_roles(node: &Value) -> String {
+pub(crate) fn node_roles(node: &Value) -> String {
     let roles: Vec<&str> = node
         .pointer("/metadata/labels")
         .and_then(Value::as_object)
@@ -200,9 +206,10 @@ fn ports(service: &Value) -> String {
     if ports.is_empty() { "<none>".to_owned() } else { ports.join(",") }
 }
 
-fn selector(service: &Value) -> String {
-    let pairs: Vec<String> = service
-        .pointer("/spec/selector")
+/// The pairs at `pointer`, as selectors are written: `a=b,c=d`.
+pub(crate) fn pairs(object: &Value, pointer: &str) -> String {
+    let pairs: Vec<String> = object
+        .pointer(pointer)
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
@@ -215,7 +222,8 @@ fn text(object: &Value, pointer: &str) -> String {
     text_or(object, pointer, "")
 }
 
-fn text_or(object: &Value, pointer: &str, otherwise: &str) -> String {
+/// The text at `pointer`.
+pub(crate) fn text_or(object: &Value, pointer: &str, otherwise: &str) -> String {
     match object.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => otherwise.to_owned(),
@@ -227,7 +235,8 @@ fn count(object: &Value, pointer: &str) -> usize {
     object.pointer(pointer).and_then(Value::as_object).map_or(0, serde_json::Map::len)
 }
 
-fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+/// The list at `pointer`; empty where there is none.
+pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 

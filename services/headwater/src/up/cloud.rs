@@ -13,7 +13,7 @@ use headwater_controller::{
     Controller, ControllerError, ControllerHandle, ControllerMetrics, ControllerSeams, Picture,
     Source,
 };
-use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogTopic};
+use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogMetrics, LogTopic};
 use headwater_event::{NodeName, ResourceKey};
 use headwater_hub::{
     Answers, Hub, HubConfig, HubError, HubHandle, HubLimits, HubMetrics, HubSeams, WallClock,
@@ -23,7 +23,6 @@ use headwater_rocks::{RocksEngine, Role, Shared};
 use headwater_session::HubSettings;
 use headwater_session::message::RequestError;
 use headwater_store::{Engine, EngineError, schema};
-use prometheus::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -31,6 +30,7 @@ use super::data_dir::DataDir;
 use super::whole;
 use crate::cli::Up;
 use crate::settings::Settings;
+use crate::telemetry::Metrics;
 
 /// How often superseded records are dropped from the embedded log: work that nobody waits for.
 const COMPACT_INTERVAL: Duration = Duration::from_secs(60);
@@ -96,9 +96,16 @@ impl Cloud {
         settings: &Settings,
         data: &DataDir,
         memory: &Shared,
+        seen: &Metrics,
         clock: &WallClock,
     ) -> Result<Self, CloudError> {
-        let log = open(&data.cloud("log"), Role::Log, memory, schema::LOG)?;
+        let open = |store, path, role, schema| {
+            let engine = open(&data.cloud(path), role, memory, schema)?;
+            seen.stores.opened(store, None, &engine);
+            Ok::<Arc<dyn Engine>, CloudError>(engine)
+        };
+        let log = open("log", "log", Role::Log, schema::LOG)?;
+        let log_metrics = LogMetrics::new(&seen.registry)?;
         let open_log = |topic| {
             let window = u64::try_from(settings.replay_window.as_millis()).unwrap_or(u64::MAX);
             let settings = EmbeddedSettings {
@@ -106,7 +113,8 @@ impl Cloud {
                 delete_retention_ms: window.saturating_mul(2),
                 ..EmbeddedSettings::new(topic)
             };
-            EmbeddedLog::open(log.clone(), settings, clock.clone()).map(Arc::new)
+            let log = log.clone();
+            EmbeddedLog::open_counted(log, settings, clock.clone(), &log_metrics).map(Arc::new)
         };
         let downstream = open_log(LogTopic::Downstream)?;
         refuse_damaged(&downstream, &data.cloud("log")).await?;
@@ -115,26 +123,15 @@ impl Cloud {
         let nodes: BTreeSet<NodeName> =
             settings.node_names().unwrap_or_default().into_iter().collect();
         let (nodes_held, nodes_seen) = watch::channel(nodes.clone());
-        let registry = Registry::new();
         let controller = Controller::start(ControllerSeams {
             downstream: downstream.clone(),
             upstream: upstream.clone(),
-            published: open(
-                &data.cloud("controller/published"),
-                Role::Fold,
-                memory,
-                schema::CONTROLLER,
-            )?,
-            picture: open(
-                &data.cloud("controller/picture"),
-                Role::Fold,
-                memory,
-                schema::CONTROLLER,
-            )?,
+            published: open("published", "controller/published", Role::Fold, schema::CONTROLLER)?,
+            picture: open("picture", "controller/picture", Role::Fold, schema::CONTROLLER)?,
             sources: sources(args, settings, &nodes_seen),
             nodes: nodes.into_iter().collect(),
             wall_clock: clock.clone(),
-            metrics: ControllerMetrics::new(&registry)?,
+            metrics: ControllerMetrics::new(&seen.registry)?,
         })
         .await?;
         let hub = Hub::start(
@@ -147,10 +144,10 @@ impl Cloud {
             HubSeams {
                 downstream: downstream.clone(),
                 upstream: upstream.clone(),
-                engine: open(&data.cloud("hub"), Role::Fold, memory, schema::HUB)?,
+                engine: open("hub", "hub", Role::Fold, schema::HUB)?,
                 answers: Arc::new(PictureAnswers(controller.picture().clone())),
                 wall_clock: clock.clone(),
-                metrics: HubMetrics::new(&registry)?,
+                metrics: HubMetrics::new(&seen.registry)?,
             },
         )
         .await?;
@@ -196,7 +193,7 @@ fn open(
     role: Role,
     memory: &Shared,
     schema: headwater_store::Schema,
-) -> Result<Arc<dyn Engine>, CloudError> {
+) -> Result<Arc<RocksEngine>, CloudError> {
     let failed = |source| CloudError::Engine { path: path.display().to_string(), source };
     let opened = match role {
         Role::Fold => whole::open(path, role, memory, schema),

@@ -4,12 +4,14 @@
 //! DIR/version            the layout's version
 //! DIR/lock               held by the process that owns the directory
 //! DIR/headwater.sock     the operator API
+//! DIR/metrics.addr       where metrics and health are served, while they are
 //! DIR/cloud/{log,controller,hub}/
 //! DIR/nodes/NODE/{state,outbox,edged}/, edge.sock
 //! ```
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -17,13 +19,16 @@ use headwater_event::NodeName;
 use headwater_rocks::create_durably;
 
 /// The version of the layout that this build writes and reads.
-const VERSION: &str = "1";
+pub(crate) const VERSION: &str = "1";
 
 /// What the version is called until it is whole.
 const VERSION_DRAFT: &str = "version.new";
 
 /// Room that a unix socket's path has, in bytes (`sun_path` of unix(7), less its final zero).
-const SOCKET_PATH_BYTES_MAX: usize = 107;
+pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The file that says where metrics and health are served.
+pub(crate) const METRICS_ADDRESS: &str = "metrics.addr";
 
 /// A data directory that this process owns.
 #[derive(Debug)]
@@ -135,6 +140,22 @@ impl DataDir {
     /// [`DataDirError::PathTooLong`].
     pub(crate) fn operator_socket(&self) -> Result<PathBuf, DataDirError> {
         fitting(self.root.join(crate::client::SOCKET))
+    }
+
+    /// Writes down where metrics and health are served, or that they are not.
+    ///
+    /// # Errors
+    /// [`DataDirError::Io`].
+    pub(crate) fn set_metrics_address(&self, at: Option<SocketAddr>) -> Result<(), DataDirError> {
+        let file = self.root.join(METRICS_ADDRESS);
+        let written = match at {
+            Some(address) => std::fs::write(&file, format!("{address}\n")),
+            None => match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        };
+        written.map_err(|source| DataDirError::Io { dir: self.root.clone(), source })
     }
 
     /// A database of the cloud's parts: `log`, `hub`, `controller`.

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, EdgeHandle, Seams, StartError};
-use headwater_edged::{Edged, EdgedConfig, EdgedError, Handle, ProcessConfig, RuntimeKind};
+use headwater_edge::{
+    Database, Edge, EdgeConfig, EdgeCounts, EdgeExit, EdgeHandle, EdgeMetrics, Seams, StartError,
+};
+use headwater_edged::{
+    Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, ProcessConfig, RuntimeKind,
+};
 use headwater_event::NodeName;
 use headwater_rocks::{RocksEngine, Role, Shared, create_durably, move_aside};
 use headwater_store::{Engine, EngineError, Schema, schema};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::data_dir::{DataDir, DataDirError};
@@ -19,16 +23,39 @@ use super::whole;
 use crate::cli::Runtime;
 use crate::clock::{self, EdgeClock};
 use crate::settings::Settings;
+use crate::telemetry::Metrics;
+use crate::telemetry::stores::Stores;
 
 /// Waits before an edge that ended is started again: doubling from the first to the last.
 const RESTART_FIRST: Duration = Duration::from_millis(200);
 const RESTART_LAST: Duration = Duration::from_secs(15);
 
 /// What a node is told.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct NodeConfig {
     edge: EdgeConfig,
     dir: PathBuf,
+    metrics: EdgeCounts,
+    stores: Stores,
+}
+
+/// What the nodes of this process count, each under its name.
+pub(crate) struct NodeMetrics {
+    edge: EdgeMetrics,
+    edged: EdgedMetrics,
+    stores: Stores,
+}
+
+impl NodeMetrics {
+    /// # Errors
+    /// When a name is taken: a defect.
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            edge: EdgeMetrics::new(&metrics.registry)?,
+            edged: EdgedMetrics::new(&metrics.registry)?,
+            stores: metrics.stores.clone(),
+        })
+    }
 }
 
 /// An edge that runs, and the state that it folds.
@@ -141,11 +168,11 @@ impl Node {
         settings: &Settings,
         data: &DataDir,
         memory: &Shared,
+        metrics: &NodeMetrics,
     ) -> Result<Self, NodeError> {
         let dir = data.node(name);
         let socket = data.edge_socket(name)?;
-        create_durably(&dir)
-            .map_err(|source| NodeError::Make { dir: dir.clone(), source })?;
+        create_durably(&dir).map_err(|source| NodeError::Make { dir: dir.clone(), source })?;
         let mut edge = EdgeConfig::new(name.clone(), vec![hub], socket.clone());
         edge.settings.upstream.sync_interval = settings.sync_interval;
 
@@ -153,13 +180,19 @@ impl Node {
             NodeView { socket: socket.clone(), running: Arc::default(), trouble: Arc::default() };
         let stop = CancellationToken::new();
         let supervising = tokio::spawn(supervise(
-            NodeConfig { edge, dir: dir.clone() },
+            NodeConfig {
+                edge,
+                dir: dir.clone(),
+                metrics: metrics.edge.of(name),
+                stores: metrics.stores.clone(),
+            },
             memory.clone(),
             view.clone(),
             stop.clone(),
         ));
         let runtime = runtime(settings.runtime)?;
-        let edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
+        let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
+        edged.metrics = metrics.edged.of(name);
         let edged = Edged::spawn(edged)
             .await
             .map_err(|source| NodeError::Edged { node: name.clone(), source })?;
@@ -169,6 +202,11 @@ impl Node {
     /// What is seen of the node from outside.
     pub(crate) fn view(&self) -> NodeView {
         self.view.clone()
+    }
+
+    /// The task that starts the node's edge again, to see whether it runs.
+    pub(crate) fn supervisor(&self) -> AbortHandle {
+        self.supervising.abort_handle()
     }
 
     /// Stops the node's pods, each within its grace period but at most `grace`, then its parts.
@@ -245,8 +283,14 @@ async fn open_and_start(config: &NodeConfig, memory: &Shared) -> Result<Running,
         open(&path, role, memory, schema).map_err(|source| StartError::Engine { database, source })
     };
     let state = open(Database::State, Role::State, schema::NODE_STATE)?;
+    config.stores.opened("state", Some(&config.edge.node), &state);
     let outbox = open(Database::Outbox, Role::Outbox, schema::OUTBOX)?;
-    let seams = Seams { clock: Arc::new(EdgeClock::default()), ..Seams::default() };
+    config.stores.opened("outbox", Some(&config.edge.node), &outbox);
+    let seams = Seams {
+        clock: Arc::new(EdgeClock::default()),
+        metrics: config.metrics.clone(),
+        ..Seams::default()
+    };
     match Edge::start(config.edge.clone(), state.clone(), outbox, seams).await {
         Ok(edge) => Ok(Running { edge, state }),
         Err(error) => {
@@ -266,7 +310,7 @@ fn open(
     role: Role,
     memory: &Shared,
     schema: Schema,
-) -> Result<Arc<dyn Engine>, EngineError> {
+) -> Result<Arc<RocksEngine>, EngineError> {
     match whole::open(path, role, memory, schema) {
         Err(EngineError::Corrupt { reason }) => {
             move_damaged(path, &reason)?;

@@ -13,7 +13,6 @@ use headwater_proto::operator::{NodeStatus, StatusResponse};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
-use tracing_subscriber::EnvFilter;
 
 use self::pods::{Pods, Said};
 use super::Composition;
@@ -21,12 +20,11 @@ use super::data_dir::DataDir;
 use crate::cli::{DATA_DEFAULT, Up};
 use crate::operator::status;
 use crate::settings::Settings;
+use crate::telemetry::log::{self, FilterError, LogFormat};
+use crate::telemetry::traces::Traces;
 
 /// How often the live line is drawn: fast enough to see a change, slow enough to read.
 const LIVE_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Which log lines `up` shows unless `RUST_LOG` says otherwise: a healthy start prints none.
-const LOG_DEFAULT: &str = "warn";
 
 /// What a person sees of `up`.
 pub(super) struct Terminal {
@@ -61,19 +59,28 @@ impl Terminal {
         Self { live }
     }
 
-    /// Logs go to stderr above the live line: for people on a terminal, JSON otherwise.
-    pub(super) fn set_up_log(&self) {
-        let filter =
-            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
-        let live = self.live.clone();
-        let set = if std::io::stderr().is_terminal() {
-            log.with_writer(move || Above { live: live.clone(), line: Vec::new() }).try_init()
-        } else {
-            log.json().with_writer(std::io::stderr).try_init()
+    /// Logs go to stderr: above the live line where there is one.
+    ///
+    /// # Errors
+    /// When the filter in the environment is malformed.
+    pub(super) fn set_up_log(
+        &self,
+        format: LogFormat,
+        traces: Option<&Traces>,
+    ) -> Result<(), FilterError> {
+        let is_terminal = std::io::stderr().is_terminal();
+        let json = match format {
+            LogFormat::Auto => !is_terminal,
+            LogFormat::Text => false,
+            LogFormat::Json => true,
         };
-        // Only a second call fails, and then there is a log already.
-        drop(set);
+        let live = self.live.clone();
+        if is_terminal {
+            let above = move || Above { live: live.clone(), line: Vec::new() };
+            log::set_up(json, above, traces)
+        } else {
+            log::set_up(json, std::io::stderr, traces)
+        }
     }
 
     fn say(&self, line: impl AsRef<str>) {

@@ -1,0 +1,133 @@
+//! Which objects a person means by `TYPE`, `TYPE NAME...` and `TYPE/NAME...`.
+
+use headwater_object::{OBJECT_TYPES, ObjectType};
+
+use crate::exit::Failure;
+
+/// Objects of one type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The type.
+    pub(crate) object_type: &'static ObjectType,
+    /// Their names; empty: all of them.
+    pub(crate) names: Vec<String>,
+}
+
+/// What the words mean, type by type in their order.
+pub(crate) fn asked(words: &[String]) -> Result<Vec<Asked>, Failure> {
+    let Some((first, rest)) = words.split_first() else {
+        return Err(Failure::Usage("name a type: pods, nodes, configmaps, ...".to_owned()));
+    };
+    if words.iter().any(|word| word.contains('/')) {
+        return each_named(words);
+    }
+    let mut names = rest.to_vec();
+    if let Some(empty) = names.iter().position(String::is_empty) {
+        return Err(Failure::Usage(format!("the name number {} is empty", empty + 1)));
+    }
+    names.dedup();
+    let asked = |object_type| Asked { object_type, names: names.clone() };
+    Ok(types(first)?.into_iter().map(asked).collect())
+}
+
+/// `TYPE/NAME` once or more; names of one type are one question.
+fn each_named(words: &[String]) -> Result<Vec<Asked>, Failure> {
+    let mut found: Vec<Asked> = Vec::new();
+    for word in words {
+        let (object_type, name) = match word.split_once('/') {
+            Some((object_type, name)) if !name.is_empty() && !name.contains('/') => {
+                (self::object_type(object_type)?, name.to_owned())
+            }
+            Some(_) => return Err(Failure::Usage(format!("{word} is not TYPE/NAME"))),
+            None => {
+                return Err(Failure::Usage(format!(
+                    "{word} is not TYPE/NAME: where one word is, all are"
+                )));
+            }
+        };
+        match found.iter_mut().find(|asked| asked.object_type == object_type) {
+            Some(asked) if asked.names.contains(&name) => {}
+            Some(asked) => asked.names.push(name),
+            None => found.push(Asked { object_type, names: vec![name] }),
+        }
+    }
+    Ok(found)
+}
+
+/// The object types that a person means by `pods`, `po,cm` or `all`.
+fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
+    if text == "all" {
+        return Ok(replicated().collect());
+    }
+    let mut types: Vec<&'static ObjectType> = Vec::new();
+    for word in text.split(',') {
+        let object_type = object_type(word)?;
+        if !types.contains(&object_type) {
+            types.push(object_type);
+        }
+    }
+    Ok(types)
+}
+
+/// The object type that a person means by one word.
+fn object_type(word: &str) -> Result<&'static ObjectType, Failure> {
+    ObjectType::named(word).filter(|object_type| object_type.replicated).ok_or_else(|| {
+        let known: Vec<&str> = replicated().map(|object_type| object_type.plural).collect();
+        Failure::Usage(format!("there is no type {word:?}; there are {}", known.join(", ")))
+    })
+}
+
+/// The types that the log carries, and that can be asked about.
+pub(crate) fn replicated() -> impl Iterator<Item = &'static ObjectType> {
+    OBJECT_TYPES.iter().filter(|object_type| object_type.replicated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(words: &[&str]) -> Result<Vec<(&'static str, Vec<String>)>, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        match asked(&words) {
+            Ok(asked) => {
+                Ok(asked.into_iter().map(|asked| (asked.object_type.name, asked.names)).collect())
+            }
+            Err(Failure::Usage(text)) => Err(text),
+            Err(other) => unreachable!("only usage can be wrong: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn types_and_names_are_taken_as_kubectl_takes_them() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        for (words, expected) in [
+            (&["pods"][..], vec![("pod", Vec::new())]),
+            (&["po,cm"], vec![("pod", Vec::new()), ("configmap", Vec::new())]),
+            (&["po,pods"], vec![("pod", Vec::new())]),
+            (&["Pod", "a", "b"], vec![("pod", names(&["a", "b"]))]),
+            (&["no,svc", "a"], vec![("node", names(&["a"])), ("service", names(&["a"]))]),
+            (
+                &["pod/a", "cm/b", "po/c"],
+                vec![("pod", names(&["a", "c"])), ("configmap", names(&["b"]))],
+            ),
+        ] {
+            assert_eq!(meant(words), Ok(expected), "{words:?}");
+        }
+        assert!(meant(&["all"]).is_ok_and(|all| all.len() > 5));
+    }
+
+    #[test]
+    fn what_is_meant_by_nothing_is_named() {
+        for (words, named) in [
+            (&["deployments"][..], "\"deployments\""),
+            (&["pods,"], "there is no type \"\""),
+            (&["pod/a", "b"], "b is not TYPE/NAME: where one word is"),
+            (&["pod/a", "pod/"], "pod/ is not TYPE/NAME"),
+            (&["pod/a/b"], "pod/a/b is not"),
+            (&["pod", ""], "empty"),
+        ] {
+            let error = meant(words).expect_err("wrong");
+            assert!(error.contains(named), "{words:?}: {error}");
+        }
+    }
+}

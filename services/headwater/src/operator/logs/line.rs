@@ -1,0 +1,107 @@
+//! A log file's lines as they are shown. In the file each has columns of its own, as CRI runtimes
+//! write them: `time stream tag text`.
+
+use jiff::Timestamp;
+
+/// How lines are shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Form {
+    /// Only lines written since, milliseconds since the Unix epoch; 0: all.
+    pub(super) since_ms: i64,
+    /// Whether each begins with the time it was written.
+    pub(super) timestamps: bool,
+    /// What each begins with.
+    pub(super) prefix: Option<String>,
+}
+
+/// Takes the file's own columns off each line.
+#[derive(Default)]
+pub(super) struct Lines {
+    form: Form,
+    /// The beginning of a line whose end is not read yet.
+    rest: Vec<u8>,
+    /// Whether the last line shown goes on in the next.
+    continues: bool,
+}
+
+impl Lines {
+    pub(super) fn new(form: Form) -> Self {
+        Self { form, ..Self::default() }
+    }
+
+    /// What is shown of the next bytes of the file.
+    pub(super) fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.rest.extend_from_slice(bytes);
+        let mut out = Vec::new();
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return out };
+        let rest = self.rest.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.rest, rest);
+        lines.split_inclusive(|byte| *byte == b'\n').for_each(|line| self.show(line, &mut out));
+        out
+    }
+
+    fn show(&mut self, line: &[u8], out: &mut Vec<u8>) {
+        let mut columns = line.splitn(4, |byte| *byte == b' ');
+        let (time, tag, text) = (columns.next(), columns.nth(1), columns.next());
+        let (Some(time), Some(tag), Some(text)) = (time, tag, text) else {
+            out.extend(line);
+            return;
+        };
+        if self.form.since_ms > 0 && is_before(time, self.form.since_ms) {
+            return;
+        }
+        if !std::mem::replace(&mut self.continues, tag == b"P") {
+            out.extend(self.form.prefix.iter().flat_map(|prefix| prefix.bytes()));
+            if self.form.timestamps {
+                out.extend(time);
+                out.push(b' ');
+            }
+        }
+        out.extend(if self.continues { text.strip_suffix(b"\n").unwrap_or(text) } else { text });
+    }
+}
+
+/// A line without a time that can be read is shown.
+fn is_before(time: &[u8], ms: i64) -> bool {
+    let time = std::str::from_utf8(time).ok().and_then(|time| time.parse::<Timestamp>().ok());
+    time.is_some_and(|time| time.as_millisecond() < ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &[u8] =
+        b"2026-01-01T00:00:01Z stderr P part \n2026-01-01T00:00:02Z stderr F whole\n\
+                         2026-01-01T00:00:03Z stdout F \n";
+
+    fn shown(form: Form, log: &[u8]) -> String {
+        String::from_utf8(Lines::new(form).of(log)).expect("UTF-8")
+    }
+
+    #[test]
+    fn only_what_the_container_wrote_is_shown() {
+        let mut lines = Lines::default();
+        let mut shown = lines.of(b"2026-01-01T00:00:00.1Z stdout F hello world\n2026-01-01T");
+        shown.extend(lines.of(b"00:00:01Z stderr P part \n2026-01-01T00:00:02Z stderr F whole\n"));
+        shown.extend(lines.of(b"2026-01-01T00:00:03Z stdout F \n"));
+        assert_eq!(String::from_utf8_lossy(&shown), "hello world\npart whole\n\n");
+    }
+
+    #[test]
+    fn a_line_in_parts_begins_once() {
+        let form = Form { timestamps: true, prefix: Some("[p] ".to_owned()), since_ms: 0 };
+        assert_eq!(
+            shown(form, LOG),
+            "[p] 2026-01-01T00:00:01Z part whole\n[p] 2026-01-01T00:00:03Z \n"
+        );
+    }
+
+    #[test]
+    fn older_lines_are_left_out() {
+        let at = "2026-01-01T00:00:03Z".parse::<Timestamp>().expect("a time");
+        let form = Form { since_ms: at.as_millisecond(), ..Form::default() };
+        let log = [LOG, b"2026-01-01T00:00:04Z stdout F last\n"].concat();
+        assert_eq!(shown(form, &log), "\nlast\n");
+    }
+}

@@ -1,0 +1,90 @@
+//! Where the last lines of log files begin.
+
+use std::io::SeekFrom;
+use std::path::{Path, PathBuf};
+
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+/// Bytes read at once, from the end of a file towards its beginning.
+const STEP_BYTES: usize = 64 << 10;
+
+/// The files that hold the last `rows` rows, oldest first, each with where to begin.
+pub(super) async fn last_rows(
+    paths: Vec<PathBuf>,
+    rows: u64,
+) -> std::io::Result<Vec<(PathBuf, u64)>> {
+    let mut left = rows;
+    let mut found = Vec::new();
+    for path in paths.into_iter().rev() {
+        let (from, rows) = last_rows_of(&path, left).await?;
+        found.push((path, from));
+        left -= rows.min(left);
+        if left == 0 {
+            break;
+        }
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Where the last `rows` rows of a file begin, and how many there are at most.
+async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
+    let mut file = File::open(path).await?;
+    let end = file.metadata().await?.len();
+    if rows == 0 || end == 0 {
+        return Ok((end, 0));
+    }
+    let (mut at, mut found) = (end, 0);
+    while at > 0 {
+        let from = at.saturating_sub(STEP_BYTES as u64);
+        let mut bytes = Vec::with_capacity(STEP_BYTES);
+        file.seek(SeekFrom::Start(from)).await?;
+        (&mut file).take(at - from).read_to_end(&mut bytes).await?;
+        for (index, byte) in bytes.iter().enumerate().rev() {
+            let next = from + index as u64 + 1;
+            // The last row's own end begins no other.
+            if *byte == b'\n' && next != end {
+                found += 1;
+                if found == rows {
+                    return Ok((next, rows));
+                }
+            }
+        }
+        at = from;
+    }
+    Ok((0, found + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_rows_may_lie_in_several_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        std::fs::write(&old, "1\n2\n3\n").expect("written");
+        std::fs::write(&new, "4\n5\n").expect("written");
+        let files = || vec![old.clone(), new.clone()];
+        for (rows, expected) in [
+            (0, vec![(new.clone(), 4)]),
+            (1, vec![(new.clone(), 2)]),
+            (2, vec![(new.clone(), 0)]),
+            (3, vec![(old.clone(), 4), (new.clone(), 0)]),
+            (99, vec![(old.clone(), 0), (new.clone(), 0)]),
+        ] {
+            assert_eq!(last_rows(files(), rows).await.expect("readable"), expected, "{rows}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_row_may_be_longer_than_what_is_read_at_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        let long = "x".repeat(STEP_BYTES * 2);
+        std::fs::write(&path, format!("first\n{long}\nlast\n")).expect("written");
+        let found = last_rows(vec![path.clone()], 2).await.expect("readable");
+        assert_eq!(found, [(path, 6)]);
+    }
+}

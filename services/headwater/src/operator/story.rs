@@ -1,0 +1,180 @@
+//! How an object came to be as it is: its events and those of what it names, from the downstream
+//! log, and what its node said of it, from the upstream log. Values are never told, only where
+//! they changed.
+
+mod change;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use headwater_controller::Filter;
+use headwater_event::{EntryKey, Event, NodeName, ResourceKey, StreamId};
+use headwater_log::history::{Read, StreamHistory};
+use headwater_object::references::references;
+use headwater_proto::operator::{StoryEvent, StoryReference, StoryRequest, StoryResponse};
+use headwater_view::StreamReader;
+use serde_json::Value;
+use tonic::Status;
+
+use super::{Sight, internal, past};
+
+/// The most events, and the most reports, of one answer.
+const EVENTS_MAX: usize = 1_000;
+
+/// The most pods named that use an object.
+const USED_BY_MAX: usize = 1_000;
+
+/// How the object came to be as it is.
+pub(super) async fn story(sight: &Sight, request: &StoryRequest) -> Result<StoryResponse, Status> {
+    let namespace = Some(request.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let key = ResourceKey::new(namespace, &request.r#type, &request.name)
+        .map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let most = usize::try_from(request.events_max).unwrap_or(EVENTS_MAX).clamp(1, EVENTS_MAX);
+    let mut story = StoryResponse::default();
+    let mut wanted = BTreeSet::from([key.clone()]);
+    let stream = match key.kind() {
+        "node" => key.name().parse().ok().map(|node| StreamId::node(&node)),
+        "service" | "endpoints" | "endpointslice" => Some(StreamId::Cluster),
+        "pod" => {
+            let pod = objects(sight, &key, key.name())?.remove(&key);
+            let node = pod.as_ref().and_then(node_of);
+            if let Some(pod) = &pod {
+                story.references = named(sight, &key, pod, node.as_ref())?;
+                wanted.extend(references(&key, pod).into_iter().map(|reference| reference.key));
+            }
+            node.map(|node| StreamId::node(&node))
+        }
+        _ => {
+            let pods = users(sight, &key)?;
+            let node = pods.values().find_map(Clone::clone);
+            story.used_by = pods
+                .keys()
+                .take(USED_BY_MAX)
+                .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name()))
+                .collect();
+            node.map(|node| StreamId::node(&node))
+        }
+    };
+    if let Some(stream) = stream {
+        story.stream = stream.to_string();
+        // A node's story is all that its stream tells.
+        let wanted = (key.kind() != "node").then_some(wanted);
+        let (events, earlier) = events(sight, &stream, wanted.as_ref(), most).await?;
+        (story.events, story.earlier_events) = (events, earlier);
+    }
+    if key.kind() == "pod" {
+        let (reports, earlier) = report::reports(&*sight.upstream, &key, most).await?;
+        (story.reports, story.earlier_reports) = (reports, earlier);
+    }
+    Ok(story)
+}
+
+/// The objects of the cloud's picture of the key's type and namespace, with this name if given.
+fn objects(
+    sight: &Sight,
+    key: &ResourceKey,
+    name: &str,
+) -> Result<BTreeMap<ResourceKey, Value>, Status> {
+    let namespace = key.namespace().unwrap_or_default();
+    let filter = Filter { kind: "pod", namespace, name };
+    sight.picture.objects(&filter, (sight.wall_clock)()).map_err(|error| internal(&error))
+}
+
+fn node_of(pod: &Value) -> Option<NodeName> {
+    pod.pointer("/spec/nodeName")?.as_str()?.parse().ok()
+}
+
+/// What a pod names, and whether it is where the pod is to run.
+fn named(
+    sight: &Sight,
+    key: &ResourceKey,
+    pod: &Value,
+    node: Option<&NodeName>,
+) -> Result<Vec<StoryReference>, Status> {
+    let replica = node.and_then(|node| sight.nodes.get(node)).and_then(|view| view.state());
+    let is_present = |key: &ResourceKey| match (&replica, node) {
+        (Some(state), Some(node)) => StreamReader::new(&**state)
+            .entry(&StreamId::node(node), &EntryKey::from(key.clone()))
+            .map(|entry| entry.is_some())
+            .map_err(|error| internal(&error)),
+        _ => Ok(sight.picture.object(key).is_some()),
+    };
+    references(key, pod)
+        .into_iter()
+        .map(|reference| {
+            Ok(StoryReference {
+                present: is_present(&reference.key)?,
+                key: reference.key.to_string(),
+                required: reference.required,
+            })
+        })
+        .collect()
+}
+
+/// The pods that name an object, with the node that each is on.
+fn users(
+    sight: &Sight,
+    key: &ResourceKey,
+) -> Result<BTreeMap<ResourceKey, Option<NodeName>>, Status> {
+    let pods = objects(sight, key, "")?.into_iter();
+    let users = pods.filter(|(pod, object)| {
+        references(pod, object).iter().any(|reference| reference.key == *key)
+    });
+    Ok(users.map(|(pod, object)| (pod, node_of(&object))).collect())
+}
+
+/// The newest events of a stream that are wanted (`None`: all are), and how many came before.
+async fn events(
+    sight: &Sight,
+    stream: &StreamId,
+    wanted: Option<&BTreeSet<ResourceKey>>,
+    most: usize,
+) -> Result<(Vec<StoryEvent>, u64), Status> {
+    let birth = past::birth(sight).await?;
+    let now_ms = (sight.wall_clock)();
+    let mut history = StreamHistory::open(&*sight.downstream, birth, stream, now_ms)
+        .await
+        .map_err(|error| internal(&error))?;
+    let mut newest = VecDeque::with_capacity(most);
+    let mut earlier = 0;
+    // What each entry was, to tell what an event changed.
+    let mut before: BTreeMap<EntryKey, Bytes> = BTreeMap::new();
+    loop {
+        let envelope = match history.next().await.map_err(|error| internal(&error))? {
+            Read::Event(envelope) => envelope,
+            Read::Hole(_) | Read::Malformed(_) => continue,
+            Read::End => return Ok((newest.into(), earlier)),
+        };
+        let Some(key) = envelope.event.key().cloned() else { continue };
+        let is_wanted =
+            wanted.is_none_or(|wanted| key.resource().is_some_and(|key| wanted.contains(key)));
+        if !is_wanted {
+            continue;
+        }
+        let kind = envelope.event.kind();
+        let change = match envelope.event {
+            Event::Applied(applied) => {
+                let was = before.insert(key.clone(), applied.object.clone());
+                change::of(was.as_deref(), &applied.object)
+            }
+            Event::Removed(_) => {
+                before.remove(&key);
+                "removed".to_owned()
+            }
+            Event::Head => String::new(),
+        };
+        if newest.len() == most {
+            newest.pop_front();
+            earlier += 1;
+        }
+        newest.push_back(StoryEvent {
+            seq: envelope.seq.0,
+            time_ms: envelope.time_ms,
+            kind,
+            writer_epoch: envelope.epoch.0,
+            key: key.as_str().to_owned(),
+            change,
+        });
+    }
+}
