@@ -40,12 +40,12 @@ impl Reports {
         for ((_, pod), status) in evidence.picture.iter().filter(|((of, _), _)| of == node) {
             let key = ReportKey::Resource(pod.with_kind("podstatus"));
             self.counted.counted(node, &key, status.id)?;
-            let says = |report: &&Report| {
+            let says = |report: &Report| {
                 report.id == status.id
                     && matches!(&report.body, ReportBody::PodStatus { status: said, .. }
                         if *said == status.status)
             };
-            if logged.iter().find(says).is_none() {
+            if !logged.iter().any(says) {
                 let id = status.id;
                 return Err(format!("I2 {node}: {pod} shows report {id}, not in the log").into());
             }
