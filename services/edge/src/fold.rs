@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use headwater_event::{EntryKey, Seq, StreamId};
-use headwater_session::message::{Push, PushMode, PushedChange};
+use headwater_session::message::{Push, PushMode};
 use headwater_view::{
     Advance, Effect, Effected, FoldError, Mode, Projection, Refusal, StreamState,
 };
@@ -16,6 +16,8 @@ pub(crate) struct Intake {
     /// What it brings.
     pub(crate) advance: Advance,
     causes: HashMap<EntryKey, Cause>,
+    /// When the log appended the first of its events.
+    appended_ms: Option<i64>,
 }
 
 /// One input of the fold.
@@ -32,6 +34,8 @@ pub(crate) enum Input {
 pub(crate) struct Done {
     pub(crate) effect: Effect,
     pub(crate) cause: Cause,
+    /// When the log appended it, or the first event that came with it.
+    pub(crate) appended_ms: Option<i64>,
 }
 
 /// What caused a change, as far as that was told.
@@ -40,21 +44,13 @@ pub(crate) struct Cause {
     traceparent: Option<String>,
     /// From when the change was folded to when it is let out.
     span: Option<Span>,
-    /// When the log appended it.
-    pub(crate) appended_ms: Option<i64>,
 }
 
 impl Cause {
-    fn of(pushed: &PushedChange, stream: &StreamId, seq: Seq) -> Self {
-        let traceparent = pushed.traceparent.clone();
-        let span = traceparent.as_deref().map(|cause| {
-            let span = tracing::info_span!(
-                "apply", %stream, seq = seq.0, key = %pushed.change.key()
-            );
-            headwater_trace::continue_from(&span, Some(cause));
-            span
-        });
-        Self { traceparent, span, appended_ms: pushed.appended_ms }
+    fn of(traceparent: String, key: &EntryKey, stream: &StreamId, seq: Seq) -> Self {
+        let span = tracing::info_span!("apply", %stream, seq = seq.0, %key);
+        headwater_trace::continue_from(&span, Some(&traceparent));
+        Self { traceparent: Some(traceparent), span: Some(span) }
     }
 
     /// What goes along with the change: this part of its trace, else what came.
@@ -94,10 +90,10 @@ impl Projection for EdgeFold {
         done: &mut Vec<Done>,
     ) -> Result<(), FoldError<Refusal>> {
         let mut effects = Vec::new();
-        let mut causes = HashMap::new();
+        let (mut causes, mut appended_ms) = (HashMap::new(), None);
         match input {
             Input::Push(push) => {
-                causes = push.causes;
+                (causes, appended_ms) = (push.causes, push.appended_ms);
                 state.apply_advance(push.advance, &mut effects)?;
             }
             Input::Drop(stream) => state.drop_stream(&stream, &mut effects)?,
@@ -106,7 +102,7 @@ impl Projection for EdgeFold {
         for effect in effects.into_iter().filter(Effect::wakes) {
             self.replaced |= effect.effected == Effected::Replaced;
             let cause = key_of(&effect.effected).and_then(|key| causes.get(key).cloned());
-            done.push(Done { effect, cause: cause.unwrap_or_default() });
+            done.push(Done { effect, cause: cause.unwrap_or_default(), appended_ms });
         }
         Ok(())
     }
@@ -131,19 +127,21 @@ impl From<Push> for Intake {
         };
         // A head changes no key; without one, each change has a seq of its own.
         let is_each = mode == Mode::Tail && changes.len() as u64 == to.seq.0.saturating_sub(from.0);
+        let appended_ms = changes.first().and_then(|pushed| pushed.appended_ms);
         let mut causes = HashMap::new();
         let changes: Vec<_> = changes
             .into_iter()
             .zip(from.0.saturating_add(1)..)
             .map(|(pushed, seq)| {
-                if pushed.traceparent.is_some() || pushed.appended_ms.is_some() {
+                if let Some(cause) = pushed.traceparent {
+                    let key = pushed.change.key();
                     let seq = if is_each { Seq(seq) } else { to.seq };
-                    causes.insert(pushed.change.key().clone(), Cause::of(&pushed, &stream, seq));
+                    causes.insert(key.clone(), Cause::of(cause, key, &stream, seq));
                 }
                 pushed.change
             })
             .collect();
         let advance = Advance::new(stream, mode, from, to, hash, changes).part(part, last_part);
-        Self { advance, causes }
+        Self { advance, causes, appended_ms }
     }
 }

@@ -369,9 +369,9 @@ impl Replica {
             changes = self.list_pods()?;
         }
         self.tell_upstream(changes);
-        self.counting.visible(released.effects.iter().filter_map(|done| done.cause.appended_ms));
+        self.counting.visible(released.effects.iter().filter_map(|done| done.appended_ms));
         // Each span ends with its turn here: its change is durable, and let out.
-        for Done { effect, cause } in released.effects {
+        for Done { effect, cause, .. } in released.effects {
             let traceparent = cause.traceparent();
             match effect.effected {
                 Effected::Added(applied) | Effected::Changed(applied) => {

@@ -164,7 +164,9 @@ impl Worker {
     async fn signal(&mut self, name: &str, how: StopSignal) -> Done {
         let Ok(_permit) = self.shared.removing.acquire().await else { return Done::Wait };
         let interrupted = self.intent.shutdown.is_some();
-        let (span, began) = (self.span("pod stop"), Instant::now());
+        // That the machine stops is no part of what brought the pod here.
+        let span = if interrupted { Span::none() } else { self.span("pod stop") };
+        let began = Instant::now();
         let runtime = &self.shared.runtime;
         let signalling = runtime.signal(&self.record.uid, name, how, interrupted);
         let result = signalling.instrument(span.clone()).await;
