@@ -42,6 +42,12 @@ fn anchors(running: &Running) -> BTreeMap<Container, Vec<Tree>> {
     containers(&running.data()).into_iter().filter(|(container, _)| of_anchor(container)).collect()
 }
 
+/// Whether there is one on each node, whose process is there.
+fn all_run(anchors: &BTreeMap<Container, Vec<Tree>>) -> bool {
+    anchors.len() == NODES.len()
+        && anchors.values().all(|trees| trees.iter().all(|tree| tree.process.is_some()))
+}
+
 #[test]
 fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
     let mut chance = Chance::from_env(SEED);
@@ -58,8 +64,10 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
         invariants.mark(node.parse().expect("a node"), &marker(node));
     }
     let mut witness = Witness::new(folder.path());
-    let mut standing = Some(anchors(&running));
-    assert_eq!(standing.as_ref().map(BTreeMap::len), Some(NODES.len()), "one on each node");
+    let mut standing = running.wait_for("an anchor on each node", |running| {
+        let found = anchors(running);
+        all_run(&found).then_some(Some(found))
+    });
     restless.begin();
     for round in 1..=rounds() {
         let moment = Moment::of(round, &mut chance);
@@ -77,9 +85,7 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
             assert_eq!(&now, before, "{}: adopted, the same processes", again());
         }
         // Behind a stop they end, now or in a moment, and the next start begins them anew.
-        let all_run = now.len() == NODES.len()
-            && now.values().all(|trees| trees.iter().all(|tree| tree.process.is_some()));
-        standing = (!moment.stops_pods() && all_run).then_some(now);
+        standing = (!moment.stops_pods() && all_run(&now)).then_some(now);
         running.start_again();
     }
 
