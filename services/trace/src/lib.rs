@@ -22,6 +22,9 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 /// Context](https://www.w3.org/TR/trace-context/#traceparent-header)).
 pub const TRACEPARENT: &str = "traceparent";
 
+/// Version, trace, span and flags, and what stands between them.
+const BYTES_MIN: usize = 55;
+
 /// One field, that is all of a carrier that is needed.
 #[derive(Default)]
 struct Field(Option<String>);
@@ -58,7 +61,8 @@ pub fn traceparent(span: &Span) -> Option<String> {
 /// Makes `span`, which nothing has entered yet, part of the trace that `traceparent` names. A
 /// text that names none leaves the span as it is.
 pub fn continue_from(span: &Span, traceparent: Option<&str>) {
-    let Some(traceparent) = traceparent else { return };
+    // Parsers take shorter numbers for the ones they begin.
+    let Some(traceparent) = traceparent.filter(|text| text.len() >= BYTES_MIN) else { return };
     let field = Field(Some(traceparent.to_owned()));
     let context = TraceContextPropagator::new().extract(&field);
     if context.span().span_context().is_valid() {

@@ -51,6 +51,5 @@ pub fn ended_spans(test: impl FnOnce()) -> Vec<Ended> {
     let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), test);
-    let ended = std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner));
-    ended
+    std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,11 +1,14 @@
-//! The birth of a log: its first record, which fixes its id and its partition count.
+//! The birth of a log: the record that fixes its id and its partition count.
+//!
+//! It is the first record of partition 0, unless a writer of a former life of the topic, which has
+//! not noticed yet, was quicker: what it wrote has no claim in this life and is passed over.
 
 use bytes::Bytes;
-use headwater_event::record::{LogBirth, RecordKeyError};
+use headwater_event::record::LogBirth;
 use headwater_event::{LogId, Partition, RecordKey};
 use uuid::Uuid;
 
-use crate::contract::{Append, AppendError, Log, ReadError, Record, Recorded};
+use crate::contract::{Append, AppendError, Log, ReadError, Record};
 
 /// What a log to be born is to be.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,8 +24,8 @@ pub struct BirthWish {
 /// Why a log has no usable birth.
 #[derive(Debug, thiserror::Error)]
 pub enum BirthError {
-    /// The first record of partition 0 is not a birth: the topic is not one of ours.
-    #[error("the log's first record is {key:?}, not its birth: is this Headwater's topic?")]
+    /// What lies where the birth should is none of our records: the topic is not one of ours.
+    #[error("the log begins with {key:?}, not with its birth: is this Headwater's topic?")]
     NotALog {
         /// The key of the record that is there.
         key: String,
@@ -58,13 +61,12 @@ pub enum BirthError {
     Append(#[from] AppendError),
 }
 
-/// The birth of `log`, or `None` while it is empty.
+/// The birth of `log`, or `None` while it has none.
 ///
 /// # Errors
 /// See [`BirthError`].
 pub async fn read_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
-    let Some(first) = first_record(log).await? else { return Ok(None) };
-    let birth = decode(&first.record)?;
+    let Some(birth) = find_birth(log).await? else { return Ok(None) };
     let found = log.describe().await?.partitions;
     if birth.partitions == 0 || birth.partitions > found {
         return Err(BirthError::Partitions { born: birth.partitions, found });
@@ -72,7 +74,7 @@ pub async fn read_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
     Ok(Some(birth))
 }
 
-/// The birth of `log`; an empty log is born now, over all its partitions.
+/// The birth of `log`; one without is born now, over all its partitions.
 ///
 /// When two do this at once, both get the birth that lies first.
 ///
@@ -117,23 +119,8 @@ fn append(birth: &LogBirth) -> Result<Append, BirthError> {
     })
 }
 
-fn decode(record: &Record) -> Result<LogBirth, BirthError> {
-    let not_a_log =
-        || BirthError::NotALog { key: String::from_utf8_lossy(&record.key).into_owned() };
-    let key: Result<RecordKey, RecordKeyError> = RecordKey::decode(&record.key);
-    let Ok(RecordKey::Log(uuid)) = key else { return Err(not_a_log()) };
-    let malformed = |reason: &str| BirthError::Malformed { reason: reason.to_owned() };
-    let value = record.value.as_deref().ok_or_else(|| malformed("it has no value"))?;
-    let birth: LogBirth = serde_json::from_slice(value)
-        .map_err(|error| BirthError::Malformed { reason: error.to_string() })?;
-    if birth.log_id.uuid != uuid {
-        return Err(malformed("its key and its value name different logs"));
-    }
-    Ok(birth)
-}
-
-/// The first record of partition 0, if it has any.
-async fn first_record(log: &dyn Log) -> Result<Option<Recorded>, ReadError> {
+/// The first birth in partition 0.
+async fn find_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
     let partition = Partition(0);
     let bounds = log.bounds(partition).await?;
     if bounds.low >= bounds.high {
@@ -142,11 +129,82 @@ async fn first_record(log: &dyn Log) -> Result<Option<Recorded>, ReadError> {
     let mut reader = log.read(vec![log.start(partition).await?]).await?;
     loop {
         let batch = reader.next().await?;
-        if let Some(first) = batch.records.into_iter().next() {
-            return Ok(Some(first));
+        for recorded in &batch.records {
+            if let Some(birth) = decode(&recorded.record)? {
+                return Ok(Some(birth));
+            }
         }
         if batch.cursor.next >= bounds.high {
             return Ok(None);
         }
+    }
+}
+
+/// The birth that a record is; `None` where it is another of our records.
+fn decode(record: &Record) -> Result<Option<LogBirth>, BirthError> {
+    let uuid = match RecordKey::decode(&record.key) {
+        Ok(RecordKey::Log(uuid)) => uuid,
+        Ok(_) => return Ok(None),
+        Err(_) => {
+            let key = String::from_utf8_lossy(&record.key).into_owned();
+            return Err(BirthError::NotALog { key });
+        }
+    };
+    let malformed = |reason: &str| BirthError::Malformed { reason: reason.to_owned() };
+    let value = record.value.as_deref().ok_or_else(|| malformed("it has no value"))?;
+    let birth: LogBirth = serde_json::from_slice(value)
+        .map_err(|error| BirthError::Malformed { reason: error.to_string() })?;
+    if birth.log_id.uuid != uuid {
+        return Err(malformed("its key and its value name different logs"));
+    }
+    Ok(Some(birth))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::memory::{MemoryLog, MemorySettings};
+
+    use super::*;
+
+    fn record(key: &str) -> Append {
+        let record = Record {
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            value: Some(Bytes::from_static(b"{}")),
+            header: Bytes::new(),
+            traceparent: None,
+        };
+        Append { partition: Partition(0), record }
+    }
+
+    fn wish(previous: Option<LogId>) -> BirthWish {
+        BirthWish { previous, uuid: Uuid::new_v4() }
+    }
+
+    #[tokio::test]
+    async fn what_a_former_writer_wrote_before_the_birth_is_passed_over() {
+        let log = MemoryLog::new(MemorySettings::default());
+        let first = read_or_create_birth(&log, wish(None)).await.expect("born");
+        log.recreate(2);
+        let late = ["node/a d/configmap/c", "cluster !head", "!heartbeat 1", "!reconciled 1"];
+        log.append(late.map(record).to_vec()).await.expect("taken");
+        assert_eq!(read_birth(&log).await.expect("readable"), None);
+        let birth = read_or_create_birth(&log, wish(Some(first.log_id))).await.expect("born");
+        assert!(birth.log_id.follows(&first.log_id));
+        log.append(vec![record("!heartbeat 1")]).await.expect("taken");
+        assert_eq!(read_birth(&log).await.expect("readable"), Some(birth));
+    }
+
+    #[tokio::test]
+    async fn of_two_births_the_first_counts_and_a_foreign_topic_is_refused() {
+        let log = MemoryLog::new(MemorySettings::default());
+        let birth = read_or_create_birth(&log, wish(None)).await.expect("born");
+        let again = LogBirth { log_id: LogId { uuid: Uuid::new_v4(), ..birth.log_id }, ..birth };
+        log.append(vec![append(&again).expect("encodes")]).await.expect("taken");
+        assert_eq!(read_birth(&log).await.expect("readable"), Some(birth));
+
+        let foreign = MemoryLog::new(MemorySettings::default());
+        foreign.append(vec![record("orders-17")]).await.expect("taken");
+        let refused = read_or_create_birth(&foreign, wish(None)).await;
+        assert!(matches!(refused, Err(BirthError::NotALog { key }) if key == "orders-17"));
     }
 }

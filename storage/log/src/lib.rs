@@ -8,7 +8,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`birth`] | the first record of a log: its id and partition count |
+//! | [`birth`] | the birth of a log: its id and partition count |
 //! | [`mod@claim`] | how a process becomes the one writer |
 //! | [`writer`] | the one writer: seq, epoch and state hash for every event |
 //! | [`acceptance`] | which records are events |
