@@ -286,10 +286,11 @@ impl Bench {
     /// Waits until all know the last word, and the cloud knows every pod.
     fn wait_until_settled(&self) {
         self.running.wait_until_in_step();
+        let word = self.word.to_string();
         self.running.wait_for("the last word", |running| {
             let knows = |node: &&str| {
                 let maps = running.items(&["get", "configmaps", "--node", node]);
-                maps.iter().any(|map| map["data"]["word"] == self.word.to_string())
+                maps.iter().any(|map| map["data"]["word"] == word.as_str())
             };
             NODES.iter().all(knows).then_some(())
         });
