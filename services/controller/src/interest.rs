@@ -164,8 +164,10 @@ impl Interest {
     /// Every entry that is to exist, in an order in which they may be published: what a pod
     /// names before the pod.
     pub fn entries(&self) -> Vec<Affected> {
-        let shared = self.objects.keys().filter(|key| is_shared(key));
+        let mut shared: Vec<_> = self.objects.keys().filter(|key| is_shared(key)).collect();
+        shared.sort();
         let mut entries: Vec<Affected> = shared
+            .into_iter()
             .map(|key| Affected { stream: StreamId::Cluster, key: key.clone().into() })
             .collect();
         for (node, interest) in &self.nodes {

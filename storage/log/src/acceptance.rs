@@ -22,7 +22,7 @@ mod decode;
 mod outcome;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_event::record::{Claim, LogBirth};
 use headwater_event::{
@@ -49,7 +49,8 @@ pub struct FoldRange {
 pub struct Acceptance {
     birth: LogBirth,
     partitions: BTreeMap<Partition, PartitionState>,
-    streams: HashMap<StreamId, StreamPosition>,
+    /// In order, so that whoever goes through them does so alike every time.
+    streams: BTreeMap<StreamId, StreamPosition>,
     changed: Changed,
 }
 
@@ -57,7 +58,7 @@ pub struct Acceptance {
 #[derive(Clone, Debug, Default)]
 struct Changed {
     partitions: BTreeSet<Partition>,
-    streams: HashSet<StreamId>,
+    streams: BTreeSet<StreamId>,
 }
 
 /// The parts of an [`Acceptance`] that changed, to be stored with the state of the same cursor.
@@ -82,8 +83,8 @@ impl Acceptance {
             .map(|range| (range.start.partition, state(range)))
             .collect::<BTreeMap<_, _>>();
         let changed =
-            Changed { partitions: partitions.keys().copied().collect(), streams: HashSet::new() };
-        Self { birth, partitions, streams: HashMap::new(), changed }
+            Changed { partitions: partitions.keys().copied().collect(), streams: BTreeSet::new() };
+        Self { birth, partitions, streams: BTreeMap::new(), changed }
     }
 
     /// Goes on from what was stored.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use headwater_event::{Cursor, Offset, Partition};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use self::faults::Faults;
@@ -63,7 +63,7 @@ pub struct MemoryLog {
 struct Shared {
     state: Mutex<State>,
     /// Rung at every change that a waiting reader or append may care about.
-    bell: watch::Sender<()>,
+    bell: Notify,
 }
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl MemoryLog {
             clock_ms: settings.start_ms,
             available: true,
         };
-        let shared = Shared { state: Mutex::new(state), bell: watch::Sender::new(()) };
+        let shared = Shared { state: Mutex::new(state), bell: Notify::new() };
         Self { shared: Arc::new(shared), faults: Arc::default() }
     }
 
@@ -190,15 +190,19 @@ impl MemoryLog {
     }
 
     fn ring(&self) {
-        self.shared.bell.send_replace(());
+        // In the order in which they began to wait, so that one run is like the other.
+        self.shared.bell.notify_waiters();
     }
 
     /// Waits while this handle is frozen.
     async fn thawed(&self) {
-        let mut bell = self.shared.bell.subscribe();
-        while self.faults().frozen {
-            // The sender lives as long as this handle.
-            let _ = bell.changed().await;
+        loop {
+            // What rings from here on is heard, also before the wait.
+            let bell = self.shared.bell.notified();
+            if !self.faults().frozen {
+                return;
+            }
+            bell.await;
         }
     }
 

@@ -1,5 +1,7 @@
 //! Reads a log in memory.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use headwater_event::Cursor;
 
@@ -63,15 +65,14 @@ impl MemoryReader {
 #[async_trait]
 impl Reader for MemoryReader {
     async fn next(&mut self) -> Result<Batch, ReadError> {
-        let mut bell = self.log.shared.bell.subscribe();
+        let shared = Arc::clone(&self.log.shared);
         loop {
             self.log.thawed().await;
-            bell.mark_unchanged();
+            let bell = shared.bell.notified();
             if let Some(batch) = self.poll()? {
                 return Ok(batch);
             }
-            // The sender lives as long as the log that this reader holds.
-            let _ = bell.changed().await;
+            bell.await;
         }
     }
 }
