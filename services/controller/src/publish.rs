@@ -45,9 +45,10 @@ pub(crate) fn difference(
 pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>) -> Draft {
     let asked = published
         .and_then(|entry| serde_json::from_slice::<serde_json::Value>(&entry.object).ok())
-        .and_then(|object| object["request"].as_u64())
+        // Earlier writers put the number into an object, which no edge understood.
+        .and_then(|asked| asked.as_u64().or_else(|| asked["request"].as_u64()))
         .unwrap_or_default();
-    let object = serde_json::json!({ "request": asked + 1 }).to_string();
+    let object = asked.saturating_add(1).to_string();
     Draft {
         stream,
         event: Event::Applied(Applied {
@@ -124,6 +125,23 @@ mod tests {
         let entry = Entry { object: Bytes::from_static(b"{}"), ..published(&applied("", "", "")) };
         let stream = StreamId::Cluster;
         assert_eq!(difference(&stream, &EntryKey::SnapshotRequest, None, Some(&entry)), None);
+    }
+
+    #[test]
+    fn a_request_for_a_snapshot_is_the_next_number_and_nothing_else() {
+        let object = |before: Option<&[u8]>| {
+            let entry = before.map(|object| Entry {
+                object: Bytes::copy_from_slice(object),
+                ..published(&applied("", "", ""))
+            });
+            match snapshot_request(StreamId::Cluster, entry.as_ref()).event {
+                Event::Applied(applied) => serde_json::from_slice::<u64>(&applied.object).ok(),
+                _ => None,
+            }
+        };
+        assert_eq!(object(None), Some(1), "as an edge reads it");
+        assert_eq!(object(Some(b"7")), Some(8));
+        assert_eq!(object(Some(br#"{"request":7}"#)), Some(8));
     }
 
     #[test]

@@ -155,7 +155,8 @@ impl fmt::Debug for ResourceKey {
 pub enum EntryKey {
     /// `!streams`: the streams of the node whose private stream this is.
     Streams,
-    /// `!snapshot-request`: the number of the last full pod status snapshot asked for.
+    /// `!snapshot-request`: the number of the last full pod status snapshot asked for, as a JSON
+    /// number.
     SnapshotRequest,
     /// An object.
     Resource(ResourceKey),
