@@ -13,6 +13,7 @@
 //! outcome is dropped; the next one claims a higher epoch and compares everything again.
 
 use std::collections::{BTreeSet, HashMap};
+use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use headwater_log::{
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, Selection, StreamReader};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep};
 use tracing::Span;
 use uuid::Uuid;
 
@@ -219,7 +220,7 @@ impl Downstream {
                     });
                 }
             }
-            tokio::time::sleep(wait).await;
+            sleep(wait).await;
             wait = (wait * 2).min(RETRY_LAST);
         }
     }
@@ -236,10 +237,7 @@ impl Downstream {
             None => follow(&*self.log, &self.engine, &self.clock, &self.draw, rebuild).await?,
         };
         if stands_by {
-            // As long as the other one lives, it says so.
-            while let Ok(step) = timeout(STAND_BY_MAX, follower.next()).await {
-                step?;
-            }
+            self.stand_by(&mut follower).await?;
         }
         let claimant = Claimant { writer: (self.draw)(), address: None };
         let writer = follower.take_over(&self.log, &claimant).await?;
@@ -251,10 +249,43 @@ impl Downstream {
             progress.epoch = epoch;
             progress.trouble = None;
         });
+        // What it compares with the log is what the source has by now: the other writer knew.
+        let mut waiting = Vec::new();
+        while let Ok(event) = self.source.try_recv() {
+            waiting.push(event);
+        }
+        self.take_in_unpublished(waiting.into_iter());
         if self.listed {
             self.compare_everything(&mut writing).await?;
         }
         self.publish_as_it_comes(&mut writing).await
+    }
+
+    /// Waits for as long as another writer lives, which says so, and keeps up with the source.
+    async fn stand_by(&mut self, follower: &mut Follower<()>) -> Result<(), Lost> {
+        let mut silent = pin!(sleep(STAND_BY_MAX));
+        let mut events = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                step = follower.next() => {
+                    step?;
+                    silent.as_mut().reset(Instant::now() + STAND_BY_MAX);
+                }
+                () = &mut silent => return Ok(()),
+                // The channel stays open.
+                _ = self.source.recv_many(&mut events, GROUP_EVENTS) => {
+                    self.take_in_unpublished(events.drain(..));
+                }
+            }
+        }
+    }
+
+    /// Takes in what the source says, while there is no writer or before it compares everything.
+    fn take_in_unpublished(&mut self, events: impl Iterator<Item = SourceEvent>) {
+        if matches!(self.take_in(events), Taken::Listed) {
+            self.listed = true;
+        }
     }
 
     async fn publish_as_it_comes(&mut self, writing: &mut Writing) -> Result<Ended, Lost> {
@@ -622,9 +653,8 @@ async fn follow(
     };
     // A fold that was complete in an earlier life may stand anywhere before the end: what a loss
     // of power took from it is still in the log.
-    let mut ends = Ends::ahead_of(log, &follower.acceptance().cursors())
-        .await
-        .map_err(FollowError::from)?;
+    let mut ends =
+        Ends::ahead_of(log, &follower.acceptance().cursors()).await.map_err(FollowError::from)?;
     while !follower.is_folded() || !ends.are_reached() {
         if let Some((cursor, _)) = follower.next().await?.read {
             ends.pass(&cursor);
