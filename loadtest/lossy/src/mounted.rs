@@ -17,6 +17,10 @@ use crate::survival::{Loss, Survives};
 /// How long killed processes may take to let go of the disk.
 const RELEASE_MAX: Duration = Duration::from_secs(20);
 
+/// How long a call may wait for a frozen disk before it fails: whoever froze it may wait for the
+/// caller, and nothing kills a caller that waits.
+const FROZEN_MAX: Duration = Duration::from_secs(30);
+
 /// Between two tries.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -246,8 +250,9 @@ impl Shared {
             }
         }
         let frozen = |inner: &mut Inner| inner.stage == Stage::Frozen;
-        let mut inner = self.bell.wait_while(inner, frozen).unwrap_or_else(PoisonError::into_inner);
-        if inner.stage == Stage::Gone {
+        let waited = self.bell.wait_timeout_while(inner, FROZEN_MAX, frozen);
+        let mut inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if inner.stage != Stage::Serving {
             return Err(Errno::EIO);
         }
         inner.counts.changes += u64::from(call != Call::Look);

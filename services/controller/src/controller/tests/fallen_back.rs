@@ -30,7 +30,6 @@ async fn a_source_is_told_all_that_was_published_also_after_a_loss_of_power() {
     let world = World::new();
     let running = world.start().await;
     running.list([pod("first", "c")]).await;
-    running.reconciled(1).await;
     running.controller.stop().await;
     // What is on the disk by now; what follows is lost with the power.
     let synced = Arc::new(world.published.crash(Survives::Everything));
@@ -38,7 +37,6 @@ async fn a_source_is_told_all_that_was_published_also_after_a_loss_of_power() {
     let later = World { published: Arc::new(synced.reopen()), ..world.clone() };
     let running = later.start().await;
     running.list([pod("second", "c")]).await;
-    running.reconciled(2).await;
     running.controller.stop().await;
 
     let fallen_back = World { published: Arc::new(synced.reopen()), ..world };

@@ -1,0 +1,151 @@
+//! A full disk of an edge, with the write-ahead log or a table not fitting any more. It is said in
+//! `status`, pods go on, other nodes go on, and when there is room again the node does by itself,
+//! with nothing lost that was acknowledged.
+
+#[path = "disk_full/small_disk.rs"]
+mod small_disk;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use headwater_check::panic::check_words;
+use headwater_e2e::containers::containers;
+use headwater_e2e::running::Running;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use small_disk::SmallDisk;
+
+/// How long a node may take to go on by itself once there is room.
+const RECOVERY_MAX: Duration = Duration::from_secs(30);
+
+/// The size of the small disk.
+const DISK_MIB: u64 = 48;
+
+/// A folder of manifests: a pod and its words on each of two nodes.
+struct Manifests(TempDir);
+
+impl Manifests {
+    fn new() -> Self {
+        let manifests = Self(TempDir::new().expect("a folder"));
+        for node in ["node-1", "node-2"] {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("pod-{node}")},
+                "spec": {
+                    "nodeName": node, "terminationGracePeriodSeconds": 1,
+                    "volumes": [{"name": "words", "configMap": {"name": "words"}}],
+                    "containers": [{"name": "c", "command": ["sleep", "86400"]}],
+                },
+            });
+            manifests.write(&format!("pod-{node}"), &pod);
+        }
+        manifests.say(0, 10);
+        manifests
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Word `n`, with so many bytes that do not compress away.
+    fn say(&self, n: u64, bytes: usize) {
+        let mut state = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut noise = String::with_capacity(bytes);
+        while noise.len() < bytes {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            noise.push_str(&format!("{state:016x}"));
+        }
+        self.write(
+            "words",
+            &json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"},
+                "data": {"word": n.to_string(), "noise": noise},
+            }),
+        );
+    }
+
+    fn write(&self, name: &str, object: &Value) {
+        let beside = self.path().join(format!(".{name}"));
+        fs::write(&beside, object.to_string()).expect("written");
+        fs::rename(&beside, self.path().join(format!("{name}.json"))).expect("renamed");
+    }
+}
+
+fn node(running: &Running, name: &str) -> Value {
+    let status = running.json(&["status", "-o", "json"]).unwrap_or_default();
+    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    nodes.into_iter().find(|node| node["name"] == name).unwrap_or_default()
+}
+
+fn word(running: &Running, node: &str) -> Option<u64> {
+    let maps = running.items(&["get", "configmaps", "--node", node]);
+    maps.first()?["data"]["word"].as_str()?.parse().ok()
+}
+
+/// Starts on a fresh data directory and ends, so that there is one to mount a disk into.
+fn once(manifests: &Manifests) -> Running {
+    let path = manifests.path().to_str().expect("UTF-8");
+    let mut running = Running::start(&[path, "--nodes", "2", "--sync-interval", "1s"]);
+    running.wait_for("an answer", |running| running.text(&["status"]).map(drop));
+    running.interrupt();
+    running
+}
+
+/// Node 1 on a disk of its own, which is filled but for `left` bytes.
+fn an_edge_whose_disk_is_full(left: u64) {
+    let manifests = Manifests::new();
+    let mut running = once(&manifests);
+    let dir = running.data().join("nodes/node-1");
+    fs::remove_dir_all(&dir).expect("a node that begins anew");
+    let Some(disk) = SmallDisk::mount(&dir, DISK_MIB) else { return };
+    running.start_again();
+    running.wait_for_pods(2, |status| status == "Running");
+    running.wait_until_in_step();
+    let pods = containers(&running.data());
+
+    disk.fill(left);
+    let mut n = 0;
+    let deadline = Instant::now() + headwater_e2e::running::WAIT;
+    let said = loop {
+        n += 1;
+        manifests.say(n, 200_000);
+        // The other node, on another disk, goes on.
+        running.wait_for("the other node", |running| (word(running, "node-2")? >= n).then_some(()));
+        let said = node(&running, "node-1");
+        if said["disk"]["state"] == "full" {
+            break said;
+        }
+        assert!(Instant::now() < deadline, "never full: {said}\n{}", running.said());
+    };
+    println!("{left} bytes were full after {n} changes: {}", said["disk"]);
+    assert_eq!(said["state"], "disk: full", "{said}");
+    assert!(said["disk"]["since"].is_string(), "{said}");
+    assert!(said["disk"]["advice"].as_str().is_some_and(|text| text.contains("room")), "{said}");
+    assert_eq!(node(&running, "node-2")["disk"]["state"], "ok");
+    assert_eq!(containers(&running.data()), pods, "pods go on, the same processes");
+
+    disk.make_room();
+    let began = Instant::now();
+    running.wait_for("it to go on", |running| (word(running, "node-1")? >= n).then_some(()));
+    running.wait_until_in_step();
+    println!("went on {:?} after there was room", began.elapsed());
+    assert!(began.elapsed() < RECOVERY_MAX, "{:?}", began.elapsed());
+    assert_eq!(node(&running, "node-1")["disk"]["state"], "ok");
+    assert_eq!(running.ask(&["verify"]).status.code(), Some(0));
+    assert_eq!(containers(&running.data()), pods, "the same processes still");
+    check_words("up", &running.said()).expect("no panic");
+    running.interrupt();
+}
+
+#[test]
+fn an_edge_whose_log_does_not_fit_says_so_and_goes_on_when_there_is_room() {
+    an_edge_whose_disk_is_full(0);
+}
+
+#[test]
+fn an_edge_whose_tables_do_not_fit_says_so_and_goes_on_when_there_is_room() {
+    an_edge_whose_disk_is_full(3 << 20);
+}

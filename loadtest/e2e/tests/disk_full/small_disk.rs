@@ -1,0 +1,58 @@
+//! A small disk under a part of the data directory, and how it is filled.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A tmpfs, taken away when dropped.
+pub(crate) struct SmallDisk {
+    at: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts one of `mib` MiB at `at`, which is made if it is not there; none, said aloud, where
+    /// nothing can be mounted. In CI that is a failure.
+    pub(crate) fn mount(at: &Path, mib: u64) -> Option<Self> {
+        fs::create_dir_all(at).expect("a directory");
+        let size = format!("size={mib}m");
+        let mut mount = Command::new("mount");
+        let output = mount.args(["-t", "tmpfs", "-o", &size, "small"]).arg(at).output();
+        let output = output.expect("mount is there");
+        if output.status.success() {
+            return Some(Self { at: at.to_owned() });
+        }
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = format!("NOT RUN: no tmpfs can be mounted: {}", why.trim());
+        assert!(std::env::var_os("CI").is_none(), "{message}");
+        eprintln!("{message}");
+        None
+    }
+
+    /// Fills the disk but for `left` bytes.
+    pub(crate) fn fill(&self, left: u64) {
+        let mut filler = File::create(self.filler()).expect("a file");
+        // Until nothing more fits.
+        for size in [1 << 20, 1 << 12] {
+            while filler.write_all(&vec![7; size]).is_ok() {}
+        }
+        let length = filler.metadata().expect("there").len();
+        filler.set_len(length.saturating_sub(left)).expect("a file shrinks");
+    }
+
+    /// Makes room.
+    pub(crate) fn make_room(&self) {
+        fs::remove_file(self.filler()).expect("it was filled");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.at.join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Whoever still uses it has been told to end.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.at).output();
+    }
+}
