@@ -100,7 +100,7 @@ impl Restless {
         world.write_all();
         let deadline = std::time::Instant::now() + headwater_e2e::running::WAIT;
         while !world.say_wire() {
-            assert!(std::time::Instant::now() < deadline, "the socket accepts nothing");
+            assert!(std::time::Instant::now() < deadline, "the socket hears nothing");
             thread::sleep(Duration::from_millis(20));
         }
         self.world = Some(world);
@@ -244,7 +244,8 @@ impl World {
         self.write(&format!("brief-{n}"), &[brief]);
     }
 
-    /// Says over the socket what is to be there; whether all of it was accepted.
+    /// Says over the socket what is to be there; whether all of it was heard. What is to go may be
+    /// gone already, which is refused.
     fn say_wire(&self) -> bool {
         let config = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wire"},
@@ -258,7 +259,7 @@ impl World {
             json!({"delete": "default/pod/wired"})
         };
         let lines = format!("{}\n{second}\n", json!({"object": config}));
-        self.say(&lines).is_ok_and(|answer| answer["accepted"] == 2)
+        self.say(&lines).is_ok_and(|answer| answer["lines"] == 2)
     }
 
     fn say(&self, lines: &str) -> std::io::Result<Value> {
