@@ -99,7 +99,7 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
         (&["up"], "MANIFESTS"),
         (&["up", &file], "name the folder it lies in"),
         (&["up", "m", "--nodes", "0"], "there must be at least one node"),
-        (&["up", "m", "--nodes", "a,A"], "nodes = \"a,A\""),
+        (&["up", "m", "--nodes", "a,A"], "--nodes: \"a,A\": \"A\" is no DNS-1123"),
         (&["up", "m", "--runtime", "docker"], "process"),
         (&["up", "m", "--sync-interval", "soon"], "--sync-interval"),
         (&["up", "m", "--sync-interval", "0s"], "must not be zero"),
@@ -115,8 +115,8 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
     }
     for (variable, value, named) in [
         ("HEADWATER_NODEZ", "3", "HEADWATER_NODEZ: there is no such setting; there are"),
-        ("HEADWATER_NODES", "-3", "nodes = \"-3\""),
-        ("HEADWATER_RUNTIME", "docker", "HEADWATER_RUNTIME: "),
+        ("HEADWATER_NODES", "-3", "HEADWATER_NODES: want a number above 0"),
+        ("HEADWATER_RUNTIME", "docker", "HEADWATER_RUNTIME: there is no \"docker\""),
         ("HEADWATER_STOP_GRACE", "x", "HEADWATER_STOP_GRACE: \"x\" is no duration"),
     ] {
         let mut command = headwater();

@@ -221,6 +221,9 @@ fn wrong(error: &figment::Error, args: &Up) -> String {
         Kind::UnknownField(_, known) => {
             format!("{place}: there is no such setting; there are {}", known.join(", "))
         }
+        Kind::UnknownVariant(given, known) => {
+            format!("{place}: there is no {given:?}; there are {}", known.join(", "))
+        }
         kind => format!("{place}: {kind}"),
     }
 }
