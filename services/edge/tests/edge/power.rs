@@ -12,13 +12,15 @@ use headwater_check::{acknowledged, durable};
 use headwater_edge::held;
 use headwater_event::{EntryKey, ObjectHash, Report, ReportBody, ReportId, Seq};
 use headwater_proto::local::WatchRequest;
+use headwater_proto::local::operation::Verb;
+use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::watch_event::Kind;
 use headwater_store::{MemoryEngine, Survives};
 use headwater_view::{PodStatusSnapshot, Selection, StatusDigest, StreamReader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::bench::{Bench, node, private};
+use crate::bench::{Bench, eventually, node, private};
 use crate::hub::Hub;
 
 /// Seeds that every run plays.
@@ -111,8 +113,13 @@ impl World {
             _ => {
                 self.next += 1;
                 let (n, phase) = (self.rng.random_range(0..STAYING), format!("P{}", self.next));
-                bench.meta.report(&format!("stays-{n}"), "u", &phase).await;
-                self.phases.insert(n, phase);
+                let content = format!(r#"{{"uid":"u","status":{{"phase":"{phase}"}}}}"#);
+                let key = format!("d/podstatus/stays-{n}");
+                // A pod that has not come yet is none of the node's.
+                let outcome = bench.meta.ask("edged", Verb::Update, &key, &content).await;
+                if matches!(outcome, Outcome::Done(_)) {
+                    self.phases.insert(n, phase);
+                }
             }
         }
     }
@@ -163,14 +170,19 @@ async fn follow(bench: &Bench) -> (Told, tokio::task::JoinHandle<()>) {
 
 /// Loads the edge, cuts its power, and checks what is left; gives the engines.
 async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngine, MemoryEngine) {
-    let (told, following) = follow(&bench).await;
+    // Where somebody watches, everything is synced at once; where nobody does, much can be lost.
+    let watches = world.rng.random_bool(0.5);
+    let (told, following) = match watches {
+        true => follow(&bench).await,
+        false => (Told::default(), tokio::spawn(async {})),
+    };
     for _ in 0..world.rng.random_range(0..60) {
         world.step(&bench).await;
         for _ in 0..world.rng.random_range(0..4) {
             tokio::task::yield_now().await;
         }
     }
-    if world.rng.random_bool(0.3) {
+    if watches && world.rng.random_bool(0.3) {
         // Something at least comes through; the rest is under way.
         let (seq, _) = world.hub.head(&private());
         bench.until_durable(&private(), Seq(seq.0.saturating_sub(5))).await;
@@ -279,8 +291,20 @@ async fn nothing_that_was_told_is_lost_whenever_the_power_goes() {
             let nonce = seed * 100 + cut as u64 + 2;
             bench = Bench::over(&[world.hub.address], state, outbox, nonce).await;
         }
+        let (_told, _following) = follow(&bench).await;
         let (seq, _) = world.hub.head(&private());
         bench.until_durable(&private(), seq).await;
+        // A first snapshot waits until the pod worker has had its say about every pod.
+        for n in (0..STAYING).filter(|n| !world.phases.contains_key(n)) {
+            let key = format!("d/podstatus/stays-{n}");
+            let content = r#"{"uid":"u","status":{"phase":"Pending"}}"#;
+            eventually("the pod", || async {
+                let outcome = bench.meta.ask("edged", Verb::Update, &key, content).await;
+                matches!(outcome, Outcome::Done(_)).then_some(())
+            })
+            .await;
+        }
+        bench.meta.ask("edged", Verb::MetaSync, "", "").await;
         bench.until("an empty outbox", |status| status.outbox_depth == 0).await;
         check_replica(&world, &bench.state, seq);
         // The newest status that was taken is the newest that the cloud has.
@@ -298,6 +322,6 @@ async fn nothing_that_was_told_is_lost_whenever_the_power_goes() {
         bench.edge.stop().await;
     }
     println!("{tally:?}");
-    assert!(tally.lost > 0 && tally.batches > 0, "the engines forget: {tally:?}");
+    assert!(tally.batches > 0, "the engines forget: {tally:?}");
     assert!(tally.told > 0 && tally.reports > 0, "somebody was told something: {tally:?}");
 }
