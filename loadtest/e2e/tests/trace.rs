@@ -160,7 +160,8 @@ fn a_change_is_one_trace_from_the_source_to_the_pod_and_back() {
         assert_eq!(attribute(named(part), "stream"), Some(&stream), "{part}");
     }
     let seq = attribute(named("append"), "seq");
-    assert!(matches!(seq, Some(Value::IntValue(seq)) if *seq > 0), "{seq:?}");
+    let is_seq = |text: &str| text.parse::<u64>().is_ok_and(|seq| seq > 0);
+    assert!(matches!(seq, Some(Value::StringValue(text)) if is_seq(text)), "{seq:?}");
     assert_eq!(attribute(named("apply"), "seq"), seq, "what was appended is what is applied");
     for pair in way.windows(2) {
         assert!(
