@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::record::LogBirth;
-use headwater_event::{Cursor, Offset, Partition, StreamId};
+use headwater_event::{Cursor, Offset, Partition, Seq, StreamId};
 use headwater_log::acceptance::{Mode, Outcome, PartitionState, StreamPosition};
 use headwater_log::{
     Acceptance, Batch, BirthError, ClaimError, Claimant, Claiming, Log, ReadError, Reader,
@@ -77,6 +77,15 @@ pub enum FollowError {
     /// The engine failed; open it again.
     #[error("the fold cannot be stored")]
     Engine(#[from] EngineError),
+    /// Compaction dropped what was not read yet: the reader was away for longer than the replay
+    /// window, as a machine that was suspended is. Fold again from the start.
+    #[error("compaction passed this reader of stream {stream} by: seq {expected} is gone")]
+    PassedBy {
+        /// The stream.
+        stream: StreamId,
+        /// What was to come next.
+        expected: Seq,
+    },
     /// The state does not hash to what the log says: fold again from the start.
     #[error("the fold of stream {stream} differs from the log")]
     Differs {
@@ -102,7 +111,7 @@ impl FollowError {
     /// Whether the stored fold must be given up before opening again.
     pub fn asks_for_rebuild(&self) -> bool {
         match self {
-            Self::Differs { .. } => true,
+            Self::Differs { .. } | Self::PassedBy { .. } => true,
             Self::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
             Self::Unborn | Self::Birth(_) | Self::Engine(_) => false,
         }
@@ -261,6 +270,13 @@ impl<R: Rows> Follower<R> {
         let log_id = self.acceptance.birth().log_id;
         let outcomes = self.acceptance.accept_batch(batch, (self.clock)());
         for outcome in &outcomes {
+            if let Outcome::Hole(hole) = outcome
+                && !is_folding
+                && self.was_passed_by(batch.cursor.partition, &hole.stream)
+            {
+                let (stream, expected) = (hole.stream.clone(), hole.expected);
+                return Err(FollowError::PassedBy { stream, expected });
+            }
             let Outcome::Accepted(envelope) = outcome else { continue };
             // A damaged stream has another hash than the log until what it lacks comes again.
             let is_sparse = is_folding || self.damaged.contains(&envelope.stream);
@@ -278,6 +294,14 @@ impl<R: Rows> Follower<R> {
         }
         step.outcomes.extend(outcomes);
         Ok(())
+    }
+
+    /// Whether records are missing from the log behind the last one of `stream` that was read. An
+    /// append that was lost leaves no such gap: its hole is the writer's to mend.
+    fn was_passed_by(&self, partition: Partition, stream: &StreamId) -> bool {
+        let last = self.acceptance.stream(stream).map(|position| position.offset);
+        let gap = self.acceptance.partitions().get(&partition).and_then(|state| state.last_gap);
+        gap.is_some_and(|gap| last.is_none_or(|last| gap > last))
     }
 
     /// Commits the open batch with the cursors that it was read up to.

@@ -87,7 +87,7 @@ impl FoldMetrics {
             // It is not there yet.
             FollowError::Unborn => {}
             FollowError::Birth(_) => birth.inc(),
-            FollowError::Read(_) => read.inc(),
+            FollowError::Read(_) | FollowError::PassedBy { .. } => read.inc(),
             FollowError::Engine(_) => engine.inc(),
             FollowError::Differs { .. } => differs.inc(),
         }

@@ -428,6 +428,32 @@ async fn what_retention_took_from_under_a_follower_is_folded_anew() {
 }
 
 #[tokio::test]
+async fn a_reader_that_compaction_passed_by_folds_anew() {
+    let (log, s) = (log().await, stream("node/a"));
+    let mut owner = Owner::new(&log).await;
+    owner.set(&s, 1, Some("{}")).await;
+    let engine = Arc::new(MemoryEngine::new());
+    let mut follower = open(&log, &engine).await;
+    drain(&mut follower, &log).await;
+    // The machine is suspended: weeks later its process reads on as if nothing had been.
+    owner.set(&s, 1, Some(r#"{"n":1}"#)).await;
+    owner.set(&s, 1, Some(r#"{"n":2}"#)).await;
+    log.advance_clock(2 * WINDOW_MS);
+    log.compact();
+    let error = loop {
+        match follower.next().await {
+            Ok(step) => assert!(!step.outcomes.is_empty(), "it ends without a word"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, FollowError::PassedBy { .. }) && error.asks_for_rebuild());
+    let mut follower =
+        Follower::rebuild(&log, engine, (), clock(&log)).await.expect("it can be folded");
+    drain(&mut follower, &log).await;
+    owner.check_replay(&follower).await;
+}
+
+#[tokio::test]
 async fn a_log_that_is_away_is_no_reason_to_fold_anew() {
     let log = log().await;
     let mut owner = Owner::new(&log).await;
