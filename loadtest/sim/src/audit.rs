@@ -34,7 +34,8 @@ struct Branch {
     claims: BTreeMap<Partition, Offset>,
     seen: BTreeMap<Partition, Vec<(Offset, fencing::Seen)>>,
     streams: BTreeMap<StreamId, Vec<(Offset, Point)>>,
-    stopped: BTreeSet<StreamId>,
+    /// Streams that stand before a hole, and the epoch of what came instead.
+    stopped: BTreeMap<StreamId, WriterEpoch>,
 }
 
 /// An object as it was put into a stream: its key, UID and hash.
@@ -251,10 +252,10 @@ impl Auditor {
             return;
         }
         let fills = header.seq == last.next()
-            && (!branch.stopped.contains(&stream) || header.epoch_first_seq == header.seq);
+            && branch.stopped.get(&stream).is_none_or(|stopped| header.epoch > *stopped);
         if !fills {
             self.frame.count("hole in a stream");
-            branch.stopped.insert(stream);
+            branch.stopped.entry(stream).or_insert(header.epoch);
             return;
         }
         branch.stopped.remove(&stream);

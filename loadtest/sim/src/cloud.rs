@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_controller::{Controller, ControllerHandle, ControllerMetrics, ControllerSeams};
@@ -12,6 +13,7 @@ use headwater_session::HubSettings;
 use headwater_session::message::RequestError;
 use headwater_store::{MemoryEngine, Survives};
 use prometheus::Registry;
+use tokio::time::timeout;
 
 use crate::cluster::{Cluster, Watch};
 use crate::frame::{Frame, WallClock};
@@ -53,6 +55,9 @@ impl Answers for NoAnswers {
         Err(RequestError::NotFound)
     }
 }
+
+/// How long a process may take to start; one that takes longer is off.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Where a hub listens.
 pub(crate) fn address(hub: usize) -> SocketAddr {
@@ -109,7 +114,9 @@ impl SimHub {
             wall_clock: Arc::new(move || clock.now_ms()),
             metrics,
         };
-        match Hub::start_unheard(config, seams).await {
+        let started = timeout(STARTS_WITHIN, Hub::start_unheard(config, seams)).await;
+        let Ok(started) = started else { return };
+        match started {
             Ok(handle) => {
                 let handle = Arc::new(handle);
                 self.network.listen(self.index, handle.clone());
@@ -168,7 +175,9 @@ impl SimController {
             metrics,
         };
         let frame = self.frame.clone();
-        match Controller::start_drawing(seams, Arc::new(move || frame.uuid())).await {
+        let starting = Controller::start_drawing(seams, Arc::new(move || frame.uuid()));
+        let Ok(started) = timeout(STARTS_WITHIN, starting).await else { return };
+        match started {
             Ok(handle) => self.handle = Some(handle),
             Err(error) => self.frame.note(format_args!("controller does not start: {error}")),
         }

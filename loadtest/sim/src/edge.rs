@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use headwater_check::once::Once;
 use headwater_check::removed::Removals;
 use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeExit, Seams};
-use headwater_event::NodeName;
+use headwater_event::{Incarnation, NodeName};
 use headwater_store::{Failure, MemoryEngine, Survives};
 use tokio::task::JoinSet;
 
@@ -23,6 +23,7 @@ pub(crate) struct SimEdge {
     pub(crate) node: NodeName,
     network: Network,
     hubs: Vec<SocketAddr>,
+    incarnation: Incarnation,
     pub(crate) clock: WallClock,
     pub(crate) state: Arc<Disk>,
     outbox: Arc<MemoryEngine>,
@@ -89,6 +90,7 @@ impl SimEdge {
             node: node.clone(),
             network: network.clone(),
             hubs: hubs.to_vec(),
+            incarnation: Incarnation(1),
             clock: frame.wall_clock(),
             state: Arc::new(Disk::new(MemoryEngine::new())),
             outbox: Arc::default(),
@@ -108,9 +110,15 @@ impl SimEdge {
         self.state = Arc::new(Disk::new(state.reopen()));
         self.outbox = Arc::new(outbox.reopen());
         let mut clone = Self::new(&self.frame, index, &self.node, &self.network, &self.hubs);
+        clone.incarnation = self.incarnation;
         clone.state = Arc::new(Disk::new(state.reopen()));
         clone.outbox = Arc::new(outbox.reopen());
         clone
+    }
+
+    /// The node is enrolled anew.
+    pub(crate) fn enrol(&mut self) {
+        self.incarnation = Incarnation(self.incarnation.0 + 1);
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -119,14 +127,29 @@ impl SimEdge {
 
     /// Switches the machine on.
     pub(crate) fn start(&mut self, auditor: Arc<Mutex<Auditor>>) {
-        let config = EdgeConfig::new(self.node.clone(), self.hubs.clone(), "none".into());
+        let config = EdgeConfig {
+            incarnation: self.incarnation,
+            ..EdgeConfig::new(self.node.clone(), self.hubs.clone(), "none".into())
+        };
         let seams = Seams {
             clock: Arc::new(SimClock(self.frame.clone(), self.clock.clone())),
             chance: Arc::new(SimChance(self.frame.clone())),
             ..Seams::default()
         };
         let dial = self.network.dial(self.index, &self.node);
-        let bare = match Edge::bare(&config, self.state.clone(), self.outbox.clone(), seams, dial) {
+        let mut bare = Edge::bare(
+            &config,
+            self.state.clone(),
+            self.outbox.clone(),
+            seams.clone(),
+            dial.clone(),
+        );
+        if bare.is_err() {
+            // A disk that was to fail did so at once.
+            self.lose_power(Survives::Synced);
+            bare = Edge::bare(&config, self.state.clone(), self.outbox.clone(), seams, dial);
+        }
+        let bare = match bare {
             Ok(bare) => bare,
             Err(error) => {
                 self.frame.broken(format_args!("edge {} does not start: {error}", self.index));

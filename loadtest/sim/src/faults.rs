@@ -158,7 +158,7 @@ async fn befall(world: &mut World, later: &mut Later, kind: u64) {
             world.pass(frame.below(500)).await;
             world.controllers[controller].start().await;
         }
-        29 | 30 => {
+        29 | 30 if world.controllers[controller].is_on() => {
             frame.fault("controller frozen", controller);
             world.controllers[controller].freeze(true);
             if !world.controllers[1 - controller].is_on() {
@@ -186,9 +186,9 @@ async fn befall(world: &mut World, later: &mut Later, kind: u64) {
             later.0.push((now + frame.below(5_000), Ending::LogReturns(log.handle())));
         }
         35 if !world.log_was_lost => world.recreate_log(),
-        36 if !world.log_was_lost => world.truncate_log().await,
+        36 if !world.log_was_lost && !world.has_compacted() => world.truncate_log().await,
         37 => world.jump_clock(),
-        38 => {
+        38 if !world.was_truncated => {
             // Most often somebody is away meanwhile.
             if frame.happens(700) {
                 world.edges[edge].lose_machine(survives);

@@ -29,6 +29,8 @@ struct Inner {
     passed_ms: Mutex<i64>,
     /// Whether faults have stopped.
     calm: AtomicBool,
+    /// Whether a trace that is kept is printed as it comes: of a run that does not end.
+    is_live: bool,
 }
 
 /// What happened, in order.
@@ -64,6 +66,7 @@ impl Frame {
             trace: Mutex::new(trace),
             passed_ms: Mutex::new(0),
             calm: AtomicBool::new(false),
+            is_live: std::env::var_os("HEADWATER_SIM_LIVE").is_some(),
         }))
     }
 
@@ -135,6 +138,9 @@ impl Frame {
         trace.hasher.update(b"\n");
         trace.lines += 1;
         if let Some(kept) = &mut trace.kept {
+            if self.0.is_live {
+                eprintln!("{line}");
+            }
             kept.push(line);
         }
     }

@@ -13,6 +13,15 @@
 //! cargo run -p headwater-sim -- --seed N --trace
 //! HEADWATER_SIM_SEED=N cargo test -p headwater-sim
 //! ```
+//!
+//! Left out, because a run with it does not end well yet:
+//!
+//! - the log's clock ahead by years while compaction runs: what is appended later carries times of
+//!   that future, and a reader whose clock is right takes what compaction dropped for lost;
+//! - a hub or controller that is suspended for longer than the replay window (a follower that
+//!   meets a hole which compaction made folds anew, but not every trace of it is a hole);
+//! - the log's end lost and compaction after it, in one run;
+//! - two controllers whose watches lag behind each other by more than a take-over takes.
 
 mod audit;
 mod cloud;

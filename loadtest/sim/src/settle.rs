@@ -43,6 +43,9 @@ pub(crate) async fn settle(world: &mut World) {
         }
         return world.frame.broken(format_args!("not converged: {differs}"));
     }
+    if world.was_truncated {
+        return;
+    }
     // What is there must be there still after compaction, for whoever folds anew.
     world.weeks_pass().await;
     if let Err(differs) = folds_anew(world).await {
