@@ -25,6 +25,9 @@ pub(crate) struct Scrape {
     hub: Arc<Mutex<Weak<Shared>>>,
 }
 
+/// How many events a replica lacks, and when the first of them was appended.
+type Gap = (u64, Option<i64>);
+
 /// How far the connected nodes are behind.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Behind {
@@ -111,7 +114,7 @@ impl Behind {
     fn of(hub: &Shared) -> Self {
         let source = hub.fold.source();
         // Thousands of nodes stand at the same place of a shared stream.
-        let mut known: HashMap<(StreamId, Seq), Option<(u64, Option<i64>)>> = HashMap::new();
+        let mut known: HashMap<(StreamId, Seq), Option<Gap>> = HashMap::new();
         let mut all = Self::default();
         for standing in hub.standings().into_values() {
             if !standing.connected {
