@@ -109,6 +109,8 @@ fn judge_kind(found: FsType) -> Check {
     ];
     let named =
         named.iter().find(|(magic, ..)| *magic == found).map(|(_, name, kind)| (*name, *kind));
+    // Its type is another on other machines.
+    #[allow(clippy::useless_conversion, reason = "the number's type differs between machines")]
     let number = i64::try_from(found.0).unwrap_or_default();
     let known =
         KNOWN.iter().find(|(magic, ..)| *magic == number).map(|(_, name, kind)| (*name, *kind));
