@@ -46,6 +46,9 @@ const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// How many of the names there are a refusal says: a line or two of a terminal.
 const NAMES_SAID_MAX: usize = 10;
 
+/// Writes down whether the link of a node is cut.
+pub(crate) type NoteLink = Arc<dyn Fn(&NodeName, bool) -> std::io::Result<()> + Send + Sync>;
+
 /// What the operator API reads. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Sight {
@@ -61,7 +64,7 @@ pub(crate) struct Sight {
     /// Where each node's pod worker keeps its directory.
     pub(crate) node_dirs: Arc<dyn Fn(&NodeName) -> PathBuf + Send + Sync>,
     /// Writes down that a node's link was cut or restored, so that a restart does not forget it.
-    pub(crate) note_link: Arc<dyn Fn(&NodeName, bool) -> std::io::Result<()> + Send + Sync>,
+    pub(crate) note_link: NoteLink,
     pub(crate) wall_clock: WallClock,
     /// What is wrong with the whole.
     pub(crate) troubles: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
