@@ -1,0 +1,61 @@
+//! A Kafka on loopback to develop against: runs until it is stopped.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use headwater_broker::{BrokerError, Cluster, ClusterSettings};
+use nix::sys::signal::{SigSet, Signal};
+
+/// A Kafka on loopback, for development: no users, no TLS, one disk.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// How many brokers, each with a port for clients, one for brokers, one for controllers
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=5))]
+    brokers: u32,
+    /// The first port, of three for each broker
+    #[arg(long, default_value_t = 9092, value_parser = clap::value_parser!(u16).range(1024..=65_000))]
+    port: u16,
+    /// Where its data lies; kept when it stops. Without it, in a folder that goes with it
+    #[arg(long)]
+    data: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("headwater-broker: {error}");
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                eprintln!("  {cause}");
+                source = cause.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<(), BrokerError> {
+    // Before any thread, so that a signal comes to the wait below and to nobody else.
+    let stops = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let blocked = stops.thread_block();
+    let mut cluster = Cluster::start(ClusterSettings {
+        brokers: args.brokers,
+        data: args.data,
+        first_port: Some(args.port),
+        ..ClusterSettings::default()
+    })?;
+    let bootstrap = cluster.bootstrap();
+    println!("{bootstrap}");
+    eprintln!("Kafka runs. In another terminal:");
+    eprintln!("  headwater up ops/demo --kafka {bootstrap}");
+    eprintln!("  kcat -b {bootstrap} -t headwater.downstream.v1 -C -f '%k %o\\n'");
+    eprintln!("Ctrl-C stops it");
+    // Where signals cannot be waited for, it runs until it is killed, and its brokers with it.
+    if blocked.is_ok() {
+        let _ = stops.wait();
+    }
+    cluster.brokers().try_for_each(headwater_broker::Broker::stop)
+}
