@@ -1,0 +1,205 @@
+//! Questions about the topic, asked of the cluster and answered in bounded time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_event::{Offset, Partition, TopicId};
+use headwater_log::{Bounds, Description, ReadError};
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
+use rdkafka::client::Client;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{Producer, ThreadedProducer};
+
+use crate::clients::{Context, words};
+use crate::native;
+use crate::settings::{KafkaSettings, SettingsError};
+use crate::{RECORD_OVERHEAD_BYTES, topics};
+
+/// The wait before a question is asked again that a broker could not answer just then: partitions
+/// of a topic just made have no leader for some tens of milliseconds.
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+/// Kafka's or librdkafka's name of what went wrong, and their words where there are more.
+type Failed = (RDKafkaErrorCode, String);
+
+/// How many brokers have a partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replicas {
+    /// As the topic was made.
+    pub(crate) all: usize,
+    /// Those that have all of it just now.
+    pub(crate) in_sync: usize,
+}
+
+/// Asks.
+pub(crate) struct Asking {
+    settings: Arc<KafkaSettings>,
+    context: Context,
+    /// Appends nothing: of librdkafka's clients it is the one that has a thread of its own, by
+    /// which it learns of its connections' troubles.
+    client: ThreadedProducer<Context>,
+}
+
+impl Asking {
+    pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
+        let context = Context::default();
+        let client =
+            ThreadedProducer::from_config_and_context(&settings.asking()?, context.clone())
+                .map_err(|error| SettingsError::Invalid { reason: error.to_string() })?;
+        Ok(Self { settings, context, client })
+    }
+
+    /// The topic's id; blocks.
+    pub(crate) fn topic_id(&self) -> Result<TopicId, ReadError> {
+        let topic = &self.settings.topic;
+        let id = self.again(|client, wait| native::topic_id(client, topic, wait))?;
+        Ok(TopicId(id))
+    }
+
+    /// How many partitions the topic has; blocks.
+    pub(crate) fn partitions(&self) -> Result<u32, ReadError> {
+        let replicas = self.replicas()?;
+        Ok(u32::try_from(replicas.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Who has each partition of the topic; blocks.
+    pub(crate) fn replicas(&self) -> Result<BTreeMap<Partition, Replicas>, ReadError> {
+        let topic = self.settings.topic.as_str();
+        self.again(|client, wait| {
+            let metadata = client.fetch_metadata(Some(topic), wait).map_err(plain)?;
+            let found = metadata.topics().iter().find(|found| found.name() == topic);
+            let found = found.ok_or_else(|| coded(RDKafkaErrorCode::UnknownTopic))?;
+            if let Some(error) = found.error() {
+                return Err(coded(RDKafkaErrorCode::from(error)));
+            }
+            if found.partitions().is_empty() {
+                return Err(coded(RDKafkaErrorCode::UnknownTopicOrPartition));
+            }
+            let partitions = found.partitions().iter().map(|partition| {
+                let number = Partition(u32::try_from(partition.id()).unwrap_or_default());
+                let (all, in_sync) = (partition.replicas().len(), partition.isr().len());
+                (number, Replicas { all, in_sync })
+            });
+            Ok(partitions.collect())
+        })
+    }
+
+    /// What can be read of `partition`, which there is; blocks.
+    pub(crate) fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
+        let topic = self.settings.topic.as_str();
+        let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
+        let (low, high) =
+            self.again(|client, wait| client.fetch_watermarks(topic, number, wait).map_err(plain))?;
+        Ok(Bounds { low: offset(low), high: offset(high) })
+    }
+
+    /// What the topic is like.
+    pub(crate) async fn describe(self: &Arc<Self>) -> Result<Description, ReadError> {
+        let this = self.clone();
+        let (topic, partitions) =
+            blocking(move || Ok((this.topic_id()?, this.partitions()?))).await?;
+        let configured = self.configured().await?;
+        let number = |name: &str| configured.get(name).and_then(|value| value.parse::<u64>().ok());
+        let bytes_max = number(topics::MAX_MESSAGE_BYTES).unwrap_or_default();
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        Ok(Description {
+            topic,
+            partitions,
+            record_bytes_max: bytes_max.saturating_sub(RECORD_OVERHEAD_BYTES),
+            replay_window_ms: number(topics::MIN_COMPACTION_LAG_MS).unwrap_or_default(),
+        })
+    }
+
+    /// The topic's settings, by Kafka's names.
+    pub(crate) async fn configured(&self) -> Result<topics::Configured, ReadError> {
+        let unavailable = |reason: String| ReadError::Unavailable { reason };
+        let config = self.settings.asking().map_err(|error| unavailable(error.to_string()))?;
+        let admin = AdminClient::from_config_and_context(&config, self.context.clone())
+            .map_err(|error: KafkaError| unavailable(error.to_string()))?;
+        let options = AdminOptions::new().request_timeout(Some(self.settings.request_timeout));
+        let topic = ResourceSpecifier::Topic(&self.settings.topic);
+        let described = admin.describe_configs([&topic], &options).await;
+        // Its thread ends within a tenth of a second; nobody need wait for it.
+        tokio::task::spawn_blocking(move || drop(admin));
+        let described = described.map_err(|error| self.unavailable(plain(error)))?;
+        let one = described.into_iter().next();
+        let one = one.ok_or_else(|| unavailable("Kafka described nothing".to_owned()))?;
+        let one = one.map_err(|code| self.unavailable(coded(code)))?;
+        let entries = one.entries.into_iter();
+        Ok(entries.filter_map(|entry| Some((entry.name, entry.value?))).collect())
+    }
+
+    /// Asks until there is an answer, or time is up, or the answer is no.
+    fn again<T>(
+        &self,
+        ask: impl Fn(&Client<Context>, Duration) -> Result<T, Failed>,
+    ) -> Result<T, ReadError> {
+        let deadline = Instant::now() + self.settings.request_timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match ask(self.client.client(), left.max(AGAIN_AFTER)) {
+                Ok(answer) => {
+                    self.context.trouble.clear();
+                    return Ok(answer);
+                }
+                Err((code, _)) if is_passing(code) && left > AGAIN_AFTER => {
+                    thread::sleep(AGAIN_AFTER);
+                }
+                Err(failed) => return Err(self.unavailable(failed)),
+            }
+        }
+    }
+
+    fn unavailable(&self, (code, text): Failed) -> ReadError {
+        let reason = words(code, &self.settings.topic);
+        let reason = if text.is_empty() || reason.contains(&text) {
+            reason
+        } else {
+            format!("{reason}: {text}")
+        };
+        ReadError::Unavailable { reason: self.context.trouble.explain(reason) }
+    }
+}
+
+/// Runs `ask` where it may block.
+pub(crate) async fn blocking<T: Send + 'static>(
+    ask: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    let asked = tokio::task::spawn_blocking(ask).await;
+    asked.unwrap_or_else(|error| Err(ReadError::Unavailable { reason: error.to_string() }))
+}
+
+/// An offset of Kafka's that is one.
+pub(crate) fn offset(offset: i64) -> Offset {
+    Offset(u64::try_from(offset).unwrap_or_default())
+}
+
+fn plain(error: KafkaError) -> Failed {
+    match error.rdkafka_error_code() {
+        Some(code) => (code, String::new()),
+        None => (RDKafkaErrorCode::Fail, error.to_string()),
+    }
+}
+
+fn coded(code: RDKafkaErrorCode) -> Failed {
+    (code, String::new())
+}
+
+/// Whether the same question may have an answer in a moment.
+fn is_passing(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::LeaderNotAvailable
+            | Code::NotLeaderForPartition
+            | Code::ReplicaNotAvailable
+            | Code::BrokerTransportFailure
+            | Code::NetworkException
+            | Code::CoordinatorLoadInProgress
+            | Code::UnknownLeaderEpoch
+            | Code::FencedLeaderEpoch
+    )
+}

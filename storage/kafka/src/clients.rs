@@ -1,0 +1,99 @@
+//! What librdkafka's clients say while they run: into the log, and kept for the next error.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::ConsumerContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{NoCustomPartitioner, ProducerContext};
+
+use crate::producing::Delivery;
+
+/// The last thing that went wrong on the way to a broker: a refused certificate or a wrong
+/// password shows nowhere else.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble(Arc<Mutex<Option<String>>>);
+
+impl Trouble {
+    pub(crate) fn note(&self, words: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.to_owned());
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// `reason`, and what went wrong on the way where something did.
+    pub(crate) fn explain(&self, reason: impl Into<String>) -> String {
+        let reason = reason.into();
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(trouble) if !reason.contains(trouble.as_str()) => format!("{reason} ({trouble})"),
+            _ => reason,
+        }
+    }
+}
+
+/// What every client of ours is given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Context {
+    pub(crate) trouble: Trouble,
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, words: &str) {
+        match level {
+            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
+                tracing::error!(target: "librdkafka", facility, "{words}");
+            }
+            _ => tracing::debug!(target: "librdkafka", facility, "{words}"),
+        }
+    }
+
+    fn error(&self, error: KafkaError, words: &str) {
+        tracing::debug!(target: "librdkafka", %error, "{words}");
+        // That all of them are down says less than why one of them is.
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
+            self.trouble.note(words);
+        }
+    }
+}
+
+impl ConsumerContext for Context {}
+
+impl ProducerContext<NoCustomPartitioner> for Context {
+    type DeliveryOpaque = Box<Delivery>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, delivery: Box<Delivery>) {
+        delivery.done(result);
+    }
+}
+
+/// What `code` means to a person, where its own name says too little.
+pub(crate) fn words(code: RDKafkaErrorCode, topic: &str) -> String {
+    use RDKafkaErrorCode as Code;
+    match code {
+        Code::UnknownTopicOrPartition | Code::UnknownTopic => {
+            format!("there is no topic {topic}: make it with `headwater topics create`")
+        }
+        Code::TopicAuthorizationFailed => {
+            format!("Kafka denies this client a right to the topic {topic} that it needs")
+        }
+        Code::ClusterAuthorizationFailed => {
+            "Kafka denies this client the right to write idempotently".to_owned()
+        }
+        Code::GroupAuthorizationFailed => {
+            "Kafka denies this client the right to its group's name".to_owned()
+        }
+        Code::SaslAuthenticationFailed | Code::Authentication => {
+            "Kafka does not accept this client's user or password".to_owned()
+        }
+        Code::SSL => "the TLS connection to Kafka cannot be made".to_owned(),
+        Code::OperationTimedOut | Code::RequestTimedOut | Code::MessageTimedOut => {
+            "Kafka did not answer in time".to_owned()
+        }
+        Code::BrokerTransportFailure | Code::AllBrokersDown => "Kafka cannot be reached".to_owned(),
+        code => code.to_string(),
+    }
+}

@@ -1,0 +1,313 @@
+//! The few calls of librdkafka that the crate over it does not offer. All unsafe code is here.
+//!
+//! - A topic's id, by which one that was deleted and made again is told from what it was.
+//! - Leader epochs of records and of positions (KIP-320), by which a replaced tail is noticed.
+//! - The events of a consumer as they are: with the offset at which a partition ended, and with
+//!   headers whose names need not be text.
+#![allow(unsafe_code, reason = "calls of a C library; each says why it is sound")]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rdkafka::TopicPartitionList;
+use rdkafka::bindings as c;
+use rdkafka::client::{Client, ClientContext};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::RDKafkaErrorCode;
+use uuid::Uuid;
+
+/// Room for librdkafka's words about a setting that it refuses.
+const ERROR_TEXT_BYTES: usize = 512;
+
+/// What a consumer's queue brings.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A record.
+    Record(NativeRecord),
+    /// Everything below `offset` was read, and nothing more is there now.
+    End {
+        /// Of which partition.
+        partition: i32,
+        /// The first offset that was not there.
+        offset: i64,
+    },
+    /// Something is wrong, with one partition or with the client as a whole.
+    Failed {
+        /// Kafka's or librdkafka's name of it.
+        code: RDKafkaErrorCode,
+        /// Which partition, if it is one.
+        partition: Option<i32>,
+        /// What librdkafka says.
+        text: String,
+    },
+}
+
+/// A record as librdkafka has it, copied out.
+#[derive(Debug)]
+pub(crate) struct NativeRecord {
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) leader_epoch: i32,
+    pub(crate) time_ms: i64,
+    pub(crate) key: Bytes,
+    pub(crate) value: Option<Bytes>,
+    /// The last header of each wanted name, in the order wanted.
+    pub(crate) headers: Vec<Option<Bytes>>,
+}
+
+/// A consumer whose events are taken here and nowhere else.
+pub(crate) struct Events<C: ConsumerContext> {
+    queue: NonNull<c::rd_kafka_queue_t>,
+    /// Outlives the queue: dropped after it, see `drop`.
+    consumer: BaseConsumer<C>,
+    wanted: Vec<CString>,
+}
+
+// SAFETY: librdkafka's handles may be used from any thread, and the queue is polled by the owner
+// of this value alone.
+unsafe impl<C: ConsumerContext> Send for Events<C> {}
+
+impl<C: ConsumerContext> Events<C> {
+    /// Takes the events of `consumer`, with the headers of these names.
+    pub(crate) fn new(consumer: BaseConsumer<C>, wanted: &[&str]) -> Option<Self> {
+        // SAFETY: the client lives; the call gives a reference that `drop` gives back, or null.
+        let queue = unsafe { c::rd_kafka_queue_get_consumer(consumer.client().native_ptr()) };
+        let wanted = wanted.iter().filter_map(|name| CString::new(*name).ok()).collect();
+        Some(Self { queue: NonNull::new(queue)?, consumer, wanted })
+    }
+
+    pub(crate) fn consumer(&self) -> &BaseConsumer<C> {
+        &self.consumer
+    }
+
+    /// The next event, waiting for it at most so long.
+    pub(crate) fn poll(&self, wait: Duration) -> Option<Event> {
+        let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the queue lives as long as `self`.
+        let event = unsafe { c::rd_kafka_queue_poll(self.queue.as_ptr(), wait_ms) };
+        let event = Owned(NonNull::new(event)?, c::rd_kafka_event_destroy);
+        // SAFETY: the event lives until the end of this function, and everything that is read of
+        // it is copied before.
+        unsafe { self.read(event.0.as_ptr()) }
+    }
+
+    unsafe fn read(&self, event: *mut c::rd_kafka_event_t) -> Option<Event> {
+        // SAFETY: the caller's event lives.
+        match unsafe { c::rd_kafka_event_type(event) } {
+            c::RD_KAFKA_EVENT_FETCH => {
+                // SAFETY: a consumer's fetch event has one message, which lives as the event does.
+                let message = unsafe { c::rd_kafka_event_message_next(event).as_ref() }?;
+                // SAFETY: the same message.
+                Some(Event::Record(unsafe { self.record(message) }))
+            }
+            c::RD_KAFKA_EVENT_ERROR => {
+                // SAFETY: the caller's event lives; the text is copied.
+                let (code, text, place) = unsafe {
+                    let code = RDKafkaErrorCode::from(c::rd_kafka_event_error(event));
+                    let text = text_of(c::rd_kafka_event_error_string(event));
+                    (code, text, c::rd_kafka_event_topic_partition(event))
+                };
+                let place = NonNull::new(place)
+                    .map(|place| Owned(place, c::rd_kafka_topic_partition_destroy));
+                // SAFETY: not null, and ours until it is dropped.
+                let place = place.map(|place| unsafe {
+                    let place = place.0.as_ref();
+                    (place.partition, place.offset)
+                });
+                match (code, place) {
+                    (RDKafkaErrorCode::PartitionEOF, Some((partition, offset))) => {
+                        Some(Event::End { partition, offset })
+                    }
+                    _ => {
+                        let partition = place.map(|(partition, _)| partition);
+                        Some(Event::Failed { code, partition, text })
+                    }
+                }
+            }
+            c::RD_KAFKA_EVENT_LOG => {
+                let (mut facility, mut words, mut level) = (ptr::null(), ptr::null(), 0);
+                // SAFETY: the caller's event lives, and the places are ours; the text is copied.
+                let words = unsafe {
+                    c::rd_kafka_event_log(event, &mut facility, &mut words, &mut level);
+                    text_of(words)
+                };
+                tracing::debug!(target: "librdkafka", level, "{words}");
+                None
+            }
+            _ => None,
+        }
+    }
+
+    unsafe fn record(&self, message: &c::rd_kafka_message_t) -> NativeRecord {
+        // SAFETY: the message lives; key and payload are of the lengths it says, and copied.
+        unsafe {
+            let mut kind = c::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+            let mut headers = ptr::null_mut();
+            // Fails where there are none.
+            c::rd_kafka_message_headers(message, &mut headers);
+            NativeRecord {
+                partition: message.partition,
+                offset: message.offset,
+                leader_epoch: c::rd_kafka_message_leader_epoch(message),
+                time_ms: c::rd_kafka_message_timestamp(message, &mut kind),
+                key: bytes_of(message.key, message.key_len).unwrap_or_default(),
+                value: bytes_of(message.payload, message.len),
+                headers: self.wanted.iter().map(|name| header(headers, name)).collect(),
+            }
+        }
+    }
+}
+
+impl<C: ConsumerContext> Drop for Events<C> {
+    fn drop(&mut self) {
+        // SAFETY: the reference that `new` got; the client, a field, is dropped after this.
+        unsafe { c::rd_kafka_queue_destroy(self.queue.as_ptr()) };
+    }
+}
+
+/// Sets the leader epoch of a partition in `list`: the position is then validated against the
+/// leader before anything is fetched from it.
+pub(crate) fn set_leader_epoch(list: &TopicPartitionList, topic: &str, partition: i32, epoch: i32) {
+    let Ok(topic) = CString::new(topic) else { return };
+    // SAFETY: the list lives and is ours alone; the place found lies in it.
+    unsafe {
+        let place = c::rd_kafka_topic_partition_list_find(list.ptr(), topic.as_ptr(), partition);
+        if !place.is_null() {
+            c::rd_kafka_topic_partition_set_leader_epoch(place, epoch);
+        }
+    }
+}
+
+/// The first offset not yet written, as the last answer to a fetch told it.
+pub(crate) fn known_high<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+    partition: i32,
+) -> Option<i64> {
+    let topic = CString::new(topic).ok()?;
+    let (mut low, mut high) = (-1, -1);
+    let client = consumer.client().native_ptr();
+    // SAFETY: client and places live; the call only reads what the client has in memory.
+    let failed = unsafe {
+        c::rd_kafka_get_watermark_offsets(client, topic.as_ptr(), partition, &mut low, &mut high)
+    };
+    let is_known = failed == c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0;
+    is_known.then_some(high)
+}
+
+/// The id of `topic`; blocks at most so long.
+///
+/// # Errors
+/// What Kafka or librdkafka say, `UnknownTopicOrPartition` among it.
+pub(crate) fn topic_id<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+    wait: Duration,
+) -> Result<Uuid, (RDKafkaErrorCode, String)> {
+    let lost = || (RDKafkaErrorCode::Fail, "librdkafka gave no answer".to_owned());
+    let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX).max(1);
+    let name = CString::new(topic).map_err(|_| lost())?;
+    let client = client.native_ptr();
+    // SAFETY: every handle is checked for null, freed once by its guard in the reverse order of
+    // their making, and used only while its guard lives; texts and numbers are copied.
+    unsafe {
+        let queue = NonNull::new(c::rd_kafka_queue_new(client)).ok_or_else(lost)?;
+        let queue = Owned(queue, c::rd_kafka_queue_destroy);
+        let mut names = [name.as_ptr()];
+        let topics = c::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), 1);
+        let topics = NonNull::new(topics).ok_or_else(lost)?;
+        let topics = Owned(topics, c::rd_kafka_TopicCollection_destroy);
+        let operation = c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
+        let options = c::rd_kafka_AdminOptions_new(client, operation);
+        let options = NonNull::new(options).ok_or_else(lost)?;
+        let options = Owned(options, c::rd_kafka_AdminOptions_destroy);
+        let mut words: [c_char; ERROR_TEXT_BYTES] = [0; ERROR_TEXT_BYTES];
+        // A time that it refuses leaves its default, which is longer; the poll ends it then.
+        c::rd_kafka_AdminOptions_set_request_timeout(
+            options.0.as_ptr(),
+            wait_ms,
+            words.as_mut_ptr(),
+            words.len(),
+        );
+        let (topics, options) = (topics.0.as_ptr(), options.0.as_ptr());
+        c::rd_kafka_DescribeTopics(client, topics, options, queue.0.as_ptr());
+        let event = c::rd_kafka_queue_poll(queue.0.as_ptr(), wait_ms);
+        let Some(event) = NonNull::new(event) else {
+            return Err((RDKafkaErrorCode::OperationTimedOut, String::new()));
+        };
+        let event = Owned(event, c::rd_kafka_event_destroy);
+        let code = RDKafkaErrorCode::from(c::rd_kafka_event_error(event.0.as_ptr()));
+        if code != RDKafkaErrorCode::NoError {
+            return Err((code, text_of(c::rd_kafka_event_error_string(event.0.as_ptr()))));
+        }
+        let result = c::rd_kafka_event_DescribeTopics_result(event.0.as_ptr());
+        let mut count = 0;
+        let described = c::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+        if described.is_null() || count != 1 {
+            return Err(lost());
+        }
+        let described = *described;
+        let error = c::rd_kafka_TopicDescription_error(described);
+        if !error.is_null() {
+            let code = RDKafkaErrorCode::from(c::rd_kafka_error_code(error));
+            if code != RDKafkaErrorCode::NoError {
+                return Err((code, text_of(c::rd_kafka_error_string(error))));
+            }
+        }
+        let id = c::rd_kafka_TopicDescription_topic_id(described);
+        if id.is_null() {
+            return Err(lost());
+        }
+        Ok(Uuid::from_u64_pair(
+            c::rd_kafka_Uuid_most_significant_bits(id).cast_unsigned(),
+            c::rd_kafka_Uuid_least_significant_bits(id).cast_unsigned(),
+        ))
+    }
+}
+
+/// A handle and what frees it.
+struct Owned<T>(NonNull<T>, unsafe extern "C" fn(*mut T));
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: made by its maker's call, and freed only here.
+        unsafe { (self.1)(self.0.as_ptr()) };
+    }
+}
+
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null, and by the caller's word a C string.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// # Safety
+/// `start` is null or the first of `len` bytes.
+unsafe fn bytes_of(start: *const c_void, len: usize) -> Option<Bytes> {
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and by the caller's word so long.
+    Some(Bytes::copy_from_slice(unsafe { std::slice::from_raw_parts(start.cast(), len) }))
+}
+
+/// # Safety
+/// `headers` is null or a message's headers.
+unsafe fn header(headers: *const c::rd_kafka_headers_t, name: &CStr) -> Option<Bytes> {
+    if headers.is_null() {
+        return None;
+    }
+    let (mut value, mut len) = (ptr::null(), 0);
+    // SAFETY: headers and places live; the value found lives as they do, and is copied.
+    unsafe {
+        let code = c::rd_kafka_header_get_last(headers, name.as_ptr(), &mut value, &mut len);
+        let found = code == c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+        if found { bytes_of(value, len) } else { None }
+    }
+}

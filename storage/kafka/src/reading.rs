@@ -1,0 +1,372 @@
+//! Reading: a consumer on a thread of its own, and a watch over whether the topic is still the
+//! one that it reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
+use headwater_log::{Batch, Bounds, ReadError, Reader, Record, Recorded};
+use rdkafka::TopicPartitionList;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::asking::{Asking, blocking, offset};
+use crate::clients::{Context, words};
+use crate::native::{self, Event, Events, NativeRecord};
+use crate::settings::KafkaSettings;
+use crate::{HEADER, TRACEPARENT};
+
+/// The most records that one batch gives out.
+const BATCH_RECORDS_MAX: usize = 512;
+
+/// A batch ends behind the record that fills it up to this many bytes.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Batches read ahead of whoever takes them.
+const BATCHES_AHEAD: usize = 4;
+
+/// How long the thread waits for an event before it looks whether anyone still wants one.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A cursor at which nothing was read has no leader epoch: there is nothing to be replaced.
+pub(crate) const NO_EPOCH: LeaderEpoch = LeaderEpoch(u32::MAX);
+
+/// Reads on from cursors.
+pub(crate) struct KafkaReader {
+    batches: mpsc::Receiver<Result<Batch, ReadError>>,
+    _watch: AbortOnDropHandle<()>,
+}
+
+impl KafkaReader {
+    /// Opens one. Each cursor is within the bounds beside it.
+    pub(crate) fn open(
+        settings: &Arc<KafkaSettings>,
+        asking: &Arc<Asking>,
+        topic: TopicId,
+        cursors: &[(Cursor, Bounds)],
+    ) -> Result<Self, ReadError> {
+        let unavailable = |reason: String| ReadError::Unavailable { reason };
+        let config = settings.reading().map_err(|error| unavailable(error.to_string()))?;
+        let context = Context::default();
+        let consumer = BaseConsumer::from_config_and_context(&config, context.clone())
+            .map_err(|error: KafkaError| unavailable(error.to_string()))?;
+        let assignment = assignment(&settings.topic, cursors)
+            .map_err(|error| unavailable(format!("Kafka's client takes no cursor: {error}")))?;
+        consumer.assign(&assignment).map_err(|error| unavailable(error.to_string()))?;
+        let events = Events::new(consumer, &[HEADER, TRACEPARENT])
+            .ok_or_else(|| unavailable("Kafka's client has no queue".to_owned()))?;
+        let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
+        let of = |(cursor, _): &(Cursor, Bounds)| (cursor.partition, Place::at(*cursor));
+        let pump = Pump {
+            events,
+            context,
+            settings: settings.clone(),
+            topic,
+            places: cursors.iter().map(of).collect(),
+            batches: sender.clone(),
+        };
+        thread::Builder::new()
+            .name(format!("reads {}", settings.topic))
+            .spawn(move || pump.run())
+            .map_err(|error| unavailable(error.to_string()))?;
+        let watch = watch(asking.clone(), settings.clone(), topic, sender);
+        let _watch = AbortOnDropHandle::new(tokio::spawn(watch));
+        Ok(Self { batches, _watch })
+    }
+}
+
+#[async_trait]
+impl Reader for KafkaReader {
+    async fn next(&mut self) -> Result<Batch, ReadError> {
+        let next = self.batches.recv().await;
+        next.unwrap_or_else(|| {
+            Err(ReadError::Unavailable { reason: "the reader has ended".to_owned() })
+        })
+    }
+}
+
+/// Says so when the topic is another, or has not been heard of for too long.
+async fn watch(
+    asking: Arc<Asking>,
+    settings: Arc<KafkaSettings>,
+    was: TopicId,
+    found: mpsc::Sender<Result<Batch, ReadError>>,
+) {
+    let mut ticks = interval(settings.topic_check_interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    loop {
+        ticks.tick().await;
+        let asked = asking.clone();
+        let error = match blocking(move || asked.topic_id()).await {
+            Ok(is) if is == was => {
+                heard = Instant::now();
+                continue;
+            }
+            Ok(is) => ReadError::Recreated { was, is },
+            Err(_) if heard.elapsed() < settings.unreachable_after => continue,
+            Err(error) => error,
+        };
+        // Whoever reads has what was read before first.
+        let _ = found.send(Err(error)).await;
+        return;
+    }
+}
+
+/// Where a partition has been read to.
+struct Place {
+    cursor: Cursor,
+    /// The time of the last record: the log's time does not go back, though a broker's may.
+    time_ms: i64,
+}
+
+impl Place {
+    fn at(cursor: Cursor) -> Self {
+        Self { cursor, time_ms: i64::MIN }
+    }
+}
+
+/// What runs on the reader's thread.
+struct Pump {
+    events: Events<Context>,
+    context: Context,
+    settings: Arc<KafkaSettings>,
+    topic: TopicId,
+    places: BTreeMap<Partition, Place>,
+    batches: mpsc::Sender<Result<Batch, ReadError>>,
+}
+
+impl Pump {
+    fn run(mut self) {
+        let end = loop {
+            match self.step() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => break error,
+            }
+        };
+        // Nobody may be there any more.
+        let _ = self.batches.blocking_send(Err(end));
+    }
+
+    /// Waits for an event and gives out what comes with it; false when nobody wants more.
+    fn step(&mut self) -> Result<bool, ReadError> {
+        let Some(mut event) = self.events.poll(POLL) else { return Ok(!self.batches.is_closed()) };
+        let mut records: Vec<Recorded> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            match event {
+                Event::Record(record) => {
+                    let other = records.first().is_some_and(|first| {
+                        Some(first.partition) != partition_of(record.partition)
+                    });
+                    if other && !self.give_out(&mut records) {
+                        return Ok(false);
+                    }
+                    if let Some(recorded) = self.take(record)? {
+                        bytes += recorded.record.bytes();
+                        records.push(recorded);
+                    }
+                }
+                Event::End { partition, offset: end } => {
+                    if !self.give_out(&mut records) || !self.end(partition, offset(end)) {
+                        return Ok(false);
+                    }
+                }
+                Event::Failed { code, partition, text } => {
+                    if !self.give_out(&mut records) {
+                        return Ok(false);
+                    }
+                    self.failed(code, partition, &text)?;
+                }
+            }
+            if records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX {
+                break;
+            }
+            match self.events.poll(Duration::ZERO) {
+                Some(next) => event = next,
+                None => break,
+            }
+        }
+        Ok(self.give_out(&mut records))
+    }
+
+    /// Moves the cursor past `record`, unless it was read before.
+    fn take(&mut self, record: NativeRecord) -> Result<Option<Recorded>, ReadError> {
+        let Some(partition) = partition_of(record.partition) else { return Ok(None) };
+        let Some(place) = self.places.get_mut(&partition) else { return Ok(None) };
+        let at = offset(record.offset);
+        if at < place.cursor.next {
+            return Ok(None);
+        }
+        let epoch = u32::try_from(record.leader_epoch).map_or(NO_EPOCH, LeaderEpoch);
+        let before = place.cursor.leader_epoch;
+        if epoch != NO_EPOCH && before != NO_EPOCH && epoch < before {
+            // Epochs grow within one life of a log, and with one history of a partition.
+            let text = format!("broker end offset is {at}; truncation detected by its epoch");
+            return Err(self.lost_its_place(Some(record.partition), &text));
+        }
+        place.cursor.next = at.next();
+        place.cursor.leader_epoch = epoch;
+        place.time_ms = place.time_ms.max(record.time_ms);
+        let time_ms = place.time_ms;
+        Ok(Some(recorded(record, partition, at, epoch, time_ms)))
+    }
+
+    /// Everything below `end` was read: where the last records were compacted away, the cursor
+    /// moves past them.
+    fn end(&mut self, partition: i32, end: Offset) -> bool {
+        let place = partition_of(partition).and_then(|partition| self.places.get_mut(&partition));
+        let Some(place) = place.filter(|place| place.cursor.next < end) else { return true };
+        place.cursor.next = end;
+        // The records that were there may have been of a later epoch than the last one seen.
+        place.cursor.leader_epoch = NO_EPOCH;
+        let cursor = place.cursor;
+        self.send(Batch { records: Vec::new(), cursor, high: end })
+    }
+
+    fn failed(
+        &self,
+        code: RDKafkaErrorCode,
+        partition: Option<i32>,
+        text: &str,
+    ) -> Result<(), ReadError> {
+        use RDKafkaErrorCode as Code;
+        let topic = &self.settings.topic;
+        match code {
+            Code::AutoOffsetReset => Err(self.lost_its_place(partition, text)),
+            Code::TopicAuthorizationFailed
+            | Code::GroupAuthorizationFailed
+            | Code::SaslAuthenticationFailed
+            | Code::UnknownTopicOrPartition
+            | Code::UnknownTopic
+            | Code::UnknownPartition
+            | Code::Fatal => Err(ReadError::Unavailable {
+                reason: self.context.trouble.explain(words(code, topic)),
+            }),
+            // A broker that is away comes back, or the watch says that none does.
+            _ => {
+                tracing::debug!(topic, error = %code, "{text}");
+                self.context.trouble.note(text);
+                Ok(())
+            }
+        }
+    }
+
+    /// Why a partition cannot be read on from where it was read to.
+    fn lost_its_place(&self, partition: Option<i32>, text: &str) -> ReadError {
+        let number = partition.unwrap_or_default();
+        let place = partition_of(number).and_then(|partition| self.places.get(&partition));
+        let unavailable = |reason: String| ReadError::Unavailable { reason };
+        let Some(place) = place else { return unavailable(text.to_owned()) };
+        let Cursor { partition, next: wanted, .. } = place.cursor;
+        let (topic, wait) = (&self.settings.topic, self.settings.request_timeout);
+        // A topic made again is shorter than the one that was read, and that is the better word.
+        if let Ok(is) = native::topic_id(self.events.consumer().client(), topic, wait)
+            && TopicId(is) != self.topic
+        {
+            return ReadError::Recreated { was: self.topic, is: TopicId(is) };
+        }
+        if let Some(diverged) = diverged(text) {
+            return ReadError::Truncated { partition, diverged: diverged.min(wanted) };
+        }
+        match self.events.consumer().fetch_watermarks(topic, number, wait) {
+            Ok((low, _)) if offset(low) > wanted => {
+                ReadError::Expired { partition, wanted, low: offset(low) }
+            }
+            Ok((_, high)) if offset(high) < wanted => {
+                ReadError::Truncated { partition, diverged: offset(high) }
+            }
+            Ok(_) => unavailable(text.to_owned()),
+            Err(error) => unavailable(format!("{text}; {error}")),
+        }
+    }
+
+    /// Gives out what was read; false when nobody wants it.
+    fn give_out(&self, records: &mut Vec<Recorded>) -> bool {
+        let Some(partition) = records.first().map(|first| first.partition) else { return true };
+        let Some(cursor) = self.places.get(&partition).map(|place| place.cursor) else {
+            return true;
+        };
+        let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
+        let known = native::known_high(self.events.consumer(), &self.settings.topic, number);
+        let high = known.map_or(cursor.next, |high| offset(high).max(cursor.next));
+        self.send(Batch { records: std::mem::take(records), cursor, high })
+    }
+
+    fn send(&self, batch: Batch) -> bool {
+        self.batches.blocking_send(Ok(batch)).is_ok()
+    }
+}
+
+fn assignment(topic: &str, cursors: &[(Cursor, Bounds)]) -> Result<TopicPartitionList, KafkaError> {
+    let mut list = TopicPartitionList::new();
+    for (cursor, bounds) in cursors {
+        let partition = i32::try_from(cursor.partition.0).unwrap_or(i32::MAX);
+        let next = rdkafka::Offset::Offset(i64::try_from(cursor.next.0).unwrap_or(i64::MAX));
+        list.add_partition_offset(topic, partition, next)?;
+        let epoch = i32::try_from(cursor.leader_epoch.0).ok();
+        // At the start there is nothing below that could have been replaced.
+        if let Some(epoch) = epoch.filter(|_| cursor.next > bounds.low) {
+            native::set_leader_epoch(&list, topic, partition, epoch);
+        }
+    }
+    Ok(list)
+}
+
+fn recorded(
+    record: NativeRecord,
+    partition: Partition,
+    at: Offset,
+    leader_epoch: LeaderEpoch,
+    time_ms: i64,
+) -> Recorded {
+    let mut headers = record.headers.into_iter();
+    let header = headers.next().flatten().unwrap_or_default();
+    let traceparent = headers.next().flatten();
+    // What is no text is nobody's trace.
+    let traceparent = traceparent.and_then(|bytes: Bytes| String::from_utf8(bytes.into()).ok());
+    let record = Record { key: record.key, value: record.value, header, traceparent };
+    Recorded { partition, offset: at, leader_epoch, time_ms, record }
+}
+
+fn partition_of(partition: i32) -> Option<Partition> {
+    u32::try_from(partition).ok().map(Partition)
+}
+
+/// Where the log ends for the epoch of the position, in librdkafka's words for a truncation
+/// (KIP-320). There is no other way to learn it.
+fn diverged(text: &str) -> Option<Offset> {
+    let is_truncated = text.contains("truncation detected") || text.contains("No epoch found");
+    if !is_truncated {
+        return None;
+    }
+    let (_, rest) = text.split_once("broker end offset is ")?;
+    let digits = rest.split(|it: char| !it.is_ascii_digit()).next()?;
+    Some(Offset(digits.parse().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_replaced_tail_is_read_from_librdkafkas_words() {
+        let text = "Partition log truncation detected at offset 17 (leader epoch 2): broker end \
+                    offset is 12 (offset leader epoch 2). Reset to INVALID.: Local: Partition log \
+                    truncation detected (broker 1)";
+        assert_eq!(diverged(text), Some(Offset(12)));
+        let text = "No epoch found less or equal to offset 5 (leader epoch 0): broker end offset \
+                    is -1 (offset leader epoch -1). Reset using configured policy.";
+        assert_eq!(diverged(text), Some(Offset(0)));
+        assert_eq!(diverged("fetch failed due to requested offset not available"), None);
+    }
+}

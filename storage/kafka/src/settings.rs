@@ -1,0 +1,248 @@
+//! librdkafka's settings: the ones that keep the promises, and the user's own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+
+/// How long a record may be on its way before its outcome is called unknown: longer than a
+/// broker takes to be replaced by another (about 10 s), shorter than anyone waits.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long one request to a broker may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a reader asks whether the topic is still the one that it reads: librdkafka goes on
+/// in silence when one was deleted and made again.
+const TOPIC_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// For how long that question may stay without an answer before a reader says so.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// Where Kafka is and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct KafkaSettings {
+    /// `host:port`, separated by commas: where to begin.
+    pub brokers: String,
+    /// The topic.
+    pub topic: String,
+    /// What brokers call this client in their logs and quotas.
+    pub client_id: String,
+    /// How long a record may be on its way before its outcome is called unknown.
+    pub delivery_timeout: Duration,
+    /// How long one request may take; less than the delivery of a record.
+    pub request_timeout: Duration,
+    /// How often a reader asks whether the topic is still the same.
+    pub topic_check_interval: Duration,
+    /// For how long that may stay without an answer.
+    pub unreachable_after: Duration,
+    /// Settings of librdkafka's by their own names: security, sockets, quotas.
+    pub extra: BTreeMap<String, String>,
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A promise rests on this setting.
+    #[error("kafka.{name} cannot be set: {reason}")]
+    Refused {
+        /// Which.
+        name: String,
+        /// What would break.
+        reason: &'static str,
+    },
+    /// librdkafka does not take it.
+    #[error("Kafka's client refuses its settings: {reason}")]
+    Invalid {
+        /// What it says.
+        reason: String,
+    },
+}
+
+impl KafkaSettings {
+    /// The defaults, on `topic` of the cluster at `brokers`.
+    pub fn new(brokers: impl Into<String>, topic: impl Into<String>) -> Self {
+        Self {
+            brokers: brokers.into(),
+            topic: topic.into(),
+            client_id: "headwater".to_owned(),
+            delivery_timeout: DELIVERY_TIMEOUT,
+            request_timeout: REQUEST_TIMEOUT,
+            topic_check_interval: TOPIC_CHECK_INTERVAL,
+            unreachable_after: UNREACHABLE_AFTER,
+            extra: BTreeMap::new(),
+        }
+    }
+
+    /// Says whether the user's own settings leave the promises alone.
+    ///
+    /// # Errors
+    /// [`SettingsError::Refused`] names the first that does not.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        for name in self.extra.keys() {
+            if let Some(reason) = refused(name) {
+                return Err(SettingsError::Refused { name: name.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// For questions about the cluster.
+    pub(crate) fn asking(&self) -> Result<ClientConfig, SettingsError> {
+        self.client(&[])
+    }
+
+    /// For appending.
+    pub(crate) fn producing(&self) -> Result<ClientConfig, SettingsError> {
+        let mut config = self.client(PRODUCER)?;
+        config.set("message.timeout.ms", self.delivery_timeout.as_millis().to_string());
+        Ok(config)
+    }
+
+    /// For reading.
+    pub(crate) fn reading(&self) -> Result<ClientConfig, SettingsError> {
+        let mut config = self.client(CONSUMER)?;
+        config.set("group.id", &self.client_id);
+        Ok(config)
+    }
+
+    fn client(&self, safe: &[Safe]) -> Result<ClientConfig, SettingsError> {
+        self.check()?;
+        let mut config = ClientConfig::new();
+        for one in COMMON.iter().chain(safe).filter(|one| one.is_open) {
+            config.set(one.name, one.value);
+        }
+        let request_ms = self.request_timeout.as_millis().to_string();
+        config.set("socket.timeout.ms", &request_ms);
+        config.set("request.timeout.ms", &request_ms);
+        config.set("bootstrap.servers", &self.brokers);
+        config.set("client.id", &self.client_id);
+        for (name, value) in &self.extra {
+            config.set(name, value);
+        }
+        for one in COMMON.iter().chain(safe).filter(|one| !one.is_open) {
+            config.set(one.name, one.value);
+        }
+        Ok(config)
+    }
+}
+
+/// One setting of librdkafka's that is not left at its default.
+struct Safe {
+    name: &'static str,
+    value: &'static str,
+    reason: &'static str,
+    /// Whether a user may set it otherwise.
+    is_open: bool,
+}
+
+const fn fixed(name: &'static str, value: &'static str, reason: &'static str) -> Safe {
+    Safe { name, value, reason, is_open: false }
+}
+
+const fn open(name: &'static str, value: &'static str, reason: &'static str) -> Safe {
+    Safe { name, value, reason, is_open: true }
+}
+
+const COMMON: &[Safe] = &[
+    open("socket.nagle.disable", "true", "with Nagle on, a small request waits for the last ack"),
+    open("socket.keepalive.enable", "true", "a peer that is gone is noticed on an idle connection"),
+    open("reconnect.backoff.ms", "50", "a broker that is back is found at once"),
+    open("reconnect.backoff.max.ms", "500", "the default of 10 s outlasts most restarts"),
+    open("topic.metadata.refresh.interval.ms", "10000", "a frozen leader's successor is found"),
+    fixed("allow.auto.create.topics", "false", "a topic made by accident has unsafe settings"),
+];
+
+const PRODUCER: &[Safe] = &[
+    fixed("enable.idempotence", "true", "a retry would double or reorder records"),
+    fixed("acks", "all", "what one broker alone has is lost with it"),
+    fixed("max.in.flight.requests.per.connection", "5", "more than 5 lose their order"),
+    open("linger.ms", "0", "an append is a group already; waiting adds nothing but time"),
+    open("compression.type", "lz4", "a third of the bytes for objects that are plain JSON"),
+    // Larger than any topic's limit, which the log asks for and checks by itself.
+    fixed("message.max.bytes", "16777216", "a record is refused by name before it comes here"),
+    open("queue.buffering.max.kbytes", "65536", "the default takes 1 GiB before it says no"),
+];
+
+const CONSUMER: &[Safe] = &[
+    fixed("auto.offset.reset", "error", "anything else passes over what is gone, in silence"),
+    fixed("enable.auto.commit", "false", "positions lie with the state that they belong to"),
+    fixed("enable.auto.offset.store", "false", "positions lie with the state that they belong to"),
+    fixed("enable.partition.eof", "true", "only so is it seen that the end is empty"),
+    fixed(
+        "isolation.level",
+        "read_uncommitted",
+        "a stranger's open transaction would stop reading",
+    ),
+    fixed("check.crcs", "true", "a damaged record would be taken for a good one"),
+    open("fetch.wait.max.ms", "100", "measured: shorter waits cut the tail of the latency"),
+    open("fetch.error.backoff.ms", "100", "a leader that has moved is found soon"),
+    open("queued.max.messages.kbytes", "8192", "the default takes 64 MiB for each reader"),
+];
+
+/// Settings that have another place, or would take a promise away.
+const REFUSED: &[(&str, &str)] = &[
+    ("bootstrap.servers", "say it as the brokers"),
+    ("metadata.broker.list", "say it as the brokers"),
+    ("client.id", "say it as the client's id"),
+    ("group.id", "readers are assigned their partitions, and no group divides them"),
+    ("group.protocol", "readers are assigned their partitions, and no group divides them"),
+    ("transactional.id", "fencing is in the log's claims; a transaction would stop its readers"),
+    ("request.required.acks", "what one broker alone has is lost with it"),
+    ("max.in.flight", "more than 5 lose their order"),
+    ("retries", "a record that is not tried again is lost in the midst of others"),
+    ("message.send.max.retries", "a record that is not tried again is lost in the midst of others"),
+    ("message.timeout.ms", "say it as the time of delivery"),
+    ("delivery.timeout.ms", "say it as the time of delivery"),
+    ("socket.timeout.ms", "say it as the time of a request"),
+    ("request.timeout.ms", "say it as the time of a request"),
+    ("partitioner", "a stream's partition is fixed by the log's birth"),
+    ("log.queue", "what the client says goes into the log of this process"),
+    ("enabled_events", "what the client says goes into the log of this process"),
+    ("plugin.library.paths", "it would load code into this process"),
+    ("test.mock.num.brokers", "a mock keeps nothing"),
+];
+
+/// Why a user may not set `name`.
+fn refused(name: &str) -> Option<&'static str> {
+    let all = COMMON.iter().chain(PRODUCER).chain(CONSUMER);
+    let ours = all.filter(|one| !one.is_open).map(|one| (one.name, one.reason));
+    ours.chain(REFUSED.iter().copied()).find(|(it, _)| *it == name).map(|(_, reason)| reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> KafkaSettings {
+        let mut settings = KafkaSettings::new("127.0.0.1:9", "t");
+        settings.extra.insert(name.to_owned(), value.to_owned());
+        settings
+    }
+
+    #[test]
+    fn a_setting_that_a_promise_rests_on_is_refused_by_name() {
+        for name in ["acks", "auto.offset.reset", "enable.idempotence", "transactional.id"] {
+            let error = with(name, "x").producing().expect_err("refused").to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_open_can_be_set_otherwise() {
+        let config = with("linger.ms", "5").producing().expect("taken");
+        assert_eq!(config.get("linger.ms"), Some("5"));
+        assert_eq!(config.get("acks"), Some("all"));
+        let config = with("security.protocol", "SSL").reading().expect("taken");
+        assert_eq!(config.get("security.protocol"), Some("SSL"));
+        assert_eq!(config.get("auto.offset.reset"), Some("error"));
+    }
+
+    #[test]
+    fn librdkafka_knows_every_name() {
+        let settings = KafkaSettings::new("127.0.0.1:9", "t");
+        for config in [settings.asking(), settings.producing(), settings.reading()] {
+            config.expect("taken").create_native_config().expect("known to librdkafka");
+        }
+    }
+}

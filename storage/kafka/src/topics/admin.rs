@@ -1,0 +1,119 @@
+//! Making topics, and asking what they are like.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_event::{Partition, TopicId};
+use headwater_log::ReadError;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use super::{Configured, Plan};
+use crate::asking::{Asking, blocking};
+use crate::clients::{Context, words};
+use crate::settings::{KafkaSettings, SettingsError};
+
+/// A topic as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Its id: another one after it was deleted and made again.
+    pub id: TopicId,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// The fewest replicas that any of its partitions has.
+    pub replicas: u32,
+    /// How many brokers have all of each partition just now.
+    pub in_sync: BTreeMap<Partition, usize>,
+    /// Its settings, those that are the broker's defaults included.
+    pub configured: Configured,
+}
+
+/// Why a topic was not made or cannot be described.
+#[derive(Debug, thiserror::Error)]
+pub enum TopicError {
+    /// The settings cannot be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// There is one of that name. It is left as it is.
+    #[error("the topic {topic} is there already: `headwater topics check` says whether it is safe")]
+    Exists {
+        /// Its name.
+        topic: String,
+    },
+    /// Kafka does not make it.
+    #[error("Kafka does not make the topic {topic}: {reason}")]
+    Refused {
+        /// Its name.
+        topic: String,
+        /// What Kafka says.
+        reason: String,
+    },
+    /// Kafka cannot be asked.
+    #[error("Kafka cannot be asked about the topic {topic}")]
+    Asked {
+        /// Its name.
+        topic: String,
+        /// What happened.
+        source: ReadError,
+    },
+}
+
+/// Makes the topic of `settings` by `plan`. When this returns `Ok`, Kafka has it; its partitions
+/// can be used a moment later.
+///
+/// # Errors
+/// [`TopicError::Exists`] where there is one, and the others.
+pub async fn create(settings: &KafkaSettings, plan: &Plan) -> Result<(), TopicError> {
+    let topic = settings.topic.clone();
+    let refused = |reason: String| TopicError::Refused { topic: topic.clone(), reason };
+    let admin: AdminClient<Context> =
+        AdminClient::from_config_and_context(&settings.asking()?, Context::default())
+            .map_err(|error: KafkaError| refused(error.to_string()))?;
+    let partitions = i32::try_from(plan.partitions).unwrap_or(i32::MAX);
+    let replicas = TopicReplication::Fixed(i32::try_from(plan.replicas).unwrap_or(i32::MAX));
+    let configured = plan.settings();
+    let mut new = NewTopic::new(&settings.topic, partitions, replicas);
+    for (name, value) in &configured {
+        new = new.set(name, value);
+    }
+    let options = AdminOptions::new()
+        .request_timeout(Some(settings.request_timeout))
+        .operation_timeout(Some(settings.request_timeout));
+    let made = admin.create_topics([&new], &options).await;
+    tokio::task::spawn_blocking(move || drop(admin));
+    let made = made.map_err(|error| refused(error.to_string()))?;
+    match made.into_iter().next() {
+        Some(Ok(_)) => Ok(()),
+        Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
+            Err(TopicError::Exists { topic: topic.clone() })
+        }
+        Some(Err((_, code))) => Err(refused(words(code, &settings.topic))),
+        None => Err(refused("Kafka gave no answer".to_owned())),
+    }
+}
+
+/// The topic of `settings` as it is.
+///
+/// # Errors
+/// [`TopicError::Asked`] where there is none, or Kafka cannot be reached.
+pub async fn describe(settings: &KafkaSettings) -> Result<Topic, TopicError> {
+    let name = settings.topic.clone();
+    let asked = |source| TopicError::Asked { topic: name.clone(), source };
+    let asking = Arc::new(Asking::new(Arc::new(settings.clone()))?);
+    let question = asking.clone();
+    let (id, replicas) =
+        blocking(move || Ok((question.topic_id()?, question.replicas()?))).await.map_err(asked)?;
+    let configured = asking.configured().await.map_err(asked)?;
+    let fewest = replicas.values().map(|replicas| replicas.all).min().unwrap_or_default();
+    Ok(Topic {
+        name: name.clone(),
+        id,
+        partitions: u32::try_from(replicas.len()).unwrap_or(u32::MAX),
+        replicas: u32::try_from(fewest).unwrap_or(u32::MAX),
+        in_sync: replicas.iter().map(|(partition, it)| (*partition, it.in_sync)).collect(),
+        configured,
+    })
+}
