@@ -1,5 +1,6 @@
 //! `cargo xtask check`, which is what CI runs and never writes; and `fix`, which writes.
 
+use crate::machine::Work;
 use crate::place::Place;
 use crate::step::{self, Failure, Steps};
 use crate::{deny, machine, suite, tidy};
@@ -15,7 +16,7 @@ pub(crate) fn check(place: &Place) -> Result<(), Failure> {
     steps.take("cargo-deny, installed", || deny::install(place))?;
     steps.take("licences, bans, sources", || deny::check(place))?;
     steps.take("advisories", || deny::advisories(place))?;
-    steps.take("prepare", || suite::prepare(place))?;
+    steps.take("prepare", || suite::prepare(place, Work::Test))?;
     steps.take("lints", || step::run(&mut place.cargo(&LINTS)))?;
     steps.take("docs", || {
         let docs = ["doc", "--workspace", "--no-deps", "--locked"];
@@ -34,7 +35,7 @@ const LINTS: [&str; 7] =
 /// # Errors
 /// When one of them cannot run.
 pub(crate) fn fix(place: &Place) -> Result<(), Failure> {
-    machine::prepare()?;
+    machine::prepare(Work::Build)?;
     let mend =
         ["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets"];
     step::run(&mut place.cargo(&mend))?;

@@ -1,8 +1,9 @@
-//! `cargo xtask up`: builds `headwater` and becomes it.
+//! `cargo xtask up` and `cargo xtask kafka`: build a program and become it.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use crate::machine::Work;
 use crate::place::Place;
 use crate::step::{self, Failure};
 use crate::suite;
@@ -12,7 +13,7 @@ use crate::suite;
 /// # Errors
 /// When the build fails; it does not return otherwise.
 pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::prepare(place)?;
+    suite::prepare(place, Work::Build)?;
     step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
     let program = place.binaries().join("headwater");
     let mut command = Command::new(&program);
@@ -24,6 +25,18 @@ pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
         command.arg(demo.strip_prefix(here).unwrap_or(&demo));
     }
     let error = command.args(args).exec();
+    Err(Failure::new(format!("{} could not be started: {error}", program.display())))
+}
+
+/// Builds the broker for development, then replaces this program by it.
+///
+/// # Errors
+/// When the build fails; it does not return otherwise.
+pub(crate) fn kafka(place: &Place, args: &[String]) -> Result<(), Failure> {
+    suite::prepare(place, Work::Test)?;
+    step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
+    let program = place.binaries().join("headwater-broker");
+    let error = Command::new(&program).args(args).exec();
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))
 }
 

@@ -1,6 +1,7 @@
-//! What the build needs from the machine beside a Rust toolchain, and getting it.
+//! What the build and the tests need from the machine beside a Rust toolchain, and getting it.
 //!
 //! RocksDB is C++: it needs a C++ compiler, and libclang to read its C header for the bindings.
+//! Kafka's client is C, and speaks TLS by OpenSSL. Kafka itself, which tests run against, is Java.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,18 @@ use std::process::Command;
 
 use crate::step::{self, Failure};
 
-/// Something the build needs.
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Building and running Headwater.
+    Build,
+    /// The tests too.
+    Test,
+}
+
+/// Something that is needed.
 struct Need {
+    work: Work,
     what: &'static str,
     why: &'static str,
     is_there: fn() -> bool,
@@ -18,8 +29,9 @@ struct Need {
     apk: &'static str,
 }
 
-const NEEDS: [Need; 2] = [
+const NEEDS: [Need; 7] = [
     Need {
+        work: Work::Build,
         what: "a C++ compiler",
         why: "RocksDB is compiled from source",
         is_there: compiler_is_there,
@@ -28,12 +40,58 @@ const NEEDS: [Need; 2] = [
         apk: "g++",
     },
     Need {
+        work: Work::Build,
         what: "libclang with its headers",
         why: "the bindings to RocksDB are made from its C header",
         is_there: libclang_is_there,
         apt: "libclang-dev",
         dnf: "clang-devel",
         apk: "clang-dev",
+    },
+    Need {
+        work: Work::Build,
+        what: "make",
+        why: "Kafka's client is compiled from source",
+        is_there: || on_path("make"),
+        apt: "make",
+        dnf: "make",
+        apk: "make",
+    },
+    Need {
+        work: Work::Build,
+        what: "pkg-config",
+        why: "OpenSSL is found by it",
+        is_there: || on_path("pkg-config") || env::var_os("OPENSSL_DIR").is_some(),
+        apt: "pkg-config",
+        dnf: "pkgconf-pkg-config",
+        apk: "pkgconf",
+    },
+    Need {
+        work: Work::Build,
+        what: "OpenSSL with its headers",
+        why: "Kafka's client speaks TLS by it",
+        is_there: openssl_is_there,
+        apt: "libssl-dev",
+        dnf: "openssl-devel",
+        apk: "openssl-dev",
+    },
+    Need {
+        work: Work::Test,
+        what: "a Java runtime",
+        why: "tests run against a real Kafka",
+        is_there: || on_path("java"),
+        apt: "default-jre-headless",
+        dnf: "java-17-openjdk-headless",
+        apk: "openjdk17-jre-headless",
+    },
+    Need {
+        work: Work::Test,
+        what: "Maven",
+        why: "it fetches that Kafka",
+        is_there: || on_path("mvn"),
+        apt: "maven",
+        dnf: "maven",
+        apk: "maven",
     },
 ];
 
@@ -70,8 +128,8 @@ const MANAGERS: [Manager; 3] = [
 ///
 /// # Errors
 /// When something is missing and cannot be installed from here; says what to do by hand.
-pub(crate) fn prepare() -> Result<(), Failure> {
-    let missing = missing();
+pub(crate) fn prepare(work: Work) -> Result<(), Failure> {
+    let missing = missing(work);
     if missing.is_empty() {
         return Ok(());
     }
@@ -105,17 +163,18 @@ pub(crate) fn prepare() -> Result<(), Failure> {
         }
     }
     step::run(&mut ask(&[manager.install, packages.as_slice()].concat()))?;
-    let missing = self::missing();
+    let missing = self::missing(work);
     if missing.is_empty() { Ok(()) } else { Err(by_hand(&missing)) }
 }
 
-fn missing() -> Vec<&'static Need> {
-    NEEDS.iter().filter(|need| !(need.is_there)()).collect()
+fn missing(work: Work) -> Vec<&'static Need> {
+    let wanted = NEEDS.iter().filter(|need| need.work == Work::Build || work == Work::Test);
+    wanted.filter(|need| !(need.is_there)()).collect()
 }
 
 /// What to do where no package manager can help.
 fn by_hand(missing: &[&Need]) -> Failure {
-    let mut text = String::from("the build needs what no package manager here could bring:\n");
+    let mut text = String::from("it needs what no package manager here could bring:\n");
     for need in missing {
         text += &format!(
             "  {}: package {} (Debian, Ubuntu), {} (Fedora), {} (Alpine)\n",
@@ -132,6 +191,11 @@ fn is_root() -> bool {
 
 fn compiler_is_there() -> bool {
     env::var_os("CXX").is_some() || on_path("c++") || on_path("g++") || on_path("clang++")
+}
+
+fn openssl_is_there() -> bool {
+    let asked = step::output(Command::new("pkg-config").args(["--exists", "openssl"]));
+    asked.is_ok() || env::var_os("OPENSSL_DIR").is_some()
 }
 
 fn libclang_is_there() -> bool {
@@ -201,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_to_be_done_by_hand_names_every_package() {
         let text = by_hand(&NEEDS.iter().collect::<Vec<_>>()).to_string();
-        for package in ["g++", "gcc-c++", "libclang-dev", "clang-devel", "clang-dev"] {
+        for package in ["g++", "gcc-c++", "libclang-dev", "clang-devel", "libssl-dev", "maven"] {
             assert!(text.contains(package), "{text}");
         }
     }

@@ -27,6 +27,7 @@ cargo xtask COMMAND
   check                   what CI checks: format, tidy, licences, lints, docs, tests
   fix                     format, and apply what the lints can mend by themselves
   tidy                    the rules of the source tree, without building anything
+  kafka [ARGS]            run a Kafka on loopback to develop against; ARGS as `--help` says
   fuzz [TARGET...] [--seconds N] [--keep]
                           run fuzz targets, guided by coverage, 60 s each
   path                    print the folder that holds the built `headwater`
@@ -53,6 +54,7 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "check" => check::check(&place),
         "fix" => check::fix(&place),
         "tidy" => tidy::tidy(&place),
+        "kafka" => demo::kafka(&place, args),
         "fuzz" => fuzz::fuzz(&place, args),
         "path" => {
             println!("{}", place.binaries().display());

@@ -3,9 +3,10 @@
 //! Every command builds with the one profile and the one set of features, so that what one has
 //! compiled serves the others.
 
+use crate::claim;
+use crate::machine::{self, Work};
 use crate::place::Place;
 use crate::step::{self, Failure, Steps};
-use crate::{claim, machine};
 
 /// Measured on two cores with an empty cache: 11 min 32 s for the workspace and its tests.
 const FIRST_BUILD: &str = "about 12 minutes on two cores, most of it RocksDB's C++";
@@ -16,7 +17,7 @@ const FIRST_BUILD: &str = "about 12 minutes on two cores, most of it RocksDB's C
 /// When the machine lacks something, or a test fails.
 pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::default();
-    steps.take("prepare", || prepare(place))?;
+    steps.take("prepare", || prepare(place, Work::Test))?;
     take_tests(place, &mut steps, args)?;
     steps.report();
     Ok(())
@@ -39,8 +40,8 @@ const TEST: [&str; 4] = ["test", "--workspace", "--no-fail-fast", "--locked"];
 ///
 /// # Errors
 /// When the machine lacks something.
-pub(crate) fn prepare(place: &Place) -> Result<(), Failure> {
-    machine::prepare()?;
+pub(crate) fn prepare(place: &Place, work: Work) -> Result<(), Failure> {
+    machine::prepare(work)?;
     claim::claim(place)?;
     let target = place.target.display();
     if place.is_warm() {

@@ -8,12 +8,13 @@ use super::tree::Crate;
 
 /// What each crate of ours may depend on. Those at the top, which put everything together, are
 /// not listed: they may depend on all.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
     ("headwater-store", &["event"]),
     ("headwater-embedded", &["event", "log", "store"]),
+    ("headwater-kafka", &["event", "log"]),
     ("headwater-rocks", &["event", "store"]),
     ("headwater-view", &["event", "object", "store"]),
     ("headwater-follow", &["event", "log", "store", "view"]),
@@ -38,7 +39,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
 const MAY_USE_ALL: [&str; 2] = ["services/headwater", "loadtest/"];
 
 /// Where the storage that needs C++ is chosen; even tests elsewhere use the in-memory twins.
-const NATIVE: [&str; 2] = ["headwater-rocks", "headwater-embedded"];
+const NATIVE: [&str; 3] = ["headwater-rocks", "headwater-embedded", "headwater-kafka"];
 
 /// What only one folder may name.
 const NAMED_ONCE: [(&str, &str); 3] =

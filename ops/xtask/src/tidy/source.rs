@@ -20,6 +20,10 @@ const WORDS: [(&str, &str, &str); 4] = [
 /// Folders of one machine. In two halves each, as above.
 const PLACES: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/home", "/")];
 
+/// The one file whose lint against unsafe code is lifted. In two halves, as above.
+const UNSAFE: &str = "storage/kafka/src/native.rs";
+const ALLOWS_UNSAFE: (&str, &str) = ("allow(uns", "afe_code");
+
 /// Checks one file by its path and text.
 pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -53,7 +57,12 @@ fn check_rust(path: &str, text: &str) -> Vec<Finding> {
         let what = format!("{name:?} names nothing: name what it holds");
         findings.push(Finding::of(path, what));
     }
+    let allows_unsafe = [ALLOWS_UNSAFE.0, ALLOWS_UNSAFE.1].concat();
     for (at, line) in text.lines().enumerate() {
+        if path != UNSAFE && line.contains(&allows_unsafe) {
+            let what = format!("unsafe code lies in {UNSAFE} alone");
+            findings.push(Finding::at(path, at + 1, what));
+        }
         for (first, second, remedy) in WORDS {
             let word = [first, second].concat();
             if word::holds(line, &word) {
@@ -101,6 +110,14 @@ mod tests {
 
     fn whats(path: &str, text: &str) -> Vec<String> {
         check(path, text).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn unsafe_code_has_one_place() {
+        let text =
+            format!("//! Calls C.\n#![{}{}, reason = \"C\")]\n", ALLOWS_UNSAFE.0, ALLOWS_UNSAFE.1);
+        assert_eq!(whats(UNSAFE, &text), [""; 0]);
+        assert_eq!(whats("services/hub/src/hub.rs", &text).len(), 1);
     }
 
     #[test]
