@@ -36,10 +36,10 @@ const REFUSED_MS_MAX: u64 = 50;
 /// Who looks at every message that arrives.
 pub(crate) trait Inspect: Send + Sync {
     /// An edge said this, `sent` being the reports that it has said on this connection.
-    fn from_edge(&self, edge: usize, message: &EdgeMessage);
+    fn edge_said(&self, edge: usize, message: &EdgeMessage);
 
     /// A hub said this, and it arrived.
-    fn from_hub(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>);
+    fn hub_said(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>);
 }
 
 /// The network. Clones are the same.
@@ -183,7 +183,7 @@ impl Network {
                     if let EdgeMessage::Reports(reports) = &message {
                         lock(&sent).extend(reports.reports.iter().map(|report| report.id));
                     }
-                    self.0.inspect.from_edge(edge, &message);
+                    self.0.inspect.edge_said(edge, &message);
                     self.note(edge, "->", hub, message.name(), &bytes);
                 }
                 Err(error) => self.0.frame.broken(format_args!("edge {edge} says: {error}")),
@@ -221,7 +221,7 @@ impl Network {
                 Ok(message) => {
                     self.note(edge, "<-", hub, message.name(), &bytes);
                     let sent = lock(&sent).clone();
-                    self.0.inspect.from_hub(edge, &message, &sent);
+                    self.0.inspect.hub_said(edge, &message, &sent);
                 }
                 Err(error) => self.0.frame.broken(format_args!("hub {hub} says: {error}")),
             }

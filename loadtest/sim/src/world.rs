@@ -54,12 +54,14 @@ pub(crate) struct World {
     pub(crate) was_truncated: bool,
 }
 
+/// Whose an edge is, and what is durable there.
+type Owned = (NodeName, Arc<Mutex<Durable>>);
+
 /// Looks at what arrives.
 struct Inspector {
     frame: Frame,
     auditor: Arc<Mutex<Auditor>>,
-    /// Per edge: its node and what is durable there.
-    edges: Mutex<BTreeMap<usize, (NodeName, Arc<Mutex<Durable>>)>>,
+    edges: Mutex<BTreeMap<usize, Owned>>,
     nodes: Vec<NodeName>,
 }
 
@@ -353,7 +355,7 @@ impl Inspector {
 }
 
 impl Inspect for Inspector {
-    fn from_edge(&self, edge: usize, message: &EdgeMessage) {
+    fn edge_said(&self, edge: usize, message: &EdgeMessage) {
         match message {
             EdgeMessage::Ack(ack) => self.check_progress(edge, &ack.progress),
             EdgeMessage::Heartbeat(heartbeat) => self.check_progress(edge, &heartbeat.progress),
@@ -361,7 +363,7 @@ impl Inspect for Inspector {
         }
     }
 
-    fn from_hub(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>) {
+    fn hub_said(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>) {
         let node = match lock(&self.edges).get(&edge) {
             Some((node, _)) => node.clone(),
             None => return,
