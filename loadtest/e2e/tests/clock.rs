@@ -73,7 +73,7 @@ impl World {
             });
             self.write(&format!("map-{map}"), &object);
         }
-        if self.n % 2 == 0 && self.removed + 1 < MAPS {
+        if self.n.is_multiple_of(2) && self.removed + 1 < MAPS {
             let name = format!("map-{}.json", self.removed);
             fs::remove_file(self.manifests().join(name)).expect("removed");
             self.removed += 1;

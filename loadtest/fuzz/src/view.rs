@@ -44,10 +44,10 @@ fn rows_of(input: &mut Unstructured<'_>) -> Result<()> {
     }
     let engine = Arc::new(MemoryEngine::new());
     engine.write(batch, Durability::Buffered).expect("memory takes it");
-    read(&*engine);
+    read(&engine);
     let _ = PodStatusFold::open(&*engine);
     if StreamState::open(engine.clone(), FoldBounds::default()).is_ok() {
-        read(&*engine);
+        read(&engine);
     }
     Ok(())
 }

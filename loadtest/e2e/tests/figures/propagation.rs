@@ -54,7 +54,7 @@ fn propagation() {
     let before = sync_latency(folder.path());
     let began = Instant::now() + Duration::from_millis(100);
     let edge = running.data().join("nodes/node-1/edge.sock");
-    let (ready, is_ready) = std::sync::mpsc::channel();
+    let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
     let watching = thread::spawn(move || watch(&edge, began, &ready));
     is_ready.recv().expect("the watch begins");
     let lag = drive(&mut source, began);
@@ -117,7 +117,7 @@ fn say(source: &mut UnixStream, number: usize, turn: u64) {
 fn watch(
     socket: &Path,
     began: Instant,
-    ready: &std::sync::mpsc::Sender<()>,
+    ready: &std::sync::mpsc::SyncSender<()>,
 ) -> (Histogram<u64>, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

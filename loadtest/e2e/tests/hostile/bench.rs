@@ -12,15 +12,15 @@ use serde_json::Value;
 const RESIDENT_KIB_MAX: u64 = 512 << 10;
 
 /// Two nodes, and on the first a pod that names the ConfigMap `words`.
-pub struct Bench {
-    pub running: Running,
-    pub manifests: PathBuf,
+pub(crate) struct Bench {
+    pub(crate) running: Running,
+    pub(crate) manifests: PathBuf,
     edits: Cell<u32>,
     _folder: tempfile::TempDir,
 }
 
 impl Bench {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let manifests = folder.path().join("manifests");
         fs::create_dir_all(&manifests).expect("a folder");
@@ -33,7 +33,7 @@ impl Bench {
     }
 
     /// A change made now arrives at its node; nothing has panicked, and memory is in bounds.
-    pub fn goes_on(&self, after: &str) {
+    pub(crate) fn goes_on(&self, after: &str) {
         let edit = self.edits.get() + 1;
         self.edits.set(edit);
         fs::write(self.manifests.join("config.yaml"), config(edit)).expect("edited");
@@ -49,7 +49,7 @@ impl Bench {
 
     /// Where the hub listens: of the process's listening sockets the one that talks HTTP/2 at
     /// once and is no other's. All of them are tried by those who attack.
-    pub fn listens(&self) -> Vec<SocketAddr> {
+    pub(crate) fn listens(&self) -> Vec<SocketAddr> {
         let inodes = sockets_of(self.process());
         let table = fs::read_to_string("/proc/net/tcp").expect("the table of sockets");
         let listening = table.lines().filter_map(|line| {
@@ -67,7 +67,7 @@ impl Bench {
     }
 
     /// The unix sockets of the local API and of the operator.
-    pub fn sockets(&self) -> [PathBuf; 2] {
+    pub(crate) fn sockets(&self) -> [PathBuf; 2] {
         let data = self.running.data();
         [data.join("nodes/node-1/edge.sock"), data.join("headwater.sock")]
     }
@@ -92,7 +92,7 @@ impl Bench {
 }
 
 /// The object that is asked for by its name.
-pub fn one(running: &Running, args: &[&str]) -> Option<Value> {
+pub(crate) fn one(running: &Running, args: &[&str]) -> Option<Value> {
     running.json(&[args, &["-o", "json"]].concat())
 }
 

@@ -27,7 +27,7 @@ fn a_folder_with_everything_wrong_in_it_is_read_for_what_is_right() {
     symlink("absent", folder.join("nowhere.yaml")).expect("a link");
     fs::write(folder.join(OsStr::from_bytes(b"name-\xff.yaml")), "[").expect("written");
     fs::write(folder.join("locked.yaml"), named("locked")).expect("written");
-    let locked = fs::Permissions::from_mode(0);
+    let locked = fs::Permissions::from_mode(0o000);
     fs::set_permissions(folder.join("locked.yaml"), locked).expect("locked");
     let outside = tempfile::tempdir().expect("a temporary folder");
     fs::write(outside.path().join("linked.yaml"), named("linked")).expect("written");
