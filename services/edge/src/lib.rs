@@ -18,7 +18,7 @@
 //! | [`watch`] | who waits for its changes |
 //! | [`upstream`], [`outbox`], [`identity`], `pod_statuses` | what the node says; MetaSync |
 //! | [`local`], `desk` | the local API, and who carries out what it is asked |
-//! | [`held`] | what an outbox database holds, for whoever looks into one |
+//! | [`held()`] | what an outbox database holds, for whoever looks into one |
 //! | `operation`, [`routing`] | what MetaManager's operations mean, and who gets what (pure) |
 //! | [`metrics`] | what an edge counts |
 //! | [`seams`] | clocks and chance |
