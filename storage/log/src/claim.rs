@@ -15,12 +15,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::record::Claim;
-use headwater_event::{Partition, RecordKey, WriterEpoch};
+use headwater_event::{LogId, Partition, RecordKey, WriterEpoch};
 use uuid::Uuid;
 
 use crate::acceptance::{Acceptance, Outcome};
 use crate::contract::{Append, AppendError, Batch, Log, ReadError, Reader, Record};
 use crate::writer::Writer;
+
+/// Epochs that each life of a log has for itself: an append that was on its way when the topic was
+/// re-created arrives in the next life, where its epoch must not be one that counts. More than
+/// anyone claims in one life, few enough for as many lives as numbers in JSON stay whole.
+const EPOCHS_OF_A_LIFE: u64 = 1_000_000_000;
 
 /// Who claims, in one attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,8 +88,9 @@ impl Claiming {
             return Err(ClaimError::NotFolded { partitions });
         }
         let highest = acceptance.partitions().values().map(|state| state.claimed()).max();
+        let highest = highest.unwrap_or_default().max(before_first(&acceptance.birth().log_id));
         let claim = Claim {
-            epoch: highest.unwrap_or_default().next(),
+            epoch: highest.next(),
             writer: claimant.writer,
             address: claimant.address.clone(),
         };
@@ -152,6 +158,11 @@ pub async fn claim(
             return Ok(writer);
         }
     }
+}
+
+/// The epoch below the first one that is claimed in this life of the log.
+fn before_first(log_id: &LogId) -> WriterEpoch {
+    WriterEpoch(log_id.number.saturating_sub(1).saturating_mul(EPOCHS_OF_A_LIFE))
 }
 
 fn append(claim: &Claim, partition: Partition) -> Result<Append, serde_json::Error> {

@@ -7,11 +7,11 @@ use headwater_event::record::LogBirth;
 use headwater_event::{Applied, Event, Partition, Removed, Seq, StreamId};
 use uuid::Uuid;
 
-use super::{Capability, Case, Settings, Subject, next};
+use super::{Capability, Case, Settings, Subject, next, read_all};
 use crate::acceptance::{Acceptance, RepairKey};
 use crate::birth::{BirthWish, read_or_create_birth};
 use crate::claim::{ClaimError, Claimant, claim};
-use crate::contract::{Log, Reader};
+use crate::contract::{Append, Log, Reader};
 use crate::fold::begin_fold;
 use crate::writer::{Draft, Writer, repair};
 use crate::{Outcome, WriterError};
@@ -26,6 +26,11 @@ pub(super) const CASES: &[Case] = &[
         name: "what a deposed writer appends does not count, and is repaired",
         needs: &[],
         run: |subject| Box::pin(fenced(subject)),
+    },
+    Case {
+        name: "what was on its way when the log was re-created does not count in its next life",
+        needs: &[Capability::Recreation],
+        run: |subject| Box::pin(next_life(subject)),
     },
     Case {
         name: "a writer goes on from the last accepted event of each stream",
@@ -186,6 +191,29 @@ async fn fenced(subject: &dyn Subject) {
     former.catch_up().await;
     former.seen.iter().for_each(|outcome| zombie.observe(outcome));
     assert!(matches!(zombie.append(vec![applied("c")]).await, Err(WriterError::Dead { .. })));
+}
+
+async fn next_life(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut former = Follower::new(&log).await;
+    let mut zombie = former.claim(1).await.expect("the first claims");
+    zombie.append(vec![applied("a"), applied("c")]).await.expect("alive");
+    let LogBirth { log_id: previous, partitions } = *former.acceptance.birth();
+    let late = read_all(log.as_ref(), stream().partition(partitions).0).await.pop();
+    let late = late.expect("it was appended").record;
+    subject.recreate().await;
+    let log = subject.log();
+    let wish = BirthWish { previous: Some(previous), uuid: Uuid::from_u128(2) };
+    let birth = read_or_create_birth(log.as_ref(), wish).await.expect("a birth");
+    let mut owner = Follower::of(&log, birth, i64::MIN).await;
+    let mut writer = owner.claim(2).await.expect("the second claims");
+    writer.append(vec![applied("b")]).await.expect("alive");
+    // Neither a broker nor its client tells the lives apart.
+    let partition = stream().partition(birth.partitions);
+    log.append(vec![Append { partition, record: late }]).await.expect("reachable");
+    owner.catch_up().await;
+    assert_eq!(owner.events(), ["1 PodApplied d/pod/b"]);
+    assert_eq!(writer.repairs(&owner.acceptance).len(), 1);
 }
 
 async fn goes_on(subject: &dyn Subject) {
