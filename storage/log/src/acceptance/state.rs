@@ -152,13 +152,26 @@ impl PartitionState {
     /// that is past the replay window itself: so the event before a younger one is there. Where
     /// offsets are missing, a fold may have taken an event that had come behind a hole; the next
     /// writer then began at a lower seq.
+    ///
+    /// Times that are ahead of the reader's clock by more than clocks may differ prove that the
+    /// two do not go together: then the clock decides nothing, and the state's hash alone tells.
     pub(super) fn gap_allowed(&self, position: &StreamPosition, seq: Seq, time_ms: i64) -> bool {
         match (self.mode, self.last_gap) {
             (Mode::Fold { intact_from_ms, .. }, Some(gap)) => {
-                seq <= position.seq || (gap > position.offset && time_ms < intact_from_ms)
+                let began_ms = self.caught_up_ms.unwrap_or(i64::MAX);
+                let tolerance_ms = began_ms.saturating_sub(intact_from_ms);
+                let is_of_another_clock = time_ms > began_ms.saturating_add(tolerance_ms);
+                let may_be_compacted = time_ms < intact_from_ms || is_of_another_clock;
+                seq <= position.seq || (gap > position.offset && may_be_compacted)
             }
             _ => false,
         }
+    }
+
+    /// Whether records are missing behind the last event of `position` that was read. An append
+    /// that was lost leaves no such gap: its hole is the writer's to mend.
+    pub fn misses_behind(&self, position: &StreamPosition) -> bool {
+        self.last_gap.is_some_and(|gap| position.seq == Seq::ZERO || gap > position.offset)
     }
 
     pub(super) fn claim(&mut self, partition: Partition, claim: Claim) -> Outcome {

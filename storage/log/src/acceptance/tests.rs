@@ -28,7 +28,7 @@ impl Story {
     fn folding(high: u64, intact_from: u64) -> Self {
         let intact_from_ms = time_ms(intact_from);
         Self {
-            acceptance: Acceptance::fold(birth(), vec![range(high)], intact_from_ms, 0),
+            acceptance: Acceptance::fold(birth(), vec![range(high)], intact_from_ms, time_ms(high)),
             next: 0,
         }
     }
@@ -237,6 +237,25 @@ fn a_seq_is_missing_in_a_fold_only_where_an_old_offset_is() {
     story.claim(2, 2);
     story.skip();
     assert!(matches!(story.event("d/pod/b", 2, 4), Outcome::Hole(_)), "too young");
+}
+
+#[test]
+fn a_clock_that_is_not_the_log_s_decides_nothing() {
+    // The reader's clock shows the time of offset 10; 4 offsets before it nothing is compacted.
+    let mut story = Story::following();
+    let range = vec![range(100)];
+    story.acceptance = Acceptance::fold(birth(), range, time_ms(6), time_ms(10));
+    story.next = 8;
+    story.claim(1, 1);
+    story.skip();
+    assert!(matches!(story.event("d/pod/a", 1, 3), Outcome::Hole(_)), "clocks differ a little");
+    let state = &story.acceptance.partitions()[&Partition(0)];
+    let position = story.acceptance.stream(&stream()).expect("the stream was met");
+    assert!(state.misses_behind(position), "compaction may have made the hole");
+    story.next = 20;
+    story.claim(2, 2);
+    story.skip();
+    assert!(is_accepted(&story.event("d/pod/a", 2, 3)), "the log's clock is far ahead");
 }
 
 #[test]
