@@ -169,6 +169,14 @@ impl Writer {
         (position.seq, position.hash)
     }
 
+    /// Goes on in `stream` from `hash`, which is what the owner's fold really holds. Where
+    /// compaction took the end of a stream, or the truth of a key, the hash that was logged is of a
+    /// state that nobody can fold any more. A head that says so is due.
+    pub fn rebase(&mut self, stream: &StreamId, hash: StateHash) {
+        self.streams.entry(stream.clone()).or_default().hash = hash;
+        self.heads_due.insert(stream.clone());
+    }
+
     /// How many keys it appended to that have not come back through [`Writer::observe`]. The
     /// owner keeps this small by reading.
     pub fn in_flight(&self) -> usize {
