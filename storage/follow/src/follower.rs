@@ -86,6 +86,17 @@ pub enum FollowError {
         /// What was to come next.
         expected: Seq,
     },
+    /// A later writer went on below what is folded: the log does not have the rest any more. Fold
+    /// again from the start.
+    #[error("stream {stream} goes on at seq {found}, where this reader expected {expected}")]
+    WentBack {
+        /// The stream.
+        stream: StreamId,
+        /// What was to come next.
+        expected: Seq,
+        /// What came.
+        found: Seq,
+    },
     /// The state does not hash to what the log says: fold again from the start.
     #[error("the fold of stream {stream} differs from the log")]
     Differs {
@@ -111,7 +122,7 @@ impl FollowError {
     /// Whether the stored fold must be given up before opening again.
     pub fn asks_for_rebuild(&self) -> bool {
         match self {
-            Self::Differs { .. } | Self::PassedBy { .. } => true,
+            Self::Differs { .. } | Self::PassedBy { .. } | Self::WentBack { .. } => true,
             Self::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
             Self::Unborn | Self::Birth(_) | Self::Engine(_) => false,
         }
@@ -180,9 +191,12 @@ impl<R: Rows> Follower<R> {
         clock: WallClock,
     ) -> Result<Self, FollowError> {
         let folded = acceptance.is_folded();
-        let damaged = if folded { state.differing()? } else { Vec::new() };
-        let damaged = damaged.into_iter().collect();
-        Ok(Self { reader, acceptance, state, rows, clock, damaged, folded })
+        let damaged = BTreeSet::new();
+        let mut follower = Self { reader, acceptance, state, rows, clock, damaged, folded };
+        if folded {
+            follower.damaged = follower.incomplete()?;
+        }
+        Ok(follower)
     }
 
     /// What has been accepted so far: the log's birth, claims, positions, repairs due.
@@ -200,8 +214,9 @@ impl<R: Rows> Follower<R> {
         &mut self.state
     }
 
-    /// Streams whose first fold did not hash to what the log says: nothing of them is to be
-    /// shown. They heal when a writer appends their truth again.
+    /// Streams whose first fold did not hash to what the log says, or ended before a hole that
+    /// compaction may have made: nothing of them is to be shown. They heal when a writer appends
+    /// their truth again.
     pub fn damaged(&self) -> &BTreeSet<StreamId> {
         &self.damaged
     }
@@ -223,7 +238,8 @@ impl<R: Rows> Follower<R> {
     }
 
     /// Claims the log, following it all the while: when this returns, what is folded is all that
-    /// former writers have written.
+    /// former writers have written. Where that is not what they recorded, the writer goes on from
+    /// what is there, so that the stream heals.
     ///
     /// # Errors
     /// See [`TakeOverError`].
@@ -235,7 +251,13 @@ impl<R: Rows> Follower<R> {
         let mut claiming = Claiming::begin(&**log, &self.acceptance, claimant).await?;
         loop {
             self.next().await?;
-            if let Some(writer) = claiming.advance(log, &self.acceptance).await? {
+            if let Some(mut writer) = claiming.advance(log, &self.acceptance).await? {
+                for stream in &self.damaged {
+                    let position = self.state.position(stream).map_err(FollowError::from)?;
+                    if let Some((_, found)) = position {
+                        writer.rebase(stream, found);
+                    }
+                }
                 return Ok(writer);
             }
         }
@@ -272,10 +294,14 @@ impl<R: Rows> Follower<R> {
         for outcome in &outcomes {
             if let Outcome::Hole(hole) = outcome
                 && !is_folding
-                && self.was_passed_by(batch.cursor.partition, &hole.stream)
             {
-                let (stream, expected) = (hole.stream.clone(), hole.expected);
-                return Err(FollowError::PassedBy { stream, expected });
+                let (stream, expected, found) = (hole.stream.clone(), hole.expected, hole.found);
+                if found < expected {
+                    return Err(FollowError::WentBack { stream, expected, found });
+                }
+                if self.misses_behind(&stream) {
+                    return Err(FollowError::PassedBy { stream, expected });
+                }
             }
             let Outcome::Accepted(envelope) = outcome else { continue };
             // A damaged stream has another hash than the log until what it lacks comes again.
@@ -296,12 +322,22 @@ impl<R: Rows> Follower<R> {
         Ok(())
     }
 
-    /// Whether records are missing from the log behind the last one of `stream` that was read. An
-    /// append that was lost leaves no such gap: its hole is the writer's to mend.
-    fn was_passed_by(&self, partition: Partition, stream: &StreamId) -> bool {
-        let last = self.acceptance.stream(stream).map(|position| position.offset);
-        let gap = self.acceptance.partitions().get(&partition).and_then(|state| state.last_gap);
-        gap.is_some_and(|gap| last.is_none_or(|last| gap > last))
+    /// Whether records are missing from the log behind the last one of `stream` that was read.
+    fn misses_behind(&self, stream: &StreamId) -> bool {
+        let partition = stream.partition(self.acceptance.birth().partitions);
+        let partition = self.acceptance.partitions().get(&partition);
+        let position = self.acceptance.stream(stream);
+        partition.zip(position).is_some_and(|(partition, at)| partition.misses_behind(at))
+    }
+
+    /// Streams of which not all is known: the fold has another hash than the log says, or it
+    /// stands before a hole that compaction may have made.
+    fn incomplete(&self) -> Result<BTreeSet<StreamId>, EngineError> {
+        let streams = self.acceptance.streams();
+        let stopped = streams.filter(|(_, position)| position.stopped.is_some());
+        let stopped = stopped.filter(|(stream, _)| self.misses_behind(stream));
+        let stopped = stopped.map(|(stream, _)| stream.clone());
+        Ok(self.state.differing()?.into_iter().chain(stopped).collect())
     }
 
     /// Commits the open batch with the cursors that it was read up to.
@@ -329,7 +365,7 @@ impl<R: Rows> Follower<R> {
     }
 
     fn look_for_damage(&mut self) -> Result<(), EngineError> {
-        let damaged: BTreeSet<StreamId> = self.state.differing()?.into_iter().collect();
+        let damaged = self.incomplete()?;
         for stream in damaged.difference(&self.damaged) {
             let seq = self.folded_to(stream);
             tracing::error!(%stream, seq, "the fold differs from the log; the stream is not served");

@@ -87,7 +87,9 @@ impl FoldMetrics {
             // It is not there yet.
             FollowError::Unborn => {}
             FollowError::Birth(_) => birth.inc(),
-            FollowError::Read(_) | FollowError::PassedBy { .. } => read.inc(),
+            FollowError::Read(_) | FollowError::PassedBy { .. } | FollowError::WentBack { .. } => {
+                read.inc()
+            }
             FollowError::Engine(_) => engine.inc(),
             FollowError::Differs { .. } => differs.inc(),
         }

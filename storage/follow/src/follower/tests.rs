@@ -454,6 +454,31 @@ async fn a_reader_that_compaction_passed_by_folds_anew() {
 }
 
 #[tokio::test]
+async fn a_reader_whose_clock_is_behind_folds_all_or_shows_nothing() {
+    let (log, s) = (log().await, stream("node/a"));
+    let mut owner = Owner::new(&log).await;
+    for object in [r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":3}"#] {
+        owner.set(&s, 1, Some(object)).await;
+    }
+    let appended_ms = log.now_ms();
+    log.advance_clock(WINDOW_MS + 1);
+    log.compact();
+    let window_ms = i64::try_from(WINDOW_MS).expect("it fits");
+    for (clock_ms, is_whole) in [(0, true), (appended_ms - window_ms / 4, false)] {
+        let clock: WallClock = Arc::new(move || clock_ms);
+        let engine = Arc::new(MemoryEngine::new());
+        let opened = Follower::open(&log, engine, (), clock.clone()).await;
+        let mut follower = opened.expect("the log can be followed");
+        drain(&mut follower, &log).await;
+        assert!(follower.is_folded());
+        assert_eq!(follower.damaged().is_empty(), is_whole, "its clock shows {clock_ms}");
+        if is_whole {
+            owner.check_replay(&follower).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_log_that_is_away_is_no_reason_to_fold_anew() {
     let log = log().await;
     let mut owner = Owner::new(&log).await;
@@ -585,6 +610,47 @@ async fn a_damaged_stream_is_named_stays_so_over_a_restart_and_heals_by_the_trut
     assert!(follower.damaged().is_empty(), "the truth was appended again");
     owner.check_prefix(&follower);
     owner.check_replay(&follower).await;
+}
+
+#[tokio::test]
+async fn what_compaction_took_of_a_stream_s_end_is_gone_for_everyone_from_the_next_writer_on() {
+    let (log, s) = (log().await, stream("node/a"));
+    let mut former = Owner::new(&log).await;
+    for (n, object) in [(1, Some("{}")), (2, Some("{}")), (3, Some("{}")), (1, None), (2, None)] {
+        former.set(&s, n, object).await;
+    }
+    // A reader that saw it all, before the log's writer was away for so long that the
+    // tombstones went without a head behind them.
+    let engine = Arc::new(MemoryEngine::new());
+    let mut seer = open(&log, &engine).await;
+    drain(&mut seer, &log).await;
+    for _ in 0..2 {
+        log.advance_clock(2 * WINDOW_MS + 1);
+        log.compact();
+    }
+    let mut late = open(&log, &Arc::new(MemoryEngine::new())).await;
+    drain(&mut late, &log).await;
+    assert!(late.damaged().contains(&s), "the removals are missing");
+
+    let mut owner = Owner::new(&log).await;
+    owner.writer.as_mut().expect("claimed").append_heads().await.expect("appended");
+    owner.read().await;
+    drain(&mut late, &log).await;
+    assert!(late.damaged().is_empty(), "what is there is the truth now");
+    owner.check_replay(&late).await;
+    let keys: Vec<_> = held(&late)[&s].2.entries.keys().cloned().collect();
+    assert_eq!(keys, [key(3)]);
+
+    let error = loop {
+        match seer.next().await {
+            Ok(step) => assert!(!step.outcomes.is_empty(), "it ends without a word"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, FollowError::WentBack { .. }) && error.asks_for_rebuild());
+    let mut seer = Follower::rebuild(&log, engine, (), clock(&log)).await.expect("foldable");
+    drain(&mut seer, &log).await;
+    owner.check_replay(&seer).await;
 }
 
 #[tokio::test]
