@@ -206,10 +206,11 @@ impl Downstream {
         let mut wait = RETRY_FIRST;
         let (mut rebuild, mut stands_by) = (false, false);
         loop {
-            match self.write(follower.take(), rebuild, stands_by, &mut wait).await {
+            match self.write(follower.take(), rebuild, &mut stands_by, &mut wait).await {
                 Ok(Ended::Stopped) => return,
                 Err(error) => {
-                    stands_by = error.to_another();
+                    // Until it was silent for long enough, whatever else happens meanwhile.
+                    stands_by |= error.to_another();
                     rebuild = matches!(&error, Lost::Follow(error) if error.asks_for_rebuild());
                     let trouble = with_sources(&error);
                     tracing::warn!(error = %trouble, "publishing stopped; trying again");
@@ -229,15 +230,16 @@ impl Downstream {
         &mut self,
         follower: Option<Follower<()>>,
         rebuild: bool,
-        stands_by: bool,
+        stands_by: &mut bool,
         wait: &mut Duration,
     ) -> Result<Ended, Lost> {
         let mut follower = match follower {
             Some(follower) => follower,
             None => follow(&*self.log, &self.engine, &self.clock, &self.draw, rebuild).await?,
         };
-        if stands_by {
+        if *stands_by {
             self.stand_by(&mut follower).await?;
+            *stands_by = false;
         }
         let claimant = Claimant { writer: (self.draw)(), address: None };
         let writer = follower.take_over(&self.log, &claimant).await?;
