@@ -50,8 +50,7 @@ fn run(args: Args) -> Result<(), BrokerError> {
     let bootstrap = cluster.bootstrap();
     println!("{bootstrap}");
     eprintln!("Kafka runs. In another terminal:");
-    eprintln!("  headwater up ops/demo --kafka {bootstrap}");
-    eprintln!("  kcat -b {bootstrap} -t headwater.downstream.v1 -C -f '%k %o\\n'");
+    eprintln!("  kcat -b {bootstrap} -L");
     eprintln!("Ctrl-C stops it");
     // Where signals cannot be waited for, it runs until it is killed, and its brokers with it.
     if blocked.is_ok() {
