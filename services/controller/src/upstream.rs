@@ -42,6 +42,9 @@ enum Lost {
     Read(#[from] ReadError),
     #[error("the cloud's picture cannot be stored")]
     Engine(#[from] EngineError),
+    /// What fell back, or was away for long, may have missed removals that compaction took since.
+    #[error("the stored picture does not add up with what its nodes say")]
+    Differs,
 }
 
 /// The upstream side.
@@ -61,13 +64,14 @@ impl Upstream {
         loop {
             let Err(error) = self.fold(&mut wait).await;
             match &error {
-                Lost::Read(_) => self.metrics.cannot_read(),
+                Lost::Read(_) | Lost::Differs => self.metrics.cannot_read(),
                 Lost::Engine(_) => self.metrics.cannot_store(),
             }
-            let refold = matches!(
-                &error,
-                Lost::Read(error) if !matches!(error, ReadError::Unavailable { .. })
-            );
+            let refold = match &error {
+                Lost::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
+                Lost::Differs => true,
+                Lost::Engine(_) => false,
+            };
             tracing::warn!(%error, refold, "the upstream log is not folded just now");
             if refold && let Err(error) = forget_fold(&*self.engine) {
                 tracing::error!(%error, "the cloud's picture cannot be emptied");
@@ -78,14 +82,14 @@ impl Upstream {
     }
 
     async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, Lost> {
-        let cursors = self.cursors().await?;
+        let (cursors, is_resumed) = self.cursors().await?;
         let mut ends = Ends::ahead_of(&*self.log, &cursors).await?;
         let mut statuses = PodStatusFold::open(&*self.engine)?;
         self.metrics.statuses(statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         self.repeat_terminations().await?;
         if ends.are_reached() {
-            self.ask_differing(&statuses).await;
+            self.add_up(&statuses, is_resumed).await?;
         }
         loop {
             let batch = reader.next().await?;
@@ -95,7 +99,7 @@ impl Upstream {
             // While catching up, a closing that does not agree may be mended by what follows.
             let caught_up = ends.are_reached();
             if ends.pass(&batch.cursor) {
-                self.ask_differing(&statuses).await;
+                self.add_up(&statuses, is_resumed).await?;
             }
             for demand in demands {
                 if caught_up || matches!(demand, Demand::Terminated { .. }) {
@@ -116,21 +120,29 @@ impl Upstream {
         Ok(())
     }
 
-    async fn ask_differing(&self, statuses: &PodStatusFold) {
+    /// Having caught up, asks the nodes whose statuses do not add up for all of them; a picture
+    /// that went on from an earlier fold is folded anew first.
+    async fn add_up(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), Lost> {
         for node in statuses.differing() {
+            if is_resumed {
+                return Err(Lost::Differs);
+            }
             let _ = self.demands.send(Demand::Snapshot(node.clone())).await;
         }
+        Ok(())
     }
 
-    /// Where to read on in each partition.
-    async fn cursors(&self) -> Result<Vec<Cursor>, Lost> {
+    /// Where to read on in each partition, and whether that is where an earlier fold stood.
+    async fn cursors(&self) -> Result<(Vec<Cursor>, bool), Lost> {
         let mut cursors = starts(&*self.log).await?;
+        let mut is_resumed = false;
         for cursor in &mut cursors {
             if let Some(stored) = CURSORS.get(&*self.engine, &cursor.partition)? {
                 *cursor = stored;
+                is_resumed = true;
             }
         }
-        Ok(cursors)
+        Ok((cursors, is_resumed))
     }
 
     fn fold_batch(
