@@ -102,9 +102,9 @@ impl Controller {
     ) -> Result<ControllerHandle, ControllerError> {
         schema::CONTROLLER.check(&*seams.published)?;
         schema::CONTROLLER.check(&*seams.picture)?;
+        let (log, upstream) = (&*seams.downstream, &*seams.upstream);
         let follower =
-            downstream::open(&*seams.downstream, &seams.published, &seams.wall_clock, &draw)
-                .await?;
+            downstream::open(log, upstream, &seams.published, &seams.wall_clock, &draw).await?;
         let published: Arc<dyn Published> = Arc::new(published(&follower)?);
 
         let stop = CancellationToken::new();
@@ -131,6 +131,7 @@ impl Controller {
         let (moved, moved_seen) = watch::channel(0);
         let downstream = Downstream {
             log: seams.downstream,
+            upstream: seams.upstream.clone(),
             engine: seams.published,
             clock: seams.wall_clock,
             draw,

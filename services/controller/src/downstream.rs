@@ -17,9 +17,7 @@ use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
-use headwater_event::{
-    Applied, EntryKey, Event, LogId, NodeName, ResourceKey, StreamId, WriterEpoch,
-};
+use headwater_event::{Applied, EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch};
 use headwater_follow::{FollowError, Follower, Step, TakeOverError, WallClock};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
@@ -34,6 +32,7 @@ use tracing::Span;
 use uuid::Uuid;
 
 use crate::interest::{Affected, Interest};
+use crate::lives::last_life;
 use crate::metrics::{ChangeKind, DownstreamMetrics, Setback};
 use crate::publish::{difference, rank, snapshot_request};
 use crate::source::{Cause, SourceEvent, with_sources};
@@ -175,6 +174,8 @@ impl WeakInterest {
 /// The downstream side.
 pub(crate) struct Downstream {
     pub(crate) log: Arc<dyn Log>,
+    /// Tells of the lives that the log has had.
+    pub(crate) upstream: Arc<dyn Log>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: WallClock,
     pub(crate) draw: DrawUuid,
@@ -235,7 +236,10 @@ impl Downstream {
     ) -> Result<Ended, Lost> {
         let mut follower = match follower {
             Some(follower) => follower,
-            None => follow(&*self.log, &self.engine, &self.clock, &self.draw, rebuild).await?,
+            None => {
+                let (log, upstream) = (&*self.log, &*self.upstream);
+                follow(log, upstream, &self.engine, &self.clock, &self.draw, rebuild).await?
+            }
         };
         if *stands_by {
             self.stand_by(&mut follower).await?;
@@ -626,11 +630,12 @@ impl From<Affected> for Change {
 /// Opens the fold of what is published and reads to the end of the log; an empty log is born.
 pub(crate) async fn open(
     log: &dyn Log,
+    upstream: &dyn Log,
     engine: &Arc<dyn Engine>,
     clock: &WallClock,
     draw: &DrawUuid,
 ) -> Result<Follower<()>, OpenError> {
-    follow(log, engine, clock, draw, false).await.map_err(OpenError)
+    follow(log, upstream, engine, clock, draw, false).await.map_err(OpenError)
 }
 
 /// Why what is published cannot be known.
@@ -640,12 +645,14 @@ pub struct OpenError(#[source] Lost);
 
 async fn follow(
     log: &dyn Log,
+    upstream: &dyn Log,
     engine: &Arc<dyn Engine>,
     clock: &WallClock,
     draw: &DrawUuid,
     rebuild: bool,
 ) -> Result<Follower<()>, Lost> {
-    let wish = BirthWish { previous: last_log(&**engine)?, uuid: draw() };
+    let previous = last_life(log, upstream, &**engine).await?;
+    let wish = BirthWish { previous, uuid: draw() };
     read_or_create_birth(log, wish).await?;
     let (engine, clock) = (engine.clone(), clock.clone());
     let mut follower = if rebuild {
@@ -663,13 +670,6 @@ async fn follow(
         }
     }
     Ok(follower)
-}
-
-/// The log that was followed last: one that is made anew gets the next number, so that edges
-/// follow.
-fn last_log(engine: &dyn Engine) -> Result<Option<LogId>, EngineError> {
-    let streams = StreamReader::new(engine).streams()?;
-    Ok(streams.iter().map(|position| position.checkpoint.log_id).max_by_key(|log| log.number))
 }
 
 fn object_bytes(event: &Event) -> usize {

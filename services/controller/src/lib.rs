@@ -8,6 +8,7 @@
 mod controller;
 mod downstream;
 pub mod interest;
+mod lives;
 mod metrics;
 mod picture;
 mod publish;

@@ -9,11 +9,12 @@ use headwater_event::report::{Incarnation, SnapshotClosed};
 use headwater_event::upstream::encode_report;
 use headwater_event::{
     Boot, Checkpoint, EntryKey, Envelope, Event, NodeStanding, Partition, Report, ReportBody,
-    ReportId, ReportKey, Seq, StateHash, WriterEpoch,
+    ReportId, ReportKey, Seq, StateHash, StreamStanding, WriterEpoch,
 };
 use headwater_log::{Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record};
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
+use headwater_view::PodStatusSnapshot;
 use prometheus::Registry;
 use serde_json::{Value, json};
 
@@ -461,9 +462,58 @@ async fn a_log_made_again_gets_the_next_number_and_everything_anew() {
     world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
 }
 
+#[tokio::test]
+async fn a_log_made_again_gets_the_next_number_from_a_controller_that_never_knew_it() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let (_, follower) = world.read().await;
+    let was = follower.acceptance().birth().log_id;
+    running.controller.stop().await;
+    let node: NodeName = "a".parse().expect("a name");
+    let stream = StreamStanding {
+        stream: StreamId::node(&node),
+        log_id: was.to_string(),
+        tail: Seq(1),
+        sent: Seq(1),
+        applied: Seq(1),
+        durable: Seq(1),
+        acked: Seq(1),
+    };
+    world.append_upstream(&node, position(&node, vec![stream])).await;
+    world.downstream.recreate(2);
+    let running = world.elsewhere().start().await;
+    let (_, follower) = world.read().await;
+    assert!(follower.acceptance().birth().log_id.follows(&was));
+    running.controller.stop().await;
+}
+
+fn position(node: &NodeName, streams: Vec<StreamStanding>) -> Record {
+    let standing = NodeStanding {
+        hub: "hub-1".to_owned(),
+        connected: true,
+        incarnation: Incarnation(1),
+        boot: Boot::default(),
+        outbox_depth: 0,
+        contact_ms: 1_000,
+        meta_sync_ms: 0,
+        streams,
+    };
+    Record {
+        key: ReportKey::Position.record_key(node).into(),
+        value: Some(serde_json::to_vec(&standing).expect("JSON").into()),
+        header: Bytes::new(),
+        traceparent: None,
+    }
+}
+
+fn pod_key() -> ResourceKey {
+    "d/pod/p".parse().expect("a key")
+}
+
 fn status(phase: &str) -> ReportBody {
     ReportBody::PodStatus {
-        pod: "d/pod/p".parse().expect("a key"),
+        pod: pod_key(),
         uid: "u-p".to_owned(),
         status: json!({ "phase": phase }).to_string().into(),
     }
@@ -501,6 +551,32 @@ async fn the_picture_has_the_newest_status_also_after_a_restart_and_a_cut() {
 
     running.delete("d/pod/p", "u-p").await;
     until_true("no pod", async || phase(&running).await.is_none()).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_picture_that_fell_back_behind_compaction_is_folded_anew() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    world.report("a", 1, status("Running")).await;
+    until_true("a status", async || phase(&running).await.as_deref() == Some("Running")).await;
+    running.controller.stop().await;
+
+    // Weeks later nothing is left in the log of the status, nor of its removal.
+    world
+        .report("a", 2, ReportBody::PodStatusRemoved { pod: pod_key(), uid: "u-p".to_owned() })
+        .await;
+    let hash = PodStatusSnapshot::new(&"a".parse().expect("a name")).hash();
+    let closed = SnapshotClosed { hash, pods: 0, full: false, first: ReportId::default() };
+    world.report("a", 3, ReportBody::SnapshotClosed(closed)).await;
+    for _ in 0..2 {
+        world.upstream.advance_clock(100 * 24 * 3600 * 1000);
+        world.upstream.compact();
+    }
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    until_true("no status", async || phase(&running).await.as_deref() == Some("Pending")).await;
     running.controller.stop().await;
 }
 
@@ -600,23 +676,7 @@ async fn a_node_is_ready_while_its_hub_hears_of_it() {
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     });
     world.report("a", 1, ReportBody::Node { object: object.to_string().into() }).await;
-    let standing = NodeStanding {
-        hub: "hub-1".to_owned(),
-        connected: true,
-        incarnation: Incarnation(1),
-        boot: Boot::default(),
-        outbox_depth: 0,
-        contact_ms: 1_000,
-        meta_sync_ms: 0,
-        streams: Vec::new(),
-    };
-    let record = Record {
-        key: ReportKey::Position.record_key(&node).into(),
-        value: Some(serde_json::to_vec(&standing).expect("JSON").into()),
-        header: Bytes::new(),
-        traceparent: None,
-    };
-    world.append_upstream(&node, record).await;
+    world.append_upstream(&node, position(&node, Vec::new())).await;
     let ready = |now_ms| {
         let filter = Filter { kind: "node", namespace: "", name: "a" };
         let objects = running.controller.picture().objects(&filter, now_ms).expect("readable");
