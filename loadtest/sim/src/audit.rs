@@ -10,8 +10,8 @@ use headwater_event::{
     Applied, Change, Checkpoint, EntryKey, EventHeader, LogId, NodeName, ObjectHash, Offset,
     Partition, RecordKey, Removed, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
-use headwater_log::value::decode_value;
-use headwater_log::{Log, MemoryLog, ReadError, Reader, Recorded, starts};
+use headwater_log::value::{ValueError, decode_value};
+use headwater_log::{Log, MemoryLog, ReadError, Reader, Record, Recorded, read_birth, starts};
 
 use crate::disk::Held;
 use crate::frame::Frame;
@@ -23,6 +23,7 @@ pub(crate) struct Point {
     epoch: WriterEpoch,
     pub(crate) hash: StateHash,
     pub(crate) state: State,
+    is_removal: bool,
 }
 
 /// One history of the downstream log.
@@ -84,6 +85,12 @@ impl Auditor {
                 match reader.next().now_or_never() {
                     None => break,
                     Some(Ok(batch)) => {
+                        if which == 0 && self.branch.log_id.is_none() {
+                            // Its birth is in another partition than most of what comes.
+                            let birth = read_birth(&self.downstream).now_or_never();
+                            let birth = birth.and_then(Result::ok).flatten();
+                            self.branch.log_id = birth.map(|birth| birth.log_id);
+                        }
                         for record in &batch.records {
                             match which {
                                 0 => self.downstream(record),
@@ -146,6 +153,18 @@ impl Auditor {
         self.branch.streams.get(stream)?.last().map(|(_, point)| point)
     }
 
+    /// Whether a stream ends with a removal: a writer that lives appends a head to it.
+    pub(crate) fn is_head_due(&self) -> bool {
+        let mut ends = self.branch.streams.values().filter_map(|points| points.last());
+        ends.any(|(_, end)| end.is_removal)
+    }
+
+    /// Whether a stream may be taken to end at `seq`, whose state is that of its end: events behind
+    /// it that came to nothing are lost to compaction where no head was behind them.
+    pub(crate) fn may_end_at(&self, stream: &StreamId, seq: Seq) -> bool {
+        self.compacted && left(&self.downstream, stream, Offset(u64::MAX), Seq(u64::MAX)).1 == seq
+    }
+
     /// Which reports of a node are in the upstream log.
     pub(crate) fn logged(&self, node: &NodeName) -> &BTreeSet<ReportId> {
         static NONE: BTreeSet<ReportId> = BTreeSet::new();
@@ -204,13 +223,6 @@ impl Auditor {
             return self.frame.broken("a downstream record has no key of ours");
         };
         let (stream, entry) = match key {
-            RecordKey::Log(_) => {
-                let birth = record.value.as_deref().map(serde_json::from_slice);
-                if let Some(Ok(headwater_event::record::LogBirth { log_id, .. })) = birth {
-                    branch.log_id.get_or_insert(log_id);
-                }
-                return;
-            }
             RecordKey::Claim(epoch, _) => {
                 let claimed = branch.claimed.entry(*partition).or_default();
                 if epoch > *claimed {
@@ -221,7 +233,7 @@ impl Auditor {
                 }
                 return;
             }
-            RecordKey::Heartbeat(_) | RecordKey::Reconciled(_) => return,
+            RecordKey::Log(_) | RecordKey::Heartbeat(_) | RecordKey::Reconciled(_) => return,
             RecordKey::Head(stream) => (stream, None),
             RecordKey::Entry(stream, entry) => (stream, Some(entry)),
         };
@@ -261,31 +273,39 @@ impl Auditor {
         branch.stopped.remove(&stream);
         let seen = branch.seen.entry(*partition).or_default();
         seen.push((*offset, fencing::Seen::Visible(header.epoch)));
-        let mut state = points.last().map(|(_, point)| point.state.clone()).unwrap_or_default();
-        if let Some(key) = entry {
-            state.apply(&match &record.value {
-                Some(value) => {
-                    let object = match decode_value(value) {
-                        Ok(object) => object,
-                        Err(error) => return self.frame.broken(error),
-                    };
-                    let (uid, resource_version) = (header.uid, header.resource_version);
-                    if let Some(log_id) = branch.log_id {
-                        let put = (key.clone(), uid.clone(), ObjectHash::of(&object).0);
-                        let at = Checkpoint { log_id, epoch: header.epoch, seq: header.seq };
-                        self.put.entry(put).or_default().push(at);
-                    }
-                    Change::Applied(Applied { key, uid, resource_version, object })
-                }
-                None => Change::Removed(Removed { key, uid: header.uid }),
-            });
+        let state = points.last().map(|(_, point)| point.state.clone()).unwrap_or_default();
+        let change = match entry.map(|key| change(key, &header, record)).transpose() {
+            Ok(change) => change,
+            Err(error) => return self.frame.broken(error),
+        };
+        if let (Some(Change::Applied(applied)), Some(log_id)) = (&change, branch.log_id) {
+            let hash = ObjectHash::of(&applied.object).0;
+            let at = Checkpoint { log_id, epoch: header.epoch, seq: header.seq };
+            let put = (applied.key.clone(), applied.uid.clone(), hash);
+            self.put.entry(put).or_default().push(at);
         }
-        let hash = branch.log_id.map(|log_id| state.hash(&log_id)).unwrap_or(StateHash::EMPTY);
+        let is_removal = matches!(change, Some(Change::Removed(_)));
+        let log_id = branch.log_id;
+        let folded = |mut state: State| {
+            change.iter().for_each(|change| state.apply(change));
+            let hash = log_id.map_or(StateHash::EMPTY, |log_id| state.hash(&log_id));
+            (state, hash)
+        };
+        let (mut state, mut hash) = folded(state);
+        if hash != header.hash && self.compacted && header.seq == header.epoch_first_seq {
+            // What compaction took that should have stayed, nobody can know: a new writer goes
+            // on from what is there.
+            (state, hash) = folded(left(&self.downstream, &stream, *offset, header.seq).0);
+            self.frame.count("stream goes on from what compaction left");
+        }
         if hash != header.hash {
             let (seq, found) = (header.seq, header.hash);
             self.frame.broken(format_args!("I1 {stream} seq {seq}: logged {found}, is {hash}"));
         }
-        points.push((*offset, Point { seq: header.seq, epoch: header.epoch, hash, state }));
+        points.push((
+            *offset,
+            Point { seq: header.seq, epoch: header.epoch, hash, state, is_removal },
+        ));
     }
 
     fn upstream(&mut self, recorded: &Recorded) {
@@ -307,4 +327,47 @@ impl Auditor {
         }
         Ok(())
     }
+}
+
+/// What a record does to its stream.
+fn change(key: EntryKey, header: &EventHeader, record: &Record) -> Result<Change, ValueError> {
+    let uid = header.uid.clone();
+    let Some(value) = &record.value else { return Ok(Change::Removed(Removed { key, uid })) };
+    let (resource_version, object) = (header.resource_version.clone(), decode_value(value)?);
+    Ok(Change::Applied(Applied { key, uid, resource_version, object }))
+}
+
+/// What the events of `stream` below `seq` come to whose records lie before `end`, are still there
+/// and count; and the last seq among them.
+fn left(log: &MemoryLog, stream: &StreamId, end: Offset, seq: Seq) -> (State, Seq) {
+    let (mut state, mut last) = (State::default(), Seq::ZERO);
+    let mut claimed = WriterEpoch::default();
+    let opened = async {
+        let cursors = starts(log).await?.into_iter();
+        let count = log.describe().await?.partitions;
+        log.read(cursors.filter(|at| at.partition == stream.partition(count)).collect()).await
+    };
+    let Some(Ok(mut reader)) = opened.now_or_never() else { return (state, last) };
+    while let Some(Ok(batch)) = reader.next().now_or_never() {
+        for Recorded { record, .. } in batch.records.iter().filter(|at| at.offset < end) {
+            let key = match RecordKey::decode(&record.key) {
+                Ok(RecordKey::Claim(epoch, _)) => {
+                    claimed = claimed.max(epoch);
+                    continue;
+                }
+                Ok(RecordKey::Head(of)) if of == *stream => None,
+                Ok(RecordKey::Entry(of, key)) if of == *stream => Some(key),
+                _ => continue,
+            };
+            let Ok(header) = EventHeader::decode(&record.header) else { continue };
+            if header.epoch != claimed || header.seq >= seq {
+                continue;
+            }
+            last = header.seq;
+            if let Some(Ok(change)) = key.map(|key| change(key, &header, record)) {
+                state.apply(&change);
+            }
+        }
+    }
+    (state, last)
 }
