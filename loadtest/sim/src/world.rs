@@ -285,6 +285,10 @@ impl World {
         self.controllers.iter().for_each(|controller| controller.freeze(false));
         // A writer that lives has appended heads behind its removals long before that.
         self.pass(HEADS_WITHIN_MS).await;
+        if lock(&self.auditor).is_head_due() {
+            // It took over only just now; or there is none.
+            self.pass(HEADS_WITHIN_MS).await;
+        }
         self.read_all();
         lock(&self.auditor).compacted = true;
         for partition in (0..self.partitions).map(Partition) {
