@@ -41,6 +41,7 @@ use crate::clock;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::operator::{self, ListenError, Sight};
 use crate::settings::{Configured, Settings};
+use crate::telemetry::stores::Stores;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{Metrics, server};
 
@@ -217,7 +218,7 @@ impl Composition {
             cloud.controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
             cloud.controller.take_stopped_sources().unwrap_or_else(|| mpsc::channel(1).1),
         );
-        let sight = sight(&cloud, &nodes, &data, &clock, &troubles, &stop);
+        let sight = sight(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores), &stop);
         let answering = operator::serve(&socket, sight.clone(), stop.child_token())?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         data.set_metrics_address(address)?;
@@ -268,10 +269,11 @@ fn sight(
     nodes: &BTreeMap<NodeName, Node>,
     data: &DataDir,
     clock: &WallClock,
-    troubles: &Troubles,
+    (troubles, stores): (&Troubles, &Stores),
     stop: &CancellationToken,
 ) -> Sight {
-    let (progress, troubles) = (cloud.controller.progress(), troubles.clone());
+    let (troubles, stores) = (troubles.clone(), stores.clone());
+    let progress = cloud.controller.progress();
     let root = data.root().to_owned();
     let node_dir = {
         let root = root.clone();
@@ -293,7 +295,9 @@ fn sight(
         wall_clock: clock.clone(),
         troubles: Arc::new(move || {
             let publishing = progress.borrow().trouble.clone();
-            publishing.into_iter().chain(troubles.all()).chain(aside::kept(&root)).collect()
+            let of_stores = stores.troubles();
+            let others = troubles.all().into_iter().chain(aside::kept(&root));
+            publishing.into_iter().chain(of_stores).chain(others).collect()
         }),
     }
 }

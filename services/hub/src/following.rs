@@ -36,7 +36,10 @@ impl Following {
             let Err(error) = self.follow(rebuild, &mut wait).await;
             self.metrics.lost(&error);
             if !matches!(error, FollowError::Unborn) {
-                tracing::warn!(%error, "the downstream log is not followed just now");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the downstream log is not followed just now"
+                );
                 rebuild = error.asks_for_rebuild();
                 self.fold.lose();
                 self.wakers.wake_all();

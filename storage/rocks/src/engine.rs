@@ -127,6 +127,11 @@ impl RocksEngine {
         Ok(bytes)
     }
 
+    /// Why it takes no more writes, if it does not: the first write that failed.
+    pub fn failure(&self) -> Option<&str> {
+        self.poisoned.get().map(String::as_str)
+    }
+
     fn refuse_if_poisoned(&self) -> Result<(), EngineError> {
         match self.poisoned.get() {
             Some(reason) => Err(EngineError::Poisoned { reason: reason.clone() }),

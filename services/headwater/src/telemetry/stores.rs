@@ -129,11 +129,27 @@ impl Stores {
         let engine = open.get(&(store, String::new())).and_then(Weak::upgrade);
         drop(open);
         let engine = engine.ok_or("it is not open")?;
-        match engine.stats() {
-            Ok(stats) if stats.poisoned => Err("a write failed: start again".to_owned()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
+        match (engine.failure(), engine.stats()) {
+            (Some(failure), _) => Err(format!("a write failed ({failure}): start again")),
+            (None, Ok(_)) => Ok(()),
+            (None, Err(error)) => Err(error.to_string()),
         }
+    }
+
+    /// What is wrong with databases of the cloud, for a person: nothing opens them again while
+    /// the process lives.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let of_cloud = open.into_iter().filter(|((_, node), _)| node.is_empty());
+        let failed = of_cloud.filter_map(|((store, _), engine)| {
+            let engine = engine.upgrade()?;
+            let failure = engine.failure()?;
+            Some(format!(
+                "the cloud's database {store} takes no more writes ({failure}): nothing new reaches \
+                 the nodes; make room or mend the disk, then stop and start `headwater up`"
+            ))
+        });
+        failed.collect()
     }
 
     pub(super) fn collector(&self) -> Result<StoresCollector, prometheus::Error> {
