@@ -1,6 +1,6 @@
 //! The controller as a whole: its tasks, and the handle on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,6 +141,7 @@ impl Controller {
             _source_open: events,
             notices: notice,
             demands,
+            waiting: BTreeSet::new(),
             progress,
             metrics: seams.metrics.downstream,
             listing: None,

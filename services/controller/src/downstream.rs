@@ -12,8 +12,9 @@
 //! missing deletes included, is closed by `Reconciled`. A writer whose append has an unknown
 //! outcome is dropped; the next one claims a higher epoch and compares everything again.
 
+mod stand_by;
+
 use std::collections::{BTreeSet, HashMap};
-use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
@@ -53,17 +54,15 @@ const COMPARE_CHUNK: usize = 256;
 /// enough to cost nothing.
 const HEADS_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How often the writer says that it lives, and how long a controller that lost the log to
-/// another waits for a sign of it before it claims again: three of them missed.
+/// How often the writer says that it lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
-const STAND_BY_MAX: Duration = Duration::from_secs(30);
 
 /// Waits before a lost log or writer is tried again: doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
 
 /// Something that the upstream side wants appended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Demand {
     /// The node is to say its whole pod status snapshot.
     Snapshot(NodeName),
@@ -186,6 +185,8 @@ pub(crate) struct Downstream {
     pub(crate) _source_open: mpsc::Sender<SourceEvent>,
     pub(crate) notices: mpsc::Sender<crate::source::Notice>,
     pub(crate) demands: mpsc::Receiver<Demand>,
+    /// What was demanded while another wrote.
+    pub(crate) waiting: BTreeSet<Demand>,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) metrics: DownstreamMetrics,
     pub(crate) listing: Option<BTreeSet<ResourceKey>>,
@@ -265,26 +266,6 @@ impl Downstream {
             self.compare_everything(&mut writing).await?;
         }
         self.publish_as_it_comes(&mut writing).await
-    }
-
-    /// Waits for as long as another writer lives, which says so, and keeps up with the source.
-    async fn stand_by(&mut self, follower: &mut Follower<()>) -> Result<(), Lost> {
-        let mut silent = pin!(sleep(STAND_BY_MAX));
-        let mut events = Vec::new();
-        loop {
-            tokio::select! {
-                biased;
-                step = follower.next() => {
-                    step?;
-                    silent.as_mut().reset(Instant::now() + STAND_BY_MAX);
-                }
-                () = &mut silent => return Ok(()),
-                // The channel stays open.
-                _ = self.source.recv_many(&mut events, GROUP_EVENTS) => {
-                    self.take_in_unpublished(events.drain(..));
-                }
-            }
-        }
     }
 
     /// Takes in what the source says, while there is no writer or before it compares everything.
@@ -426,6 +407,10 @@ impl Downstream {
             for selection in [Selection::Kind("pod"), Selection::All] {
                 self.compare_published(writing, &stream, selection).await?;
             }
+        }
+        while let Some(demand) = self.waiting.first().cloned() {
+            self.meet(writing, demand.clone()).await?;
+            self.waiting.remove(&demand);
         }
         self.repair(writing).await?;
         writing.writer.reconciled().await?;

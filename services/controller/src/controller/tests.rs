@@ -396,6 +396,26 @@ async fn a_controller_that_wakes_behind_anothers_claim_stands_by() {
 }
 
 #[tokio::test]
+async fn the_picture_of_who_stands_by_moves_whatever_is_demanded() {
+    let world = World::new();
+    let first = world.start().await;
+    first.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let second = world.elsewhere().start().await;
+    second.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let mut progress = first.controller.progress();
+    let trouble = progress.wait_for(|now| now.trouble.is_some());
+    timeout(SOON, trouble).await.expect("soon").expect("it runs");
+    for seq in 1..=600 {
+        let pod = format!("d/pod/gone{seq}").parse().expect("a key");
+        world.report("a", seq, ReportBody::PodTerminated { pod, uid: "u".to_owned() }).await;
+    }
+    world.report("a", 601, status("Running")).await;
+    until_true("a status", async || phase(&first).await.as_deref() == Some("Running")).await;
+    first.controller.stop().await;
+    second.controller.stop().await;
+}
+
+#[tokio::test]
 async fn an_object_that_no_log_takes_is_left_out_and_the_rest_goes_on() {
     let settings = MemorySettings { partitions: 2, record_bytes_max: 4000, ..Default::default() };
     let world = World::with(settings);
