@@ -20,13 +20,17 @@ const AT_ONCE: usize = 2;
 const TWICE: u64 = 20;
 
 /// Seeds that showed a bug, and which.
-const NAMED: [(u64, &str); 6] = [
+const NAMED: [(u64, &str); 10] = [
     (11, "a hub that was suspended while compaction passed it by served an old state for ever"),
     (13, "a controller that took over published what its source had said before it stood by"),
     (29, "no edge understood the controller's request for a full snapshot"),
+    (73, "readers that had more of a stream than its new writer stood before a hole for ever"),
+    (220, "a stream that lost its removals to compaction was not served to new edges for ever"),
     (247, "an append of a former life of the log counted in the next one"),
     (288, "a stream whose end compaction took was held for damaged for ever"),
     (428, "a hub whose clock was years behind took what compaction left for holes"),
+    (826, "a controller that never knew the log made it anew under a number that it had had"),
+    (923, "a picture that fell back showed the status of a pod that was long gone"),
 ];
 
 fn number(name: &str) -> Option<u64> {
