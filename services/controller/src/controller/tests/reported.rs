@@ -1,0 +1,166 @@
+//! What nodes report, as the cloud's picture shows it.
+
+use super::*;
+
+#[tokio::test]
+async fn the_picture_has_the_newest_status_also_after_a_restart_and_a_cut() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    assert_eq!(phase(&running).await.as_deref(), Some("Pending"), "nobody said anything");
+    world.report("a", 5, status("Running")).await;
+    world.report("a", 4, status("Stale")).await;
+    world.report("a", 6, status("Succeeded")).await;
+    until_true("the newest", async || phase(&running).await.as_deref() == Some("Succeeded")).await;
+    running.controller.stop().await;
+
+    world.report("a", 2, status("Stale")).await;
+    world.report("a", 7, status("Failed")).await;
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    until_true("the newest", async || phase(&running).await.as_deref() == Some("Failed")).await;
+
+    // The upstream log loses its end: the picture is folded anew.
+    let partition = StreamId::node(&"a".parse().expect("a name")).partition(2);
+    world.upstream.truncate(partition, headwater_event::Offset(1));
+    world.report("a", 6, status("Unknown")).await;
+    until_true("what is left", async || phase(&running).await.as_deref() == Some("Unknown")).await;
+
+    running.delete("d/pod/p", "u-p").await;
+    until_true("no pod", async || phase(&running).await.is_none()).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_picture_that_fell_back_behind_compaction_is_folded_anew() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    world.report("a", 1, status("Running")).await;
+    until_true("a status", async || phase(&running).await.as_deref() == Some("Running")).await;
+    running.controller.stop().await;
+
+    // Weeks later nothing is left in the log of the status, nor of its removal.
+    world
+        .report("a", 2, ReportBody::PodStatusRemoved { pod: pod_key(), uid: "u-p".to_owned() })
+        .await;
+    let hash = PodStatusSnapshot::new(&"a".parse().expect("a name")).hash();
+    let closed = SnapshotClosed { hash, pods: 0, full: false, first: ReportId::default() };
+    world.report("a", 3, ReportBody::SnapshotClosed(closed)).await;
+    for _ in 0..2 {
+        world.upstream.advance_clock(100 * 24 * 3600 * 1000);
+        world.upstream.compact();
+    }
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    until_true("no status", async || phase(&running).await.as_deref() == Some("Pending")).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn many_large_reports_at_once_are_more_than_one_batch_of_the_engine() {
+    let world = World::new();
+    for seq in 1..=24 {
+        let pod = format!("d/pod/p{seq}").parse().expect("a key");
+        let status = json!({ "phase": "Running", "message": "x".repeat(1 << 20) });
+        let status = status.to_string().into();
+        world.report("a", seq, ReportBody::PodStatus { pod, uid: "u".to_owned(), status }).await;
+    }
+    world.report("a", 25, status("Running")).await;
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    until_true("the last", async || phase(&running).await.as_deref() == Some("Running")).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_that_does_not_add_up_is_asked_for_down_the_stream() {
+    let world = World::new();
+    let running = world.start().await;
+    let closed = |pods| {
+        let hash = StateHash::from_bytes(&[7; 32]);
+        ReportBody::SnapshotClosed(SnapshotClosed {
+            hash,
+            pods,
+            full: false,
+            first: ReportId::default(),
+        })
+    };
+    world.report("a", 1, closed(3)).await;
+    until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
+    assert!(world.said("node/a").await.is_empty(), "nothing before everything is listed");
+    running.list([pod("p", "c")]).await;
+    until_true("a request", async || {
+        world.said("node/a").await.iter().any(|said| said.contains("request"))
+    })
+    .await;
+    running.controller.stop().await;
+    // It is not taken back by the next comparison.
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    running.controller.stop().await;
+    assert!(!world.said("node/a").await.iter().any(|said| said.starts_with("-")));
+}
+
+#[tokio::test]
+async fn a_pod_under_deletion_goes_when_its_node_says_that_it_has_stopped() {
+    let world = World::new();
+    let running = world.start().await;
+    let mut dying = pod_value("p", "c");
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    running.list([object(dying), pod("q", "c"), config("c", 1, "x")]).await;
+    let terminated = |name: &str| ReportBody::PodTerminated {
+        pod: format!("d/pod/{name}").parse().expect("a key"),
+        uid: format!("u-{name}"),
+    };
+    world.report("a", 1, terminated("q")).await;
+    world.report("a", 2, terminated("p")).await;
+    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
+        .await;
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/q", "d/configmap/c"]).await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_pod_is_not_forgotten_over_a_restart() {
+    let world = World::new();
+    let running = world.start().await;
+    let terminated =
+        ReportBody::PodTerminated { pod: "d/pod/p".parse().expect("a key"), uid: "u-p".to_owned() };
+    world.report("a", 1, terminated).await;
+    let mut moved = running.controller.moved();
+    moved.wait_for(|commits| *commits > 0).await.expect("the report is folded");
+    // Stopped before it could be met: nothing was listed yet.
+    running.controller.stop().await;
+    let running = world.start().await;
+    let mut dying = pod_value("p", "c");
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    running.list([object(dying), pod("q", "c")]).await;
+    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
+        .await;
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/q"]).await;
+}
+
+#[tokio::test]
+async fn a_node_is_ready_while_its_hub_hears_of_it() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    let node: NodeName = "a".parse().expect("a name");
+    let object = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    world.report("a", 1, ReportBody::Node { object: object.to_string().into() }).await;
+    world.append_upstream(&node, position(&node, Vec::new())).await;
+    let ready = |now_ms| {
+        let filter = Filter { kind: "node", namespace: "", name: "a" };
+        let objects = running.controller.picture().objects(&filter, now_ms).expect("readable");
+        let node = objects.values().next().cloned().unwrap_or_default();
+        node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()
+    };
+    until_true("a ready node", async || ready(2_000) == "True").await;
+    assert_eq!(ready(100_000), "Unknown");
+    running.controller.stop().await;
+}
