@@ -34,6 +34,11 @@ const BLOCK_BYTES: u64 = 4096;
 /// What `statfs` says is free when there is no bound.
 const FREE_BYTES: u64 = 1 << 40;
 
+/// `FOPEN_NOFLUSH` of linux/fuse.h: closing a file asks nothing. A process that calls exec closes
+/// its files under a lock that whoever reads its `/proc/PID/stat` waits for, so on a frozen disk
+/// a close that asked would stop every reader of `/proc` on the machine.
+const NO_FLUSH: FopenFlags = FopenFlags::from_bits_retain(1 << 5);
+
 /// Entries of a directory, as they were when it was opened.
 type Listing = Vec<(u64, FileType, OsString)>;
 
@@ -227,11 +232,14 @@ impl Filesystem for Calls {
         let maker = maker(request, mode, umask);
         match self.on(Call::Fill, |disk| disk.make(parent.0, name, What::File, maker)) {
             Ok(attributes) => {
-                let (handle, flags) = (FileHandle(0), FopenFlags::empty());
-                reply.created(&TRUSTED, &attributes, Generation(0), handle, flags);
+                reply.created(&TRUSTED, &attributes, Generation(0), FileHandle(0), NO_FLUSH);
             }
             Err(errno) => reply.error(errno),
         }
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), NO_FLUSH);
     }
 
     fn read(
@@ -286,10 +294,6 @@ impl Filesystem for Calls {
             KEEP_SIZE => empty(reply, self.on(Call::Look, |_| Ok(()))),
             _ => reply.error(Errno::EOPNOTSUPP),
         }
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

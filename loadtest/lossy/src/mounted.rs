@@ -17,8 +17,8 @@ use crate::survival::{Loss, Survives};
 /// How long killed processes may take to let go of the disk.
 const RELEASE_MAX: Duration = Duration::from_secs(20);
 
-/// How long a call may wait for a frozen disk before it fails: whoever froze it may wait for the
-/// caller, and nothing kills a caller that waits.
+/// How long a disk may be frozen before all that is asked of it fails: whoever froze it may wait
+/// for a caller, and nothing kills a caller that waits.
 const FROZEN_MAX: Duration = Duration::from_secs(30);
 
 /// Between two tries.
@@ -84,10 +84,18 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
-    /// Nothing is answered.
-    Frozen,
+    /// Nothing is answered, until then at the latest.
+    Frozen {
+        until: Instant,
+    },
     /// The power is gone: everything fails.
     Gone,
+}
+
+impl Stage {
+    fn frozen() -> Self {
+        Self::Frozen { until: Instant::now() + FROZEN_MAX }
+    }
 }
 
 impl LossyDisk {
@@ -109,7 +117,7 @@ impl LossyDisk {
 
     /// Stops the disk: whatever is asked of it waits.
     pub fn freeze(&self) {
-        self.shared.set_stage(Stage::Frozen);
+        self.shared.set_stage(Stage::frozen());
     }
 
     /// Stops the disk just before the change that comes after `changes` more.
@@ -245,13 +253,17 @@ impl Shared {
         {
             inner.freeze_in = left.checked_sub(1);
             if left == 0 {
-                inner.stage = Stage::Frozen;
+                inner.stage = Stage::frozen();
                 self.bell.notify_all();
             }
         }
-        let frozen = |inner: &mut Inner| inner.stage == Stage::Frozen;
-        let waited = self.bell.wait_timeout_while(inner, FROZEN_MAX, frozen);
-        let mut inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        while let Stage::Frozen { until } = inner.stage {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                inner.stage = Stage::Gone;
+            }
+            inner = self.bell.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
         if inner.stage != Stage::Serving {
             return Err(Errno::EIO);
         }

@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use headwater_lossy::{Fault, Survives};
@@ -140,6 +141,23 @@ fn a_frozen_disk_holds_who_uses_it_until_it_is_killed() {
     let loss = place.disk.power_cut(Survives::Nothing).expect("nobody uses it");
     assert!(loss.bytes > 500, "{loss:?}");
     assert_eq!(fs::read_dir(&dir).expect("reads").count(), 0);
+}
+
+#[test]
+fn a_frozen_disk_holds_nobody_who_closes_a_file() {
+    let Some(place) = Place::new() else { return };
+    let dir = place.path();
+    // What is started below has these open until it calls exec, which closes them.
+    let made = File::create(dir.join("file")).expect("makes a file");
+    let opened = File::open(dir.join("file")).expect("opens");
+    place.disk.freeze();
+    let other = dir.join("other");
+    let held = thread::spawn(move || File::create(other).map(drop));
+    assert!(Command::new("true").status().expect("starts").success());
+    drop((made, opened));
+    assert!(!held.is_finished(), "who asks it is held");
+    place.disk.let_go();
+    held.join().expect("ends").expect_err("the disk is gone");
 }
 
 #[test]
