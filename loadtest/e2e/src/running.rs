@@ -1,5 +1,6 @@
 //! A real `headwater up`, with a data directory of its own, and what a person may do to it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::containers::kill_all;
+use crate::containers::{Container, Tree, containers, kill_all};
 
 /// How long something may take to come about. Far more than it needs: two cores may be busy with
 /// something else.
@@ -196,6 +197,18 @@ impl Running {
                 table.lines().filter_map(|line| line.split_whitespace().nth(3)).collect();
             (statuses.len() == count && statuses.iter().all(|status| is(status))).then_some(())
         });
+    }
+
+    /// Waits until every container that runs has its own process, and gives them all. A pod runs
+    /// for the cloud from when its container's process is made, which is before it calls exec.
+    ///
+    /// # Panics
+    /// When one does not in [`WAIT`].
+    pub fn wait_for_processes(&self) -> BTreeMap<Container, Vec<Tree>> {
+        self.wait_for("the containers' processes", |running| {
+            let found = containers(&running.data());
+            found.values().flatten().all(|tree| tree.process.is_some()).then_some(found)
+        })
     }
 
     /// Types Ctrl-C and waits for the end.

@@ -104,7 +104,7 @@ fn an_edge_whose_disk_is_full(left: u64) {
     running.start_again();
     running.wait_for_pods(2, |status| status == "Running");
     running.wait_until_in_step();
-    let pods = containers(&running.data());
+    let pods = running.wait_for_processes();
 
     disk.fill(left);
     let mut n = 0;

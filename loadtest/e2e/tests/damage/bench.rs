@@ -277,7 +277,7 @@ impl Bench {
             (name, containers)
         };
         Before {
-            trees: containers(&self.running.data()),
+            trees: self.running.wait_for_processes(),
             statuses: pods.iter().map(status).collect(),
             events: NODES.map(|node| self.running.history(&format!("node/{node}")).len()),
         }
