@@ -84,6 +84,8 @@ pub struct Progress {
     pub reconciled: bool,
     /// Events appended by this process.
     pub appended: u64,
+    /// Whether another controller writes the log, and this one waits for its silence.
+    pub stands_by: bool,
     /// Why nothing is appended just now, where something is wrong.
     pub trouble: Option<String>,
 }
@@ -243,6 +245,10 @@ impl Downstream {
             }
         };
         if *stands_by {
+            self.progress.send_modify(|progress| {
+                progress.stands_by = true;
+                progress.trouble = None;
+            });
             self.stand_by(&mut follower).await?;
             *stands_by = false;
         }
@@ -254,6 +260,7 @@ impl Downstream {
         self.metrics.claimed(epoch);
         self.progress.send_modify(|progress| {
             progress.epoch = epoch;
+            progress.stands_by = false;
             progress.trouble = None;
         });
         // What it compares with the log is what the source has by now: the other writer knew.

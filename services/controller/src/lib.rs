@@ -20,7 +20,7 @@ pub use controller::{Controller, ControllerError, ControllerHandle, ControllerSe
 pub use downstream::{DrawUuid, OpenError, Progress};
 pub use interest::{Affected, Interest};
 pub use metrics::ControllerMetrics;
-pub use picture::{Filter, Picture};
+pub use picture::{Filter, Picture, is_heard};
 pub use source::{
     Cause, Concern, Notice, Published, PublishedObject, Several, Source, SourceError, SourceEvent,
     SourceKind,

@@ -192,13 +192,16 @@ fn merge_node(
     Ok(())
 }
 
+/// Whether a node is connected and was heard of lately: a hub that died said nothing of the end.
+pub fn is_heard(standing: &NodeStanding, now_ms: i64) -> bool {
+    standing.connected && now_ms.saturating_sub(standing.contact_ms) <= NODE_GRACE_MS
+}
+
 /// The Ready condition as the node lifecycle controller would leave it: what the node says while
 /// it is heard of, Unknown when it is not.
 fn judge_ready(object: &mut Value, standing: Option<&NodeStanding>, now_ms: i64) {
     let contact_ms = standing.map(|standing| standing.contact_ms);
-    let heard = standing.is_some_and(|standing| {
-        standing.connected && now_ms.saturating_sub(standing.contact_ms) <= NODE_GRACE_MS
-    });
+    let heard = standing.is_some_and(|standing| is_heard(standing, now_ms));
     if !object["status"].is_object() {
         object["status"] = json!({});
     }

@@ -85,6 +85,8 @@ pub(crate) type Answered = Result<Bytes, RequestError>;
 #[derive(Clone, Debug)]
 pub(crate) struct SessionStatus {
     pub(crate) connected: bool,
+    /// The hub that was tried last.
+    pub(crate) hub: Option<String>,
     pub(crate) streams: Vec<EdgeStream>,
     pub(crate) trouble: Option<String>,
 }
@@ -111,6 +113,7 @@ pub(crate) struct Session {
     hubs: Vec<SocketAddr>,
     dial: Dial,
     next_hub: usize,
+    last_hub: Option<String>,
     clock: Arc<dyn Clock>,
     chance: Arc<dyn Chance>,
     wires: Wires,
@@ -160,6 +163,7 @@ impl Session {
             hubs,
             dial,
             next_hub,
+            last_hub: None,
             clock,
             chance,
             wires,
@@ -379,7 +383,10 @@ impl Session {
     fn dial(&mut self) {
         let hub = self.hubs.get(self.next_hub).copied();
         self.phase = match hub {
-            Some(hub) if !self.cut && !self.raising => Phase::Dialing((self.dial)(hub)),
+            Some(hub) if !self.cut && !self.raising => {
+                self.last_hub = Some(hub.to_string());
+                Phase::Dialing((self.dial)(hub))
+            }
             _ => Phase::Held,
         };
     }
@@ -434,7 +441,12 @@ impl Session {
             format!("stream {} differs from the log and waits for a snapshot", stopped.stream)
         });
         let trouble = self.trouble.clone().or(stopped);
-        SessionStatus { connected: self.session.is_open(), streams, trouble }
+        SessionStatus {
+            connected: self.session.is_open(),
+            hub: self.last_hub.clone(),
+            streams,
+            trouble,
+        }
     }
 
     fn tick(&mut self) {

@@ -13,6 +13,8 @@ pub struct EdgeStatus {
     pub identity: Identity,
     /// Whether a hub has welcomed its session.
     pub connected: bool,
+    /// The hub that was tried last, as it was given; `None` before the first.
+    pub hub: Option<String>,
     /// Reports that the cloud has not acknowledged.
     pub outbox_depth: usize,
     /// When the pod status snapshot was last derived, wall clock in milliseconds; 0: never.
@@ -28,6 +30,7 @@ impl EdgeStatus {
         Self {
             identity: upstream.identity.clone(),
             connected: session.connected,
+            hub: session.hub,
             outbox_depth: upstream.depth,
             last_meta_sync_ms: upstream.last_meta_sync_ms,
             streams: session.streams,

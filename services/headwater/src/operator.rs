@@ -9,20 +9,16 @@ mod mask;
 mod objects;
 mod past;
 mod past_statuses;
+mod sight;
 pub(crate) mod status;
 mod story;
 mod verify;
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
 
-use headwater_controller::{Picture, Progress};
-use headwater_event::{NodeName, StreamId};
-use headwater_hub::WallClock;
-use headwater_log::Log;
+use headwater_event::StreamId;
 use headwater_proto::FILE_DESCRIPTOR_SET;
 use headwater_proto::operator::operator_server::{Operator, OperatorServer};
 use headwater_proto::operator::{
@@ -31,59 +27,20 @@ use headwater_proto::operator::{
     StoryRequest, StoryResponse, VerifyRequest, VerifyResponse, VersionRequest, VersionResponse,
 };
 use tokio::net::UnixListener;
-use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use crate::client::ANSWER_BYTES_MAX;
-use crate::up::{HubView, NodeView};
+
+pub(crate) use self::sight::{CloudSight, Logs, Part, Sight};
 
 /// The largest question that is read, in bytes.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 
 /// How many of the names there are a refusal says: a line or two of a terminal.
 const NAMES_SAID_MAX: usize = 10;
-
-/// Writes down whether the link of a node is cut.
-pub(crate) type NoteLink = Arc<dyn Fn(&NodeName, bool) -> std::io::Result<()> + Send + Sync>;
-
-/// What the operator API reads. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Sight {
-    pub(crate) downstream: Arc<dyn Log>,
-    pub(crate) upstream: Arc<dyn Log>,
-    pub(crate) picture: Picture,
-    /// How publishing stands.
-    pub(crate) progress: watch::Receiver<Progress>,
-    /// Counts the commits of the picture and of publishing, so that a watch looks again.
-    pub(crate) moved: watch::Receiver<u64>,
-    pub(crate) hub: HubView,
-    pub(crate) nodes: Arc<BTreeMap<NodeName, NodeView>>,
-    /// Where each node's pod worker keeps its directory.
-    pub(crate) node_dirs: Arc<dyn Fn(&NodeName) -> PathBuf + Send + Sync>,
-    /// Writes down that a node's link was cut or restored, so that a restart does not forget it.
-    pub(crate) note_link: NoteLink,
-    pub(crate) wall_clock: WallClock,
-    /// What is wrong with the whole.
-    pub(crate) troubles: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
-}
-
-impl Sight {
-    /// The node that a question names.
-    fn node(&self, name: &str) -> Result<(NodeName, NodeView), Status> {
-        let node: NodeName =
-            name.parse().map_err(|error| Status::invalid_argument(format!("{name:?}: {error}")))?;
-        match self.nodes.get(&node) {
-            Some(view) => Ok((node, view.clone())),
-            None => {
-                let known = some_of(self.nodes.keys().map(NodeName::as_str));
-                Err(Status::not_found(format!("nodes \"{node}\" not found; there are {known}")))
-            }
-        }
-    }
-}
 
 /// Why the operator API does not listen.
 #[derive(Debug, thiserror::Error)]
@@ -197,15 +154,26 @@ impl Operator for Service {
         request: Request<SetLinkRequest>,
     ) -> Result<Response<SetLinkResponse>, Status> {
         let request = request.into_inner();
-        let (node, view) = self.sight.node(&request.node)?;
-        (self.sight.note_link)(&node, request.cut).map_err(|error| internal(&error))?;
-        // At both ends, so that the edge does not knock at a door that is closed to it. The hub's
-        // decides: an edge that does not run now, or is started again, meets it.
-        self.sight.hub.set_link(&node, request.cut);
-        if let Some(edge) = view.edge() {
+        let sight = &self.sight;
+        let node = sight.named(&request.node)?;
+        let edge = sight.nodes.get(&node);
+        if edge.is_none() && sight.hub.is_none() {
+            return Err(Status::failed_precondition(format!(
+                "a controller holds no link: ask the data directory of a hub, or on its machine \
+                 that of the edge of {node}"
+            )));
+        }
+        (sight.note_link)(&node, request.cut).map_err(|error| internal(&error))?;
+        // At both ends where both are here, so that the edge does not knock at a door that is
+        // closed to it. The hub's decides then: an edge that does not run now, or is started
+        // again, meets it.
+        if let Some(hub) = &sight.hub {
+            hub.set_link(&node, request.cut);
+        }
+        if let Some(edge) = edge.and_then(|view| view.edge()) {
             let told = if request.cut { edge.cut_link().await } else { edge.restore_link().await };
             if told.is_err() {
-                tracing::debug!(%node, "the edge ends just now; it meets the hub's side");
+                tracing::debug!(%node, "the edge ends just now; it meets the cut when it starts");
             }
         }
         Ok(Response::new(SetLinkResponse {}))

@@ -39,14 +39,13 @@ use self::terminal::Terminal;
 use crate::cli::Up;
 use crate::clock;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::operator::{self, ListenError, Sight};
+use crate::operator::{self, CloudSight, ListenError, Logs, Part, Sight};
 use crate::settings::{Configured, Settings};
 use crate::telemetry::stores::Stores;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{Metrics, server};
 
 pub(crate) use self::node::NodeView;
-pub(crate) use headwater_hub::HubView;
 
 /// How often the picture is taken to have moved besides on reports: publishing is counted apart.
 const MOVED_INTERVAL: Duration = Duration::from_millis(250);
@@ -280,12 +279,15 @@ fn sight(
         move |node: &NodeName| root.join("nodes").join(node.as_str())
     };
     Sight {
-        downstream: cloud.downstream.clone(),
-        upstream: cloud.upstream.clone(),
-        picture: cloud.controller.picture().clone(),
-        progress: cloud.controller.progress(),
+        part: Part::Up,
+        logs: Some(Logs { downstream: cloud.downstream.clone(), upstream: cloud.upstream.clone() }),
+        cloud: Some(CloudSight {
+            picture: cloud.controller.picture().clone(),
+            progress: cloud.controller.progress(),
+            published: cloud.published.clone(),
+        }),
         moved: moved(cloud, stop.child_token()),
-        hub: cloud.hub.view(),
+        hub: Some(cloud.hub.view()),
         nodes: Arc::new(nodes.iter().map(|(name, node)| (name.clone(), node.view())).collect()),
         node_dirs: {
             let node_dir = node_dir.clone();

@@ -82,6 +82,11 @@ impl Fold {
         self.engine.snapshot()
     }
 
+    /// Where the fold lies.
+    pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
     /// What is true of the fold as a whole.
     pub(crate) fn facts(&self) -> Facts {
         self.facts.read().unwrap_or_else(PoisonError::into_inner).clone()

@@ -228,12 +228,32 @@ impl HubView {
         lag(&self.shared.fold.source(), stream, applied)
     }
 
+    /// The nodes whose private streams the hub holds.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn nodes(&self) -> Result<Vec<NodeName>, EngineError> {
+        let positions = StreamReader::new(&*self.shared.fold.snapshot()).streams()?;
+        Ok(positions
+            .into_iter()
+            .filter_map(|position| match position.stream {
+                StreamId::Node(node) => Some(node),
+                StreamId::Cluster => None,
+            })
+            .collect())
+    }
+
     /// Recomputes the state hash of a stream from the objects in the hub's store.
     ///
     /// # Errors
     /// When the fold cannot be read.
     pub fn verify(&self, stream: &StreamId) -> Result<Option<Verification>, EngineError> {
         StreamReader::new(&*self.shared.fold.snapshot()).verify(stream)
+    }
+
+    /// Where the fold lies, to be read.
+    pub fn store(&self) -> Arc<dyn Engine> {
+        self.shared.fold.engine().clone()
     }
 
     /// Whether the fold is complete and past the newest writer's `Reconciled`.

@@ -16,12 +16,14 @@ const HASH_DIGITS: usize = 12;
 /// One line of `verify -o json`. Stable: fields are added, never renamed.
 #[derive(Serialize)]
 struct Line<'a> {
-    node: &'a str,
+    /// Null: what a hub or a controller has folded.
+    node: Option<&'a str>,
     stream: &'a str,
     seq: u64,
     kept: &'a str,
     recomputed: &'a str,
-    log: &'a str,
+    /// Null where there is no log to fold: at an edge.
+    log: Option<&'a str>,
     agrees: bool,
     finding: Option<&'a str>,
 }
@@ -53,28 +55,32 @@ fn table(verdicts: &[Verdict]) -> Table {
     for verdict in verdicts {
         let short = |hash: &str| hash.get(..HASH_DIGITS).unwrap_or(hash).to_owned();
         table.row([
-            verdict.node.clone(),
+            some(&verdict.node).unwrap_or("-").to_owned(),
             verdict.stream.clone(),
             verdict.seq.to_string(),
             short(&verdict.kept),
             short(&verdict.recomputed),
-            short(&verdict.folded),
+            some(&verdict.folded).map_or_else(|| "-".to_owned(), short),
             if verdict.agrees { "ok".to_owned() } else { verdict.finding.clone() },
         ]);
     }
     table
 }
 
+fn some(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
 fn line(verdict: &Verdict) -> Line<'_> {
     Line {
-        node: &verdict.node,
+        node: some(&verdict.node),
         stream: &verdict.stream,
         seq: verdict.seq,
         kept: &verdict.kept,
         recomputed: &verdict.recomputed,
-        log: &verdict.folded,
+        log: some(&verdict.folded),
         agrees: verdict.agrees,
-        finding: Some(verdict.finding.as_str()).filter(|finding| !finding.is_empty()),
+        finding: some(&verdict.finding),
     }
 }
 
@@ -95,7 +101,7 @@ mod tests {
         assert_eq!(
             table(std::slice::from_ref(&verdict)).to_string(),
             "NODE   STREAM   SEQ   KEPT           RECOMPUTED   LOG   RESULT\n\
-             a      node/a   3     0123456789ab                      differs\n"
+             a      node/a   3     0123456789ab                -     differs\n"
         );
         let line = serde_json::to_string(&line(&verdict)).expect("serializable");
         assert!(line.contains(r#""agrees":false,"finding":"differs""#), "{line}");

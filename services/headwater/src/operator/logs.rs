@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use self::line::{Form, Lines};
-use super::{Sight, internal};
+use super::{Sight, internal, objects};
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -43,7 +43,7 @@ pub(super) async fn logs(
     sight: &Sight,
     request: LogsRequest,
 ) -> Result<impl Stream<Item = std::io::Result<LogsChunk>> + Send + use<>, Status> {
-    let pod = find(sight, &request)?;
+    let pod = find(sight, &request).await?;
     let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).ok_or_else(|| {
         Status::failed_precondition(format!("pod {} is not on a node yet", request.pod))
     })?;
@@ -172,13 +172,18 @@ async fn send_file(
     }
 }
 
-fn find(sight: &Sight, request: &LogsRequest) -> Result<Value, Status> {
+async fn find(sight: &Sight, request: &LogsRequest) -> Result<Value, Status> {
+    if sight.nodes.is_empty() {
+        return Err(Status::failed_precondition(
+            "what containers write lies on their nodes' machines: ask the data directory of the \
+             pod's edge there",
+        ));
+    }
     let key = ResourceKey::new(Some(&request.namespace), "pod", &request.pod)
         .map_err(|error| Status::invalid_argument(error.to_string()))?;
     let filter = Filter { kind: "pod", namespace: &request.namespace, name: &request.pod };
-    let objects = sight.picture.objects(&filter, (sight.wall_clock)());
-    objects
-        .map_err(|error| internal(&error))?
+    objects::now(sight, &filter)
+        .await?
         .remove(&key)
         .ok_or_else(|| Status::not_found(format!("pods {:?} not found", request.pod)))
 }

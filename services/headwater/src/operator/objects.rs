@@ -20,6 +20,7 @@ use tonic::Status;
 use super::mask::mask;
 use super::past_statuses::PastStatuses;
 use super::{Sight, internal, past};
+use crate::up::NodeView;
 
 /// Entries read from a replica at once.
 const CHUNK_ENTRIES: usize = 256;
@@ -34,7 +35,7 @@ const WATCH_PAUSE_FACTOR: u32 = 4;
 /// Changes waiting for a slow reader of a watch.
 const WAITING_MAX: usize = 256;
 
-type Objects = BTreeMap<ResourceKey, Value>;
+pub(super) type Objects = BTreeMap<ResourceKey, Value>;
 
 /// The objects asked for.
 pub(super) async fn get(sight: &Sight, request: &GetRequest) -> Result<GetResponse, Status> {
@@ -127,41 +128,26 @@ async fn find(sight: &Sight, request: &GetRequest) -> Result<(Objects, Vec<Strin
         Filter { kind: &request.r#type, namespace: &request.namespace, name: &request.name };
     let at = At::parse(&request.at)?;
     match (request.node.is_empty(), at) {
-        (true, None) => {
-            let objects = sight
-                .picture
-                .objects(&filter, (sight.wall_clock)())
-                .map_err(|error| internal(&error))?;
-            Ok((objects, Vec::new()))
-        }
+        (true, None) => Ok((now(sight, &filter).await?, Vec::new())),
         (false, None) => {
             let (node, view) = sight.node(&request.node)?;
-            let state = view.state().ok_or_else(|| {
-                let why = view.trouble().unwrap_or_else(|| "it does not run".to_owned());
-                Status::unavailable(format!("the edge of node {node}: {why}"))
-            })?;
-            let mut objects = {
-                let snapshot = state.snapshot();
-                replica(&StreamReader::new(&*snapshot), &filter)
-                    .map_err(|error| internal(&error))?
-            };
-            if let Some(socket) = view.socket() {
-                add_statuses(&socket, &mut objects).await?;
-            }
-            Ok((objects, Vec::new()))
+            Ok((of_replica(&node, &view, &filter).await?, Vec::new()))
         }
         (true, Some(At::Seq(_))) => {
             Err(Status::invalid_argument("--at with a seq needs --node: a seq is of one stream"))
         }
         (true, Some(At::Time(ms))) => {
-            let streams = sight.nodes.keys().map(StreamId::node).chain([StreamId::Cluster]);
+            sight.logs()?;
+            let nodes = sight.known_nodes()?;
+            let streams = nodes.iter().map(StreamId::node).chain([StreamId::Cluster]);
             let (mut objects, positions) =
                 past_objects(sight, &filter, streams, Until::Time(ms)).await?;
             add_past_statuses(sight, &filter, None, ms, &mut objects).await?;
             Ok((objects, positions))
         }
         (false, Some(at)) => {
-            let (node, _) = sight.node(&request.node)?;
+            sight.logs()?;
+            let node = sight.named(&request.node)?;
             let (mut objects, positions) = past_of_node(sight, &filter, &node, at).await?;
             if let At::Time(ms) = at {
                 add_past_statuses(sight, &filter, Some(&node), ms, &mut objects).await?;
@@ -169,6 +155,36 @@ async fn find(sight: &Sight, request: &GetRequest) -> Result<(Objects, Vec<Strin
             Ok((objects, positions))
         }
     }
+}
+
+/// The objects that this part shows when no node is named: an edge its replica, else the picture.
+pub(super) async fn now(sight: &Sight, filter: &Filter<'_>) -> Result<Objects, Status> {
+    match sight.own_node() {
+        Some((node, view)) => of_replica(node, view, filter).await,
+        None => {
+            sight.picture()?.objects(filter, (sight.wall_clock)()).map_err(|error| internal(&error))
+        }
+    }
+}
+
+/// What a node that runs here holds, with the statuses that it reported.
+async fn of_replica(
+    node: &NodeName,
+    view: &NodeView,
+    filter: &Filter<'_>,
+) -> Result<Objects, Status> {
+    let state = view.state().ok_or_else(|| {
+        let why = view.trouble().unwrap_or_else(|| "it does not run".to_owned());
+        Status::unavailable(format!("the edge of node {node}: {why}"))
+    })?;
+    let mut objects = {
+        let snapshot = state.snapshot();
+        replica(&StreamReader::new(&*snapshot), filter).map_err(|error| internal(&error))?
+    };
+    if let Some(socket) = view.socket() {
+        add_statuses(&socket, &mut objects).await?;
+    }
+    Ok(objects)
 }
 
 /// Adds what the nodes, or `only` one of them, had said by a moment.
@@ -179,7 +195,8 @@ async fn add_past_statuses(
     ms: i64,
     objects: &mut Objects,
 ) -> Result<(), Status> {
-    let past = PastStatuses::read(&*sight.upstream, ms).await.map_err(|error| internal(&error))?;
+    let past =
+        PastStatuses::read(&*sight.logs()?.upstream, ms).await.map_err(|error| internal(&error))?;
     for (node, reported) in past.nodes().filter(|(node, _)| only.is_none_or(|only| only == *node)) {
         let Ok(key) = ResourceKey::new(None, "node", node.as_str()) else { continue };
         if filter.matches(&key) {

@@ -47,7 +47,7 @@ pub(super) async fn fold(
 ) -> Result<PastState, Status> {
     let birth = birth(sight).await?;
     let now_ms = (sight.wall_clock)();
-    fold_stream(&*sight.downstream, birth, stream, until, now_ms).await.map_err(refused)
+    fold_stream(&*sight.logs()?.downstream, birth, stream, until, now_ms).await.map_err(refused)
 }
 
 /// The events of a stream, from the log.
@@ -66,7 +66,7 @@ pub(super) async fn history(
     {
         return Err(Status::invalid_argument(format!("--from {from} lies behind --to {to}")));
     }
-    let log = sight.downstream.clone();
+    let log = sight.logs()?.downstream.clone();
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let show = request.show_secrets;
     if !request.follow {
@@ -117,8 +117,8 @@ pub(super) async fn history(
 /// a slip of the finger.
 fn known_stream(sight: &Sight, text: &str) -> Result<StreamId, Status> {
     let stream = stream_of(text)?;
-    let known: Vec<StreamId> =
-        sight.picture.nodes().iter().map(StreamId::node).chain([StreamId::Cluster]).collect();
+    sight.logs()?;
+    let known = sight.known_streams()?;
     if known.contains(&stream) {
         return Ok(stream);
     }
@@ -128,7 +128,7 @@ fn known_stream(sight: &Sight, text: &str) -> Result<StreamId, Status> {
 }
 
 pub(super) async fn birth(sight: &Sight) -> Result<LogBirth, Status> {
-    read_birth(&*sight.downstream)
+    read_birth(&*sight.logs()?.downstream)
         .await
         .map_err(|error| internal(&error))?
         .ok_or_else(|| Status::unavailable("the log is empty: nothing was published yet"))

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use headwater_controller::is_heard;
+use headwater_edge::EdgeStatus;
 use headwater_event::{NodeName, NodeStanding, Seq, StreamId};
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
+use headwater_view::StreamReader;
 
-use super::{Sight, disk};
+use super::{CloudSight, Sight, disk};
 
 /// What a node's state is called. Stable: `status -o json` says it.
 mod state {
@@ -33,8 +36,10 @@ pub(super) async fn with_disks(sight: &Sight) -> StatusResponse {
         .iter()
         .enumerate()
         .filter_map(|(at, node)| {
-            let worker = (sight.node_dirs)(&node.name.parse().ok()?);
-            Some((at, worker.parent()?.to_owned()))
+            let node: NodeName = node.name.parse().ok()?;
+            // The disks of others are elsewhere.
+            sight.nodes.get(&node)?;
+            Some((at, (sight.node_dirs)(&node).parent()?.to_owned()))
         })
         .collect();
     let since: BTreeMap<String, i64> = sight
@@ -53,37 +58,28 @@ pub(super) async fn with_disks(sight: &Sight) -> StatusResponse {
     status
 }
 
-/// Where every node stands.
+/// Where every node stands: those whose edges run here, else those that a hub or a controller
+/// knows of.
 pub(crate) async fn status(sight: &Sight) -> StatusResponse {
     let now_ms = (sight.wall_clock)();
-    let standings = sight.hub.standings();
     let mut nodes = Vec::new();
-    for (node, view) in sight.nodes.iter() {
-        let mut status = of_standing(node, standings.get(node));
-        if let Some(edge) = view.edge()
+    for (node, standing) in standings(sight, now_ms) {
+        let view = sight.nodes.get(&node);
+        let mut status = of_standing(&node, standing.as_ref());
+        if let Some(edge) = view.and_then(|view| view.edge())
             && let Ok(own) = edge.status().await
         {
-            status.connected &= own.connected;
-            status.incarnation = own.identity.incarnation.0;
-            status.boot = own.identity.boot.number;
-            status.outbox_depth = own.outbox_depth as u64;
-            status.last_meta_sync_ms = own.last_meta_sync_ms;
-            status.trouble = own.trouble.unwrap_or_default();
-            for stream in own.streams {
-                // The edge knows of itself before the hub does.
-                let status = entry(&mut status.streams, &stream.stream);
-                let applied = stream.applied.map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
-                status.applied = status.applied.max(applied.0);
-                status.durable = status.durable.max(stream.durable.0);
-            }
+            add_own(&mut status, own, standing.is_some());
         }
-        let failed = view.trouble();
+        let failed = view.and_then(|view| view.trouble());
         if let Some(trouble) = &failed {
             status.trouble.clone_from(trouble);
             status.connected = false;
         }
-        for stream in sight.hub.streams(node).unwrap_or_default() {
-            entry(&mut status.streams, &stream);
+        if let Some(hub) = &sight.hub {
+            for stream in hub.streams(&node).unwrap_or_default() {
+                entry(&mut status.streams, &stream);
+            }
         }
         for stream in &mut status.streams {
             measure_lag(sight, stream, now_ms);
@@ -95,20 +91,31 @@ pub(crate) async fn status(sight: &Sight) -> StatusResponse {
     }
     // The worst on top: whoever is in trouble, then whoever is away, then whoever lags most.
     nodes.sort_by_cached_key(|node| {
-        let lag = node.streams.iter().map(|stream| stream.lag_events).max().unwrap_or_default();
+        let lag = node.streams.iter().filter_map(|stream| stream.lag_events).max();
         let worst_first = (node.trouble.is_empty(), node.connected, std::cmp::Reverse(lag));
         // Then node-2 before node-10.
         (worst_first, node.name.len(), node.name.clone())
     });
-    let progress = sight.progress.borrow().clone();
-    let log = sight.hub.lag(&StreamId::Cluster, Seq::ZERO).ok().map(|lag| lag.tail.log_id);
+    let log_id = match tail(sight, &StreamId::Cluster) {
+        Some(tail) => tail.log_id,
+        None => {
+            nodes.iter().flat_map(|node| &node.streams).map(log_id_of).max().unwrap_or_default()
+        }
+    };
+    let progress = sight.cloud.as_ref().map(|cloud| cloud.progress.borrow().clone());
+    let hub_reconciled = sight.hub.as_ref().map(|hub| hub.is_reconciled());
+    let writes = progress.as_ref().filter(|progress| !progress.stands_by);
     StatusResponse {
         nodes,
         troubles: (sight.troubles)(),
-        // Logs are numbered from 1.
-        log_id: log.filter(|log| log.number > 0).map(|log| log.to_string()).unwrap_or_default(),
-        writer_epoch: progress.epoch.0,
-        reconciled: progress.reconciled,
+        log_id,
+        writer_epoch: writes.map(|progress| progress.epoch.0),
+        reconciled: writes.map(|progress| progress.reconciled).or(match progress {
+            Some(_) => None,
+            None => hub_reconciled,
+        }),
+        part: sight.part.name().to_owned(),
+        stands_by: progress.as_ref().map(|progress| progress.stands_by),
     }
 }
 
@@ -124,11 +131,43 @@ fn state_of(node: &NodeStatus, failed: bool) -> &'static str {
         state::AWAY
     } else if !node.trouble.is_empty() {
         state::TROUBLED
-    } else if node.streams.iter().any(|stream| stream.lag_events != 0) {
+    } else if node.streams.iter().any(|stream| stream.lag_events.unwrap_or_default() != 0) {
         state::LAGGING
     } else {
         state::IN_STEP
     }
+}
+
+/// The nodes to tell of, with where each stands as a hub or the upstream log says.
+fn standings(sight: &Sight, now_ms: i64) -> BTreeMap<NodeName, Option<NodeStanding>> {
+    let of_log = |cloud: &CloudSight| {
+        let mut standings = cloud.picture.standings().unwrap_or_else(|error| {
+            tracing::warn!(%error, "where the nodes stand cannot be read");
+            BTreeMap::new()
+        });
+        // A hub that was killed said nothing of the end of its sessions.
+        standings.values_mut().for_each(|standing| {
+            standing.connected = is_heard(standing, now_ms);
+        });
+        standings
+    };
+    let mut known = match &sight.hub {
+        // What the hub knows it knows before the log.
+        Some(hub) => hub.standings(),
+        None => sight.cloud.as_ref().map(of_log).unwrap_or_default(),
+    };
+    if !sight.nodes.is_empty() {
+        let own = sight.nodes.keys();
+        return own.map(|node| (node.clone(), known.remove(node))).collect();
+    }
+    let mut all: BTreeMap<NodeName, Option<NodeStanding>> =
+        known.into_iter().map(|(node, standing)| (node, Some(standing))).collect();
+    if let Some(cloud) = &sight.cloud {
+        for node in cloud.picture.nodes() {
+            all.entry(node).or_default();
+        }
+    }
+    all
 }
 
 fn of_standing(node: &NodeName, standing: Option<&NodeStanding>) -> NodeStatus {
@@ -138,11 +177,11 @@ fn of_standing(node: &NodeName, standing: Option<&NodeStanding>) -> NodeStatus {
     let streams = standing.streams.iter().map(|stream| StreamStatus {
         stream: stream.stream.to_string(),
         log_id: stream.log_id.clone(),
-        tail: stream.tail.0,
-        sent: stream.sent.0,
+        tail: Some(stream.tail.0),
+        sent: Some(stream.sent.0),
         applied: stream.applied.0,
         durable: stream.durable.0,
-        acked: stream.acked.0,
+        acked: Some(stream.acked.0),
         ..StreamStatus::default()
     });
     NodeStatus {
@@ -154,7 +193,37 @@ fn of_standing(node: &NodeName, standing: Option<&NodeStanding>) -> NodeStatus {
         streams: streams.collect(),
         last_contact_ms: standing.contact_ms,
         last_meta_sync_ms: standing.meta_sync_ms,
+        hub: standing.hub.clone(),
         ..NodeStatus::default()
+    }
+}
+
+/// Adds what the edge says of itself, which it knows before its hub does.
+fn add_own(status: &mut NodeStatus, own: EdgeStatus, stands_at_hub: bool) {
+    status.connected = own.connected && (status.connected || !stands_at_hub);
+    status.incarnation = own.identity.incarnation.0;
+    status.boot = own.identity.boot.number;
+    status.outbox_depth = own.outbox_depth as u64;
+    status.last_meta_sync_ms = own.last_meta_sync_ms;
+    status.trouble = own.trouble.unwrap_or_default();
+    if status.hub.is_empty() {
+        status.hub = own.hub.unwrap_or_default();
+    }
+    for stream in own.streams {
+        let status = entry(&mut status.streams, &stream.stream);
+        let applied = stream.applied.map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
+        status.applied = status.applied.max(applied.0);
+        status.durable = status.durable.max(stream.durable.0);
+        if let Some(checkpoint) = stream.applied.filter(|_| status.log_id.is_empty()) {
+            status.log_id = checkpoint.log_id.to_string();
+        }
+        // Where the log ends an edge knows from its hub, while it hears of one.
+        if own.connected && status.tail.is_none() {
+            status.tail = Some(stream.tail.0);
+            let lag = stream.tail.0.saturating_sub(status.applied);
+            status.lag_events = Some(lag);
+            status.lag_seconds = (lag == 0).then_some(0.0);
+        }
     }
 }
 
@@ -171,14 +240,46 @@ fn entry<'s>(streams: &'s mut Vec<StreamStatus>, stream: &StreamId) -> &'s mut S
 /// Compares with the end of the stream as it is now; a standing may be older than that.
 fn measure_lag(sight: &Sight, status: &mut StreamStatus, now_ms: i64) {
     let Ok(stream) = status.stream.parse::<StreamId>() else { return };
-    let Ok(lag) = sight.hub.lag(&stream, Seq(status.applied)) else { return };
-    status.tail = status.tail.max(lag.tail.seq.0);
-    status.log_id = lag.tail.log_id.to_string();
-    status.lag_events = status.tail.saturating_sub(status.applied);
-    if let Some(since_ms) = lag.since_ms {
-        let ms = u32::try_from(now_ms.saturating_sub(since_ms).max(0)).unwrap_or(u32::MAX);
-        status.lag_seconds = f64::from(ms) / 1000.0;
+    let Some(tail) = tail(sight, &stream) else { return };
+    let end = status.tail.unwrap_or_default().max(tail.seq);
+    let lag = end.saturating_sub(status.applied);
+    status.tail = Some(end);
+    status.log_id = tail.log_id;
+    status.lag_events = Some(lag);
+    // Only a hub keeps when the events came.
+    status.lag_seconds = (lag == 0).then_some(0.0);
+    if let Some(hub) = &sight.hub
+        && let Ok(behind) = hub.lag(&stream, Seq(status.applied))
+    {
+        let ms = behind.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms).max(0));
+        let ms = u32::try_from(ms).unwrap_or(u32::MAX);
+        status.lag_seconds = Some(f64::from(ms) / 1000.0);
     }
+}
+
+/// The end of a stream.
+struct Tail {
+    seq: u64,
+    log_id: String,
+}
+
+/// The end of a stream in the fold of whoever answers: a hub's, else a controller's.
+fn tail(sight: &Sight, stream: &StreamId) -> Option<Tail> {
+    let checkpoint = match (&sight.hub, &sight.cloud) {
+        (Some(hub), _) => hub.lag(stream, Seq::ZERO).ok()?.tail,
+        (None, Some(cloud)) => {
+            StreamReader::new(&*cloud.published).position(stream).ok()?.map(|(at, _)| at)?
+        }
+        (None, None) => return None,
+    };
+    let log_id = checkpoint.log_id;
+    // Logs are numbered from 1.
+    let log_id = if log_id.number > 0 { log_id.to_string() } else { String::new() };
+    Some(Tail { seq: checkpoint.seq.0, log_id })
+}
+
+fn log_id_of(stream: &StreamStatus) -> String {
+    stream.log_id.clone()
 }
 
 #[cfg(test)]
@@ -188,7 +289,7 @@ mod tests {
     #[test]
     fn the_worst_that_is_true_of_a_node_is_its_state() {
         let mut node = NodeStatus {
-            streams: vec![StreamStatus { lag_events: 3, ..StreamStatus::default() }],
+            streams: vec![StreamStatus { lag_events: Some(3), ..StreamStatus::default() }],
             ..NodeStatus::default()
         };
         assert_eq!(state_of(&node, false), state::AWAY);

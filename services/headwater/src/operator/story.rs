@@ -17,6 +17,7 @@ use headwater_view::StreamReader;
 use serde_json::Value;
 use tonic::Status;
 
+use super::objects::{self, Objects};
 use super::{Sight, internal, past};
 
 /// The most events, and the most reports, of one answer.
@@ -37,7 +38,7 @@ pub(super) async fn story(sight: &Sight, request: &StoryRequest) -> Result<Story
         "node" => key.name().parse().ok().map(|node| StreamId::node(&node)),
         "service" | "endpoints" | "endpointslice" => Some(StreamId::Cluster),
         "pod" => {
-            let pod = objects(sight, &key, key.name())?.remove(&key);
+            let pod = pods(sight, &key, key.name()).await?.remove(&key);
             let node = pod.as_ref().and_then(node_of);
             if let Some(pod) = &pod {
                 story.references = named(sight, &key, pod, node.as_ref())?;
@@ -46,7 +47,7 @@ pub(super) async fn story(sight: &Sight, request: &StoryRequest) -> Result<Story
             node.map(|node| StreamId::node(&node))
         }
         _ => {
-            let pods = users(sight, &key)?;
+            let pods = users(sight, &key).await?;
             let node = pods.values().find_map(Clone::clone);
             story.used_by = pods
                 .keys()
@@ -56,6 +57,8 @@ pub(super) async fn story(sight: &Sight, request: &StoryRequest) -> Result<Story
             node.map(|node| StreamId::node(&node))
         }
     };
+    // An edge has no log to tell the rest from: what it holds is the end of the story.
+    let Some(logs) = &sight.logs else { return Ok(story) };
     if let Some(stream) = stream {
         story.stream = stream.to_string();
         // A node's story is all that its stream tells.
@@ -64,21 +67,17 @@ pub(super) async fn story(sight: &Sight, request: &StoryRequest) -> Result<Story
         (story.events, story.earlier_events) = (events, earlier);
     }
     if key.kind() == "pod" {
-        let (reports, earlier) = report::reports(&*sight.upstream, &key, most).await?;
+        let (reports, earlier) = report::reports(&*logs.upstream, &key, most).await?;
         (story.reports, story.earlier_reports) = (reports, earlier);
     }
     Ok(story)
 }
 
-/// The objects of the cloud's picture of the key's type and namespace, with this name if given.
-fn objects(
-    sight: &Sight,
-    key: &ResourceKey,
-    name: &str,
-) -> Result<BTreeMap<ResourceKey, Value>, Status> {
+/// The pods of the key's namespace as this part has them, with this name if given.
+async fn pods(sight: &Sight, key: &ResourceKey, name: &str) -> Result<Objects, Status> {
     let namespace = key.namespace().unwrap_or_default();
     let filter = Filter { kind: "pod", namespace, name };
-    sight.picture.objects(&filter, (sight.wall_clock)()).map_err(|error| internal(&error))
+    objects::now(sight, &filter).await
 }
 
 fn node_of(pod: &Value) -> Option<NodeName> {
@@ -98,7 +97,7 @@ fn named(
             .entry(&StreamId::node(node), &EntryKey::from(key.clone()))
             .map(|entry| entry.is_some())
             .map_err(|error| internal(&error)),
-        _ => Ok(sight.picture.object(key).is_some()),
+        _ => Ok(sight.picture()?.object(key).is_some()),
     };
     references(key, pod)
         .into_iter()
@@ -113,12 +112,12 @@ fn named(
 }
 
 /// The pods that name an object, with the node that each is on.
-fn users(
+async fn users(
     sight: &Sight,
     key: &ResourceKey,
 ) -> Result<BTreeMap<ResourceKey, Option<NodeName>>, Status> {
-    let pods = objects(sight, key, "")?.into_iter();
-    let users = pods.filter(|(pod, object)| {
+    let all = pods(sight, key, "").await?.into_iter();
+    let users = all.filter(|(pod, object)| {
         references(pod, object).iter().any(|reference| reference.key == *key)
     });
     Ok(users.map(|(pod, object)| (pod, node_of(&object))).collect())
@@ -133,7 +132,7 @@ async fn events(
 ) -> Result<(Vec<StoryEvent>, u64), Status> {
     let birth = past::birth(sight).await?;
     let now_ms = (sight.wall_clock)();
-    let mut history = StreamHistory::open(&*sight.downstream, birth, stream, now_ms)
+    let mut history = StreamHistory::open(&*sight.logs()?.downstream, birth, stream, now_ms)
         .await
         .map_err(|error| internal(&error))?;
     let mut newest = VecDeque::with_capacity(most);

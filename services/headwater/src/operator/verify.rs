@@ -1,6 +1,7 @@
 //! State hashes, compared: as kept, as recomputed from the stored objects, as folded from the log.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use headwater_event::{NodeName, ObjectHash, Seq, StateHash, StreamId};
 use headwater_log::history::Until;
@@ -14,105 +15,137 @@ use super::{Sight, internal, past, some_of};
 /// Entries read at once.
 const CHUNK_ENTRIES: usize = 256;
 
-/// Compares every stream of the nodes asked for.
+/// What is done about a node's replica that does not hold what was folded.
+const NODE_ADVICE: &str = "started again, the node gets them anew from its hub";
+
+/// What is done about the fold of a hub or a controller.
+const FOLD_ADVICE: &str = "stop it, remove its database and start it again: it folds anew";
+
+/// Compares every stream of the nodes asked for, of an edge or of `up`; a hub and a controller
+/// compare their own folds.
 pub(super) async fn verify(
     sight: &Sight,
     request: &VerifyRequest,
 ) -> Result<VerifyResponse, Status> {
-    let nodes: Vec<NodeName> = if request.node.is_empty() {
-        sight.nodes.keys().cloned().collect()
-    } else {
-        vec![sight.node(&request.node)?.0]
-    };
     let mut verdicts = Vec::new();
-    let mut folds = Folds::new(sight);
-    for node in nodes {
-        let view = sight.node(node.as_str())?.1;
-        let Some(state) = view.state() else {
-            verdicts.push(Verdict {
-                node: node.to_string(),
-                finding: view.trouble().unwrap_or_else(|| "the edge does not run".to_owned()),
-                ..Verdict::default()
-            });
-            continue;
-        };
-        let streams: Vec<StreamId> = StreamReader::new(&*state)
-            .streams()
-            .map_err(|error| internal(&error))?
-            .into_iter()
-            .map(|position| position.stream)
-            .collect();
-        for stream in streams {
-            // Reading a whole stream blocks on disk.
-            let read = {
-                let (state, stream) = (state.clone(), stream.clone());
-                tokio::task::spawn_blocking(move || {
-                    StreamReader::new(&*state.snapshot()).verify(&stream)
-                })
+    let mut folds = Folds { logs: sight.logs.is_some(), sight, hashes: HashMap::new() };
+    let own = (sight.hub.as_ref().map(|hub| hub.store()))
+        .or_else(|| sight.cloud.as_ref().map(|cloud| cloud.published.clone()));
+    match own {
+        Some(store) if sight.nodes.is_empty() => {
+            let only = match request.node.as_str() {
+                "" => None,
+                node => Some(StreamId::node(&sight.named(node)?)),
             };
-            let verified = read.await.map_err(|error| internal(&error))?;
-            let Some(verified) = verified.map_err(|error| internal(&error))? else { continue };
-            let seq: Seq = verified.checkpoint.seq;
-            let folded = folds.hash(&stream, seq).await;
-            let finding = if !verified.agrees() {
-                let state = state.clone();
-                let damaged = tokio::task::spawn_blocking({
-                    let stream = stream.clone();
-                    move || damaged(&*state, &stream)
-                });
-                damaged
-                    .await
-                    .map_err(|error| internal(&error))?
-                    .map_err(|error| internal(&error))?
-            } else {
-                match &folded {
-                    Ok(folded) if *folded == verified.kept => String::new(),
-                    Ok(_) => "the log folds to another state: the node gets a snapshot as soon as \
-                              its hub speaks to it (`headwater link restore` if it was cut)"
-                        .to_owned(),
-                    Err(status) => status.message().to_owned(),
+            verify_store(&store, String::new(), only.as_ref(), &mut folds, &mut verdicts).await?;
+        }
+        _ => {
+            let nodes: Vec<NodeName> = match request.node.as_str() {
+                "" => sight.nodes.keys().cloned().collect(),
+                node => vec![sight.node(node)?.0],
+            };
+            for node in nodes {
+                let view = sight.node(node.as_str())?.1;
+                match view.state() {
+                    Some(state) => {
+                        let node = node.to_string();
+                        verify_store(&state, node, None, &mut folds, &mut verdicts).await?;
+                    }
+                    None => verdicts.push(Verdict {
+                        node: node.to_string(),
+                        finding: view
+                            .trouble()
+                            .unwrap_or_else(|| "the edge does not run".to_owned()),
+                        ..Verdict::default()
+                    }),
                 }
-            };
-            let folded = folded.map_or_else(|_| String::new(), |hash| hash.to_string());
-            verdicts.push(Verdict {
-                node: node.to_string(),
-                stream: stream.to_string(),
-                seq: seq.0,
-                kept: verified.kept.to_string(),
-                recomputed: verified.recomputed.to_string(),
-                folded,
-                agrees: finding.is_empty(),
-                finding,
-            });
+            }
         }
     }
     Ok(VerifyResponse { verdicts })
 }
 
+/// Compares the streams in a store, or `only` one of them; without a node it is a fold of the log.
+async fn verify_store(
+    store: &Arc<dyn Engine>,
+    node: String,
+    only: Option<&StreamId>,
+    folds: &mut Folds<'_>,
+    verdicts: &mut Vec<Verdict>,
+) -> Result<(), Status> {
+    let advice = if node.is_empty() { FOLD_ADVICE } else { NODE_ADVICE };
+    let positions = StreamReader::new(&**store).streams().map_err(|error| internal(&error))?;
+    let streams = positions.into_iter().map(|position| position.stream);
+    for stream in streams.filter(|stream| only.is_none_or(|only| only == stream)) {
+        // Reading a whole stream blocks on disk.
+        let read = {
+            let (store, stream) = (store.clone(), stream.clone());
+            tokio::task::spawn_blocking(move || {
+                StreamReader::new(&*store.snapshot()).verify(&stream)
+            })
+        };
+        let verified = read.await.map_err(|error| internal(&error))?;
+        let Some(verified) = verified.map_err(|error| internal(&error))? else { continue };
+        let seq: Seq = verified.checkpoint.seq;
+        let folded = folds.hash(&stream, seq).await;
+        let finding = if !verified.agrees() {
+            let (store, stream) = (store.clone(), stream.clone());
+            let damaged = tokio::task::spawn_blocking(move || damaged(&*store, &stream, advice));
+            damaged.await.map_err(|error| internal(&error))?.map_err(|error| internal(&error))?
+        } else {
+            match &folded {
+                Ok(Some(folded)) if *folded != verified.kept && node.is_empty() => {
+                    format!("the log folds to another state: {FOLD_ADVICE}")
+                }
+                Ok(Some(folded)) if *folded != verified.kept => {
+                    "the log folds to another state: the node gets a snapshot as soon as its hub \
+                     speaks to it (`headwater link restore` if it was cut)"
+                        .to_owned()
+                }
+                Ok(_) => String::new(),
+                Err(status) => status.message().to_owned(),
+            }
+        };
+        let folded = folded.ok().flatten();
+        verdicts.push(Verdict {
+            node: node.clone(),
+            stream: stream.to_string(),
+            seq: seq.0,
+            kept: verified.kept.to_string(),
+            recomputed: verified.recomputed.to_string(),
+            folded: folded.map_or_else(String::new, |hash| hash.to_string()),
+            agrees: finding.is_empty(),
+            finding,
+        });
+    }
+    Ok(())
+}
+
 /// State hashes folded from the log. Many nodes share a stream, and stand at the same seq of it.
 struct Folds<'a> {
+    /// Whether there is a log to fold: an edge has none.
+    logs: bool,
     sight: &'a Sight,
     hashes: HashMap<(StreamId, Seq), StateHash>,
 }
 
-impl<'a> Folds<'a> {
-    fn new(sight: &'a Sight) -> Self {
-        Self { sight, hashes: HashMap::new() }
-    }
-
-    async fn hash(&mut self, stream: &StreamId, seq: Seq) -> Result<StateHash, Status> {
+impl Folds<'_> {
+    async fn hash(&mut self, stream: &StreamId, seq: Seq) -> Result<Option<StateHash>, Status> {
+        if !self.logs {
+            return Ok(None);
+        }
         let at = (stream.clone(), seq);
         if let Some(hash) = self.hashes.get(&at) {
-            return Ok(*hash);
+            return Ok(Some(*hash));
         }
         let hash = past::fold(self.sight, stream, Until::Seq(seq)).await?.hash;
         self.hashes.insert(at, hash);
-        Ok(hash)
+        Ok(Some(hash))
     }
 }
 
 /// What is wrong with a stream whose objects do not add up to its hash, and what to do.
-fn damaged(state: &dyn Engine, stream: &StreamId) -> Result<String, EngineError> {
+fn damaged(state: &dyn Engine, stream: &StreamId, advice: &str) -> Result<String, EngineError> {
     let snapshot = state.snapshot();
     let reader = StreamReader::new(&*snapshot);
     let (mut damaged, mut after) = (Vec::new(), None);
@@ -130,5 +163,5 @@ fn damaged(state: &dyn Engine, stream: &StreamId) -> Result<String, EngineError>
         [] => "the stored objects are not those that were folded".to_owned(),
         some => format!("changed on disk: {}", some_of(some.iter().map(String::as_str))),
     };
-    Ok(format!("{which}: started again, the node gets them anew from its hub"))
+    Ok(format!("{which}: {advice}"))
 }

@@ -44,6 +44,8 @@ pub(crate) struct Cloud {
     pub(crate) upstream: Arc<EmbeddedLog>,
     pub(crate) hub: HubHandle,
     pub(crate) controller: ControllerHandle,
+    /// The controller's fold of the downstream log.
+    pub(crate) published: Arc<dyn Engine>,
     /// Held so that the set of nodes never ends.
     _nodes: watch::Sender<BTreeSet<NodeName>>,
     compacting: Vec<JoinHandle<()>>,
@@ -123,10 +125,11 @@ impl Cloud {
         let nodes: BTreeSet<NodeName> =
             settings.node_names().unwrap_or_default().into_iter().collect();
         let (nodes_held, nodes_seen) = watch::channel(nodes.clone());
+        let published = open("published", "controller/published", Role::Fold, schema::CONTROLLER)?;
         let controller = Controller::start(ControllerSeams {
             downstream: downstream.clone(),
             upstream: upstream.clone(),
-            published: open("published", "controller/published", Role::Fold, schema::CONTROLLER)?,
+            published: published.clone(),
             picture: open("picture", "controller/picture", Role::Fold, schema::CONTROLLER)?,
             sources: sources(args, settings, &nodes_seen),
             nodes: nodes.into_iter().collect(),
@@ -157,6 +160,7 @@ impl Cloud {
             upstream,
             hub,
             controller,
+            published,
             _nodes: nodes_held,
             compacting: compacting.into(),
         })

@@ -230,16 +230,16 @@ fn objects(composition: &Composition) -> Vec<Value> {
 }
 
 fn is_in_step(node: &NodeStatus) -> bool {
-    node.streams.iter().all(|stream| stream.lag_events == 0)
+    node.streams.iter().all(|stream| stream.lag_events.unwrap_or_default() == 0)
 }
 
 fn live_line(status: &StatusResponse, pods: &Pods) -> String {
     let connected = status.nodes.iter().filter(|node| node.connected).count();
     let streams = || status.nodes.iter().flat_map(|node| &node.streams);
     let applied: u64 = streams().map(|stream| stream.applied).sum();
-    let tail: u64 = streams().map(|stream| stream.tail).sum();
-    let lag = streams().map(|stream| stream.lag_events).max().unwrap_or_default();
-    let lag_seconds = streams().map(|stream| stream.lag_seconds).fold(0.0, f64::max);
+    let tail: u64 = streams().filter_map(|stream| stream.tail).sum();
+    let lag = streams().filter_map(|stream| stream.lag_events).max().unwrap_or_default();
+    let lag_seconds = streams().filter_map(|stream| stream.lag_seconds).fold(0.0, f64::max);
     let outbox: u64 = status.nodes.iter().map(|node| node.outbox_depth).sum();
     format!(
         "nodes {connected}/{} · applied {applied}/{tail} · lag {lag} ({lag_seconds:.1}s) · \

@@ -16,11 +16,10 @@ pub(super) fn write(sheet: &mut Sheet, told: &Told, now: Timestamp) {
     if let Some(standing) = &told.node {
         sheet.field(
             "Link",
-            format!(
-                "{}, last heard of {} ago",
-                standing.state,
-                since(standing.last_contact_ms, now)
-            ),
+            match standing.last_contact_ms {
+                0 => standing.state.clone(),
+                ms => format!("{}, last heard of {} ago", standing.state, since(ms, now)),
+            },
         );
         sheet.field_if("Trouble", &standing.trouble);
         sheet.field(
@@ -40,21 +39,22 @@ pub(super) fn write(sheet: &mut Sheet, told: &Told, now: Timestamp) {
                 ms => format!("{} ago", since(ms, now)),
             },
         );
-        let disk = standing.disk.clone().unwrap_or_default();
-        let began = match disk.since_ms {
-            0 => String::new(),
-            ms => format!(" since {}", since(ms, now)),
-        };
-        sheet.field(
-            "Disk",
-            format!(
-                "{}{began}; databases take {}, {} are free",
-                disk.state,
-                bytes(disk.store_bytes),
-                bytes(disk.free_bytes)
-            ),
-        );
-        sheet.field_if("  What To Do", &disk.advice);
+        if let Some(disk) = &standing.disk {
+            let began = match disk.since_ms {
+                0 => String::new(),
+                ms => format!(" since {}", since(ms, now)),
+            };
+            sheet.field(
+                "Disk",
+                format!(
+                    "{}{began}; databases take {}, {} are free",
+                    disk.state,
+                    bytes(disk.store_bytes),
+                    bytes(disk.free_bytes)
+                ),
+            );
+            sheet.field_if("  What To Do", &disk.advice);
+        }
     }
     let mut conditions = Table::new(["TYPE", "STATUS", "REASON", "MESSAGE"]);
     for condition in list(node, "/status/conditions") {

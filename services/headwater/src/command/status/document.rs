@@ -1,4 +1,5 @@
-//! `status -o json`. Stable: fields are added, never renamed.
+//! `status -o json`. Stable: fields are added, never renamed; what whoever answers does not know
+//! is null.
 
 use headwater_proto::operator::{DiskStatus, NodeStatus, StatusResponse, StreamStatus};
 use serde::Serialize;
@@ -10,8 +11,10 @@ use crate::command::render;
 pub(super) struct Document {
     summary: Summary,
     log_id: Option<String>,
-    writer_epoch: u64,
-    reconciled: bool,
+    part: Option<String>,
+    writer_epoch: Option<u64>,
+    reconciled: Option<bool>,
+    stands_by: Option<bool>,
     nodes: Vec<Node>,
     troubles: Vec<String>,
 }
@@ -21,6 +24,7 @@ struct Node {
     name: String,
     state: String,
     connected: bool,
+    hub: Option<String>,
     incarnation: u64,
     boot: u64,
     outbox_depth: u64,
@@ -43,14 +47,14 @@ struct Disk {
 #[derive(Serialize)]
 struct Stream {
     stream: String,
-    log_id: String,
-    tail: u64,
-    sent: u64,
+    log_id: Option<String>,
+    tail: Option<u64>,
+    sent: Option<u64>,
     applied: u64,
     durable: u64,
-    acked: u64,
-    lag_events: u64,
-    lag_seconds: f64,
+    acked: Option<u64>,
+    lag_events: Option<u64>,
+    lag_seconds: Option<f64>,
 }
 
 /// The document of a status.
@@ -58,8 +62,10 @@ pub(super) fn document(status: StatusResponse) -> Document {
     Document {
         summary: Summary::of(&status.nodes),
         log_id: some(status.log_id),
+        part: some(status.part),
         writer_epoch: status.writer_epoch,
         reconciled: status.reconciled,
+        stands_by: status.stands_by,
         nodes: status.nodes.into_iter().map(node).collect(),
         troubles: status.troubles,
     }
@@ -70,6 +76,7 @@ fn node(node: NodeStatus) -> Node {
         name: node.name,
         state: node.state,
         connected: node.connected,
+        hub: some(node.hub),
         incarnation: node.incarnation,
         boot: node.boot,
         outbox_depth: node.outbox_depth,
@@ -94,7 +101,7 @@ fn disk(disk: DiskStatus) -> Disk {
 fn stream(stream: StreamStatus) -> Stream {
     Stream {
         stream: stream.stream,
-        log_id: stream.log_id,
+        log_id: some(stream.log_id),
         tail: stream.tail,
         sent: stream.sent,
         applied: stream.applied,

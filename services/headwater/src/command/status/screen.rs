@@ -102,7 +102,7 @@ pub(crate) fn table(nodes: &[NodeStatus], wide: bool, now: Timestamp) -> Table {
         "METASYNC", "DISK",
     ];
     if wide {
-        header.extend(["CONTACT", "BOOT", "STORE", "FREE"]);
+        header.extend(["CONTACT", "BOOT", "STORE", "FREE", "HUB"]);
     }
     let mut table = Table::new(header);
     for node in nodes {
@@ -119,25 +119,30 @@ pub(crate) fn table(nodes: &[NodeStatus], wide: bool, now: Timestamp) -> Table {
                 own(node.name.clone()),
                 own(state(node, now)),
                 stream.stream.clone(),
-                stream.tail.to_string(),
-                stream.sent.to_string(),
+                known(stream.tail),
+                known(stream.sent),
                 stream.applied.to_string(),
                 stream.durable.to_string(),
-                stream.acked.to_string(),
+                known(stream.acked),
                 lag(stream),
                 own(node.outbox_depth.to_string()),
                 own(since(node.last_meta_sync_ms, now)),
-                own(match disk.since_ms {
-                    0 => disk.state.clone(),
-                    ms => format!("{} {}", disk.state, since(ms, now)),
+                own(match (&node.disk, disk.since_ms) {
+                    (None, _) => "-".to_owned(),
+                    (_, 0) => disk.state.clone(),
+                    (_, ms) => format!("{} {}", disk.state, since(ms, now)),
                 }),
             ];
             if wide {
                 row.extend([
-                    own(since(node.last_contact_ms, now)),
+                    own(match node.last_contact_ms {
+                        0 => "-".to_owned(),
+                        ms => since(ms, now),
+                    }),
                     own(format!("{}.{}", node.incarnation, node.boot)),
                     own(bytes(disk.store_bytes)),
                     own(bytes(disk.free_bytes)),
+                    own(node.hub.clone()),
                 ]);
             }
             table.row(row);
@@ -148,8 +153,9 @@ pub(crate) fn table(nodes: &[NodeStatus], wide: bool, now: Timestamp) -> Table {
 
 /// The streams of a node that are shown: its own, and others that it lacks events of.
 fn shown_streams(node: &NodeStatus, wide: bool) -> impl Iterator<Item = &StreamStatus> {
-    let is_shown =
-        move |(at, stream): &(usize, &StreamStatus)| wide || *at == 0 || stream.lag_events != 0;
+    let is_shown = move |(at, stream): &(usize, &StreamStatus)| {
+        wide || *at == 0 || stream.lag_events.is_some_and(|lag| lag != 0)
+    };
     node.streams.iter().enumerate().filter(is_shown).map(|(_, stream)| stream)
 }
 
@@ -163,23 +169,28 @@ fn state(node: &NodeStatus, now: Timestamp) -> String {
     }
 }
 
+/// A position, where whoever answered knows it.
+fn known(position: Option<u64>) -> String {
+    position.map_or_else(|| "-".to_owned(), |position| position.to_string())
+}
+
 fn lag(stream: &StreamStatus) -> String {
-    if stream.lag_events == 0 {
-        "0".to_owned()
-    } else {
-        format!("{} ({:.1}s)", stream.lag_events, stream.lag_seconds)
+    match (stream.lag_events, stream.lag_seconds) {
+        (Some(0), _) => "0".to_owned(),
+        (Some(events), Some(seconds)) => format!("{events} ({seconds:.1}s)"),
+        (events, _) => known(events),
     }
 }
 
 /// The most events that a node lacks of a stream.
 pub(super) fn lag_events(node: &NodeStatus) -> u64 {
-    node.streams.iter().map(|stream| stream.lag_events).max().unwrap_or_default()
+    node.streams.iter().filter_map(|stream| stream.lag_events).max().unwrap_or_default()
 }
 
 /// For how long a node has lacked events of a stream.
 pub(super) fn lag_seconds(node: &NodeStatus) -> f64 {
-    let behind = node.streams.iter().filter(|stream| stream.lag_events != 0);
-    behind.map(|stream| stream.lag_seconds).fold(0.0, f64::max)
+    let behind = node.streams.iter().filter(|stream| stream.lag_events != Some(0));
+    behind.filter_map(|stream| stream.lag_seconds).fold(0.0, f64::max)
 }
 
 /// How long ago a moment was, milliseconds since the Unix epoch.

@@ -89,17 +89,35 @@ pub(super) fn write(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Re
             counted(waiting as u64, "node")
         )?,
     }
-    let writer = match (status.writer_epoch, status.reconciled) {
-        (0, _) => "no writer yet".to_owned(),
-        (epoch, true) => format!("writer epoch {epoch}"),
-        (epoch, false) => format!("writer epoch {epoch}, not all published yet"),
-    };
-    match status.log_id.as_str() {
-        "" => writeln!(f, "log      {writer}")?,
-        log_id => writeln!(f, "log      {log_id}, {writer}")?,
+    let said =
+        [Some(status.log_id.as_str()).filter(|id| !id.is_empty()), writer(status).as_deref()]
+            .map(|said| said.map(str::to_owned));
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    if !said.is_empty() {
+        writeln!(f, "log      {}", said.join(", "))?;
+    }
+    // Of an edge, which has one; a fleet's hubs stand with its nodes.
+    if let ("edge", [node]) = (status.part.as_str(), nodes.as_slice()) {
+        let hub = if node.hub.is_empty() { "none was tried yet" } else { node.hub.as_str() };
+        writeln!(f, "hub      {}", plain(hub))?;
     }
     write_disks(f, nodes)?;
     write_troubles(f, status)
+}
+
+/// Who writes the log, as far as whoever answered knows.
+fn writer(status: &StatusResponse) -> Option<String> {
+    Some(match (status.writer_epoch, status.reconciled) {
+        _ if status.stands_by == Some(true) => {
+            "written by another controller: this one stands by".to_owned()
+        }
+        (Some(0), _) => "no writer yet".to_owned(),
+        (Some(epoch), Some(false)) => format!("writer epoch {epoch}, not all published yet"),
+        (Some(epoch), _) => format!("writer epoch {epoch}"),
+        (None, Some(true)) => "folded to its end".to_owned(),
+        (None, Some(false)) => "not folded to its end yet".to_owned(),
+        (None, None) => return None,
+    })
 }
 
 /// The disks that are not well, with what to do; nothing where all are.
@@ -156,7 +174,11 @@ mod tests {
     }
 
     fn node(name: &str, state: &str, lag_events: u64) -> NodeStatus {
-        let stream = StreamStatus { lag_events, lag_seconds: 1.25, ..StreamStatus::default() };
+        let stream = StreamStatus {
+            lag_events: Some(lag_events),
+            lag_seconds: Some(1.25),
+            ..StreamStatus::default()
+        };
         NodeStatus {
             name: name.to_owned(),
             state: state.to_owned(),
@@ -173,8 +195,8 @@ mod tests {
         let status = StatusResponse {
             nodes: vec![well],
             log_id: "1/6f1c".to_owned(),
-            writer_epoch: 3,
-            reconciled: true,
+            writer_epoch: Some(3),
+            reconciled: Some(true),
             ..StatusResponse::default()
         };
         assert_eq!(
@@ -197,6 +219,7 @@ mod tests {
         let status = StatusResponse {
             nodes: vec![full, node("c", "away", 7), node("d", "lagging", 2)],
             troubles: (0..6).map(|n| format!("trouble {n}")).collect(),
+            writer_epoch: Some(0),
             ..StatusResponse::default()
         };
         let text = text(&status);
