@@ -1,10 +1,13 @@
 //! The command line: what can be asked, and in which words.
 
+mod topics;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 
+pub(crate) use self::topics::{Topics, TopicsAction, TopicsPlan};
 use crate::completion;
 use crate::settings::MetricsAt;
 use crate::telemetry::log::LogFormat;
@@ -15,7 +18,8 @@ pub(crate) const DATA_DEFAULT: &str = "headwater-data";
 /// What `--help` ends with.
 const AFTER_HELP: &str = "\
 Begin with `headwater up MANIFESTS`; the other commands ask what runs there.
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 found a difference or a problem (diff, verify, doctor).";
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 found a difference or a problem (diff, verify,
+topics check, doctor).";
 
 /// Keeps the edge of a Kubernetes cluster in step with its cloud through an append-only log.
 #[derive(Debug, Parser)]
@@ -52,6 +56,8 @@ pub(crate) enum Command {
     Link(Link),
     /// Compare state hashes: kept, recomputed, folded from the log (exit status 3: they differ)
     Verify(Verify),
+    /// Create, check or describe the topics of a log on Kafka (exit status 3: they would lose data)
+    Topics(Topics),
     /// Check disk, clock, limits, sockets and versions, and say what to do (exit status 3: a
     /// problem)
     Doctor(Doctor),

@@ -11,6 +11,7 @@ mod path;
 pub(crate) mod render;
 mod selector;
 mod status;
+mod topics;
 mod verify;
 
 use std::io::Write;
@@ -43,6 +44,7 @@ async fn ask(command: Command) -> CommandResult {
         Command::Status(args) => status::run(args).await,
         Command::Link(args) => link::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Topics(args) => topics::run(args).await,
         Command::Up(_) | Command::Doctor(_) | Command::Shim { .. } | Command::Completion { .. } => {
             Ok(Outcome::Done)
         }

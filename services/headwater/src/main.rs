@@ -9,6 +9,8 @@ mod command;
 mod completion;
 mod doctor;
 mod exit;
+#[allow(dead_code, reason = "opened by the parts that run as processes of their own")]
+mod kafka;
 mod operator;
 mod settings;
 mod table;

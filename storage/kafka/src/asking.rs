@@ -13,10 +13,11 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer, ThreadedProducer};
 
+use crate::RECORD_OVERHEAD_BYTES;
 use crate::clients::{Context, words};
 use crate::native;
 use crate::settings::{KafkaSettings, SettingsError};
-use crate::{RECORD_OVERHEAD_BYTES, topics};
+use crate::topics::{self, Configured, Place};
 
 /// The wait before a question is asked again that a broker could not answer just then: partitions
 /// of a topic just made have no leader for some tens of milliseconds.
@@ -24,15 +25,6 @@ const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Kafka's or librdkafka's name of what went wrong, and their words where there are more.
 type Failed = (RDKafkaErrorCode, String);
-
-/// How many brokers have a partition.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Replicas {
-    /// As the topic was made.
-    pub(crate) all: usize,
-    /// Those that have all of it just now.
-    pub(crate) in_sync: usize,
-}
 
 /// Asks.
 pub(crate) struct Asking {
@@ -54,19 +46,31 @@ impl Asking {
 
     /// The topic's id; blocks.
     pub(crate) fn topic_id(&self) -> Result<TopicId, ReadError> {
+        self.find_topic().map_err(|failed| self.unavailable(failed))
+    }
+
+    /// The topic's id, or none where there is no such topic; blocks.
+    pub(crate) fn topic_id_if_any(&self) -> Result<Option<TopicId>, ReadError> {
+        use RDKafkaErrorCode as Code;
+        match self.find_topic() {
+            Ok(id) => Ok(Some(id)),
+            Err((Code::UnknownTopicOrPartition | Code::UnknownTopic, _)) => Ok(None),
+            Err(failed) => Err(self.unavailable(failed)),
+        }
+    }
+
+    fn find_topic(&self) -> Result<TopicId, Failed> {
         let topic = &self.settings.topic;
-        let id = self.again(|client, wait| native::topic_id(client, topic, wait))?;
-        Ok(TopicId(id))
+        self.tried(|client, wait| native::topic_id(client, topic, wait)).map(TopicId)
     }
 
     /// How many partitions the topic has; blocks.
     pub(crate) fn partitions(&self) -> Result<u32, ReadError> {
-        let replicas = self.replicas()?;
-        Ok(u32::try_from(replicas.len()).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.places()?.len()).unwrap_or(u32::MAX))
     }
 
     /// Who has each partition of the topic; blocks.
-    pub(crate) fn replicas(&self) -> Result<BTreeMap<Partition, Replicas>, ReadError> {
+    pub(crate) fn places(&self) -> Result<BTreeMap<Partition, Place>, ReadError> {
         let topic = self.settings.topic.as_str();
         self.again(|client, wait| {
             let metadata = client.fetch_metadata(Some(topic), wait).map_err(plain)?;
@@ -80,8 +84,12 @@ impl Asking {
             }
             let partitions = found.partitions().iter().map(|partition| {
                 let number = Partition(u32::try_from(partition.id()).unwrap_or_default());
-                let (all, in_sync) = (partition.replicas().len(), partition.isr().len());
-                (number, Replicas { all, in_sync })
+                let place = Place {
+                    leader: Some(partition.leader()).filter(|id| *id >= 0),
+                    replicas: partition.replicas().to_vec(),
+                    in_sync: partition.isr().to_vec(),
+                };
+                (number, place)
             });
             Ok(partitions.collect())
         })
@@ -113,15 +121,32 @@ impl Asking {
         })
     }
 
+    /// The ids of the brokers of the cluster; blocks.
+    pub(crate) fn brokers(&self) -> Result<Vec<i32>, ReadError> {
+        // Asking for one topic answers with the brokers too, and works without any right to it.
+        let topic = self.settings.topic.as_str();
+        self.again(|client, wait| {
+            let metadata = client.fetch_metadata(Some(topic), wait).map_err(plain)?;
+            Ok(metadata.brokers().iter().map(|broker| broker.id()).collect())
+        })
+    }
+
     /// The topic's settings, by Kafka's names.
-    pub(crate) async fn configured(&self) -> Result<topics::Configured, ReadError> {
+    pub(crate) async fn configured(&self) -> Result<Configured, ReadError> {
+        self.configured_of(ResourceSpecifier::Topic(&self.settings.topic)).await
+    }
+
+    /// The settings of a topic or a broker, by Kafka's names.
+    pub(crate) async fn configured_of(
+        &self,
+        one: ResourceSpecifier<'_>,
+    ) -> Result<Configured, ReadError> {
         let unavailable = |reason: String| ReadError::Unavailable { reason };
         let config = self.settings.asking().map_err(|error| unavailable(error.to_string()))?;
         let admin = AdminClient::from_config_and_context(&config, self.context.clone())
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
         let options = AdminOptions::new().request_timeout(Some(self.settings.request_timeout));
-        let topic = ResourceSpecifier::Topic(&self.settings.topic);
-        let described = admin.describe_configs([&topic], &options).await;
+        let described = admin.describe_configs([&one], &options).await;
         // Its thread ends within a tenth of a second; nobody need wait for it.
         tokio::task::spawn_blocking(move || drop(admin));
         let described = described.map_err(|error| self.unavailable(plain(error)))?;
@@ -137,6 +162,13 @@ impl Asking {
         &self,
         ask: impl Fn(&Client<Context>, Duration) -> Result<T, Failed>,
     ) -> Result<T, ReadError> {
+        self.tried(ask).map_err(|failed| self.unavailable(failed))
+    }
+
+    fn tried<T>(
+        &self,
+        ask: impl Fn(&Client<Context>, Duration) -> Result<T, Failed>,
+    ) -> Result<T, Failed> {
         let deadline = Instant::now() + self.settings.request_timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -148,7 +180,7 @@ impl Asking {
                 Err((code, _)) if is_passing(code) && left > AGAIN_AFTER => {
                     thread::sleep(AGAIN_AFTER);
                 }
-                Err(failed) => return Err(self.unavailable(failed)),
+                Err(failed) => return Err(failed),
             }
         }
     }

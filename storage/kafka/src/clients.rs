@@ -81,7 +81,9 @@ pub(crate) fn words(code: RDKafkaErrorCode, topic: &str) -> String {
             format!("Kafka denies this client a right to the topic {topic} that it needs")
         }
         Code::ClusterAuthorizationFailed => {
-            "Kafka denies this client the right to write idempotently".to_owned()
+            "Kafka denies this client a right to the cluster (to write idempotently, to make \
+             topics, or to describe brokers)"
+                .to_owned()
         }
         Code::GroupAuthorizationFailed => {
             "Kafka denies this client the right to its group's name".to_owned()
@@ -90,6 +92,11 @@ pub(crate) fn words(code: RDKafkaErrorCode, topic: &str) -> String {
             "Kafka does not accept this client's user or password".to_owned()
         }
         Code::SSL => "the TLS connection to Kafka cannot be made".to_owned(),
+        Code::InvalidReplicationFactor => {
+            "the cluster has fewer brokers than kafka.topic.replication.factor says (3 unless told; \
+             `--replication-factor 1` is for development)"
+                .to_owned()
+        }
         Code::OperationTimedOut | Code::RequestTimedOut | Code::MessageTimedOut => {
             "Kafka did not answer in time".to_owned()
         }

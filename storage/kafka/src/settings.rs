@@ -1,6 +1,7 @@
 //! librdkafka's settings: the ones that keep the promises, and the user's own.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -20,7 +21,7 @@ const TOPIC_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Where Kafka is and how it is spoken to.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct KafkaSettings {
     /// `host:port`, separated by commas: where to begin.
     pub brokers: String,
@@ -38,6 +39,18 @@ pub struct KafkaSettings {
     pub unreachable_after: Duration,
     /// Settings of librdkafka's by their own names: security, sockets, quotas.
     pub extra: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for KafkaSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSettings")
+            .field("brokers", &self.brokers)
+            .field("topic", &self.topic)
+            .field("client_id", &self.client_id)
+            // Passwords and keys are among them.
+            .field("extra", &self.extra.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why settings cannot be used.
@@ -182,9 +195,9 @@ const CONSUMER: &[Safe] = &[
 
 /// Settings that have another place, or would take a promise away.
 const REFUSED: &[(&str, &str)] = &[
-    ("bootstrap.servers", "say it as the brokers"),
-    ("metadata.broker.list", "say it as the brokers"),
-    ("client.id", "say it as the client's id"),
+    ("bootstrap.servers", "say it as kafka.brokers"),
+    ("metadata.broker.list", "say it as kafka.brokers"),
+    ("client.id", "it is made of kafka.topic.prefix and of the part's name"),
     ("group.id", "readers are assigned their partitions, and no group divides them"),
     ("group.protocol", "readers are assigned their partitions, and no group divides them"),
     ("transactional.id", "fencing is in the log's claims; a transaction would stop its readers"),
@@ -192,10 +205,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("max.in.flight", "more than 5 lose their order"),
     ("retries", "a record that is not tried again is lost in the midst of others"),
     ("message.send.max.retries", "a record that is not tried again is lost in the midst of others"),
-    ("message.timeout.ms", "say it as the time of delivery"),
-    ("delivery.timeout.ms", "say it as the time of delivery"),
-    ("socket.timeout.ms", "say it as the time of a request"),
-    ("request.timeout.ms", "say it as the time of a request"),
+    ("message.timeout.ms", "say it as kafka.delivery.timeout"),
+    ("delivery.timeout.ms", "say it as kafka.delivery.timeout"),
+    ("socket.timeout.ms", "say it as kafka.request.timeout"),
+    ("request.timeout.ms", "say it as kafka.request.timeout"),
     ("partitioner", "a stream's partition is fixed by the log's birth"),
     ("log.queue", "what the client says goes into the log of this process"),
     ("enabled_events", "what the client says goes into the log of this process"),

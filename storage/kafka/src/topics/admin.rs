@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_event::{Partition, TopicId};
-use headwater_log::ReadError;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use headwater_log::{Bounds, ReadError};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
@@ -25,9 +25,29 @@ pub struct Topic {
     pub partitions: u32,
     /// The fewest replicas that any of its partitions has.
     pub replicas: u32,
-    /// How many brokers have all of each partition just now.
-    pub in_sync: BTreeMap<Partition, usize>,
+    /// Who has each partition just now.
+    pub places: BTreeMap<Partition, Place>,
     /// Its settings, those that are the broker's defaults included.
+    pub configured: Configured,
+}
+
+/// Who has a partition, by the ids of brokers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Whom it is written to; none while there is no leader.
+    pub leader: Option<i32>,
+    /// Who is to have it.
+    pub replicas: Vec<i32>,
+    /// Who has all of it.
+    pub in_sync: Vec<i32>,
+}
+
+/// A broker as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Its id.
+    pub id: i32,
+    /// Its settings, defaults included.
     pub configured: Configured,
 }
 
@@ -40,6 +60,12 @@ pub enum TopicError {
     /// There is one of that name. It is left as it is.
     #[error("the topic {topic} is there already: `headwater topics check` says whether it is safe")]
     Exists {
+        /// Its name.
+        topic: String,
+    },
+    /// There is none.
+    #[error("there is no topic {topic}: make it with `headwater topics create`")]
+    Missing {
         /// Its name.
         topic: String,
     },
@@ -59,6 +85,9 @@ pub enum TopicError {
         /// What happened.
         source: ReadError,
     },
+    /// Kafka does not say what its brokers are like.
+    #[error("Kafka cannot be asked about its brokers")]
+    Brokers(#[source] ReadError),
 }
 
 /// Makes the topic of `settings` by `plan`. When this returns `Ok`, Kafka has it; its partitions
@@ -98,22 +127,58 @@ pub async fn create(settings: &KafkaSettings, plan: &Plan) -> Result<(), TopicEr
 /// The topic of `settings` as it is.
 ///
 /// # Errors
-/// [`TopicError::Asked`] where there is none, or Kafka cannot be reached.
+/// [`TopicError::Missing`] where there is none, [`TopicError::Asked`] where Kafka cannot be
+/// reached or denies it.
 pub async fn describe(settings: &KafkaSettings) -> Result<Topic, TopicError> {
     let name = settings.topic.clone();
     let asked = |source| TopicError::Asked { topic: name.clone(), source };
     let asking = Arc::new(Asking::new(Arc::new(settings.clone()))?);
     let question = asking.clone();
-    let (id, replicas) =
-        blocking(move || Ok((question.topic_id()?, question.replicas()?))).await.map_err(asked)?;
+    let found = blocking(move || match question.topic_id_if_any()? {
+        Some(id) => Ok(Some((id, question.places()?))),
+        None => Ok(None),
+    });
+    let found = found.await.map_err(asked)?;
+    let (id, places) = found.ok_or_else(|| TopicError::Missing { topic: name.clone() })?;
     let configured = asking.configured().await.map_err(asked)?;
-    let fewest = replicas.values().map(|replicas| replicas.all).min().unwrap_or_default();
+    let fewest = places.values().map(|place| place.replicas.len()).min().unwrap_or_default();
     Ok(Topic {
         name: name.clone(),
         id,
-        partitions: u32::try_from(replicas.len()).unwrap_or(u32::MAX),
+        partitions: u32::try_from(places.len()).unwrap_or(u32::MAX),
         replicas: u32::try_from(fewest).unwrap_or(u32::MAX),
-        in_sync: replicas.iter().map(|(partition, it)| (*partition, it.in_sync)).collect(),
+        places,
         configured,
     })
+}
+
+/// What can be read of each partition of the topic of `settings`.
+///
+/// # Errors
+/// [`TopicError::Asked`] where there is none, or Kafka cannot be reached.
+pub async fn offsets(settings: &KafkaSettings) -> Result<BTreeMap<Partition, Bounds>, TopicError> {
+    let asking = Asking::new(Arc::new(settings.clone()))?;
+    let bounds = blocking(move || {
+        let partitions = asking.partitions()?;
+        (0..partitions).map(Partition).map(|one| Ok((one, asking.bounds(one)?))).collect()
+    });
+    let asked = |source| TopicError::Asked { topic: settings.topic.clone(), source };
+    bounds.await.map_err(asked)
+}
+
+/// The brokers of the cluster as they are. It takes a right that not every client has: to
+/// describe the settings of the cluster.
+///
+/// # Errors
+/// [`TopicError::Brokers`] where Kafka denies it or cannot be reached.
+pub async fn brokers(settings: &KafkaSettings) -> Result<Vec<Broker>, TopicError> {
+    let asking = Arc::new(Asking::new(Arc::new(settings.clone()))?);
+    let question = asking.clone();
+    let ids = blocking(move || question.brokers()).await.map_err(TopicError::Brokers)?;
+    let mut brokers = Vec::new();
+    for id in ids {
+        let configured = asking.configured_of(ResourceSpecifier::Broker(id)).await;
+        brokers.push(Broker { id, configured: configured.map_err(TopicError::Brokers)? });
+    }
+    Ok(brokers)
 }

@@ -1,0 +1,307 @@
+//! Kafka as a person names it: the `[kafka]` table of a settings file, the flags, and what is
+//! opened by them.
+//!
+//! Every name in the table has dots, as Kafka's have. The few that are ours come first; all
+//! others are librdkafka's and go to it as they are, except those that would break a promise.
+
+mod args;
+mod examine;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_kafka::topics::{Direction, Plan};
+use headwater_kafka::{KafkaLog, KafkaSettings, SettingsError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub(crate) use args::{KafkaArgs, KafkaAt};
+#[allow(unused_imports, reason = "named by the parts that run as processes of their own")]
+pub(crate) use examine::{KafkaFault, advice};
+
+/// What the names of topics and groups begin with, unless several fleets share a cluster.
+const TOPIC_PREFIX: &str = "headwater";
+
+/// Kafka takes names of 249 characters; the rest is for what follows the prefix.
+const TOPIC_PREFIX_CHARS_MAX: usize = 200;
+
+/// Where Kafka is, what its topics are to be like, and how it is spoken to.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
+pub(crate) struct Kafka {
+    /// `brokers`: `host:port`, separated by commas. Without them the log is embedded.
+    pub(crate) brokers: Option<String>,
+    /// `topic.prefix`: what the names of topics and groups begin with.
+    pub(crate) topic_prefix: String,
+    /// `topic.partitions`: how many each topic is to have.
+    pub(crate) partitions: u32,
+    /// `topic.replication.factor`: how many brokers are to have each record.
+    pub(crate) replicas: u32,
+    /// `topic.min.insync.replicas`: how many must have it before it counts; else one fewer.
+    pub(crate) replicas_min: Option<u32>,
+    /// `topic.replay.window`: how long every event is to stay readable.
+    pub(crate) replay_window: Duration,
+    /// `delivery.timeout`: after how long the outcome of an append is called unknown.
+    pub(crate) delivery_timeout: Duration,
+    /// `request.timeout`: how long one request may take.
+    pub(crate) request_timeout: Duration,
+    /// `topic.check.interval`: how often a reader asks whether the topic is still the same.
+    pub(crate) topic_check_interval: Duration,
+    /// `unreachable.after`: for how long that may stay without an answer.
+    pub(crate) unreachable_after: Duration,
+    /// `allow.unsafe.topics`: whether to go on where a setting would lose data.
+    pub(crate) allow_unsafe_topics: bool,
+    /// librdkafka's, by its own names.
+    pub(crate) client: BTreeMap<String, String>,
+}
+
+/// Why the table cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KafkaTableError {
+    /// A value of ours has the wrong form.
+    #[error("kafka.{name} = {given}: {reason}")]
+    Wrong {
+        /// The name in the table.
+        name: String,
+        /// As given.
+        given: String,
+        /// What is wrong, and what is wanted.
+        reason: String,
+    },
+    /// librdkafka's own: refused by us, or by it.
+    #[error(transparent)]
+    Client(#[from] SettingsError),
+}
+
+/// The two logs on Kafka.
+pub(crate) struct Logs {
+    pub(crate) downstream: Arc<KafkaLog>,
+    pub(crate) upstream: Arc<KafkaLog>,
+}
+
+impl Default for Kafka {
+    fn default() -> Self {
+        let plan = Plan::new(Direction::Downstream);
+        let settings = KafkaSettings::new("", "");
+        Self {
+            brokers: None,
+            topic_prefix: TOPIC_PREFIX.to_owned(),
+            partitions: plan.partitions,
+            replicas: plan.replicas,
+            replicas_min: None,
+            replay_window: plan.replay_window,
+            delivery_timeout: settings.delivery_timeout,
+            request_timeout: settings.request_timeout,
+            topic_check_interval: settings.topic_check_interval,
+            unreachable_after: settings.unreachable_after,
+            allow_unsafe_topics: false,
+            client: BTreeMap::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kafka")
+            .field("brokers", &self.brokers)
+            .field("topic_prefix", &self.topic_prefix)
+            // Passwords and keys are among them.
+            .field("client", &self.client.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kafka {
+    /// Whether the values, each of the right form, can be used. Asks nothing of Kafka.
+    ///
+    /// # Errors
+    /// Names the first that cannot.
+    pub(crate) fn check(&self) -> Result<(), KafkaTableError> {
+        let wrong = |name: &str, given: &dyn fmt::Display, reason: &str| {
+            let (name, given, reason) = (name.to_owned(), given.to_string(), reason.to_owned());
+            Err(KafkaTableError::Wrong { name, given, reason })
+        };
+        let prefix = &self.topic_prefix;
+        let is_legal = |it: char| it.is_ascii_alphanumeric() || ".-_".contains(it);
+        if prefix.is_empty()
+            || prefix.len() > TOPIC_PREFIX_CHARS_MAX
+            || !prefix.chars().all(is_legal)
+        {
+            return wrong("topic.prefix", &prefix, "want letters, digits, dots and dashes");
+        }
+        if self.brokers.as_ref().is_some_and(|brokers| brokers.trim().is_empty()) {
+            return wrong("brokers", &"", "want host:port, separated by commas");
+        }
+        if self.partitions == 0 {
+            return wrong("topic.partitions", &0, "want at least 1");
+        }
+        if self.replicas == 0 {
+            return wrong("topic.replication.factor", &0, "want at least 1");
+        }
+        if let Some(min) = self.replicas_min.filter(|min| *min == 0 || *min > self.replicas) {
+            let reason = format!("want 1 to {}, the replication factor", self.replicas);
+            return wrong("topic.min.insync.replicas", &min, &reason);
+        }
+        // Its clients are made, and so look at their settings; nothing listens at no address.
+        KafkaLog::new(self.settings(Direction::Downstream, "check"))?;
+        Ok(())
+    }
+
+    /// The name of a topic.
+    pub(crate) fn topic(&self, direction: Direction) -> String {
+        let prefix = &self.topic_prefix;
+        match direction {
+            Direction::Downstream => format!("{prefix}.downstream.v1"),
+            Direction::Upstream => format!("{prefix}.upstream.v1"),
+        }
+    }
+
+    /// How a topic is to be.
+    pub(crate) fn plan(&self, direction: Direction) -> Plan {
+        Plan {
+            partitions: self.partitions,
+            replicas: self.replicas,
+            replicas_min: self.replicas_min.unwrap_or(self.replicas.saturating_sub(1).max(1)),
+            replay_window: self.replay_window,
+            ..Plan::new(direction)
+        }
+    }
+
+    /// How the log of `direction` is spoken to by the part of this name: `controller.a`, `hub.b`.
+    /// Brokers and groups see it with the prefix before it.
+    pub(crate) fn settings(&self, direction: Direction, part: &str) -> KafkaSettings {
+        KafkaSettings {
+            client_id: format!("{}.{part}", self.topic_prefix),
+            delivery_timeout: self.delivery_timeout,
+            request_timeout: self.request_timeout,
+            topic_check_interval: self.topic_check_interval,
+            unreachable_after: self.unreachable_after,
+            extra: self.client.clone(),
+            ..KafkaSettings::new(self.brokers.clone().unwrap_or_default(), self.topic(direction))
+        }
+    }
+
+    /// Opens both logs for the part of this name. Nothing is asked of Kafka yet.
+    ///
+    /// # Errors
+    /// When a setting cannot be used.
+    pub(crate) fn open(&self, part: &str) -> Result<Logs, KafkaTableError> {
+        let open = |direction| KafkaLog::new(self.settings(direction, part)).map(Arc::new);
+        let (downstream, upstream) = (open(Direction::Downstream)?, open(Direction::Upstream)?);
+        Ok(Logs { downstream, upstream })
+    }
+}
+
+impl TryFrom<Map<String, Value>> for Kafka {
+    type Error = KafkaTableError;
+
+    fn try_from(table: Map<String, Value>) -> Result<Self, KafkaTableError> {
+        let mut kafka = Self::default();
+        for (name, text) in leaves(&table) {
+            let text = text.as_str();
+            match name.as_str() {
+                "brokers" => kafka.brokers = Some(text.to_owned()),
+                "topic.prefix" => text.clone_into(&mut kafka.topic_prefix),
+                "topic.partitions" => kafka.partitions = parsed(&name, text)?,
+                "topic.replication.factor" => kafka.replicas = parsed(&name, text)?,
+                "topic.min.insync.replicas" => kafka.replicas_min = Some(parsed(&name, text)?),
+                "topic.replay.window" => kafka.replay_window = duration(&name, text)?,
+                "delivery.timeout" => kafka.delivery_timeout = duration(&name, text)?,
+                "request.timeout" => kafka.request_timeout = duration(&name, text)?,
+                "topic.check.interval" => kafka.topic_check_interval = duration(&name, text)?,
+                "unreachable.after" => kafka.unreachable_after = duration(&name, text)?,
+                "allow.unsafe.topics" => kafka.allow_unsafe_topics = parsed(&name, text)?,
+                _ => {
+                    kafka.client.insert(name, text.to_owned());
+                }
+            }
+        }
+        Ok(kafka)
+    }
+}
+
+impl From<Kafka> for Map<String, Value> {
+    fn from(kafka: Kafka) -> Self {
+        let mut table = Map::new();
+        let mut put = |name: &str, value: Value| nest(&mut table, name, value);
+        put("brokers", kafka.brokers.into());
+        put("topic.prefix", kafka.topic_prefix.into());
+        put("topic.partitions", kafka.partitions.into());
+        put("topic.replication.factor", kafka.replicas.into());
+        put("topic.min.insync.replicas", kafka.replicas_min.into());
+        let text = |duration| humantime::format_duration(duration).to_string().into();
+        put("topic.replay.window", text(kafka.replay_window));
+        put("delivery.timeout", text(kafka.delivery_timeout));
+        put("request.timeout", text(kafka.request_timeout));
+        put("topic.check.interval", text(kafka.topic_check_interval));
+        put("unreachable.after", text(kafka.unreachable_after));
+        put("allow.unsafe.topics", kafka.allow_unsafe_topics.into());
+        for (name, value) in kafka.client {
+            put(&name, value.into());
+        }
+        table
+    }
+}
+
+/// Puts `value` where a settings file has it: TOML reads a dot as a table.
+fn nest(table: &mut Map<String, Value>, name: &str, value: Value) {
+    let Some((first, rest)) = name.split_once('.') else {
+        table.insert(name.to_owned(), value);
+        return;
+    };
+    let within = table.entry(first).or_insert_with(|| Value::Object(Map::new()));
+    match within {
+        Value::Object(within) => nest(within, rest, value),
+        // `a` and `a.b` both have values: the longer name stands beside the shorter.
+        _ => {
+            table.insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// Every value of the table as text, by its whole name. Where a name was said twice, the one
+/// written in one piece stands: so come flags, which win.
+fn leaves(table: &Map<String, Value>) -> BTreeMap<String, String> {
+    let mut nested = BTreeMap::new();
+    let mut whole = BTreeMap::new();
+    for (name, value) in table {
+        match value {
+            Value::Object(within) => {
+                let within = leaves(within).into_iter();
+                nested.extend(within.map(|(rest, text)| (format!("{name}.{rest}"), text)));
+            }
+            Value::Null => {}
+            Value::String(text) => {
+                whole.insert(name.clone(), text.clone());
+            }
+            value => {
+                whole.insert(name.clone(), value.to_string());
+            }
+        }
+    }
+    nested.extend(whole);
+    nested
+}
+
+fn parsed<T: FromStr<Err: fmt::Display>>(name: &str, given: &str) -> Result<T, KafkaTableError> {
+    given.parse().map_err(|error: T::Err| wrong(name, given, error.to_string()))
+}
+
+fn duration(name: &str, given: &str) -> Result<Duration, KafkaTableError> {
+    let duration = humantime::parse_duration(given)
+        .map_err(|error| wrong(name, given, format!("want a duration like 30s or 7d: {error}")))?;
+    if duration.is_zero() {
+        return Err(wrong(name, given, "a duration must not be zero".to_owned()));
+    }
+    Ok(duration)
+}
+
+fn wrong(name: &str, given: &str, reason: String) -> KafkaTableError {
+    KafkaTableError::Wrong { name: name.to_owned(), given: given.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! What is dangerous about a topic or a broker that is there: pure, from their settings.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use headwater_event::Partition;
+
+use super::{
+    Broker, Configured, Direction, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS,
+    Plan, Topic,
+};
+
+/// What a request says besides its one record: names, lengths, the batch's header.
+const REQUEST_OVERHEAD_BYTES: u64 = 64 << 10;
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It costs time or room.
+    Warning,
+    /// It would lose data, or show an edge what never was: the parts refuse to start.
+    Danger,
+}
+
+/// What a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The topic of this name.
+    Topic(String),
+    /// The broker with this id.
+    Broker(i32),
+}
+
+/// One thing about a topic or a broker that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about.
+    pub subject: Subject,
+    /// The setting, by Kafka's name, or `partitions` or `replicas`.
+    pub setting: String,
+    /// What it is.
+    pub found: String,
+    /// What it should be.
+    pub wanted: String,
+    /// What it would cost.
+    pub why: &'static str,
+    /// How bad that is.
+    pub severity: Severity,
+    /// The value that mends it, where setting one does.
+    pub mend: Option<String>,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(name) => write!(f, "topic {name}"),
+            Self::Broker(id) => write!(f, "broker {id}"),
+        }
+    }
+}
+
+impl Finding {
+    /// The command of Kafka's that mends it on the cluster at `brokers`, if one does.
+    pub fn command(&self, brokers: &str) -> Option<String> {
+        let Self { subject, setting, mend, .. } = self;
+        match (subject, mend) {
+            (Subject::Topic(topic), _) if setting == "replicas" => Some(format!(
+                "kafka-reassign-partitions.sh --bootstrap-server {brokers} --execute \
+                 --reassignment-json-file FILE   (more replicas for each partition of {topic})"
+            )),
+            (Subject::Topic(topic), Some(value)) => Some(format!(
+                "kafka-configs.sh --bootstrap-server {brokers} --alter --entity-type topics \
+                 --entity-name {topic} --add-config {setting}={value}"
+            )),
+            // Both of a broker's that are looked at are read once, at its start.
+            (Subject::Broker(_), Some(value)) => {
+                Some(format!("set {setting}={value} in its server.properties and restart it"))
+            }
+            (_, None) => None,
+        }
+    }
+}
+
+/// What is not as it should be about a topic, the worst first.
+pub fn findings(topic: &Topic, plan: &Plan) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let planned = plan.settings();
+    let text = |name: &str| text(&topic.configured, name);
+    let number = |name: &str| text(name).parse::<i64>().ok();
+    let mut object = |setting: &str, is: String, wanted: String, why, severity| {
+        found.push(Finding {
+            subject: Subject::Topic(topic.name.clone()),
+            setting: setting.to_owned(),
+            found: is,
+            wanted,
+            why,
+            severity,
+            mend: planned.get(setting).cloned(),
+        });
+    };
+    let window_ms = i64::try_from(plan.replay_window.as_millis()).unwrap_or(i64::MAX);
+    let at_least = |wanted: i64| format!("at least {wanted}");
+
+    let policy = text("cleanup.policy");
+    if policy.trim() != "compact" {
+        let why = "objects that nobody has changed for long would vanish from the log";
+        object("cleanup.policy", policy, "compact".to_owned(), why, Severity::Danger);
+    }
+    if number("delete.retention.ms").is_none_or(|is| is < window_ms) {
+        let why = "a reader away for longer would not learn what was removed";
+        let (name, wanted) = ("delete.retention.ms", at_least(window_ms.saturating_mul(2)));
+        object(name, text(name), wanted, why, Severity::Danger);
+    }
+    if number(MIN_COMPACTION_LAG_MS).is_none_or(|is| is < window_ms) {
+        let why = "events inside the replay window would be gone: resuming falls back to snapshots";
+        let name = MIN_COMPACTION_LAG_MS;
+        object(name, text(name), at_least(window_ms), why, Severity::Warning);
+    }
+    if text("unclean.leader.election.enable") != "false" {
+        let why = "a broker that lacks acknowledged records may become the leader";
+        let name = "unclean.leader.election.enable";
+        object(name, text(name), "false".to_owned(), why, Severity::Danger);
+    }
+    if number(MIN_INSYNC_REPLICAS).is_none_or(|is| is < i64::from(plan.replicas_min)) {
+        let why =
+            "a record counts before enough brokers have it, and is lost with the one that has";
+        let (name, wanted) = (MIN_INSYNC_REPLICAS, at_least(i64::from(plan.replicas_min)));
+        object(name, text(name), wanted, why, Severity::Danger);
+    }
+    if topic.replicas < plan.replicas {
+        let why = "the log is lost with the disks of fewer brokers than planned";
+        let (is, wanted) = (topic.replicas.to_string(), at_least(i64::from(plan.replicas)));
+        object("replicas", is, wanted, why, Severity::Danger);
+    }
+    if i64::from(topic.replicas) <= number(MIN_INSYNC_REPLICAS).unwrap_or_default()
+        && topic.replicas > 1
+    {
+        let why = "nothing can be appended as soon as one broker is away";
+        let is = text(MIN_INSYNC_REPLICAS);
+        let wanted = format!("less than the {} replicas", topic.replicas);
+        object(MIN_INSYNC_REPLICAS, is, wanted, why, Severity::Warning);
+    }
+    if text("message.timestamp.type") != "LogAppendTime" {
+        let why = "a writer's wrong clock would decide what the past was";
+        let name = "message.timestamp.type";
+        object(name, text(name), "LogAppendTime".to_owned(), why, Severity::Danger);
+    }
+    let bytes = i64::try_from(plan.record_bytes).unwrap_or(i64::MAX);
+    if number(MAX_MESSAGE_BYTES).is_none_or(|is| is < bytes) {
+        let why = "objects that Kubernetes takes would be refused";
+        object(MAX_MESSAGE_BYTES, text(MAX_MESSAGE_BYTES), at_least(bytes), why, Severity::Danger);
+    }
+    let segment_ms = i64::try_from(plan.segment().as_millis()).unwrap_or(i64::MAX);
+    if number("segment.ms").is_none_or(|is| is > window_ms.max(segment_ms)) {
+        let why = "nothing in an open segment is compacted: the log grows far beyond the window";
+        let wanted = format!("at most {window_ms}");
+        object("segment.ms", text("segment.ms"), wanted, why, Severity::Warning);
+    }
+    if plan.direction == Direction::Downstream && topic.partitions != plan.partitions {
+        let why = "not an error: a log's birth fixes how many it has";
+        let (is, wanted) = (topic.partitions.to_string(), plan.partitions.to_string());
+        object("partitions", is, wanted, why, Severity::Warning);
+    }
+    found.sort_by_key(|finding| Reverse(finding.severity));
+    found
+}
+
+/// What of a broker's own settings would stand in the way of topics by `plan`, the worst first.
+pub fn broker_findings(broker: &Broker, plan: &Plan) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let text = |name: &str| text(&broker.configured, name);
+    let mut object = |setting: &str, wanted: String, mend: String, why, severity| {
+        found.push(Finding {
+            subject: Subject::Broker(broker.id),
+            setting: setting.to_owned(),
+            found: text(setting),
+            wanted,
+            why,
+            severity,
+            mend: Some(mend),
+        });
+    };
+    let name = "socket.request.max.bytes";
+    let bytes = plan.record_bytes.saturating_add(REQUEST_OVERHEAD_BYTES);
+    if text(name).parse::<u64>().is_ok_and(|is| is < bytes) {
+        let why = "it hangs up on whoever appends a large object, and says nothing";
+        object(name, format!("at least {bytes}"), bytes.to_string(), why, Severity::Danger);
+    }
+    let name = "log.cleaner.enable";
+    if text(name) == "false" {
+        let why = "nothing is compacted: the log grows until the disk is full";
+        object(name, "true".to_owned(), "true".to_owned(), why, Severity::Warning);
+    }
+    let name = "auto.create.topics.enable";
+    if text(name) == "true" {
+        let why = "whoever reads a topic that is missing would make it, with unsafe settings";
+        object(name, "false".to_owned(), "false".to_owned(), why, Severity::Warning);
+    }
+    found.sort_by_key(|finding| Reverse(finding.severity));
+    found
+}
+
+/// The partitions of a topic that cannot be written just now: fewer brokers have them than must.
+pub fn short_of_replicas(topic: &Topic) -> Vec<Partition> {
+    let needed = topic.configured.get(MIN_INSYNC_REPLICAS).and_then(|is| is.parse().ok());
+    let needed: usize = needed.unwrap_or(1);
+    let short = topic.places.iter().filter(|(_, place)| place.in_sync.len() < needed);
+    short.map(|(partition, _)| *partition).collect()
+}
+
+fn text(configured: &Configured, name: &str) -> String {
+    configured.get(name).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::Place;
+    use super::*;
+
+    fn as_planned(plan: &Plan) -> Topic {
+        let place = |in_sync: &[i32]| Place {
+            leader: Some(1),
+            replicas: vec![1, 2, 3],
+            in_sync: in_sync.to_vec(),
+        };
+        Topic {
+            name: "t".to_owned(),
+            id: headwater_event::TopicId(uuid::Uuid::nil()),
+            partitions: plan.partitions,
+            replicas: plan.replicas,
+            places: BTreeMap::from([
+                (Partition(0), place(&[1, 2, 3])),
+                (Partition(1), place(&[1])),
+            ]),
+            configured: plan.settings(),
+        }
+    }
+
+    #[test]
+    fn a_topic_made_by_its_plan_is_as_it_should_be() {
+        for direction in [Direction::Downstream, Direction::Upstream] {
+            let plan = Plan::new(direction);
+            assert_eq!(findings(&as_planned(&plan), &plan), []);
+        }
+    }
+
+    #[test]
+    fn every_dangerous_setting_is_named_with_the_command_that_mends_it() {
+        let plan = Plan::new(Direction::Downstream);
+        for (name, value) in [
+            ("cleanup.policy", "compact,delete"),
+            ("delete.retention.ms", "86400000"),
+            ("unclean.leader.election.enable", "true"),
+            ("min.insync.replicas", "1"),
+            ("message.timestamp.type", "CreateTime"),
+            ("max.message.bytes", "1048588"),
+        ] {
+            let mut topic = as_planned(&plan);
+            topic.configured.insert(name.to_owned(), value.to_owned());
+            let found = findings(&topic, &plan);
+            assert_eq!(found.len(), 1, "{name}: {found:?}");
+            assert_eq!((found[0].setting.as_str(), found[0].severity), (name, Severity::Danger));
+            assert_eq!(found[0].found, value);
+            let command = found[0].command("k:9092").expect("one mends it");
+            let mended = format!("--entity-name t --add-config {name}={}", plan.settings()[name]);
+            assert!(command.ends_with(&mended), "{command}");
+            topic.configured.remove(name);
+            assert!(!findings(&topic, &plan).is_empty(), "{name} missing");
+        }
+    }
+
+    #[test]
+    fn what_only_costs_something_comes_last() {
+        let plan = Plan::new(Direction::Downstream);
+        let mut topic = as_planned(&plan);
+        topic.configured.insert(MIN_COMPACTION_LAG_MS.to_owned(), "0".to_owned());
+        topic.replicas = 1;
+        let found = findings(&topic, &plan);
+        let severities: Vec<_> = found.iter().map(|finding| finding.severity).collect();
+        assert_eq!(severities, [Severity::Danger, Severity::Warning], "{found:?}");
+        assert!(found[0].command("k").is_some_and(|it| it.starts_with("kafka-reassign")));
+    }
+
+    #[test]
+    fn a_broker_that_would_hang_up_on_a_large_object_is_dangerous() {
+        let plan = Plan::new(Direction::Downstream);
+        let configured = |pairs: &[(&str, &str)]| Broker {
+            id: 7,
+            configured: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        };
+        let usual = [("socket.request.max.bytes", "104857600"), ("log.cleaner.enable", "true")];
+        assert_eq!(broker_findings(&configured(&usual), &plan), []);
+        let bad = [
+            ("auto.create.topics.enable", "true"),
+            ("log.cleaner.enable", "false"),
+            ("socket.request.max.bytes", "1048576"),
+        ];
+        let found = broker_findings(&configured(&bad), &plan);
+        let names: Vec<_> = found.iter().map(|it| (it.setting.as_str(), it.severity)).collect();
+        let expected = [
+            ("socket.request.max.bytes", Severity::Danger),
+            ("log.cleaner.enable", Severity::Warning),
+            ("auto.create.topics.enable", Severity::Warning),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(found[0].subject.to_string(), "broker 7");
+    }
+
+    #[test]
+    fn a_partition_with_too_few_brokers_is_named() {
+        let topic = as_planned(&Plan::new(Direction::Upstream));
+        assert_eq!(short_of_replicas(&topic), [Partition(1)]);
+    }
+}
