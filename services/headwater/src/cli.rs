@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and in which words.
 
+pub(crate) mod part;
 mod topics;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap_complete::engine::ArgValueCompleter;
 
 pub(crate) use self::topics::{Topics, TopicsAction, TopicsPlan};
 use crate::completion;
+use crate::kafka::KafkaArgs;
 use crate::settings::MetricsAt;
 use crate::telemetry::log::LogFormat;
 
@@ -40,6 +42,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run everything in one process: manifests in, pods running, statuses back
     Up(Up),
+    /// Run the controller alone: from manifests to the log on Kafka, and from reports back
+    Controller(part::Controller),
+    /// Run a hub alone: from the log on Kafka to edges. Several may run at a time
+    Hub(part::Hub),
     /// Display one or many objects: the cloud's picture, a node's replica, or either in the past
     Get(Get),
     /// Show details of one object, with the events that brought it here
@@ -108,6 +114,9 @@ pub(crate) struct Up {
     /// [default: 2]
     #[arg(long, value_name = "N|NAME,...")]
     pub(crate) nodes: Option<String>,
+    // Instead of the log in the data directory; topics are made where they are missing.
+    #[command(flatten)]
+    pub(crate) kafka: KafkaArgs,
     /// What runs the pods [default: process]
     #[arg(long)]
     pub(crate) runtime: Option<Runtime>,

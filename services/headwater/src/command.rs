@@ -19,7 +19,7 @@ use std::io::Write;
 use crate::cli::Command;
 use crate::completion;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::{doctor, up};
+use crate::{doctor, part, up};
 
 /// Runs the command that was asked for.
 pub(crate) fn run(command: Command) -> CommandResult {
@@ -29,6 +29,8 @@ pub(crate) fn run(command: Command) -> CommandResult {
             Ok(Outcome::Done)
         }
         Command::Up(args) => up::run(args),
+        Command::Controller(args) => part::controller::run(&args),
+        Command::Hub(args) => part::hub::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         asking => runtime()?.block_on(ask(asking)),
     }
@@ -45,9 +47,12 @@ async fn ask(command: Command) -> CommandResult {
         Command::Link(args) => link::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Topics(args) => topics::run(args).await,
-        Command::Up(_) | Command::Doctor(_) | Command::Shim { .. } | Command::Completion { .. } => {
-            Ok(Outcome::Done)
-        }
+        Command::Up(_)
+        | Command::Controller(_)
+        | Command::Hub(_)
+        | Command::Doctor(_)
+        | Command::Shim { .. }
+        | Command::Completion { .. } => Ok(Outcome::Done),
     }
 }
 

@@ -18,9 +18,7 @@ use headwater_kafka::{KafkaLog, KafkaSettings, SettingsError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-#[allow(unused_imports, reason = "flattened by the parts that run as processes of their own")]
 pub(crate) use args::{KafkaArgs, KafkaAt};
-#[allow(unused_imports, reason = "named by the parts that run as processes of their own")]
 pub(crate) use examine::{KafkaFault, advice};
 
 /// What the names of topics and groups begin with, unless several fleets share a cluster.

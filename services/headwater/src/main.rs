@@ -7,11 +7,14 @@ mod client;
 mod clock;
 mod command;
 mod completion;
+mod data_dir;
+mod database;
 mod doctor;
 mod exit;
-#[allow(dead_code, reason = "opened by the parts that run as processes of their own")]
 mod kafka;
+mod open_files;
 mod operator;
+mod part;
 mod settings;
 mod table;
 mod telemetry;

@@ -9,15 +9,12 @@
 //! The same parts and the same paths between them as when each is a process of its own; only
 //! this composition differs.
 
-mod aside;
 mod cloud;
 mod cuts;
-pub(crate) mod data_dir;
 mod health;
+mod log;
 mod node;
-mod open_files;
 mod terminal;
-mod whole;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,22 +25,24 @@ use headwater_controller::{Notice, SourceError};
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
 use headwater_rocks::{Budget, Shared};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::cloud::{Cloud, CloudError};
-use self::data_dir::{DataDir, DataDirError};
 use self::node::{Node, NodeError, NodeMetrics};
 use self::terminal::Terminal;
 use crate::cli::Up;
-use crate::clock;
+use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS};
+use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::operator::{self, CloudSight, ListenError, Logs, Part, Sight};
-use crate::settings::{Configured, Settings};
+use crate::operator::{self, CloudSight, ListenError, Part, Sight};
+use crate::part::signals::Signals;
+use crate::settings::Configured;
+use crate::settings::up::Settings;
 use crate::telemetry::stores::Stores;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{Metrics, server};
+use crate::{clock, open_files, settings};
 
 pub(crate) use self::node::NodeView;
 
@@ -106,7 +105,9 @@ impl Troubles {
 
 /// Runs until told to stop.
 pub(crate) fn run(args: Up) -> CommandResult {
-    let configured = Configured::of(&args).map_err(|error| Failure::Usage(error.to_string()))?;
+    let configured =
+        Configured::<Settings>::of(args.config.as_deref(), &settings::up::flags(&args))
+            .map_err(|error| Failure::Usage(error.to_string()))?;
     if args.print_config {
         let mut stdout = std::io::stdout().lock();
         for line in &configured.origins {
@@ -145,19 +146,14 @@ async fn seen(args: Up, settings: Settings) -> CommandResult {
 
 async fn live(terminal: &Terminal, args: Up, settings: Settings) -> CommandResult {
     // Taken before anything starts: a signal that comes early must not kill half a start.
-    let mut interrupts = signal(SignalKind::interrupt())?;
-    let mut terminations = signal(SignalKind::terminate())?;
-    // A terminal that is closed.
-    let mut hangups = signal(SignalKind::hangup())?;
+    let mut signals = Signals::take()?;
     // A start is short, and half of one is not stopped well: it is finished, then stopped.
     let mut stop_early = false;
     let mut starting = std::pin::pin!(Composition::start(&args, &settings));
     let mut composition = loop {
         tokio::select! {
             started = &mut starting => break started?,
-            _ = interrupts.recv() => {}
-            _ = terminations.recv() => {}
-            _ = hangups.recv() => {}
+            () = signals.any() => {}
         }
         if std::mem::replace(&mut stop_early, true) {
             return Err(Failure::message("stopped at once, in the midst of a start"));
@@ -168,9 +164,7 @@ async fn live(terminal: &Terminal, args: Up, settings: Settings) -> CommandResul
         terminal.greet(&composition.data, &args, &settings);
         tokio::select! {
             () = terminal.show(&mut composition) => {}
-            _ = interrupts.recv() => {}
-            _ = terminations.recv() => {}
-            _ = hangups.recv() => {}
+            () = signals.any() => {}
         }
     }
     terminal.say_stopping(settings.stop_grace);
@@ -182,7 +176,7 @@ async fn live(terminal: &Terminal, args: Up, settings: Settings) -> CommandResul
                 Err(Failure::message(format!("{remaining} pods had not ended in time")))
             }
         }
-        _ = interrupts.recv() => Err(Failure::message("stopped at once; pods may still run")),
+        () = signals.interrupt() => Err(Failure::message("stopped at once; pods may still run")),
     }
 }
 
@@ -220,7 +214,7 @@ impl Composition {
         let sight = sight(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores), &stop);
         let answering = operator::serve(&socket, sight.clone(), stop.child_token())?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        data.set_metrics_address(address)?;
+        data.set_address(METRICS_ADDRESS, address)?;
         let serving = listener.map(|listener| {
             let health = health::of(&cloud, &nodes, &metrics, &answering);
             tokio::spawn(server::serve(listener, metrics.registry, health, stop.child_token()))
@@ -254,7 +248,7 @@ impl Composition {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "metrics ended by themselves");
             }
-            if let Err(error) = self.data.set_metrics_address(None) {
+            if let Err(error) = self.data.set_address(METRICS_ADDRESS, None) {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
             }
         }
@@ -280,7 +274,7 @@ fn sight(
     };
     Sight {
         part: Part::Up,
-        logs: Some(Logs { downstream: cloud.downstream.clone(), upstream: cloud.upstream.clone() }),
+        logs: Some(cloud.logs.clone()),
         cloud: Some(CloudSight {
             picture: cloud.controller.picture().clone(),
             progress: cloud.controller.progress(),

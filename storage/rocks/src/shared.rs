@@ -33,6 +33,10 @@ impl Budget {
     /// objects, read mostly once per node and reconnect.
     pub const CLOUD: Self = Self { cache_bytes: 96 << 20, write_buffer_bytes: 32 << 20 };
 
+    /// A hub or a controller in a process of its own, which is to stay within 64 MiB and what its
+    /// edges need.
+    pub const CLOUD_PART: Self = Self { cache_bytes: 24 << 20, write_buffer_bytes: 8 << 20 };
+
     /// What another edge in the same process adds: its two memtables must fit, or each write
     /// would flush a nearly empty one.
     pub const PER_NODE: Self = Self { cache_bytes: 1 << 20, write_buffer_bytes: 512 << 10 };

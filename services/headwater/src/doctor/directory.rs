@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::Check;
-use crate::up::data_dir::VERSION;
+use crate::data_dir::VERSION;
 
 /// Others' permission bits.
 const OF_OTHERS: u32 = 0o077;
@@ -105,7 +105,7 @@ fn holder_of(inode: u64, locks: &str) -> Option<u32> {
 mod tests {
     use super::super::Verdict;
     use super::*;
-    use crate::up::data_dir::DataDir;
+    use crate::data_dir::DataDir;
 
     #[test]
     fn a_data_directory_in_use_is_no_problem_and_names_its_process() {

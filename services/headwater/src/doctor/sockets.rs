@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::Check;
 use crate::client::SOCKET;
+use crate::data_dir::{METRICS_ADDRESS, SOCKET_PATH_BYTES_MAX};
 use crate::settings::MetricsAt;
-use crate::up::data_dir::{METRICS_ADDRESS, SOCKET_PATH_BYTES_MAX};
 
 /// How long somebody on this machine may take to accept a connection.
 const ACCEPT_MAX: Duration = Duration::from_secs(2);

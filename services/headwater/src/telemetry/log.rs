@@ -5,6 +5,7 @@
 //! written inside a trace names it, so that logs and traces find each other.
 
 use std::fmt;
+use std::io::IsTerminal;
 
 use clap::ValueEnum;
 use opentelemetry::Context;
@@ -24,9 +25,6 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use super::traces::Traces;
 
-/// Which log lines are shown unless the environment says otherwise: a healthy start prints none.
-const FILTER_DEFAULT: &str = "warn";
-
 /// Where the filter stands, the first that is set.
 const FILTER_VARIABLES: [&str; 2] = ["HEADWATER_LOG", "RUST_LOG"];
 
@@ -42,6 +40,17 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// Whether lines on stderr are JSON.
+    pub(crate) fn is_json(self) -> bool {
+        match self {
+            Self::Auto => !std::io::stderr().is_terminal(),
+            Self::Text => false,
+            Self::Json => true,
+        }
+    }
+}
+
 /// The filter is malformed.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable} is no log filter (want, for instance, `info` or `warn,headwater_edge=debug`)")]
@@ -50,11 +59,17 @@ pub(crate) struct FilterError {
     source: tracing_subscriber::filter::ParseError,
 }
 
-/// Sets up logs to `writer` and spans to `traces`, once for the process.
+/// Sets up logs to `writer` and spans to `traces`, once for the process; `shown` is the filter
+/// unless the environment has another.
 ///
 /// # Errors
 /// When the filter is malformed.
-pub(crate) fn set_up<W>(json: bool, writer: W, traces: Option<&Traces>) -> Result<(), FilterError>
+pub(crate) fn set_up<W>(
+    json: bool,
+    shown: &str,
+    writer: W,
+    traces: Option<&Traces>,
+) -> Result<(), FilterError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -65,7 +80,7 @@ where
         let text = Text(format::format().with_target(false));
         tracing_subscriber::fmt::layer().event_format(text).with_writer(writer).boxed()
     };
-    let layers = vec![lines.with_filter(filter()?).boxed()];
+    let layers = vec![lines.with_filter(filter(shown)?).boxed()];
     let layers = layers.into_iter().chain(traces.map(|traces| traces.layer().boxed()));
     let layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = layers.collect();
     // Only a second call fails, and then there is a log already.
@@ -73,7 +88,7 @@ where
     Ok(())
 }
 
-fn filter() -> Result<EnvFilter, FilterError> {
+fn filter(shown: &str) -> Result<EnvFilter, FilterError> {
     for variable in FILTER_VARIABLES {
         if let Ok(directives) = std::env::var(variable)
             && !directives.is_empty()
@@ -82,7 +97,7 @@ fn filter() -> Result<EnvFilter, FilterError> {
             return filter.map_err(|source| FilterError { variable, source });
         }
     }
-    Ok(EnvFilter::new(FILTER_DEFAULT))
+    Ok(EnvFilter::new(shown))
 }
 
 /// The trace that the running code is part of, if any.

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::cloud::Cloud;
 use super::node::Node;
+use crate::part;
 use crate::telemetry::Metrics;
 use crate::telemetry::health::{Health, Question};
 
@@ -22,31 +23,19 @@ pub(super) fn of(
     health.check(Question::Live, "operator", move || {
         runs(!operator.is_finished(), "nobody answers the operator API")
     });
-    let publishing = cloud.controller.progress();
-    health.check(Question::Live, "publishing", move || {
-        runs(publishing.has_changed().is_ok(), "the task that publishes has ended")
-    });
     for (name, node) in nodes {
         let supervisor = node.supervisor();
         health.check(Question::Live, format!("{name}.supervisor"), move || {
             runs(!supervisor.is_finished(), "nobody starts the edge again")
         });
     }
-    let stores = metrics.stores.clone();
-    health.check(Question::Ready, "log", move || stores.takes_writes("log"));
-    let progress = cloud.controller.progress();
-    health.check(Question::Ready, "controller", move || {
-        let progress = progress.borrow();
-        match &progress.trouble {
-            _ if progress.reconciled => Ok(()),
-            Some(trouble) => Err(trouble.clone()),
-            None => Err("the sources have not all listed".to_owned()),
-        }
-    });
-    let hub = cloud.hub.view();
-    health.check(Question::Ready, "hub", move || {
-        runs(hub.is_reconciled(), "the log is not folded to its end yet")
-    });
+    // What is on Kafka is none of this process's databases.
+    if cloud.has_embedded_log() {
+        let stores = metrics.stores.clone();
+        health.check(Question::Ready, "log", move || stores.takes_writes("log"));
+    }
+    part::controller::check(&cloud.controller, &mut health);
+    part::hub::check(cloud.hub.view(), &mut health);
     for (name, node) in nodes {
         let view = node.view();
         health.check(Question::Ready, format!("{name}.edge"), move || match view.edge() {

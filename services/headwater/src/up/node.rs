@@ -2,7 +2,7 @@
 //! again.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use headwater_edged::{
     Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, ProcessConfig, RuntimeKind,
 };
 use headwater_event::NodeName;
-use headwater_rocks::{RocksEngine, Role, Shared, create_durably, move_aside};
-use headwater_store::{Engine, EngineError, Schema, schema};
+use headwater_rocks::{Role, Shared, create_durably};
+use headwater_store::{Engine, schema};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::data_dir::{DataDir, DataDirError};
-use super::whole;
 use crate::cli::Runtime;
 use crate::clock::{self, EdgeClock};
-use crate::settings::Settings;
+use crate::data_dir::{DataDir, DataDirError};
+use crate::database;
+use crate::settings::up::Settings;
 use crate::telemetry::Metrics;
 use crate::telemetry::stores::Stores;
 
@@ -280,7 +280,10 @@ async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: Can
 async fn open_and_start(config: &NodeConfig, memory: &Shared) -> Result<Running, StartError> {
     let open = |database, role, schema| {
         let path = path(config, database);
-        open(&path, role, memory, schema).map_err(|source| StartError::Engine { database, source })
+        // A state is rebuilt from the hub, an outbox begins the node's next start with a full
+        // snapshot.
+        database::open(&path, role, memory, schema)
+            .map_err(|source| StartError::Engine { database, source })
     };
     let state = open(Database::State, Role::State, schema::NODE_STATE)?;
     config.stores.opened("state", Some(&config.edge.node), &state);
@@ -303,38 +306,10 @@ async fn open_and_start(config: &NodeConfig, memory: &Shared) -> Result<Running,
     }
 }
 
-/// Opens a database; a damaged one is moved aside and begun anew, aloud: a state is rebuilt from
-/// the hub, an outbox begins the node's next start with a full snapshot.
-fn open(
-    path: &Path,
-    role: Role,
-    memory: &Shared,
-    schema: Schema,
-) -> Result<Arc<RocksEngine>, EngineError> {
-    match whole::open(path, role, memory, schema) {
-        Err(EngineError::Corrupt { reason }) => {
-            move_damaged(path, &reason)?;
-            Ok(Arc::new(RocksEngine::open(path, role, memory, schema)?))
-        }
-        opened => Ok(Arc::new(opened?)),
-    }
-}
-
 fn set_aside(config: &NodeConfig, database: Database) {
-    if let Err(error) = move_damaged(&path(config, database), "found while it was in use") {
+    if let Err(error) = database::set_aside(&path(config, database), "found while it was in use") {
         tracing::error!(%error, ?database, "a damaged database could not be moved aside");
     }
-}
-
-fn move_damaged(path: &Path, reason: &str) -> Result<(), EngineError> {
-    let aside = move_aside(path).map_err(|error| EngineError::Read {
-        reason: format!("{} cannot be moved aside: {error}", path.display()),
-    })?;
-    tracing::error!(
-        path = %path.display(), aside = %aside.display(), %reason,
-        "the database is damaged; it was moved aside and is begun anew"
-    );
-    Ok(())
 }
 
 fn path(config: &NodeConfig, database: Database) -> PathBuf {

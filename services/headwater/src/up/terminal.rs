@@ -16,15 +16,18 @@ use tokio::time::MissedTickBehavior;
 
 use self::pods::{Pods, Said};
 use super::Composition;
-use super::data_dir::DataDir;
 use crate::cli::{DATA_DEFAULT, Up};
+use crate::data_dir::DataDir;
 use crate::operator::status;
-use crate::settings::Settings;
+use crate::settings::up::Settings;
 use crate::telemetry::log::{self, FilterError, LogFormat};
 use crate::telemetry::traces::Traces;
 
 /// How often the live line is drawn: fast enough to see a change, slow enough to read.
 const LIVE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Which log lines are shown unless the environment says otherwise: a healthy start prints none.
+const FILTER_DEFAULT: &str = "warn";
 
 /// What a person sees of `up`.
 pub(super) struct Terminal {
@@ -68,18 +71,12 @@ impl Terminal {
         format: LogFormat,
         traces: Option<&Traces>,
     ) -> Result<(), FilterError> {
-        let is_terminal = std::io::stderr().is_terminal();
-        let json = match format {
-            LogFormat::Auto => !is_terminal,
-            LogFormat::Text => false,
-            LogFormat::Json => true,
-        };
         let live = self.live.clone();
-        if is_terminal {
+        if std::io::stderr().is_terminal() {
             let above = move || Above { live: live.clone(), line: Vec::new() };
-            log::set_up(json, above, traces)
+            log::set_up(format.is_json(), FILTER_DEFAULT, above, traces)
         } else {
-            log::set_up(json, std::io::stderr, traces)
+            log::set_up(format.is_json(), FILTER_DEFAULT, std::io::stderr, traces)
         }
     }
 

@@ -8,6 +8,13 @@
 //! DIR/cloud/{log,controller,hub}/
 //! DIR/nodes/NODE/{state,outbox,edged}/, edge.sock
 //! ```
+//!
+//! Of a part that is its own process, instead of `cloud` and `nodes`:
+//!
+//! ```text
+//! DIR/controller/{published,picture}/
+//! DIR/hub/store/, hub.addr    where edges connect, while they may
+//! ```
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Write as _};
@@ -29,6 +36,9 @@ pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// The file that says where metrics and health are served.
 pub(crate) const METRICS_ADDRESS: &str = "metrics.addr";
+
+/// The file that says where edges connect to a hub.
+pub(crate) const HUB_ADDRESS: &str = "hub.addr";
 
 /// A data directory that this process owns.
 #[derive(Debug)]
@@ -142,12 +152,17 @@ impl DataDir {
         fitting(self.root.join(crate::client::SOCKET))
     }
 
-    /// Writes down where metrics and health are served, or that they are not.
+    /// Writes down where something is served, or that it is not: [`METRICS_ADDRESS`],
+    /// [`HUB_ADDRESS`].
     ///
     /// # Errors
     /// [`DataDirError::Io`].
-    pub(crate) fn set_metrics_address(&self, at: Option<SocketAddr>) -> Result<(), DataDirError> {
-        let file = self.root.join(METRICS_ADDRESS);
+    pub(crate) fn set_address(
+        &self,
+        file: &str,
+        at: Option<SocketAddr>,
+    ) -> Result<(), DataDirError> {
+        let file = self.root.join(file);
         let written = match at {
             Some(address) => std::fs::write(&file, format!("{address}\n")),
             None => match std::fs::remove_file(&file) {
@@ -161,6 +176,11 @@ impl DataDir {
     /// A database of the cloud's parts: `log`, `hub`, `controller`.
     pub(crate) fn cloud(&self, part: &str) -> PathBuf {
         self.root.join("cloud").join(part)
+    }
+
+    /// The databases of a part that is its own process.
+    pub(crate) fn part(&self, part: &str) -> PathBuf {
+        self.root.join(part)
     }
 
     /// The directory of a node.

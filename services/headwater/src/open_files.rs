@@ -15,7 +15,7 @@ const FILES_BESIDES: u64 = 512;
     "{nodes} nodes hold about {needed} files open, and this process may have {allowed}: raise the \
      hard limit (`ulimit -Hn`, LimitNOFILE= of systemd), or ask for fewer nodes"
 )]
-pub(super) struct TooFewFiles {
+pub(crate) struct TooFewFiles {
     nodes: usize,
     needed: u64,
     allowed: u64,
@@ -25,7 +25,7 @@ pub(super) struct TooFewFiles {
 ///
 /// # Errors
 /// When the hard limit is too low. Where it cannot be known, nothing is refused.
-pub(super) fn make_room(nodes: usize) -> Result<(), TooFewFiles> {
+pub(crate) fn make_room(nodes: usize) -> Result<(), TooFewFiles> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let needed = needed(nodes);
     if soft >= needed {

@@ -10,9 +10,9 @@ const DEPTH_MAX: usize = 3;
 const MARK: &str = ".damaged-";
 
 /// A sentence for each damaged database that is kept below `root`, in the order of their paths.
-pub(super) fn kept(root: &Path) -> Vec<String> {
+pub(crate) fn kept(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    for folder in ["cloud", "nodes"] {
+    for folder in ["cloud", "nodes", "controller", "hub"] {
         look(&root.join(folder), DEPTH_MAX - 1, &mut found);
     }
     found.sort();

@@ -1,12 +1,50 @@
-//! Opening a database that can be made again: it is read through before anybody relies on it.
+//! Opening a database that can be made again: it is read through before anybody relies on it, and
+//! a damaged one is moved aside.
+
+pub(crate) mod aside;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use headwater_rocks::{RocksEngine, Role, Shared};
+use headwater_rocks::{RocksEngine, Role, Shared, move_aside};
 use headwater_store::{Engine, EngineError, Range, Schema};
 
 /// Rows read at a time: a few MiB where objects are large.
 const CHUNK_ROWS: usize = 256;
+
+/// Opens a database that others can make again; a damaged one is moved aside and begun anew, aloud.
+///
+/// # Errors
+/// As the engine; damage is none.
+pub(crate) fn open(
+    path: &Path,
+    role: Role,
+    memory: &Shared,
+    schema: Schema,
+) -> Result<Arc<RocksEngine>, EngineError> {
+    match open_whole(path, role, memory, schema) {
+        Err(EngineError::Corrupt { reason }) => {
+            set_aside(path, &reason)?;
+            Ok(Arc::new(RocksEngine::open(path, role, memory, schema)?))
+        }
+        opened => Ok(Arc::new(opened?)),
+    }
+}
+
+/// Moves a damaged database aside, aloud.
+///
+/// # Errors
+/// When it cannot be moved.
+pub(crate) fn set_aside(path: &Path, reason: &str) -> Result<(), EngineError> {
+    let aside = move_aside(path).map_err(|error| EngineError::Read {
+        reason: format!("{} cannot be moved aside: {error}", path.display()),
+    })?;
+    tracing::error!(
+        path = %path.display(), aside = %aside.display(), %reason,
+        "the database is damaged; it was moved aside and is begun anew"
+    );
+    Ok(())
+}
 
 /// Opens the database at `path` and reads every row. A byte that rotted is found where it is read:
 /// here, while the database can still be moved aside, rather than by whoever needs the row, again
@@ -14,7 +52,7 @@ const CHUNK_ROWS: usize = 256;
 ///
 /// # Errors
 /// [`EngineError::Corrupt`] where something is damaged, it is closed then; as the engine.
-pub(super) fn open(
+fn open_whole(
     path: &Path,
     role: Role,
     memory: &Shared,

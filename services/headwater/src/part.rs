@@ -1,0 +1,219 @@
+//! A part as a process of its own: what all of them share, from the command line to the exit
+//! status.
+//!
+//! ```text
+//!  settings ─► logs, traces ─► data directory ─► start ─► ready ─► a signal ─► hand over
+//! ```
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`controller`], [`hub`] | the parts of the cloud |
+//! | [`log`] | the log that they are on |
+//! | [`signals`] | what ends a process |
+//! | [`notify`] | what a service manager is told |
+
+pub(crate) mod controller;
+pub(crate) mod hub;
+pub(crate) mod log;
+mod notify;
+pub(crate) mod signals;
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use headwater_hub::WallClock;
+use headwater_rocks::{Budget, Shared};
+use tokio_util::sync::CancellationToken;
+
+use self::signals::Signals;
+use crate::cli::part::Process as Args;
+use crate::data_dir::{DataDir, METRICS_ADDRESS};
+use crate::exit::{CommandResult, Failure, Outcome, chain};
+use crate::operator::{self, Sight};
+use crate::settings::{Configured, Flags, MetricsAt, Settings};
+use crate::telemetry::health::{Health, Question};
+use crate::telemetry::log::LogFormat;
+use crate::telemetry::traces::Traces;
+use crate::telemetry::{self, Metrics, server};
+use crate::{clock, open_files};
+
+/// Which log lines of a part are shown unless the environment says otherwise: besides what is
+/// wrong, when it starts, is ready and stops.
+const FILTER_DEFAULT: &str = "warn,headwater=info";
+
+/// The settings of a part, among them those of every process.
+pub(crate) trait PartSettings: Settings {
+    /// Those of every process.
+    fn process(&self) -> ProcessSettings<'_>;
+
+    /// What can be told without starting: whether files that are named are there.
+    ///
+    /// # Errors
+    /// In words, what is wrong.
+    fn check_files(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The settings of every process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessSettings<'s> {
+    /// The data directory.
+    pub(crate) data: &'s Path,
+    /// Where metrics and health are served.
+    pub(crate) metrics: MetricsAt,
+    /// How log lines are written.
+    pub(crate) log_format: LogFormat,
+    /// Where spans are sent; `OTEL_*` variables may say so too.
+    pub(crate) otlp_endpoint: Option<&'s str>,
+}
+
+/// What a part stands on.
+pub(crate) struct Ground {
+    pub(crate) data: DataDir,
+    /// The memory of its databases.
+    pub(crate) memory: Shared,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: WallClock,
+    /// Cancelled when the part is told to stop.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A part that runs as a process of its own.
+pub(crate) trait Part: Sized {
+    /// Its name, as the command line says it.
+    const NAME: &'static str;
+
+    /// The memory of its databases.
+    const BUDGET: Budget;
+
+    /// What it is told.
+    type Settings: PartSettings;
+
+    /// Starts it. A start that is dropped leaves nothing running.
+    ///
+    /// # Errors
+    /// In words, why it does not start.
+    async fn start(settings: Self::Settings, ground: &Ground) -> Result<Self, Failure>;
+
+    /// Adds what makes it alive, and what makes it ready.
+    fn health(&self, health: &mut Health);
+
+    /// What the asking commands see of it.
+    fn sight(&self, ground: &Ground) -> Option<Sight>;
+
+    /// Runs until it ends by itself, if it ever does, and says why.
+    async fn ended(&mut self) -> Failure {
+        std::future::pending().await
+    }
+
+    /// Stops it, so that another instance can go on at once.
+    async fn hand_over(self);
+}
+
+/// Runs a part until it is told to stop.
+pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
+    let configured = Configured::<P::Settings>::of(args.config.as_deref(), flags)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut stdout = std::io::stdout().lock();
+    if args.print_config {
+        for line in &configured.origins {
+            writeln!(stdout, "{line}")?;
+        }
+        return Ok(Outcome::Done);
+    }
+    configured.settings.check_files().map_err(Failure::Usage)?;
+    if args.check {
+        writeln!(stdout, "the settings of the {} can be used", P::NAME)?;
+        return Ok(Outcome::Done);
+    }
+    drop(stdout);
+    open_files::make_room(1)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(seen::<P>(configured.settings))
+}
+
+/// Runs with logs and traces.
+async fn seen<P: Part>(settings: P::Settings) -> CommandResult {
+    let process = settings.process();
+    let usage = |error: &dyn std::error::Error| Failure::Usage(chain(error));
+    let traces = Traces::start(process.otlp_endpoint).map_err(|error| usage(&error))?;
+    let json = process.log_format.is_json();
+    telemetry::log::set_up(json, FILTER_DEFAULT, std::io::stderr, traces.as_ref())
+        .map_err(|error| usage(&error))?;
+    let result = live::<P>(settings).await;
+    if let Some(traces) = traces {
+        traces.stop().await;
+    }
+    result
+}
+
+async fn live<P: Part>(settings: P::Settings) -> CommandResult {
+    let mut signals = Signals::take()?;
+    let process = settings.process();
+    let data = DataDir::open(process.data)?;
+    let socket = data.operator_socket()?;
+    let memory = Shared::new(P::BUDGET);
+    let metrics = Metrics::new(&memory)?;
+    // Before anything runs that would have to be stopped again.
+    let listener = match process.metrics.0 {
+        Some(address) => Some(server::listen(address).await?),
+        None => None,
+    };
+    let clock: WallClock = Arc::new(clock::wall_ms);
+    let ground = Ground { data, memory, metrics, clock, stop: CancellationToken::new() };
+    let root = ground.data.root().display();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %root, "the {} starts", P::NAME);
+    let mut part = tokio::select! {
+        started = P::start(settings, &ground) => started?,
+        () = signals.any() => {
+            notify::stopping();
+            return Ok(Outcome::Done);
+        }
+    };
+
+    let mut health = Health::default();
+    let mut tasks = tokio::task::JoinSet::new();
+    if let Some(sight) = part.sight(&ground) {
+        let answering = operator::serve(&socket, sight, ground.stop.child_token())?;
+        let operator = answering.abort_handle();
+        health.check(Question::Live, "operator", move || {
+            if operator.is_finished() {
+                Err("nobody answers the operator API".into())
+            } else {
+                Ok(())
+            }
+        });
+        tasks.spawn(async move { drop(answering.await) });
+    }
+    part.health(&mut health);
+    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    ground.data.set_address(METRICS_ADDRESS, address)?;
+    if let Some(listener) = listener {
+        let registry = ground.metrics.registry.clone();
+        let (health, stop) = (health.clone(), ground.stop.child_token());
+        tasks.spawn(server::serve(listener, registry, health, stop));
+    }
+    tasks.spawn(notify::tell(health, ground.stop.child_token()));
+
+    let ended = tokio::select! {
+        why = part.ended() => Some(why),
+        () = signals.any() => None,
+    };
+    notify::stopping();
+    tracing::info!("the {} hands over", P::NAME);
+    let handing_over = async {
+        part.hand_over().await;
+        ground.stop.cancel();
+        tasks.join_all().await;
+    };
+    tokio::select! {
+        () = handing_over => {}
+        () = signals.any() => return Err(Failure::message("stopped at once, in the midst of it")),
+    }
+    if let Err(error) = ground.data.set_address(METRICS_ADDRESS, None) {
+        tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
+    }
+    ended.map_or(Ok(Outcome::Done), Err)
+}

@@ -1,0 +1,163 @@
+//! `headwater controller`: from its sources to the log, and from reports to the cloud's picture.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
+use headwater_controller::source::objects::ObjectsSocket;
+use headwater_controller::{
+    Controller, ControllerHandle, ControllerMetrics, ControllerSeams, Notice, Progress, Source,
+    SourceError,
+};
+use headwater_event::NodeName;
+use headwater_rocks::{Budget, Role};
+use headwater_store::{Engine, EngineError, schema};
+use tokio::sync::{mpsc, watch};
+
+use super::{Ground, Part};
+use crate::exit::{Failure, chain};
+use crate::operator::{Logs, Sight};
+use crate::settings::controller::ControllerSettings;
+use crate::telemetry::health::{Health, Question};
+use crate::{cli, database, part};
+
+/// A controller as a process.
+pub(crate) struct ControllerPart {
+    controller: ControllerHandle,
+    notices: mpsc::Receiver<Notice>,
+    stopped_sources: mpsc::Receiver<SourceError>,
+    progress: watch::Receiver<Progress>,
+    /// Held so that the set of nodes never ends.
+    _nodes: watch::Sender<BTreeSet<NodeName>>,
+}
+
+/// Runs a controller until it is told to stop.
+pub(crate) fn run(args: &cli::part::Controller) -> crate::exit::CommandResult {
+    part::run::<ControllerPart>(&args.process, &args.flags())
+}
+
+impl Part for ControllerPart {
+    const NAME: &'static str = "controller";
+    const BUDGET: Budget = Budget::CLOUD_PART;
+    type Settings = ControllerSettings;
+
+    async fn start(settings: ControllerSettings, ground: &Ground) -> Result<Self, Failure> {
+        let Logs { downstream, upstream } = part::log::open(&settings.kafka, Self::NAME).await?;
+        let nodes = settings.node_names();
+        let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
+        let mut controller = Controller::start(ControllerSeams {
+            downstream,
+            upstream,
+            published: open(ground, "published")?,
+            picture: open(ground, "picture")?,
+            sources: sources(
+                settings.manifests.as_deref(),
+                settings.objects.as_deref(),
+                settings.allow_empty,
+                &nodes_seen,
+            ),
+            nodes,
+            wall_clock: ground.clock.clone(),
+            metrics: ControllerMetrics::new(&ground.metrics.registry)?,
+        })
+        .await?;
+        Ok(Self {
+            notices: controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
+            stopped_sources: controller
+                .take_stopped_sources()
+                .unwrap_or_else(|| mpsc::channel(1).1),
+            progress: controller.progress(),
+            controller,
+            _nodes: nodes_held,
+        })
+    }
+
+    fn health(&self, health: &mut Health) {
+        check(&self.controller, health);
+    }
+
+    fn sight(&self, _ground: &Ground) -> Option<Sight> {
+        None
+    }
+
+    /// Says what its sources say, and how publishing stands.
+    async fn ended(&mut self) -> Failure {
+        let mut said = Progress::default();
+        loop {
+            tokio::select! {
+                Some(notice) = self.notices.recv() => tracing::warn!(%notice, "a source says"),
+                Some(error) = self.stopped_sources.recv() => tracing::error!(
+                    error = chain(&error),
+                    "the source stopped, what runs goes on; start again to follow it"
+                ),
+                changed = self.progress.changed() => {
+                    if changed.is_err() {
+                        return Failure::message("the task that publishes has ended");
+                    }
+                    let now = self.progress.borrow_and_update().clone();
+                    tell(&said, &now);
+                    said = now;
+                }
+            }
+        }
+    }
+
+    async fn hand_over(self) {
+        self.controller.stop().await;
+    }
+}
+
+/// Says what is new in how publishing stands; what is wrong says itself.
+fn tell(before: &Progress, now: &Progress) {
+    if now.epoch != before.epoch {
+        tracing::info!(epoch = now.epoch.0, "the log is this controller's to write");
+    }
+    if now.reconciled && !before.reconciled {
+        tracing::info!(events = now.appended, "everything that the sources list is in the log");
+    }
+}
+
+/// Opens a database of a controller's own.
+fn open(ground: &Ground, store: &'static str) -> Result<Arc<dyn Engine>, EngineError> {
+    let path = ground.data.part(ControllerPart::NAME).join(store);
+    let engine = database::open(&path, Role::Fold, &ground.memory, schema::CONTROLLER)?;
+    ground.metrics.stores.opened(store, None, &engine);
+    Ok(engine)
+}
+
+/// Adds what makes a controller alive, and what makes it ready.
+pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
+    let publishing = controller.progress();
+    health.check(Question::Live, "publishing", move || {
+        let runs = publishing.has_changed().is_ok();
+        if runs { Ok(()) } else { Err("the task that publishes has ended".to_owned()) }
+    });
+    let progress = controller.progress();
+    health.check(Question::Ready, "controller", move || {
+        let progress = progress.borrow();
+        match &progress.trouble {
+            _ if progress.reconciled => Ok(()),
+            Some(trouble) => Err(trouble.clone()),
+            None => Err("the sources have not all listed".to_owned()),
+        }
+    });
+}
+
+/// Where objects come from.
+pub(crate) fn sources(
+    manifests: Option<&Path>,
+    objects: Option<&Path>,
+    allow_empty: bool,
+    nodes: &watch::Receiver<BTreeSet<NodeName>>,
+) -> Vec<Box<dyn Source>> {
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    if let Some(folder) = manifests {
+        let manifests = ManifestSettings { allow_empty, ..ManifestSettings::new(folder) };
+        sources.push(Box::new(ManifestFolder::new(manifests, nodes.clone())));
+    }
+    if let Some(socket) = objects {
+        sources.push(Box::new(ObjectsSocket::new(socket)));
+    }
+    sources
+}

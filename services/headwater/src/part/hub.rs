@@ -1,0 +1,106 @@
+//! `headwater hub`: folds the log and serves it to edges. Several may run on one log at a time.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
+use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, HubView};
+use headwater_rocks::{Budget, Role};
+use headwater_session::HubSettings as SessionSettings;
+use headwater_session::message::RequestError;
+use headwater_store::{Engine, schema};
+use headwater_view::StreamReader;
+
+use super::{Ground, Part};
+use crate::data_dir::HUB_ADDRESS;
+use crate::exit::{Failure, chain};
+use crate::operator::{Logs, Sight};
+use crate::settings::hub::HubSettings;
+use crate::telemetry::health::{Health, Question};
+use crate::{cli, database, part};
+
+/// A hub as a process.
+pub(crate) struct HubPart {
+    hub: HubHandle,
+}
+
+/// Runs a hub until it is told to stop.
+pub(crate) fn run(args: &cli::part::Hub) -> crate::exit::CommandResult {
+    part::run::<HubPart>(&args.process, &args.flags())
+}
+
+impl Part for HubPart {
+    const NAME: &'static str = "hub";
+    const BUDGET: Budget = Budget::CLOUD_PART;
+    type Settings = HubSettings;
+
+    async fn start(settings: HubSettings, ground: &Ground) -> Result<Self, Failure> {
+        let Logs { downstream, upstream } = part::log::open(&settings.kafka, Self::NAME).await?;
+        let path = ground.data.part(Self::NAME).join("store");
+        let engine = database::open(&path, Role::Fold, &ground.memory, schema::HUB)?;
+        ground.metrics.stores.opened("hub", None, &engine);
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let hub = Hub::start(
+            HubConfig {
+                name: settings.name,
+                listen: settings.listen.unwrap_or(any),
+                settings: SessionSettings::default(),
+                limits: HubLimits::default(),
+            },
+            HubSeams {
+                downstream,
+                upstream,
+                engine: engine.clone(),
+                answers: Arc::new(FoldAnswers(engine)),
+                wall_clock: ground.clock.clone(),
+                metrics: HubMetrics::new(&ground.metrics.registry)?,
+            },
+        )
+        .await?;
+        ground.data.set_address(HUB_ADDRESS, Some(hub.address()))?;
+        tracing::info!(address = %hub.address(), "edges may connect");
+        Ok(Self { hub })
+    }
+
+    fn health(&self, health: &mut Health) {
+        check(self.hub.view(), health);
+    }
+
+    fn sight(&self, _ground: &Ground) -> Option<Sight> {
+        None
+    }
+
+    async fn hand_over(self) {
+        self.hub.stop().await;
+    }
+}
+
+/// Adds what makes a hub ready.
+pub(crate) fn check(hub: HubView, health: &mut Health) {
+    health.check(Question::Ready, "hub", move || {
+        let is_whole = hub.is_reconciled();
+        if is_whole { Ok(()) } else { Err("the log is not folded to its end yet".to_owned()) }
+    });
+}
+
+/// Answers nodes from the hub's own fold: what it holds is what the log says.
+struct FoldAnswers(Arc<dyn Engine>);
+
+#[tonic::async_trait]
+impl Answers for FoldAnswers {
+    async fn answer(&self, node: &NodeName, key: &ResourceKey) -> Result<Bytes, RequestError> {
+        let snapshot = self.0.snapshot();
+        let reader = StreamReader::new(&*snapshot);
+        let key = EntryKey::from(key.clone());
+        for stream in [StreamId::node(node), StreamId::Cluster] {
+            let entry = reader.entry(&stream, &key);
+            let entry = entry.map_err(|error| RequestError::Unavailable(chain(&error)))?;
+            if let Some(entry) = entry {
+                return Ok(entry.object);
+            }
+        }
+        let why = "the log holds no such object, and this hub can ask nobody beyond the log";
+        Err(RequestError::Unavailable(why.to_owned()))
+    }
+}

@@ -1,0 +1,50 @@
+//! The log of a part of the cloud: two topics of Kafka's, looked at before anything relies on
+//! them.
+
+use headwater_kafka::topics::{self, Direction, TopicError};
+
+use crate::kafka::{Kafka, KafkaFault, KafkaTableError};
+use crate::operator::Logs;
+
+/// Why the log is not opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    /// The settings cannot be used.
+    #[error(transparent)]
+    Settings(#[from] KafkaTableError),
+    /// A topic is missing, may lose data, or cannot be asked about.
+    #[error(transparent)]
+    Fault(#[from] KafkaFault),
+    /// A topic that is missing cannot be made.
+    #[error(transparent)]
+    Make(#[from] TopicError),
+}
+
+/// Opens the log for the part of this name, unless it would lose data.
+///
+/// # Errors
+/// See [`LogError`].
+pub(crate) async fn open(kafka: &Kafka, part: &str) -> Result<Logs, LogError> {
+    kafka.refuse_unsafe().await?;
+    let opened = kafka.open(part)?;
+    Ok(Logs { downstream: opened.downstream, upstream: opened.upstream })
+}
+
+/// As [`open`], for one person on one machine: topics that are missing are made, aloud.
+///
+/// # Errors
+/// See [`LogError`].
+pub(crate) async fn open_for_one(kafka: &Kafka, part: &str) -> Result<Logs, LogError> {
+    for direction in [Direction::Downstream, Direction::Upstream] {
+        let (settings, plan) = (kafka.settings(direction, part), kafka.plan(direction));
+        match topics::create(&settings, &plan).await {
+            Ok(()) => tracing::warn!(
+                topic = %settings.topic, replicas = plan.replicas,
+                "the topic was missing and was made; with one replica it is fit to try things"
+            ),
+            Err(TopicError::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    open(kafka, part).await
+}

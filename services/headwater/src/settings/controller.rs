@@ -1,0 +1,101 @@
+//! The settings of `controller`.
+
+use std::path::{Path, PathBuf};
+
+use headwater_event::NodeName;
+use serde::{Deserialize, Serialize};
+
+use super::{MetricsAt, Settings, Unusable, check_kafka_is_named, node_names, text_or_number};
+use crate::cli::DATA_DEFAULT;
+use crate::kafka::Kafka;
+use crate::part::{PartSettings, ProcessSettings};
+use crate::telemetry::log::LogFormat;
+
+/// The settings of a controller.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ControllerSettings {
+    /// Folder of manifests.
+    pub(crate) manifests: Option<PathBuf>,
+    /// Socket that takes objects.
+    pub(crate) objects: Option<PathBuf>,
+    /// The nodes that there are besides those that the objects name: how many, or their names;
+    /// empty: none.
+    #[serde(deserialize_with = "text_or_number")]
+    pub(crate) nodes: String,
+    /// Whether to go on when every manifest is gone at once.
+    pub(crate) allow_empty: bool,
+    /// Where the log is.
+    pub(crate) kafka: Kafka,
+    /// Data directory.
+    pub(crate) data: PathBuf,
+    /// Where metrics and health are served.
+    pub(crate) metrics: MetricsAt,
+    /// How log lines are written.
+    pub(crate) log_format: LogFormat,
+    /// Where spans are sent; `OTEL_*` variables may say so too.
+    pub(crate) otlp_endpoint: Option<String>,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            manifests: None,
+            objects: None,
+            nodes: String::new(),
+            allow_empty: false,
+            kafka: Kafka::default(),
+            data: DATA_DEFAULT.into(),
+            metrics: MetricsAt::default(),
+            log_format: LogFormat::Auto,
+            otlp_endpoint: None,
+        }
+    }
+}
+
+impl Settings for ControllerSettings {
+    fn check(&self) -> Result<(), Unusable> {
+        if self.manifests.is_none() && self.objects.is_none() {
+            let what = "say where objects come from: --manifests DIR, --objects SOCKET, or both";
+            return Err(Unusable::new("manifests", what));
+        }
+        if !self.nodes.is_empty() {
+            node_names(&self.nodes).map_err(|error| Unusable::new("nodes", error))?;
+        }
+        check_kafka_is_named(&self.kafka)
+    }
+}
+
+impl PartSettings for ControllerSettings {
+    fn process(&self) -> ProcessSettings<'_> {
+        ProcessSettings {
+            data: &self.data,
+            metrics: self.metrics,
+            log_format: self.log_format,
+            otlp_endpoint: self.otlp_endpoint.as_deref(),
+        }
+    }
+
+    fn check_files(&self) -> Result<(), String> {
+        self.manifests.as_deref().map_or(Ok(()), manifests_are_there)
+    }
+}
+
+impl ControllerSettings {
+    /// The names of the nodes that are there besides those that objects name.
+    pub(crate) fn node_names(&self) -> Vec<NodeName> {
+        node_names(&self.nodes).unwrap_or_default()
+    }
+}
+
+/// Whether `folder` can hold manifests.
+///
+/// # Errors
+/// In words, why not.
+pub(crate) fn manifests_are_there(folder: &Path) -> Result<(), String> {
+    match folder.metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(format!("{} is no folder: name the folder it lies in", folder.display())),
+        Err(error) => Err(format!("{} cannot be read: {error}", folder.display())),
+    }
+}

@@ -1,0 +1,29 @@
+//! Durations as people write them: `90s`, `7d`.
+
+/// For `#[serde(with = "...")]`: a duration above zero, as text.
+pub(crate) mod duration_text {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// The longest duration that is taken, a century: clocks count no further than they must.
+    const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+    pub(crate) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&humantime::format_duration(*duration))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(from)?;
+        let duration = humantime::parse_duration(&text)
+            .map_err(|error| D::Error::custom(format!("{text:?} is no duration: {error}")))?;
+        if duration.is_zero() {
+            return Err(D::Error::custom("a duration must not be zero"));
+        }
+        if duration > DURATION_MAX {
+            let most = humantime::format_duration(DURATION_MAX);
+            return Err(D::Error::custom(format!("{text:?} is too long: at most {most}")));
+        }
+        Ok(duration)
+    }
+}

@@ -1,0 +1,107 @@
+//! The settings of `up`.
+
+use std::time::Duration;
+
+use headwater_event::NodeName;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Flags, MetricsAt, NodesError, Unusable, check_kafka, duration_text, node_names, text_or_number,
+};
+use crate::cli::{Runtime, Up};
+use crate::kafka::Kafka;
+use crate::telemetry::log::LogFormat;
+
+/// How many nodes there are unless told otherwise: two show that a node has its own stream.
+const NODES_DEFAULT: &str = "2";
+
+/// How often a node derives its pod status snapshot besides on change: KubeEdge's
+/// `PodStatusSyncInterval`.
+const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How long a superseded event stays readable (resume by tail, time travel, audit).
+const REPLAY_WINDOW_DEFAULT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long Ctrl-C waits for pods beyond their own grace periods before it kills them.
+const STOP_GRACE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The settings of `up`.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// How many nodes, or their names, comma-separated.
+    #[serde(deserialize_with = "text_or_number")]
+    pub(crate) nodes: String,
+    /// What runs the pods.
+    pub(crate) runtime: Runtime,
+    /// How often each node derives its pod status snapshot besides on change.
+    #[serde(with = "duration_text")]
+    pub(crate) sync_interval: Duration,
+    /// The brokers of the log; without them it is embedded.
+    pub(crate) kafka: Kafka,
+    /// How long a superseded event stays readable in the embedded log; on Kafka its topics say so.
+    #[serde(with = "duration_text")]
+    pub(crate) replay_window: Duration,
+    /// How long a stop waits for pods before it kills them.
+    #[serde(with = "duration_text")]
+    pub(crate) stop_grace: Duration,
+    /// Whether to go on when every manifest is gone at once.
+    pub(crate) allow_empty: bool,
+    /// Where metrics and health are served.
+    pub(crate) metrics: MetricsAt,
+    /// How log lines are written.
+    pub(crate) log_format: LogFormat,
+    /// Where spans are sent; `OTEL_*` variables may say so too.
+    pub(crate) otlp_endpoint: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            nodes: NODES_DEFAULT.to_owned(),
+            runtime: Runtime::Process,
+            sync_interval: SYNC_INTERVAL_DEFAULT,
+            // Who runs everything in one process has one broker, if any.
+            kafka: Kafka { replicas: 1, ..Kafka::default() },
+            replay_window: REPLAY_WINDOW_DEFAULT,
+            stop_grace: STOP_GRACE_DEFAULT,
+            allow_empty: false,
+            metrics: MetricsAt::default(),
+            log_format: LogFormat::Auto,
+            otlp_endpoint: None,
+        }
+    }
+}
+
+impl super::Settings for Settings {
+    // Which data directory it is stands on the command line, as it does for who asks.
+    const NO_SETTINGS: &'static [&'static str] = &["DATA"];
+
+    fn check(&self) -> Result<(), Unusable> {
+        self.node_names().map_err(|error| Unusable::new("nodes", error))?;
+        check_kafka(&self.kafka)
+    }
+}
+
+impl Settings {
+    /// The names of the nodes.
+    ///
+    /// # Errors
+    /// When it is neither a number in range nor a list of node names.
+    pub(crate) fn node_names(&self) -> Result<Vec<NodeName>, NodesError> {
+        node_names(&self.nodes)
+    }
+}
+
+/// What was said on the command line.
+pub(crate) fn flags(args: &Up) -> Flags {
+    Flags::default()
+        .with("nodes", args.nodes.as_ref())
+        .with("runtime", args.runtime)
+        .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
+        .all(args.kafka.given())
+        .switch("allow_empty", args.allow_empty)
+        .with("metrics", args.metrics)
+        .with("log_format", args.log_format)
+        .with("otlp_endpoint", args.otlp_endpoint.as_ref())
+}

@@ -1,0 +1,167 @@
+//! The two logs of `up`: in a database of its own, or on Kafka.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogMetrics, LogTopic};
+use headwater_hub::WallClock;
+use headwater_log::{BirthError, Log, ReadError, read_birth};
+use headwater_rocks::{RocksEngine, Role, Shared};
+use headwater_store::{Engine, EngineError, schema};
+use tokio::task::JoinHandle;
+
+use crate::data_dir::DataDir;
+use crate::operator::Logs;
+use crate::part::log;
+use crate::settings::up::Settings;
+use crate::telemetry::Metrics;
+
+/// How often superseded records are dropped from the embedded log: work that nobody waits for.
+const COMPACT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What Kafka calls this process.
+const CLIENT: &str = "up";
+
+/// The logs while `up` runs.
+pub(super) struct UpLog {
+    pub(super) logs: Logs,
+    embedded: Option<Embedded>,
+}
+
+/// The logs as they lie in the data directory, and who keeps them small.
+struct Embedded {
+    logs: [Arc<EmbeddedLog>; 2],
+    compacting: [JoinHandle<()>; 2],
+}
+
+/// Why the logs cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    /// The log's database cannot be opened.
+    #[error("the log's database {} cannot be opened", path.display())]
+    Engine {
+        /// Where it lies.
+        path: PathBuf,
+        /// What is wrong.
+        source: EngineError,
+    },
+    /// The log's database is damaged. Everything else can be made from it, it from nothing.
+    #[error(
+        "the log's database {} is damaged; nothing was changed. Put a copy of it back that was \
+         made while nothing ran; or move it aside: a log then begins anew from what the manifests \
+         say, and what runs goes on", path.display()
+    )]
+    Damaged {
+        /// Where it lies.
+        path: PathBuf,
+        /// What is wrong.
+        source: EngineError,
+    },
+    /// The embedded log cannot be opened.
+    #[error("the embedded log cannot be opened")]
+    Embedded(#[from] EmbeddedError),
+    /// The log on Kafka cannot be opened.
+    #[error(transparent)]
+    Kafka(#[from] log::LogError),
+    /// Two parts count under one name.
+    #[error("the metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
+}
+
+impl UpLog {
+    /// Opens both: on Kafka where brokers are named.
+    ///
+    /// # Errors
+    /// See [`LogError`].
+    pub(super) async fn open(
+        settings: &Settings,
+        data: &DataDir,
+        memory: &Shared,
+        seen: &Metrics,
+        clock: &WallClock,
+    ) -> Result<Self, LogError> {
+        if settings.kafka.brokers.is_some() {
+            let logs = log::open_for_one(&settings.kafka, CLIENT).await?;
+            return Ok(Self { logs, embedded: None });
+        }
+        let path = data.cloud("log");
+        let engine = open_database(&path, memory)?;
+        seen.stores.opened("log", None, &engine);
+        let log_metrics = LogMetrics::new(&seen.registry)?;
+        let window = u64::try_from(settings.replay_window.as_millis()).unwrap_or(u64::MAX);
+        let open = |topic| {
+            let settings = EmbeddedSettings {
+                replay_window_ms: window,
+                delete_retention_ms: window.saturating_mul(2),
+                ..EmbeddedSettings::new(topic)
+            };
+            let engine: Arc<dyn Engine> = engine.clone();
+            EmbeddedLog::open_counted(engine, settings, clock.clone(), &log_metrics).map(Arc::new)
+        };
+        let downstream = open(LogTopic::Downstream)?;
+        refuse_damaged(&*downstream, &path).await?;
+        let upstream = open(LogTopic::Upstream)?;
+        let logs = [downstream.clone(), upstream.clone()];
+        let compacting = logs.each_ref().map(|log| tokio::spawn(compact(log.clone())));
+        let embedded = Some(Embedded { logs, compacting });
+        Ok(Self { logs: Logs { downstream, upstream }, embedded })
+    }
+
+    /// Whether they lie in the data directory.
+    pub(super) fn is_embedded(&self) -> bool {
+        self.embedded.is_some()
+    }
+
+    /// Closes them; whoever uses them has stopped.
+    pub(super) async fn close(self) {
+        let Some(Embedded { logs, compacting }) = self.embedded else { return };
+        compacting.iter().for_each(JoinHandle::abort);
+        for log in logs {
+            log.close().await;
+        }
+    }
+}
+
+fn open_database(path: &Path, memory: &Shared) -> Result<Arc<RocksEngine>, LogError> {
+    // As long as the replay window: it is read by whoever needs it.
+    RocksEngine::open(path, Role::Log, memory, schema::LOG).map(Arc::new).map_err(|source| {
+        let path = path.to_owned();
+        match source {
+            // A log is not made again by anybody, and is never moved by itself.
+            EngineError::Corrupt { .. } => LogError::Damaged { path, source },
+            source => LogError::Engine { path, source },
+        }
+    })
+}
+
+/// A log whose first record is damaged cannot be followed by anybody: here it can still be said
+/// what to do.
+async fn refuse_damaged(log: &dyn Log, path: &Path) -> Result<(), LogError> {
+    match read_birth(log).await {
+        Err(BirthError::Read(ReadError::Corrupt { reason, .. })) => Err(LogError::Damaged {
+            path: path.to_owned(),
+            source: EngineError::Corrupt { reason },
+        }),
+        // Whatever else there is, whoever needs the log says it.
+        _ => Ok(()),
+    }
+}
+
+async fn compact(log: Arc<EmbeddedLog>) {
+    let mut interval = tokio::time::interval(COMPACT_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        loop {
+            match log.compact(EmbeddedSettings::COMPACTION_RECORDS_MAX).await {
+                Ok(compacted) if compacted.more => tokio::task::yield_now().await,
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "the log was not compacted");
+                    break;
+                }
+            }
+        }
+    }
+}
