@@ -299,7 +299,7 @@ fn a_principal_is_one_of_three_and_its_uri_says_which() {
         "headwater://node/",
         "headwater://node/A",
         "headwater://node/a/b",
-        "headwater://root/a",
+        "headwater://guest/a",
         "https://node/a",
         "headwater://node",
     ] {
