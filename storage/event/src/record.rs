@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `!log <uuid>` | [`LogBirth`] | first record of partition 0: the log's id and partition count |
 //! | `!writer <epoch> <uuid>` | [`Claim`] | a writer's claim, in every partition, never superseded |
-//! | `!heartbeat <epoch>` | empty object | the writer lives |
+//! | `!heartbeat <epoch>` | [`Heartbeat`] | the writer lives, or has stopped in order |
 //! | `!reconciled <epoch>` | empty object | the writer has appended all differences of its sources |
 //! | `<stream> !head` | empty object | [`crate::Event::Head`] |
 //! | `<stream> <entry key>` | the object, or null for a removal | an event of the stream |
@@ -77,6 +77,15 @@ pub struct Claim {
     pub writer: Uuid,
     /// Where hubs reach the active controller, where it listens.
     pub address: Option<String>,
+}
+
+/// The value of a writer's sign of life: an empty object but for the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// The writer has stopped in order and appends no more: whoever stands by need not wait for
+    /// its silence. Readers that do not know this take it for one more sign of life.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub released: bool,
 }
 
 /// Why a record key cannot be read.
@@ -271,5 +280,15 @@ mod tests {
             let _ = RecordKey::decode(&bytes);
             let _ = ReportKey::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn a_sign_of_life_is_an_empty_object_but_for_the_last() {
+        for (released, json) in [(false, "{}"), (true, r#"{"released":true}"#)] {
+            let sign = Heartbeat { released };
+            assert_eq!(serde_json::to_string(&sign).expect("serializable"), json);
+            assert_eq!(serde_json::from_str::<Heartbeat>(json).expect("readable"), sign);
+        }
+        assert!(!serde_json::from_str::<Heartbeat>(r#"{"later":1}"#).expect("readable").released);
     }
 }

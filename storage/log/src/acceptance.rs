@@ -24,7 +24,7 @@ mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_event::record::{Claim, LogBirth};
+use headwater_event::record::{Claim, Heartbeat, LogBirth};
 use headwater_event::{
     Cursor, EntryKey, EventHeader, Offset, Partition, RecordKey, StreamId, WriterEpoch,
 };
@@ -32,7 +32,7 @@ use headwater_event::{
 pub use self::outcome::{Fenced, Hole, Ignored, Malformed, MalformedReason, Outcome};
 pub use self::state::{Mode, PartitionState, RepairKey, StreamPosition};
 
-use self::decode::{decode_birth, decode_claim, envelope};
+use self::decode::{decode_birth, decode_claim, decode_heartbeat, envelope};
 use crate::contract::{Batch, Recorded};
 
 /// Where the fold of one partition begins and ends.
@@ -149,6 +149,14 @@ impl Acceptance {
         self.partitions.get(&Partition(0))?.claim.as_ref()
     }
 
+    /// Whether the newest writer has said that it stopped in order: whoever wants to write need
+    /// not wait for its silence.
+    pub fn is_released(&self) -> bool {
+        let said =
+            |state: &PartitionState| state.claim.is_some() && state.released == state.claimed();
+        self.partitions.get(&Partition(0)).is_some_and(said)
+    }
+
     /// Whether every partition has been read to the high watermark at which its fold began.
     pub fn is_folded(&self) -> bool {
         self.partitions.values().all(|state| state.mode == Mode::Follow)
@@ -206,7 +214,11 @@ impl Acceptance {
                 }
             }
             Ok(RecordKey::Heartbeat(epoch)) => match state.claimed() == epoch {
-                true => Outcome::Heartbeat { epoch, time_ms: recorded.time_ms },
+                true => {
+                    let Heartbeat { released } = decode_heartbeat(&recorded.record);
+                    state.released = if released { epoch } else { WriterEpoch::default() };
+                    Outcome::Heartbeat { epoch, time_ms: recorded.time_ms, released }
+                }
                 false => Outcome::Ignored(Ignored::FormerWriter),
             },
             Ok(RecordKey::Reconciled(epoch)) => match state.claimed() == epoch {

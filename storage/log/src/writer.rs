@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::{Claim, LogBirth};
+use headwater_event::record::{Claim, Heartbeat, LogBirth};
 use headwater_event::{
     Applied, Event, EventHeader, HashKey, ObjectHash, Partition, RecordKey, Removed, Seq,
     StateHash, StreamId, WriterEpoch,
@@ -234,6 +234,19 @@ impl Writer {
     pub async fn heartbeat(&mut self) -> Result<(), WriterError> {
         let key = RecordKey::Heartbeat(self.claim.epoch);
         self.send(vec![sign(&key, Partition(0))]).await
+    }
+
+    /// Says that this writer has stopped in order: whoever stands by may claim at once. What
+    /// counts is decided by claims alone; without this word, or where it is lost, it takes a
+    /// silence.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub async fn release(mut self) -> Result<(), WriterError> {
+        let mut last = sign(&RecordKey::Heartbeat(self.claim.epoch), Partition(0));
+        let said = serde_json::to_vec(&Heartbeat { released: true });
+        last.record.value = said.ok().map(Bytes::from);
+        self.send(vec![last]).await
     }
 
     /// Takes note of what its owner read from the log after the claim: what came back is no

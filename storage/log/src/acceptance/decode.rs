@@ -1,7 +1,7 @@
 //! From a record's bytes to what they say.
 
 use bytes::Bytes;
-use headwater_event::record::{Claim, LogBirth};
+use headwater_event::record::{Claim, Heartbeat, LogBirth};
 use headwater_event::{
     Applied, EntryKey, Envelope, Event, EventHeader, Removed, StreamId, WriterEpoch,
 };
@@ -49,6 +49,12 @@ pub(super) fn decode_claim(
     let claim: Claim = reserved(record.value.as_ref())?;
     same(claim.epoch == epoch && claim.writer == writer)?;
     Ok(claim)
+}
+
+/// What a writer's sign of life says. That there is one says enough: one that cannot be read is
+/// a sign of life.
+pub(super) fn decode_heartbeat(record: &Record) -> Heartbeat {
+    reserved(record.value.as_ref()).unwrap_or_default()
 }
 
 fn reserved<T: DeserializeOwned>(value: Option<&Bytes>) -> Result<T, MalformedReason> {

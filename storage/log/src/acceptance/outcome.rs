@@ -30,12 +30,14 @@ pub enum Outcome {
         /// The writer's epoch, the highest claimed.
         epoch: WriterEpoch,
     },
-    /// The writer lives.
+    /// The writer lives, or says that it has stopped.
     Heartbeat {
         /// Its epoch.
         epoch: WriterEpoch,
         /// When the log appended the sign.
         time_ms: i64,
+        /// Whether it is the last one: the writer has stopped in order.
+        released: bool,
     },
     /// The birth of the log.
     Born(LogBirth),

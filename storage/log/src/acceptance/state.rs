@@ -36,6 +36,9 @@ pub struct PartitionState {
     pub claim: Option<Claim>,
     /// The highest epoch that has reconciled here while it was the highest claimed.
     pub reconciled: WriterEpoch,
+    /// The highest epoch whose writer has said, as its last word, that it stopped in order.
+    #[serde(default)]
+    pub released: WriterEpoch,
     /// The offset behind the last record met.
     pub met: Offset,
     /// The first record behind the last gap in the offsets of a fold.
@@ -95,6 +98,7 @@ impl PartitionState {
             mode,
             claim: None,
             reconciled: WriterEpoch::default(),
+            released: WriterEpoch::default(),
             met: range.start.next,
             last_gap: None,
             caught_up_ms: Some(now_ms),

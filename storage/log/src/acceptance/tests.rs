@@ -312,6 +312,29 @@ fn an_event_that_cannot_be_read_stops_its_stream() {
 }
 
 #[test]
+fn a_log_is_released_by_the_last_word_of_its_newest_writer() {
+    let mut story = Story::following();
+    let sign = |epoch, json: &'static str| {
+        let mut sign = sign(RecordKey::Heartbeat(WriterEpoch(epoch)));
+        sign.value = Some(Bytes::from_static(json.as_bytes()));
+        sign
+    };
+    assert!(!story.acceptance.is_released(), "nobody ever wrote");
+    story.claim(1, 1);
+    for (json, is_released) in [("{}", false), (r#"{"released":true}"#, true), ("7", false)] {
+        story.read(sign(1, json));
+        assert_eq!(story.acceptance.is_released(), is_released, "{json}");
+    }
+    story.read(sign(1, r#"{"released":true}"#));
+    story.claim(2, 2);
+    assert!(!story.acceptance.is_released(), "another has claimed");
+    story.read(sign(1, r#"{"released":true}"#));
+    assert!(!story.acceptance.is_released(), "a former writer has no word");
+    story.read(sign(2, r#"{"released":true}"#));
+    assert!(story.acceptance.is_released());
+}
+
+#[test]
 fn what_changed_restores_the_same_state() {
     let mut story = Story::following();
     story.claim(1, 1);

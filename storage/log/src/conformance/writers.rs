@@ -268,6 +268,19 @@ async fn reconciled(subject: &dyn Subject) {
     assert!(follower.acceptance.is_reconciled());
     let beats = follower.seen.iter().filter(|it| matches!(it, Outcome::Heartbeat { .. }));
     assert_eq!(beats.count(), 1);
+    first.release().await.expect("it does not know");
+    second.release().await.expect("alive");
+    follower.catch_up().await;
+    let released = follower.seen.iter().filter_map(|it| match it {
+        Outcome::Heartbeat { epoch, released: true, .. } => Some(epoch.0),
+        _ => None,
+    });
+    assert_eq!(released.collect::<Vec<_>>(), [2], "what a former writer gives up is not its own");
+    let mut third = follower.claim(3).await.expect("claims");
+    third.heartbeat().await.expect("alive");
+    follower.catch_up().await;
+    let last = follower.seen.last();
+    assert!(matches!(last, Some(Outcome::Heartbeat { released: false, .. })), "{last:?}");
 }
 
 async fn heads(subject: &dyn Subject) {
