@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_controller::{Controller, ControllerHandle, ControllerMetrics, ControllerSeams};
+use headwater_controller::{
+    Controller, ControllerHandle, ControllerMetrics, ControllerSeams, WriterTimings,
+};
 use headwater_event::{NodeName, ResourceKey};
 use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams};
 use headwater_log::MemoryLog;
@@ -102,7 +104,6 @@ impl SimHub {
         let config = HubConfig {
             name,
             listen: address(self.index),
-            tls: None,
             settings: self.settings.clone(),
             limits: HubLimits::default(),
         };
@@ -173,6 +174,7 @@ impl SimController {
             sources: vec![Box::new(Watch(self.cluster.clone()))],
             nodes: self.nodes.clone(),
             wall_clock: Arc::new(move || clock.now_ms()),
+            timings: WriterTimings::default(),
             metrics,
         };
         let frame = self.frame.clone();

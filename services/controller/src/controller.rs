@@ -16,7 +16,9 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use crate::downstream::{self, Downstream, DrawUuid, OpenError, Progress, SharedInterest};
+use crate::downstream::{
+    self, Downstream, DrawUuid, OpenError, Progress, SharedInterest, WriterTimings,
+};
 use crate::metrics::ControllerMetrics;
 use crate::picture::Picture;
 use crate::source::{
@@ -29,6 +31,10 @@ const DEMANDS_MAX: usize = 256;
 
 /// Notices waiting to be shown.
 const NOTICES_MAX: usize = 256;
+
+/// How long a writer may take to say that it stops: a log that works takes far less, one that does
+/// not is not waited for.
+const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long each task may take to end when the controller stops.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
@@ -52,6 +58,8 @@ pub struct ControllerSeams {
     pub nodes: Vec<NodeName>,
     /// Milliseconds since the Unix epoch.
     pub wall_clock: WallClock,
+    /// How it deals with other controllers of the same log.
+    pub timings: WriterTimings,
     /// What it counts.
     pub metrics: ControllerMetrics,
 }
@@ -76,6 +84,9 @@ pub struct ControllerHandle {
     stopped_sources: Option<mpsc::Receiver<SourceError>>,
     /// A handle that is dropped stops the controller too, but waits for nothing.
     stop: DropGuard,
+    /// Told first when it stops in order.
+    release: CancellationToken,
+    publishing: JoinHandle<()>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -107,7 +118,7 @@ impl Controller {
             downstream::open(log, upstream, &seams.published, &seams.wall_clock, &draw).await?;
         let published: Arc<dyn Published> = Arc::new(published(&follower)?);
 
-        let stop = CancellationToken::new();
+        let (stop, release) = (CancellationToken::new(), CancellationToken::new());
         let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);
         let (failed, stopped_sources) = mpsc::channel(1);
         let mut tasks = Vec::new();
@@ -144,6 +155,8 @@ impl Controller {
             waiting: BTreeSet::new(),
             progress,
             metrics: seams.metrics.downstream,
+            timings: seams.timings,
+            stop: release.clone(),
             listing: None,
             listed: false,
         };
@@ -152,9 +165,10 @@ impl Controller {
             engine: seams.picture,
             demands: demand,
             moved,
+            progress: progress_seen.clone(),
             metrics: seams.metrics.upstream,
         };
-        tasks.push(on_its_own_thread(stop.clone(), downstream.run(Some(follower))));
+        let publishing = on_its_own_thread(stop.clone(), downstream.run(Some(follower)));
         tasks.push(on_its_own_thread(stop.clone(), upstream.run()));
         Ok(ControllerHandle {
             picture,
@@ -163,6 +177,8 @@ impl Controller {
             notices: Some(notices),
             stopped_sources: Some(stopped_sources),
             stop: stop.drop_guard(),
+            release,
+            publishing,
             tasks,
         })
     }
@@ -194,9 +210,17 @@ impl ControllerHandle {
         self.stopped_sources.take()
     }
 
-    /// Stops sources and publishing. What was appended is in the log; nothing else is lost.
-    pub async fn stop(self) {
+    /// Stops sources and publishing. What was appended is in the log; nothing else is lost. Where
+    /// it is the writer, it says so last: another may take over at once.
+    pub async fn stop(mut self) {
+        self.release.cancel();
+        let released = timeout(RELEASE_WITHIN, &mut self.publishing).await;
         drop(self.stop);
+        match released {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "publishing ended by itself"),
+            Err(_) => self.tasks.push(self.publishing),
+        }
         for mut task in self.tasks {
             match timeout(STOP_WITHIN, &mut task).await {
                 Ok(Ok(())) => {}

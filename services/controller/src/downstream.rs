@@ -12,40 +12,42 @@
 //! missing deletes included, is closed by `Reconciled`. A writer whose append has an unknown
 //! outcome is dropped; the next one claims a higher epoch and compares everything again.
 
+mod append;
+mod lost;
+mod open;
 mod stand_by;
+mod timings;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
-use headwater_event::{Applied, EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch};
-use headwater_follow::{FollowError, Follower, Step, TakeOverError, WallClock};
-use headwater_log::acceptance::RepairKey;
-use headwater_log::{
-    BirthError, BirthWish, ClaimError, Claimant, Draft, Ends, Log, Writer, WriterError,
-    read_or_create_birth, repair,
-};
+use headwater_event::{EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch};
+use headwater_follow::{Follower, WallClock};
+use headwater_log::{Claimant, Draft, Log, Writer};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, Selection, StreamReader};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep};
+use tokio_util::sync::CancellationToken;
 use tracing::Span;
 use uuid::Uuid;
 
 use crate::interest::{Affected, Interest};
-use crate::lives::last_life;
-use crate::metrics::{ChangeKind, DownstreamMetrics, Setback};
+use crate::metrics::{ChangeKind, DownstreamMetrics};
 use crate::publish::{difference, rank, snapshot_request};
 use crate::source::{Cause, SourceEvent, with_sources};
 use crate::spans;
 
+use self::lost::Lost;
+pub use self::open::OpenError;
+use self::open::follow;
+pub(crate) use self::open::open;
+pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
+
 /// Source events taken in before their differences are appended: long enough a group that one
 /// sync serves many, short enough that the first does not wait for the last.
 const GROUP_EVENTS: usize = 512;
-
-/// Events, and bytes of objects, in one append: half of what an engine takes as one batch.
-const APPEND_EVENTS_MAX: usize = 1024;
-const APPEND_BYTES_MAX: usize = 4 << 20;
 
 /// Entries of the fold looked at between two appends of a comparison of everything.
 const COMPARE_CHUNK: usize = 256;
@@ -53,9 +55,6 @@ const COMPARE_CHUNK: usize = 256;
 /// How often heads are appended behind removals: far within the retention of tombstones, rare
 /// enough to cost nothing.
 const HEADS_INTERVAL: Duration = Duration::from_secs(600);
-
-/// How often the writer says that it lives.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Waits before a lost log or writer is tried again: doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -90,53 +89,9 @@ pub struct Progress {
     pub trouble: Option<String>,
 }
 
-/// Why the downstream side lost its log or its writer; it begins again.
-#[derive(Debug, thiserror::Error)]
-enum Lost {
-    #[error("the log cannot be followed")]
-    Follow(#[from] FollowError),
-    #[error("the log cannot be claimed")]
-    Claim(#[from] ClaimError),
-    #[error("another controller has claimed the log")]
-    Fenced,
-    #[error("the log has no birth")]
-    Birth(#[from] BirthError),
-    #[error("the log cannot be written")]
-    Write(#[from] WriterError),
-    #[error("what is published cannot be read")]
-    Engine(#[from] EngineError),
-}
-
-impl Lost {
-    fn setback(&self) -> Setback {
-        match self {
-            Self::Follow(_) => Setback::Follow,
-            Self::Claim(_) => Setback::Claim,
-            Self::Fenced => Setback::Fenced,
-            Self::Birth(_) => Setback::Birth,
-            Self::Write(_) => Setback::Write,
-            Self::Engine(_) => Setback::Engine,
-        }
-    }
-
-    /// Whether another controller writes the log.
-    fn to_another(&self) -> bool {
-        matches!(self, Self::Fenced | Self::Claim(ClaimError::Lost { .. }))
-    }
-}
-
-impl From<TakeOverError> for Lost {
-    fn from(error: TakeOverError) -> Self {
-        match error {
-            TakeOverError::Follow(error) => error.into(),
-            TakeOverError::Claim(error) => error.into(),
-        }
-    }
-}
-
 /// Why the loop ended.
 enum Ended {
-    /// The source is gone and so is everyone who demands.
+    /// It was told to stop, or the source is gone and so is everyone who demands.
     Stopped,
 }
 
@@ -191,6 +146,9 @@ pub(crate) struct Downstream {
     pub(crate) waiting: BTreeSet<Demand>,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) metrics: DownstreamMetrics,
+    pub(crate) timings: WriterTimings,
+    /// Told to stop in order: a writer then says so. Whoever drops the task instead kills it.
+    pub(crate) stop: CancellationToken,
     pub(crate) listing: Option<BTreeSet<ResourceKey>>,
     pub(crate) listed: bool,
 }
@@ -209,8 +167,19 @@ impl Downstream {
         }
         let mut wait = RETRY_FIRST;
         let (mut rebuild, mut stands_by) = (false, false);
+        let stop = self.stop.clone();
         loop {
-            match self.write(follower.take(), rebuild, &mut stands_by, &mut wait).await {
+            let claim = self.claim(follower.take(), rebuild, &mut stands_by);
+            let written = match stop.run_until_cancelled(claim).await {
+                // It has nothing that another might wait for.
+                None => return,
+                Some(Ok(writing)) => {
+                    wait = RETRY_FIRST;
+                    self.write(writing).await
+                }
+                Some(Err(error)) => Err(error),
+            };
+            match written {
                 Ok(Ended::Stopped) => return,
                 Err(error) => {
                     // Until it was silent for long enough, whatever else happens meanwhile.
@@ -225,18 +194,20 @@ impl Downstream {
                     });
                 }
             }
-            sleep(wait).await;
+            if stop.run_until_cancelled(sleep(wait)).await.is_none() {
+                return;
+            }
             wait = (wait * 2).min(RETRY_LAST);
         }
     }
 
-    async fn write(
+    /// Becomes the writer, once there is no other.
+    async fn claim(
         &mut self,
         follower: Option<Follower<()>>,
         rebuild: bool,
         stands_by: &mut bool,
-        wait: &mut Duration,
-    ) -> Result<Ended, Lost> {
+    ) -> Result<Writing, Lost> {
         let mut follower = match follower {
             Some(follower) => follower,
             None => {
@@ -254,9 +225,12 @@ impl Downstream {
         }
         let claimant = Claimant { writer: (self.draw)(), address: None };
         let writer = follower.take_over(&self.log, &claimant).await?;
-        let mut writing = Writing { follower, writer };
+        Ok(Writing { follower, writer })
+    }
+
+    /// Writes until it is told to stop, and says that it has.
+    async fn write(&mut self, mut writing: Writing) -> Result<Ended, Lost> {
         let epoch = writing.writer.epoch();
-        *wait = RETRY_FIRST;
         self.metrics.claimed(epoch);
         self.progress.send_modify(|progress| {
             progress.epoch = epoch;
@@ -272,7 +246,13 @@ impl Downstream {
         if self.listed {
             self.compare_everything(&mut writing).await?;
         }
-        self.publish_as_it_comes(&mut writing).await
+        let ended = self.publish_as_it_comes(&mut writing).await?;
+        // Nobody need wait for the silence of a writer that stops in order.
+        if let Err(error) = writing.writer.release().await {
+            let error = with_sources(&error);
+            tracing::warn!(%error, "nobody is told that this writer has stopped");
+        }
+        Ok(ended)
     }
 
     /// Takes in what the source says, while there is no writer or before it compares everything.
@@ -286,8 +266,8 @@ impl Downstream {
         let mut heads = tokio::time::interval(HEADS_INTERVAL);
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The claim was a sign of life.
-        let first = Instant::now() + HEARTBEAT_INTERVAL;
-        let mut heartbeats = tokio::time::interval_at(first, HEARTBEAT_INTERVAL);
+        let interval = self.timings.heartbeat_interval;
+        let mut heartbeats = tokio::time::interval_at(Instant::now() + interval, interval);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
         loop {
@@ -295,6 +275,7 @@ impl Downstream {
             // heartbeat, nor what others wrote.
             tokio::select! {
                 biased;
+                () = self.stop.cancelled() => return Ok(Ended::Stopped),
                 _ = heartbeats.tick() => writing.writer.heartbeat().await?,
                 _ = heads.tick() => {
                     let began = Instant::now();
@@ -474,102 +455,6 @@ impl Downstream {
         self.append(writing, drafts).await
     }
 
-    async fn append(&mut self, writing: &mut Writing, drafts: Vec<Draft>) -> Result<(), Lost> {
-        let mut rest = drafts.into_iter().peekable();
-        while rest.peek().is_some() {
-            let mut group = Vec::new();
-            let mut bytes = 0;
-            while let Some(draft) =
-                rest.next_if(|_| group.len() < APPEND_EVENTS_MAX && bytes < APPEND_BYTES_MAX)
-            {
-                bytes += object_bytes(&draft.event);
-                group.push(draft);
-            }
-            self.append_group(writing, group).await?;
-        }
-        Ok(())
-    }
-
-    /// Appends one group; an event that no log can take is left out by name.
-    async fn append_group(
-        &mut self,
-        writing: &mut Writing,
-        mut group: Vec<Draft>,
-    ) -> Result<(), Lost> {
-        let partitions = writing.follower.acceptance().birth().partitions;
-        loop {
-            let mut drafts = group.clone();
-            let spans = spans::appends(&mut drafts, partitions);
-            let began = Instant::now();
-            let outcome = writing.writer.append(drafts).await;
-            if let Err(error) = &outcome {
-                self.metrics.append_failed(error);
-            }
-            match outcome {
-                Ok(written) => {
-                    let events = group.iter().map(|draft| &draft.event);
-                    let bytes = events.clone().map(object_bytes).sum();
-                    self.metrics.appended(events, bytes, began.elapsed());
-                    spans::appended(spans, &written);
-                    return self.read_back(writing, written.len()).await;
-                }
-                Err(WriterError::TooLarge { stream, key, bytes, bytes_max }) => {
-                    tracing::error!(
-                        %stream, %key, bytes, bytes_max,
-                        "the object is too large for the log and is left out; make it smaller"
-                    );
-                    group.retain(|draft| {
-                        draft.stream != stream
-                            || draft.event.key().is_none_or(|entry| entry.as_str() != key)
-                    });
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Reads until everything that was appended has come back.
-    async fn read_back(&mut self, writing: &mut Writing, appended: usize) -> Result<(), Lost> {
-        self.progress.send_modify(|progress| progress.appended += appended as u64);
-        while writing.writer.in_flight() > 0 {
-            let step = writing.follower.next().await?;
-            for outcome in &step.outcomes {
-                writing.writer.observe(outcome);
-            }
-            // What was appended behind another's claim never comes back as an event.
-            if !writing.writer.is_alive() {
-                return Err(Lost::Fenced);
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks at what others wrote: a higher claim ends this writer, a fenced record is mended.
-    async fn observe(&mut self, writing: &mut Writing, step: &Step) -> Result<(), Lost> {
-        for outcome in &step.outcomes {
-            writing.writer.observe(outcome);
-        }
-        if !writing.writer.is_alive() {
-            return Err(Lost::Fenced);
-        }
-        self.repair(writing).await
-    }
-
-    /// Appends the truth again for each key that a record which does not count has touched.
-    async fn repair(&mut self, writing: &mut Writing) -> Result<(), Lost> {
-        let mut drafts = Vec::new();
-        for (stream, touched) in writing.writer.repairs(writing.follower.acceptance()) {
-            let present = match &touched {
-                RepairKey::Head => None,
-                RepairKey::Entry(key) => {
-                    self.published(&stream, key)?.map(|entry| applied(key.clone(), entry))
-                }
-            };
-            drafts.push(repair(stream, touched, present));
-        }
-        self.append(writing, drafts).await
-    }
-
     /// Does what the upstream side asks for.
     async fn meet(&mut self, writing: &mut Writing, demand: Demand) -> Result<(), Lost> {
         match demand {
@@ -617,63 +502,6 @@ impl From<Affected> for Change {
     fn from(affected: Affected) -> Self {
         Self { affected, traceparent: None }
     }
-}
-
-/// Opens the fold of what is published and reads to the end of the log; an empty log is born.
-pub(crate) async fn open(
-    log: &dyn Log,
-    upstream: &dyn Log,
-    engine: &Arc<dyn Engine>,
-    clock: &WallClock,
-    draw: &DrawUuid,
-) -> Result<Follower<()>, OpenError> {
-    follow(log, upstream, engine, clock, draw, false).await.map_err(OpenError)
-}
-
-/// Why what is published cannot be known.
-#[derive(Debug, thiserror::Error)]
-#[error("what was published before cannot be read")]
-pub struct OpenError(#[source] Lost);
-
-async fn follow(
-    log: &dyn Log,
-    upstream: &dyn Log,
-    engine: &Arc<dyn Engine>,
-    clock: &WallClock,
-    draw: &DrawUuid,
-    rebuild: bool,
-) -> Result<Follower<()>, Lost> {
-    let previous = last_life(log, upstream, &**engine).await?;
-    let wish = BirthWish { previous, uuid: draw() };
-    read_or_create_birth(log, wish).await?;
-    let (engine, clock) = (engine.clone(), clock.clone());
-    let mut follower = if rebuild {
-        Follower::rebuild(log, engine, (), clock).await?
-    } else {
-        Follower::open(log, engine, (), clock).await?
-    };
-    // A fold that was complete in an earlier life may stand anywhere before the end: what a loss
-    // of power took from it is still in the log.
-    let mut ends =
-        Ends::ahead_of(log, &follower.acceptance().cursors()).await.map_err(FollowError::from)?;
-    while !follower.is_folded() || !ends.are_reached() {
-        if let Some((cursor, _)) = follower.next().await?.read {
-            ends.pass(&cursor);
-        }
-    }
-    Ok(follower)
-}
-
-fn object_bytes(event: &Event) -> usize {
-    match event {
-        Event::Applied(applied) => applied.object.len(),
-        Event::Removed(_) | Event::Head => 0,
-    }
-}
-
-fn applied(key: EntryKey, entry: Entry) -> Applied {
-    let Entry { uid, resource_version, object, .. } = entry;
-    Applied { key, uid, resource_version, object }
 }
 
 fn is_under_deletion(object: &serde_json::Value) -> bool {

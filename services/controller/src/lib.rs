@@ -17,7 +17,9 @@ mod spans;
 mod upstream;
 
 pub use controller::{Controller, ControllerError, ControllerHandle, ControllerSeams};
-pub use downstream::{DrawUuid, OpenError, Progress};
+pub use downstream::{
+    DrawUuid, HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, WriterTimings,
+};
 pub use interest::{Affected, Interest};
 pub use metrics::ControllerMetrics;
 pub use picture::{Filter, Picture, is_heard};

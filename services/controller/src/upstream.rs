@@ -4,21 +4,34 @@
 //! A report counts only if its id is greater than the last one that counted for its key. What
 //! does not add up is asked for whole ([`Demand::Snapshot`]); a pod whose containers have all
 //! stopped may go ([`Demand::Terminated`]).
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`stale`] | keys whose last record is older than what counts |
+//! | [`repair`] | appending what counts once more |
+
+mod repair;
+mod stale;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::upstream::{ReportRecord, decode_report};
-use headwater_event::{Cursor, NodeName, NodeStanding, ReportBody, ReportKey, ResourceKey};
+use headwater_event::{
+    Cursor, NodeName, NodeStanding, Partition, Report, ReportBody, ReportKey, ResourceKey,
+};
 use headwater_follow::forget_fold;
 use headwater_log::{Batch as LogBatch, Ends, Log, ReadError, Recorded, starts};
 use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, Table, TableId};
 use headwater_view::{PodStatusFold, Told};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tracing::Span;
 
-use crate::downstream::Demand;
+use self::repair::AGAIN_AFTER;
+use self::stale::{Stale, StaleKeys, uid};
+use crate::downstream::{Demand, Progress};
 use crate::metrics::{RecordKind, UpstreamMetrics};
 use crate::picture::{NODES, NodeReport, STANDINGS};
 use crate::spans;
@@ -47,6 +60,12 @@ enum Lost {
     Differs,
 }
 
+/// What the fold holds in memory.
+struct Fold {
+    statuses: PodStatusFold,
+    stale: StaleKeys,
+}
+
 /// The upstream side.
 pub(crate) struct Upstream {
     pub(crate) log: Arc<dyn Log>,
@@ -54,6 +73,8 @@ pub(crate) struct Upstream {
     pub(crate) demands: mpsc::Sender<Demand>,
     /// Counts the commits, so that watchers of the picture look again.
     pub(crate) moved: watch::Sender<u64>,
+    /// Says whether it is this controller that writes.
+    pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) metrics: UpstreamMetrics,
 }
 
@@ -84,22 +105,37 @@ impl Upstream {
     async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, Lost> {
         let (cursors, is_resumed) = self.cursors().await?;
         let mut ends = Ends::ahead_of(&*self.log, &cursors).await?;
-        let mut statuses = PodStatusFold::open(&*self.engine)?;
-        self.metrics.statuses(statuses.pods());
+        let mut fold = Fold {
+            statuses: PodStatusFold::open(&*self.engine)?,
+            stale: StaleKeys::open(&*self.engine)?,
+        };
+        self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         self.repeat_terminations().await?;
         if ends.are_reached() {
-            self.add_up(&statuses, is_resumed).await?;
+            self.add_up(&fold.statuses, is_resumed).await?;
         }
+        let mut repairs_from = Instant::now();
         loop {
-            let batch = reader.next().await?;
+            // What seems old while catching up may be mended by what follows.
+            let repairs = ends.are_reached() && fold.stale.is_due();
+            let batch = tokio::select! {
+                biased;
+                () = self.writes(repairs_from), if repairs => {
+                    if !self.repair(&mut fold.stale, &fold.statuses).await? {
+                        repairs_from = Instant::now() + AGAIN_AFTER;
+                    }
+                    continue;
+                }
+                batch = reader.next() => batch?,
+            };
             *wait = RETRY_FIRST;
-            let demands = self.fold_batch(&mut statuses, &batch)?;
+            let demands = self.fold_batch(&mut fold, &batch)?;
             self.metrics.read_to(&batch.cursor, batch.high);
             // While catching up, a closing that does not agree may be mended by what follows.
             let caught_up = ends.are_reached();
             if ends.pass(&batch.cursor) {
-                self.add_up(&statuses, is_resumed).await?;
+                self.add_up(&fold.statuses, is_resumed).await?;
             }
             for demand in demands {
                 if caught_up || matches!(demand, Demand::Terminated { .. }) {
@@ -145,11 +181,7 @@ impl Upstream {
         Ok((cursors, is_resumed))
     }
 
-    fn fold_batch(
-        &self,
-        statuses: &mut PodStatusFold,
-        records: &LogBatch,
-    ) -> Result<Vec<Demand>, EngineError> {
+    fn fold_batch(&self, fold: &mut Fold, records: &LogBatch) -> Result<Vec<Demand>, EngineError> {
         let mut batch = Batch::new();
         let mut demands = Vec::new();
         // They end when the picture has what they are about.
@@ -160,9 +192,7 @@ impl Upstream {
                     fold_standing(&mut batch, &node, recorded);
                     RecordKind::Position
                 }
-                Ok(_) => {
-                    self.fold_report(statuses, recorded, &mut batch, &mut demands, &mut spans)?
-                }
+                Ok(_) => self.fold_report(fold, recorded, &mut batch, &mut demands, &mut spans)?,
                 Err(error) => {
                     let (partition, offset) = (recorded.partition, recorded.offset);
                     tracing::warn!(%partition, %offset, %error, "left out of the picture");
@@ -187,7 +217,7 @@ impl Upstream {
 
     fn fold_report(
         &self,
-        statuses: &mut PodStatusFold,
+        fold: &mut Fold,
         recorded: &Recorded,
         batch: &mut Batch<Folded>,
         demands: &mut Vec<Demand>,
@@ -207,6 +237,7 @@ impl Upstream {
                 return Ok(RecordKind::Unreadable);
             }
         };
+        let Fold { statuses, stale } = fold;
         let kind = RecordKind::of(&report.body);
         spans.extend(spans::fold_report(recorded, report.id, kind.name()));
         let pods = |statuses: &PodStatusFold| {
@@ -215,6 +246,7 @@ impl Upstream {
         let before = pods(statuses);
         let told = statuses.fold(&node, report.id, &report.body, batch);
         self.metrics.statuses_moved(before, pods(statuses));
+        let mut is_stale = told == Told::Stale;
         match told {
             // The node no longer has the pod, so its end needs no word any more.
             Told::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
@@ -224,30 +256,53 @@ impl Upstream {
                     demands.push(Demand::Snapshot(node.clone()));
                 }
             }
-            Told::Nothing if kind.is_of_pods() => self.metrics.passed_over(),
-            Told::Nothing | Told::Status(_) | Told::SameStatus(_) => {}
+            Told::Nothing | Told::Stale | Told::Status(_) | Told::SameStatus(_) => {}
         }
-        match report.body {
+        match &report.body {
             ReportBody::Node { object } => {
                 let before = batch.get(&*self.engine, &NODES, &node)?;
+                is_stale = before.as_ref().is_some_and(|Json(before)| before.id > report.id);
                 if before.as_ref().is_none_or(|Json(before)| before.id < report.id) {
-                    let object = String::from_utf8_lossy(&object).into_owned();
+                    let object = String::from_utf8_lossy(object).into_owned();
                     let first_ms = before.map_or(recorded.time_ms, |Json(before)| before.first_ms);
                     batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object, first_ms }));
-                } else {
-                    self.metrics.passed_over();
                 }
             }
             ReportBody::PodTerminated { pod, uid } => {
-                batch.put(&TERMINATIONS, &pod, &uid);
-                demands.push(Demand::Terminated { pod, uid });
+                batch.put(&TERMINATIONS, pod, uid);
+                demands.push(Demand::Terminated { pod: pod.clone(), uid: uid.clone() });
             }
             ReportBody::PodStatus { .. }
             | ReportBody::PodStatusRemoved { .. }
             | ReportBody::SnapshotClosed(_)
             | ReportBody::Message { .. } => {}
         }
+        if kind.is_ordered() {
+            self.meet(stale, node, &report, is_stale, recorded.partition, batch);
+        }
         Ok(kind)
+    }
+
+    /// Remembers whether the last record of a key is older than what counts.
+    fn meet(
+        &self,
+        keys: &mut StaleKeys,
+        node: NodeName,
+        report: &Report,
+        is_stale: bool,
+        partition: Partition,
+        batch: &mut Batch<Folded>,
+    ) {
+        if is_stale {
+            self.metrics.passed_over();
+        }
+        // It was read under its key, so it has one.
+        let Ok(key) = report.body.key(&node) else { return };
+        let stale = Stale { partition, id: report.id, uid: uid(&report.body).to_owned() };
+        if !keys.meet((node.clone(), key), is_stale.then_some(stale), batch) {
+            let id = report.id;
+            tracing::warn!(%node, %id, "too many old reports came late; this one is not mended");
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The commands, one file each.
 
 pub(crate) mod asked;
-mod ca;
 mod describe;
 mod diff;
 mod get;
@@ -33,7 +32,6 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Controller(args) => part::controller::run(&args),
         Command::Hub(args) => part::hub::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Ca(args) => ca::run(&args),
         asking => runtime()?.block_on(ask(asking)),
     }
 }
@@ -53,7 +51,6 @@ async fn ask(command: Command) -> CommandResult {
         | Command::Controller(_)
         | Command::Hub(_)
         | Command::Doctor(_)
-        | Command::Ca(_)
         | Command::Shim { .. }
         | Command::Completion { .. } => Ok(Outcome::Done),
     }

@@ -18,7 +18,6 @@ mod part;
 mod settings;
 mod table;
 mod telemetry;
-mod tls;
 mod up;
 
 use std::process::ExitCode;

@@ -12,7 +12,6 @@ mod known;
 pub mod limits;
 mod metrics;
 mod pace;
-mod peer;
 mod reports;
 mod service;
 mod session;

@@ -72,6 +72,8 @@ pub enum TableId {
     RequestedInterest = 0x54,
     /// Pods under deletion whose containers have all stopped, as their nodes say.
     Terminations = 0x55,
+    /// Keys whose last record is older than the report that counts.
+    StaleReports = 0x56,
 }
 
 /// Bytes of tables that no longer exist. Never to be given away again.
@@ -108,6 +110,7 @@ impl TableId {
         Self::Published,
         Self::RequestedInterest,
         Self::Terminations,
+        Self::StaleReports,
     ];
 
     /// The byte that begins each key of the table.
@@ -165,6 +168,7 @@ mod tests {
                 "53 Published",
                 "54 RequestedInterest",
                 "55 Terminations",
+                "56 StaleReports",
             ]
         );
     }

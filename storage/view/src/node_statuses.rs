@@ -5,7 +5,11 @@
 //! brings nothing back. A node sends in the order of its ids, so once a closing agrees,
 //! everything below it has come and what is still on its way is a duplicate: then the
 //! remembered removals can go, and [`NodeStatuses::fold`] takes nothing new from below.
+//!
+//! A removal under the id of a status takes that status back: no node says so, but whoever finds
+//! an old status behind everything that was said of a pod long gone ([`Told::Stale`]).
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use headwater_event::report::SnapshotClosed;
@@ -36,8 +40,11 @@ pub struct Closing {
 /// What a report did to the cloud's picture of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Nothing: a later report of its key has counted already, or it says nothing of pods.
+    /// Nothing: it has counted already, or it says nothing of pods.
     Nothing,
+    /// A later report of its key has counted already, or the pod is long gone. A log that keeps
+    /// the last record of a key would keep this one: the truth is to be appended behind it.
+    Stale,
     /// The pod has this status now.
     Status(ResourceKey),
     /// The pod has the status it had; a later report says so.
@@ -124,12 +131,16 @@ impl NodeStatuses {
     }
 
     fn count(&mut self, id: ReportId, pod: &ResourceKey, digest: Option<StatusDigest>) -> Told {
-        let counts = match self.counted.get(pod) {
-            Some(counted) => id > *counted,
-            None => id >= self.floor,
+        let order = match self.counted.get(pod) {
+            Some(counted) => id.cmp(counted),
+            None if id >= self.floor => Ordering::Greater,
+            // Removed long ago, as a late removal says too.
+            None => Ordering::Equal,
         };
-        if !counts {
-            return Told::Nothing;
+        match (order, self.snapshot.get(pod).is_some(), digest.is_some()) {
+            (Ordering::Greater, ..) | (Ordering::Equal, true, false) => {}
+            (Ordering::Less, ..) | (Ordering::Equal, false, true) => return Told::Stale,
+            (Ordering::Equal, ..) => return Told::Nothing,
         }
         self.counted.insert(pod.clone(), id);
         match digest {
@@ -145,8 +156,10 @@ impl NodeStatuses {
     }
 
     fn close(&mut self, id: ReportId, closed: &SnapshotClosed) -> Told {
-        if self.closed.as_ref().is_some_and(|last| id <= last.id) {
-            return Told::Nothing;
+        match self.closed.as_ref().map(|last| id.cmp(&last.id)) {
+            None | Some(Ordering::Greater) => {}
+            Some(Ordering::Equal) => return Told::Nothing,
+            Some(Ordering::Less) => return Told::Stale,
         }
         self.closed = Some(Closing { id, closed: *closed });
         let mut dropped = Vec::new();

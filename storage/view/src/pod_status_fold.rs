@@ -80,11 +80,14 @@ impl PodStatusFold {
             batch.delete(&ROWS, &(node.clone(), pod.to_string()));
         };
         match &told {
-            Told::Nothing => {}
+            Told::Nothing | Told::Stale => {}
             Told::Status(pod) | Told::SameStatus(pod) | Told::Removed(pod) => {
                 let row = match body {
                     ReportBody::PodStatus { uid, status, .. } => {
                         Row { uid: uid.clone(), status: Some(status.clone()), ..Row::of(id) }
+                    }
+                    ReportBody::PodStatusRemoved { uid, .. } => {
+                        Row { uid: uid.clone(), ..Row::of(id) }
                     }
                     _ => Row::of(id),
                 };
@@ -140,6 +143,27 @@ impl PodStatusFold {
     ) -> Result<Option<ReportedStatus>, EngineError> {
         let row = ROWS.get(from, &(node.clone(), pod.to_string()))?;
         Ok(row.and_then(|Proto(row)| row.reported()))
+    }
+
+    /// The report that counts for `pod`, as its node said it: a status, or its removal where that
+    /// is still remembered.
+    ///
+    /// # Errors
+    /// As [`Read::get`].
+    pub fn newest(
+        from: &dyn Read,
+        node: &NodeName,
+        pod: &ResourceKey,
+    ) -> Result<Option<(ReportId, ReportBody)>, EngineError> {
+        let row = ROWS.get(from, &(node.clone(), pod.to_string()))?;
+        Ok(row.map(|Proto(row)| {
+            let (id, pod, uid) = (row.id(), pod.clone(), row.uid);
+            let body = match row.status {
+                Some(status) => ReportBody::PodStatus { pod, uid, status },
+                None => ReportBody::PodStatusRemoved { pod, uid },
+            };
+            (id, body)
+        }))
     }
 
     /// The first `limit` statuses of `node` behind `after`, as committed; fewer mean there are

@@ -11,7 +11,7 @@ use headwater_event::{
     Boot, Checkpoint, EntryKey, Envelope, Event, NodeStanding, Partition, Report, ReportBody,
     ReportId, ReportKey, Seq, StateHash, StreamStanding, WriterEpoch,
 };
-use headwater_log::{Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record};
+use headwater_log::{Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record, Recorded};
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
 use headwater_view::PodStatusSnapshot;
@@ -23,6 +23,8 @@ use crate::picture::Filter;
 use crate::source::{Cause, SourceEvent, SourceKind};
 
 mod fallen_back;
+mod handed_over;
+mod repaired;
 mod reported;
 mod seen;
 
@@ -62,6 +64,7 @@ struct World {
     upstream: MemoryLog,
     published: Arc<MemoryEngine>,
     picture: Arc<MemoryEngine>,
+    timings: WriterTimings,
 }
 
 struct Running {
@@ -83,6 +86,7 @@ impl World {
             upstream: MemoryLog::new(MemorySettings { partitions: 2, ..settings }),
             published: Arc::new(MemoryEngine::new()),
             picture: Arc::new(MemoryEngine::new()),
+            timings: WriterTimings::default(),
         }
     }
 
@@ -102,16 +106,26 @@ impl World {
         sources: Vec<Box<dyn Source>>,
         source: mpsc::Sender<SourceEvent>,
     ) -> Running {
+        self.start_reading(self.upstream.handle(), sources, source).await
+    }
+
+    async fn start_reading(
+        &self,
+        upstream: MemoryLog,
+        sources: Vec<Box<dyn Source>>,
+        source: mpsc::Sender<SourceEvent>,
+    ) -> Running {
         let (log, clock) = (self.downstream.handle(), self.downstream.clone());
         let registry = Registry::new();
         let seams = ControllerSeams {
             downstream: Arc::new(log.clone()),
-            upstream: Arc::new(self.upstream.handle()),
+            upstream: Arc::new(upstream),
             published: self.published.clone(),
             picture: self.picture.clone(),
             sources,
             nodes: Vec::new(),
             wall_clock: Arc::new(move || clock.now_ms()),
+            timings: self.timings,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
         let controller = Controller::start(seams).await.expect("starts");
@@ -305,20 +319,28 @@ async fn only_differences_are_appended_and_what_a_pod_names_keeps_to_its_side_of
 
 #[tokio::test]
 async fn a_restart_appends_only_what_changed_meanwhile_missed_deletes_included() {
-    let world = World::new();
-    let running = world.start().await;
-    running.list([pod("p", "c"), pod("q", "e"), config("c", 1, "x"), config("e", 1, "x")]).await;
-    running.controller.stop().await;
-    let before = world.said("node/a").await;
-    assert_eq!(before.len(), 4);
-    for world in [world.clone(), world.elsewhere()] {
+    for loses_its_disk in [false, true] {
+        let world = World::new();
         let running = world.start().await;
-        running.list([pod("p", "c"), config("c", 9, "x"), config("e", 1, "x")]).await;
+        running
+            .list([pod("p", "c"), pod("q", "e"), config("c", 1, "x"), config("e", 1, "x")])
+            .await;
         running.controller.stop().await;
-        let said = world.said("node/a").await;
-        assert_eq!(said[4..], ["-d/pod/q", "-d/configmap/e"]);
+        let before = world.said("node/a").await;
+        assert_eq!(before.len(), 4);
+        // Meanwhile a pod went, one came, an object changed, and another in its version alone.
+        let later = if loses_its_disk { world.elsewhere() } else { world.clone() };
+        let now = [pod("p", "c"), pod("r", "f"), config("c", 9, "x"), config("f", 2, "y")];
+        for _ in 0..2 {
+            let running = later.start().await;
+            running.list(now.clone()).await;
+            running.controller.stop().await;
+            let said = world.said("node/a").await;
+            let expected = ["+d/configmap/f", "+d/pod/r", "-d/pod/q", "-d/configmap/e"];
+            assert_eq!(said[4..], expected, "and nothing more the second time");
+        }
+        world.check("node/a", &["d/pod/p", "d/pod/r", "d/configmap/c", "d/configmap/f"]).await;
     }
-    world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
 }
 
 #[tokio::test]

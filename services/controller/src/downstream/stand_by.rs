@@ -1,27 +1,26 @@
-//! What a controller does that lost the log to another: it keeps up, and waits for its silence.
+//! What a controller does that lost the log to another: it keeps up, and waits for its silence, or
+//! for its word that it has stopped.
 
 use std::pin::pin;
-use std::time::Duration;
 
 use headwater_follow::Follower;
 use tokio::time::{Instant, sleep};
 
-use super::{Demand, Downstream, GROUP_EVENTS, HEARTBEAT_INTERVAL, Lost};
-
-/// How long it waits for a sign of the writer before it claims again: three heartbeats missed.
-const STAND_BY_MAX: Duration = HEARTBEAT_INTERVAL.saturating_mul(3);
+use super::{Demand, Downstream, GROUP_EVENTS, Lost};
 
 impl Downstream {
     /// Waits for as long as another writer lives, which says so, and keeps up with the source.
     pub(super) async fn stand_by(&mut self, follower: &mut Follower<()>) -> Result<(), Lost> {
-        let mut silent = pin!(sleep(STAND_BY_MAX));
+        let silence_max = self.timings.silence_max();
+        let mut silent = pin!(sleep(silence_max));
         let mut events = Vec::new();
-        loop {
+        // It may have said so before this controller had begun to stand by.
+        while !follower.acceptance().is_released() {
             tokio::select! {
                 biased;
                 step = follower.next() => {
                     step?;
-                    silent.as_mut().reset(Instant::now() + STAND_BY_MAX);
+                    silent.as_mut().reset(Instant::now() + silence_max);
                 }
                 () = &mut silent => return Ok(()),
                 Some(demand) = self.demands.recv() => self.keep(demand),
@@ -31,6 +30,8 @@ impl Downstream {
                 }
             }
         }
+        tracing::info!("the writer has stopped in order");
+        Ok(())
     }
 
     /// Keeps a demand until there is a writer, each once, so that whoever demands need not wait:

@@ -10,6 +10,7 @@ use super::{Families, level};
 pub(crate) struct UpstreamMetrics {
     records: [IntCounter; RecordKind::ALL.len()],
     stale: IntCounter,
+    repaired: IntCounter,
     /// Reading, storing.
     setbacks: [IntCounter; 2],
     statuses: IntGauge,
@@ -56,9 +57,10 @@ impl RecordKind {
         }
     }
 
-    /// Whether such a report says something of pods' statuses.
-    pub(crate) fn is_of_pods(self) -> bool {
-        matches!(self, Self::PodStatus | Self::PodStatusRemoved | Self::SnapshotClosed)
+    /// Whether the picture knows which report of such a key is the newest.
+    pub(crate) fn is_ordered(self) -> bool {
+        use RecordKind::{Node, PodStatus, PodStatusRemoved, SnapshotClosed};
+        matches!(self, PodStatus | PodStatusRemoved | SnapshotClosed | Node)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -89,6 +91,10 @@ impl UpstreamMetrics {
                 "headwater_controller_stale_reports_total",
                 "Reports passed over: a later one of their key had counted already.",
             )?,
+            repaired: families.counter(
+                "headwater_controller_repaired_reports_total",
+                "Reports appended once more, because an older one of their key came behind them.",
+            )?,
             setbacks: families.counters(
                 "headwater_controller_upstream_setbacks_total",
                 "Times that the fold of the upstream log stopped and began again.",
@@ -114,6 +120,11 @@ impl UpstreamMetrics {
 
     pub(crate) fn passed_over(&self) {
         self.stale.inc();
+    }
+
+    /// So many reports were appended once more.
+    pub(crate) fn repaired(&self, count: usize) {
+        self.repaired.inc_by(count as u64);
     }
 
     pub(crate) fn cannot_read(&self) {

@@ -77,7 +77,7 @@ impl PastStatuses {
             Told::Closed { dropped, .. } => {
                 dropped.iter().for_each(|pod| self.forget(pod, &node));
             }
-            Told::Nothing => {
+            Told::Nothing | Told::Stale => {
                 if let ReportBody::Node { object } = report.body
                     && self.nodes.get(&node).is_none_or(|(id, _)| *id < report.id)
                 {

@@ -8,7 +8,7 @@ use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
     Controller, ControllerHandle, ControllerMetrics, ControllerSeams, Notice, Progress, Source,
-    SourceError,
+    SourceError, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_rocks::{Budget, Role};
@@ -59,6 +59,7 @@ impl Part for ControllerPart {
             ),
             nodes,
             wall_clock: ground.clock.clone(),
+            timings: WriterTimings::default(),
             metrics: ControllerMetrics::new(&ground.metrics.registry)?,
         })
         .await?;

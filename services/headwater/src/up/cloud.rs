@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use headwater_controller::{
     Controller, ControllerError, ControllerHandle, ControllerMetrics, ControllerSeams, Picture,
+    WriterTimings,
 };
 use headwater_event::{NodeName, ResourceKey};
 use headwater_hub::{
@@ -103,6 +104,7 @@ impl Cloud {
             sources: sources(manifests, objects, settings.allow_empty, &nodes_seen),
             nodes,
             wall_clock: clock.clone(),
+            timings: WriterTimings::default(),
             metrics: ControllerMetrics::new(&seen.registry)?,
         })
         .await?;
@@ -110,7 +112,6 @@ impl Cloud {
             HubConfig {
                 name: HUB_NAME.to_owned(),
                 listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-                tls: None,
                 settings: HubSettings::default(),
                 limits: HubLimits::default(),
             },

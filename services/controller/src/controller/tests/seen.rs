@@ -6,7 +6,7 @@ use prometheus::TextEncoder;
 use super::*;
 
 /// The value of a series, as a scraper reads it.
-fn value(registry: &Registry, series: &str) -> Option<f64> {
+pub(super) fn value(registry: &Registry, series: &str) -> Option<f64> {
     let text = TextEncoder::new().encode_to_string(&registry.gather()).expect("text");
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
     Some(line.parse().expect("a number"))
@@ -101,14 +101,14 @@ async fn what_is_folded_upstream_is_counted() {
         traceparent: None,
     };
     world.append_upstream(&"a".parse().expect("a name"), record).await;
-    until_true("all of them", async || {
-        of(r#"upstream_records_total{kind="unreadable"}"#) == Some(1.0)
-    })
-    .await;
+    // Two of each kind, and the newer of two that is appended once more.
+    for (kind, count) in [("unreadable", 1.0), ("pod_status", 4.0), ("node", 3.0)] {
+        let series = format!(r#"upstream_records_total{{kind="{kind}"}}"#);
+        until_true(kind, async || of(&series) == Some(count)).await;
+    }
     for (series, expected) in [
-        (r#"upstream_records_total{kind="pod_status"}"#, 3.0),
-        (r#"upstream_records_total{kind="node"}"#, 2.0),
         ("stale_reports_total", 2.0),
+        ("repaired_reports_total", 2.0),
         ("picture_pod_statuses", 2.0),
         ("snapshot_requests_total", 0.0),
     ] {

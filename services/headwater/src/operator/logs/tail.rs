@@ -3,9 +3,8 @@
 use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
 
+use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
-
-use super::file;
 
 /// Bytes read at once, from the end of a file towards its beginning.
 const STEP_BYTES: usize = 64 << 10;
@@ -31,8 +30,8 @@ pub(super) async fn last_rows(
 
 /// Where the last `rows` rows of a file begin, and how many there are at most.
 async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
-    let Some((mut file, metadata)) = file::open(path).await? else { return Ok((0, 0)) };
-    let end = metadata.len();
+    let mut file = File::open(path).await?;
+    let end = file.metadata().await?.len();
     if rows == 0 || end == 0 {
         return Ok((end, 0));
     }

@@ -1,0 +1,135 @@
+//! An old report that comes late is not what compaction keeps.
+
+use super::*;
+
+impl Running {
+    /// Waits until so many reports were appended once more.
+    async fn has_repaired(&self, count: f64) {
+        let series = "headwater_controller_repaired_reports_total";
+        until_true("a repair", async || seen::value(&self.registry, series) == Some(count)).await;
+    }
+}
+
+impl World {
+    /// So much time passes that only the last record of each key is left, and no tombstone.
+    fn weeks_pass(&self) {
+        for _ in 0..2 {
+            self.upstream.advance_clock(100 * 24 * 3600 * 1000);
+            self.upstream.compact();
+        }
+    }
+
+    /// The phase of the pod as a controller shows it that knows nothing but the logs.
+    async fn phase_anew(&self) -> Option<String> {
+        let running = self.elsewhere().start().await;
+        running.list([pod("p", "c")]).await;
+        let mut moved = running.controller.moved();
+        moved.wait_for(|commits| *commits > 0).await.expect("it folds");
+        // Its picture is whole when the last of what is there has been folded.
+        let node = |seq| self.report("a", seq, ReportBody::Node { object: "{}".into() });
+        node(1000).await;
+        let filter = Filter { kind: "node", namespace: "", name: "a" };
+        until_true("the last report", async || {
+            let objects = running.controller.picture().objects(&filter, 0).expect("readable");
+            objects.values().any(|node| node["status"]["conditions"].is_array())
+        })
+        .await;
+        let phase = phase(&running).await;
+        running.controller.stop().await;
+        phase
+    }
+}
+
+fn closed(pods: &[&str]) -> ReportBody {
+    let mut snapshot = PodStatusSnapshot::new(&"a".parse().expect("a name"));
+    for phase in pods {
+        let ReportBody::PodStatus { pod, uid, status } = status(phase) else { continue };
+        snapshot.set(pod, headwater_view::StatusDigest::of(&uid, &status));
+    }
+    let (hash, pods) = (snapshot.hash(), snapshot.len() as u64);
+    ReportBody::SnapshotClosed(SnapshotClosed {
+        hash,
+        pods,
+        full: false,
+        first: ReportId::default(),
+    })
+}
+
+fn removed() -> ReportBody {
+    ReportBody::PodStatusRemoved { pod: pod_key(), uid: "u-p".to_owned() }
+}
+
+#[tokio::test]
+async fn the_newest_status_outlives_an_old_one_that_came_late() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    running.reconciled(0).await;
+    world.report("a", 5, status("Running")).await;
+    world.report("a", 4, status("Stale")).await;
+    running.has_repaired(1.0).await;
+    running.controller.stop().await;
+    world.weeks_pass();
+    assert_eq!(world.phase_anew().await.as_deref(), Some("Running"));
+}
+
+#[tokio::test]
+async fn a_pod_that_is_long_gone_does_not_come_back() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    running.reconciled(0).await;
+    for (seq, body) in [
+        (1, status("Running")),
+        (2, closed(&["Running"])),
+        (3, removed()),
+        (4, closed(&[])),
+        // What an append of unknown outcome held back.
+        (1, status("Running")),
+        (2, closed(&["Running"])),
+    ] {
+        world.report("a", seq, body).await;
+    }
+    running.has_repaired(2.0).await;
+    running.controller.stop().await;
+    world.weeks_pass();
+    assert_eq!(world.phase_anew().await.as_deref(), Some("Pending"), "nobody says anything");
+    assert!(!world.said("node/a").await.iter().any(|said| said.contains("request")));
+}
+
+#[tokio::test]
+async fn only_who_writes_repairs_and_does_so_after_a_restart_too() {
+    let world = World::new();
+    let running = world.start().await;
+    world.report("a", 5, status("Running")).await;
+    world.report("a", 4, status("Stale")).await;
+    let of = |series: &str| seen::value(&running.registry, series);
+    until_true("the old one", async || of("headwater_controller_stale_reports_total") == Some(1.0))
+        .await;
+    assert_eq!(of("headwater_controller_repaired_reports_total"), Some(0.0), "nothing is listed");
+    running.controller.stop().await;
+
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    running.has_repaired(1.0).await;
+    running.controller.stop().await;
+    world.weeks_pass();
+    assert_eq!(world.phase_anew().await.as_deref(), Some("Running"));
+}
+
+#[tokio::test]
+async fn a_repair_of_unknown_outcome_is_made_again() {
+    let world = World::new();
+    let (source, script) = script();
+    let upstream = world.upstream.handle();
+    let running = world.start_reading(upstream.clone(), vec![script], source).await;
+    running.list([pod("p", "c")]).await;
+    running.reconciled(0).await;
+    upstream.inject(AppendFault::UnknownLost);
+    world.report("a", 5, status("Running")).await;
+    world.report("a", 4, status("Stale")).await;
+    running.has_repaired(1.0).await;
+    running.controller.stop().await;
+    world.weeks_pass();
+    assert_eq!(world.phase_anew().await.as_deref(), Some("Running"));
+}

@@ -1,0 +1,102 @@
+//! Appends the newest report of a key once more, where an older one lies behind it: see
+//! [`super::stale`].
+
+use std::time::Duration;
+
+use headwater_event::upstream::encode_report;
+use headwater_event::{Report, ReportBody, ReportKey};
+use headwater_log::{Append, Record};
+use headwater_store::{EngineError, Json, Read};
+use headwater_view::{NodeStatuses, PodStatusFold};
+use tokio::time::{Instant, sleep_until};
+
+use super::Upstream;
+use super::stale::{Key, Stale, StaleKeys};
+use crate::picture::NODES;
+
+/// Reports of one append, and bytes after which no more are added: a small fraction of what a log
+/// takes at once.
+const REPAIRS_AT_ONCE: usize = 256;
+const REPAIR_BYTES: usize = 1 << 20;
+
+/// How long after an append that failed it is tried again.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+impl Upstream {
+    /// Waits until it is this controller that writes, and until `at`.
+    pub(super) async fn writes(&self, at: Instant) {
+        sleep_until(at).await;
+        let mut progress = self.progress.clone();
+        if progress.wait_for(|progress| progress.reconciled).await.is_err() {
+            // The downstream side is gone, and will not write any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Appends the newest report of keys that are due. Gives whether the log took them.
+    pub(super) async fn repair(
+        &self,
+        keys: &mut StaleKeys,
+        statuses: &PodStatusFold,
+    ) -> Result<bool, EngineError> {
+        let (mut appends, mut bytes) = (Vec::new(), 0);
+        while appends.len() < REPAIRS_AT_ONCE && bytes < REPAIR_BYTES {
+            let Some((key, stale)) = keys.next_due() else { break };
+            let Some(report) = newest(&*self.engine, statuses, &key, &stale)? else { continue };
+            // What was read under a key can be written under it.
+            let Ok(encoded) = encode_report(&key.0, &report) else { continue };
+            let (node, key, id) = (&key.0, &key.1, report.id);
+            tracing::info!(%node, %key, newest = %id, stale = %stale.id, "appended once more");
+            let record = Record {
+                key: encoded.key,
+                value: encoded.value,
+                header: encoded.header,
+                traceparent: None,
+            };
+            bytes += record.bytes();
+            appends.push(Append { partition: stale.partition, record });
+        }
+        if appends.is_empty() {
+            return Ok(true);
+        }
+        let count = appends.len();
+        match self.log.append(appends).await {
+            Ok(_) => {
+                self.metrics.repaired(count);
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "reports cannot be appended once more; trying again");
+                keys.failed();
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// What is to lie last under a key that ends in `stale`.
+fn newest(
+    from: &dyn Read,
+    statuses: &PodStatusFold,
+    (node, key): &Key,
+    stale: &Stale,
+) -> Result<Option<Report>, EngineError> {
+    let found = match key {
+        ReportKey::Position => None,
+        ReportKey::Snapshot => {
+            let closing = statuses.node(node).and_then(NodeStatuses::closed);
+            closing.map(|closing| (closing.id, ReportBody::SnapshotClosed(closing.closed)))
+        }
+        ReportKey::Resource(key) if key.kind() == "node" => NODES
+            .get(from, node)?
+            .map(|Json(report)| (report.id, ReportBody::Node { object: report.object.into() })),
+        ReportKey::Resource(key) => {
+            let pod = key.with_kind("pod");
+            let known = PodStatusFold::newest(from, node, &pod)?;
+            // It is long gone: nobody remembers its removal. The old status is taken back.
+            let gone = || (stale.id, ReportBody::PodStatusRemoved { pod, uid: stale.uid.clone() });
+            Some(known.unwrap_or_else(gone))
+        }
+    };
+    Ok(found.map(|(id, body)| Report { id, body, traceparent: None }))
+}
