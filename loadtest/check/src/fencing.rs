@@ -29,6 +29,35 @@ pub struct FencedVisible {
     pub found: WriterEpoch,
 }
 
+/// Checks what a reader makes of a partition's records, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fencing {
+    claimed: WriterEpoch,
+}
+
+impl Fencing {
+    /// Checks the next record.
+    ///
+    /// # Errors
+    /// When it is an event that should not have counted.
+    pub fn observe(
+        &mut self,
+        partition: Partition,
+        offset: Offset,
+        seen: Seen,
+    ) -> Result<(), FencedVisible> {
+        let claimed = self.claimed;
+        match seen {
+            Seen::Claim(epoch) => self.claimed = claimed.max(epoch),
+            Seen::Visible(found) if found != claimed => {
+                return Err(FencedVisible { partition, offset, claimed, found });
+            }
+            Seen::Visible(_) | Seen::PassedOver(_) => {}
+        }
+        Ok(())
+    }
+}
+
 /// Checks what a reader made of a partition's records, in order.
 ///
 /// # Errors
@@ -37,17 +66,8 @@ pub fn check(
     partition: Partition,
     records: impl IntoIterator<Item = (Offset, Seen)>,
 ) -> Result<(), FencedVisible> {
-    let mut claimed = WriterEpoch::default();
-    for (offset, seen) in records {
-        match seen {
-            Seen::Claim(epoch) => claimed = claimed.max(epoch),
-            Seen::Visible(found) if found != claimed => {
-                return Err(FencedVisible { partition, offset, claimed, found });
-            }
-            Seen::Visible(_) | Seen::PassedOver(_) => {}
-        }
-    }
-    Ok(())
+    let mut fencing = Fencing::default();
+    records.into_iter().try_for_each(|(offset, seen)| fencing.observe(partition, offset, seen))
 }
 
 #[cfg(test)]

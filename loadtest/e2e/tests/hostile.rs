@@ -7,8 +7,6 @@ mod bench;
 mod folder;
 #[path = "hostile/frames.rs"]
 mod frames;
-#[path = "hostile/messages.rs"]
-mod messages;
 #[path = "hostile/objects.rs"]
 mod objects;
 #[path = "hostile/peers.rs"]

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt;
-use headwater_check::{State, fencing};
+use headwater_check::State;
+use headwater_check::fencing::{Fencing, Seen};
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{
     Applied, Change, Checkpoint, EntryKey, EventHeader, LogId, NodeName, ObjectHash, Offset,
@@ -33,7 +34,8 @@ struct Branch {
     claimed: BTreeMap<Partition, WriterEpoch>,
     /// Where each partition's newest claim lies: truncation spares it.
     claims: BTreeMap<Partition, Offset>,
-    seen: BTreeMap<Partition, Vec<(Offset, fencing::Seen)>>,
+    /// I11: which writes count.
+    fencing: BTreeMap<Partition, Fencing>,
     streams: BTreeMap<StreamId, Vec<(Offset, Point)>>,
     /// Streams that stand before a hole, and the epoch of what came instead.
     stopped: BTreeMap<StreamId, WriterEpoch>,
@@ -123,9 +125,6 @@ impl Auditor {
                 points.retain(|(offset, _)| *offset < high);
                 self.branch.stopped.remove(stream);
             }
-        }
-        if let Some(seen) = self.branch.seen.get_mut(&partition) {
-            seen.retain(|(offset, _)| *offset < high);
         }
         let log = &self.downstream;
         let opened = async {
@@ -228,8 +227,8 @@ impl Auditor {
                 if epoch > *claimed {
                     *claimed = epoch;
                     branch.claims.insert(*partition, *offset);
-                    let seen = branch.seen.entry(*partition).or_default();
-                    seen.push((*offset, fencing::Seen::Claim(epoch)));
+                    let fencing = branch.fencing.entry(*partition).or_default();
+                    self.frame.check(fencing.observe(*partition, *offset, Seen::Claim(epoch)));
                 }
                 return;
             }
@@ -242,8 +241,9 @@ impl Auditor {
         };
         let claimed = branch.claimed.get(partition).copied().unwrap_or_default();
         if header.epoch != claimed {
-            let seen = branch.seen.entry(*partition).or_default();
-            seen.push((*offset, fencing::Seen::PassedOver(header.epoch)));
+            let fencing = branch.fencing.entry(*partition).or_default();
+            let seen = Seen::PassedOver(header.epoch);
+            self.frame.check(fencing.observe(*partition, *offset, seen));
             self.frame.count("record of a fenced writer");
             return;
         }
@@ -271,8 +271,8 @@ impl Auditor {
             return;
         }
         branch.stopped.remove(&stream);
-        let seen = branch.seen.entry(*partition).or_default();
-        seen.push((*offset, fencing::Seen::Visible(header.epoch)));
+        let fencing = branch.fencing.entry(*partition).or_default();
+        self.frame.check(fencing.observe(*partition, *offset, Seen::Visible(header.epoch)));
         let state = points.last().map(|(_, point)| point.state.clone()).unwrap_or_default();
         let change = match entry.map(|key| change(key, &header, record)).transpose() {
             Ok(change) => change,
@@ -318,14 +318,6 @@ impl Auditor {
         if let Ok(Some((node, report))) = decode_report(&record, None) {
             self.logged.entry(node).or_default().insert(report.id);
         }
-    }
-
-    /// I11, of everything read so far.
-    pub(crate) fn check_fencing(&self) -> Result<(), fencing::FencedVisible> {
-        for (partition, seen) in &self.branch.seen {
-            fencing::check(*partition, seen.iter().copied())?;
-        }
-        Ok(())
     }
 }
 

@@ -216,20 +216,20 @@ impl Cluster {
 impl State {
     /// Works out what every stream should hold, and what leaves it.
     fn want(&mut self, nodes: &[NodeName]) {
-        let mut wanted: BTreeMap<StreamId, BTreeMap<ResourceKey, String>> = BTreeMap::new();
-        for node in nodes {
-            let mut keys = BTreeSet::new();
-            let pods = self.objects.values().filter(|object| object.key().kind() == "pod");
-            for pod in pods.filter(|pod| pod.node() == Some(node)) {
-                let value = pod.value();
-                let config = &value["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"];
-                let secret = &value["spec"]["volumes"][0]["secret"]["secretName"];
-                keys.insert(pod.key().clone());
-                keys.insert(named("configmap", config.as_str().unwrap_or_default()));
-                keys.insert(named("secret", secret.as_str().unwrap_or_default()));
-            }
-            wanted.insert(StreamId::node(node), self.there(keys));
+        let mut keys: BTreeMap<&NodeName, BTreeSet<ResourceKey>> =
+            nodes.iter().map(|node| (node, BTreeSet::new())).collect();
+        for pod in self.objects.values().filter(|object| object.key().kind() == "pod") {
+            let Some(keys) = pod.node().and_then(|node| keys.get_mut(node)) else { continue };
+            let value = pod.value();
+            let config = &value["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"];
+            let secret = &value["spec"]["volumes"][0]["secret"]["secretName"];
+            keys.insert(pod.key().clone());
+            keys.insert(named("configmap", config.as_str().unwrap_or_default()));
+            keys.insert(named("secret", secret.as_str().unwrap_or_default()));
         }
+        let of_nodes =
+            keys.into_iter().map(|(node, keys)| (StreamId::node(node), self.there(keys)));
+        let mut wanted: BTreeMap<StreamId, BTreeMap<ResourceKey, String>> = of_nodes.collect();
         let services = self.objects.keys().filter(|key| key.kind() == "service").cloned();
         let services = services.collect();
         wanted.insert(StreamId::Cluster, self.there(services));

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use headwater_check::{Entry, State};
 use headwater_event::{Checkpoint, Seq, StreamId};
 use headwater_store::{
-    Durability, Engine, EngineError, KeyValue, MemoryEngine, Range, Read, Survives, WriteBatch,
+    Durability, Engine, EngineError, KeyValue, MemoryEngine, Range, Read, Survives, TableId,
+    WriteBatch, WriteOp,
 };
 use headwater_view::{Selection, StreamReader};
 
@@ -29,7 +30,7 @@ pub(crate) type Streams = BTreeMap<StreamId, Held>;
 /// What was durable.
 #[derive(Debug, Default)]
 pub(crate) struct Durable {
-    pub(crate) streams: Streams,
+    pub(crate) streams: Arc<Streams>,
     /// How far each stream ever was: seqs begin anew with another log.
     pub(crate) highest: BTreeMap<StreamId, Seq>,
 }
@@ -39,12 +40,14 @@ pub(crate) struct Durable {
 pub(crate) struct Disk {
     pub(crate) engine: MemoryEngine,
     pub(crate) durable: Arc<Mutex<Durable>>,
+    /// What was found at the last look; `None` once a write may have changed it.
+    found: Mutex<Option<Arc<Streams>>>,
 }
 
 impl Disk {
     /// A disk with what `engine` has, all of which is durable.
     pub(crate) fn new(engine: MemoryEngine) -> Self {
-        let disk = Self { engine, durable: Arc::default() };
+        let disk = Self { engine, durable: Arc::default(), found: Mutex::default() };
         disk.look();
         disk
     }
@@ -55,18 +58,33 @@ impl Disk {
     }
 
     /// What is there now.
-    pub(crate) fn streams(&self) -> Streams {
-        streams(&self.engine)
+    pub(crate) fn streams(&self) -> Arc<Streams> {
+        let mut found = lock(&self.found);
+        found.get_or_insert_with(|| Arc::new(streams(&self.engine))).clone()
     }
 
     fn look(&self) {
-        let streams = streams(&self.engine);
+        let streams = self.streams();
         let mut durable = lock(&self.durable);
-        for (stream, held) in &streams {
+        if Arc::ptr_eq(&streams, &durable.streams) {
+            return;
+        }
+        for (stream, held) in &*streams {
             let highest = durable.highest.entry(stream.clone()).or_default();
             *highest = held.at.map_or(*highest, |at| at.seq.max(*highest));
         }
         durable.streams = streams;
+    }
+}
+
+/// Whether a write touches what [`streams`] reads.
+fn is_of_streams(op: &WriteOp) -> bool {
+    let tables = [TableId::Checkpoints, TableId::Entries].map(TableId::prefix);
+    match op {
+        WriteOp::Put(key, _) | WriteOp::Delete(key) => {
+            key.first().is_none_or(|table| tables.contains(table))
+        }
+        WriteOp::DeleteRange(..) => true,
     }
 }
 
@@ -101,7 +119,12 @@ impl Read for Disk {
 
 impl Engine for Disk {
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
-        self.engine.write(batch, durability)?;
+        let may_change = batch.ops.iter().any(is_of_streams);
+        let written = self.engine.write(batch, durability);
+        if may_change {
+            *lock(&self.found) = None;
+        }
+        written?;
         if durability == Durability::Synced {
             self.look();
         }

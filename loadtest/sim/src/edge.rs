@@ -39,7 +39,7 @@ pub(crate) struct SimEdge {
 pub(crate) struct Checked {
     pub(crate) once: Once,
     pub(crate) removals: Removals,
-    pub(crate) shown: Streams,
+    pub(crate) shown: Arc<Streams>,
 }
 
 #[derive(Clone)]

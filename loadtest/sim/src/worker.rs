@@ -73,7 +73,7 @@ pub(crate) struct Worker<M> {
 /// The view as the worker knows it.
 #[derive(Default)]
 struct View {
-    pods: BTreeMap<ResourceKey, (PodUid, Pod)>,
+    pods: BTreeMap<ResourceKey, (PodUid, Arc<Pod>)>,
     listed: Option<BTreeSet<ResourceKey>>,
     is_complete: bool,
 }
@@ -136,7 +136,7 @@ impl<M: Meta> Worker<M> {
                     && let Ok(pod) = serde_json::from_slice::<Pod>(&object.object)
                     && let Ok(uid) = PodUid::try_from(object.uid)
                 {
-                    view.pods.insert(key, (uid, pod));
+                    view.pods.insert(key, (uid, Arc::new(pod)));
                 }
             }
             Kind::Operation | Kind::Unspecified => {}
@@ -228,8 +228,8 @@ impl<M: Meta> Worker<M> {
             return;
         }
         let now = Instant::now();
-        let ends = pod.as_ref().is_none_or(is_deleting);
-        let deadline = pod.as_ref().map_or(running.record.grace(), grace);
+        let ends = pod.as_deref().is_none_or(is_deleting);
+        let deadline = pod.as_deref().map_or(running.record.grace(), grace);
         let fate = match ends {
             false => Fate::Run,
             true => Fate::End {
