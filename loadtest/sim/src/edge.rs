@@ -166,6 +166,7 @@ impl SimEdge {
             auditor,
         };
         self.tasks.spawn(async { bare.replica.await.err() });
+        self.tasks.spawn(async { bare.syncer.await.err() });
         self.tasks.spawn(async { bare.outbox.await.err() });
         self.tasks.spawn(async {
             bare.session.await;

@@ -35,8 +35,10 @@ pub struct Wire {
 
 /// The parts of an edge. Dropping their futures at any time is a loss of power.
 pub struct Bare<M> {
-    /// Folds and syncs the view.
+    /// Folds the view.
     pub replica: BoxFuture<'static, Result<(), EdgeExit>>,
+    /// Syncs the view.
+    pub syncer: BoxFuture<'static, Result<(), EdgeExit>>,
     /// Keeps the outbox.
     pub outbox: BoxFuture<'static, Result<(), EdgeExit>>,
     /// Holds the session.
@@ -64,10 +66,11 @@ impl Edge {
                 .map_err(move |status| ended(hub, status))
                 .boxed()
         });
-        let Opened { replica, upstream, session, desk } =
+        let Opened { replica, syncer, upstream, session, desk } =
             Opened::open(config, state, outbox, seams, dial)?;
         Ok(Bare {
             replica,
+            syncer,
             outbox: upstream,
             session: session.run(CancellationToken::new()).boxed(),
             meta: Service { desk },

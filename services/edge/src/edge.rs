@@ -1,10 +1,11 @@
-//! An edge: two threads that own a database each, a task that owns the session, a server.
+//! An edge: two threads that own a database each, one that syncs, a task that owns the session, a
+//! server.
 //!
 //! ```text
 //!   local API ---ask---> desk ---> session task <----> hub
 //!                         |  |        |     ^
 //!                         |  |        v     |
-//!                         |  +---> replica thread (state database)
+//!                         |  +---> replica thread (state database) <---> sync thread
 //!                         |           | pods
 //!                         |           v
 //!                         +------> upstream thread (outbox database)
@@ -96,18 +97,21 @@ impl Edge {
             // Opening reads and syncs.
             tokio::task::spawn_blocking(move || Opened::open(&config, state, outbox, seams, dial))
         };
-        let Opened { replica, upstream, session, desk } = opened.await.unwrap_or_else(|panic| {
-            let reason = format!("opening it broke: {panic}");
-            let source = EngineError::Read { reason };
-            Err(StartError::Engine { database: Database::State, source })
-        })?;
+        let Opened { replica, syncer, upstream, session, desk } =
+            opened.await.unwrap_or_else(|panic| {
+                let reason = format!("opening it broke: {panic}");
+                let source = EngineError::Read { reason };
+                Err(StartError::Engine { database: Database::State, source })
+            })?;
         let (to_replica, to_upstream) = (desk.replica.clone(), desk.upstream.clone());
-        let replica_ended = on_thread(&config, Database::State, replica)?;
-        let upstream_ended = on_thread(&config, Database::Outbox, upstream)?;
+        let replica_ended = on_thread("replica", &config, Database::State, replica)?;
+        let syncer_ended = on_thread("sync", &config, Database::State, syncer)?;
+        let upstream_ended = on_thread("outbox", &config, Database::Outbox, upstream)?;
         let stop = CancellationToken::new();
         let (exit_sender, exit) = watch::channel(None);
         let parts = Parts {
             replica_ended,
+            syncer_ended,
             upstream_ended,
             session: tokio::spawn(session.run(stop.child_token())),
             server: tokio::spawn(local::serve(listener, desk.clone(), stop.child_token())),
@@ -171,15 +175,12 @@ impl EdgeHandle {
 
 /// Runs `work` on a thread of its own; what it ended with comes through the channel.
 fn on_thread(
+    part: &str,
     config: &EdgeConfig,
     database: Database,
     work: Work,
 ) -> Result<oneshot::Receiver<Result<(), EdgeExit>>, StartError> {
     let (ended, end) = oneshot::channel();
-    let part = match database {
-        Database::State => "replica",
-        Database::Outbox => "outbox",
-    };
     thread::Builder::new()
         .name(format!("{part} {}", config.node))
         .stack_size(STACK_BYTES)
@@ -195,6 +196,7 @@ type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 /// Everything that runs.
 struct Parts {
     replica_ended: oneshot::Receiver<Result<(), EdgeExit>>,
+    syncer_ended: oneshot::Receiver<Result<(), EdgeExit>>,
     upstream_ended: oneshot::Receiver<Result<(), EdgeExit>>,
     session: tokio::task::JoinHandle<()>,
     server: tokio::task::JoinHandle<Served>,
@@ -238,6 +240,8 @@ impl Parts {
             let _ = self.replica.send(replica::Command::Stop).await;
             replica_exit = Some(ended("the replica", (&mut self.replica_ended).await));
         }
+        // It ends when the replica has; only then is the engine let go.
+        let _ = self.syncer_ended.await;
         if upstream_exit.is_none() {
             let _ = self.upstream.send(upstream::Command::Stop).await;
             upstream_exit = Some(ended("the outbox", (&mut self.upstream_ended).await));

@@ -16,7 +16,7 @@ use crate::desk::Desk;
 use crate::edge::Seams;
 use crate::exit::{Database, EdgeExit, StartError};
 use crate::intact;
-use crate::replica::{Replica, ReplicaError};
+use crate::replica::{Replica, ReplicaError, Syncer};
 use crate::session::{Dial, Session, Wires};
 use crate::upstream::{OpenError, Surroundings, Upstream};
 
@@ -33,6 +33,8 @@ pub(crate) type Work = BoxFuture<'static, Result<(), EdgeExit>>;
 pub(crate) struct Opened {
     /// Owns the state database.
     pub(crate) replica: Work,
+    /// Syncs the state database for its owner; ends with it.
+    pub(crate) syncer: Work,
     /// Owns the outbox.
     pub(crate) upstream: Work,
     /// Holds the session.
@@ -66,15 +68,15 @@ impl Opened {
 
         let private = StreamId::node(&config.node);
         let settings = config.settings.replica;
-        let replica = Replica::open(
+        let (replica, syncer) = Replica::open(
             Arc::clone(&state),
             private.clone(),
             settings,
             answer,
             to_upstream.clone(),
         )
-        .map_err(of_state)?
-        .counting(seams.metrics.clone(), seams.clock.clone());
+        .map_err(of_state)?;
+        let replica = replica.counting(seams.metrics.clone(), seams.clock.clone());
         let assignment = StreamReader::new(&*state)
             .entry(&private, &EntryKey::Streams)
             .map_err(of_state)?
@@ -128,6 +130,7 @@ impl Opened {
         };
         Ok(Self {
             replica: replica.run(replica_commands).map(replica_end).boxed(),
+            syncer: Syncer::run(syncer).map(Ok).boxed(),
             upstream: upstream
                 .run(upstream_commands)
                 .map(|end| {
@@ -146,5 +149,6 @@ fn replica_end(end: Result<(), ReplicaError>) -> Result<(), EdgeExit> {
         ReplicaError::Defect(refusal) => {
             EdgeExit::Defect { what: format!("an accepted push was refused: {refusal}") }
         }
+        error @ ReplicaError::NobodySyncs => EdgeExit::Defect { what: error.to_string() },
     })
 }

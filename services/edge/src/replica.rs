@@ -7,12 +7,14 @@
 //!             +------ session <-------------------+
 //! ```
 //!
-//! It folds what is queued, up to a bounded batch, commits it unsynced, and syncs at once when
-//! somebody waits for what it did; else by the clock. Nobody is told anything from above the
-//! durable position: a reader's question makes it sync first.
+//! It folds what is queued, up to a bounded batch, commits it unsynced, and has it synced at once
+//! when somebody waits for what it did; else by the clock. While its [`Syncer`] does that, it folds
+//! and commits on. Nobody is told anything from above the durable position: before a reader's
+//! question is answered, all that is applied is made durable.
 
 mod counting;
 mod reading;
+mod syncing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +29,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use self::counting::Counting;
 use self::reading::view_change;
+pub(crate) use self::syncing::Syncer;
+use self::syncing::{Synced, Syncing};
 use crate::fold::{Done, EdgeFold, Input, Intake};
 use crate::metrics::{EdgeCounts, Resync};
 use crate::operation::Operation;
@@ -40,11 +44,18 @@ use crate::watch::{Filter, Item, Object, TooManyWatches, Watch, WatchSettings, W
 /// is this much of a tail, read again from the hub.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How many commits may wait while a sync is under way, those it covers included; then no more is
+/// folded until it is over. One that is synced, one that is written, and two that gather for the
+/// next: 4 MiB of objects, as much as a session's window.
+pub const COMMITS_WAITING_MAX: usize = 4;
+
 /// How the replica folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaSettings {
     /// See [`SYNC_INTERVAL`].
     pub sync_interval: Duration,
+    /// See [`COMMITS_WAITING_MAX`].
+    pub commits_waiting_max: usize,
     /// What one commit gathers.
     pub bounds: Bounds,
     /// The bounds of watches.
@@ -89,6 +100,9 @@ pub(crate) enum ReplicaError {
     /// The engine failed.
     #[error("the state engine failed")]
     Engine(#[from] EngineError),
+    /// The syncer is gone: a defect.
+    #[error("nobody syncs the state database any more")]
+    NobodySyncs,
     /// The session let a push through that the state refuses: a defect.
     #[error("a push that the session accepted was refused")]
     Defect(#[source] Refusal),
@@ -109,12 +123,14 @@ pub(crate) struct Replica {
     /// Inputs in the open batch, and what the session is told when it is committed.
     open: usize,
     answers: Vec<Answer>,
-    sync_asked: bool,
     stopping: bool,
+    /// Whether the node's whole private stream is there, as far as anybody has been told.
     complete: bool,
-    /// Whether the node's whole private stream is there, and nobody has been told.
-    completes: bool,
+    /// Whether what is committed is to be listed anew, once it is durable and before more is folded.
+    relists: bool,
+    syncing: Syncing,
     now_ms: u64,
+    /// When the last sync began.
     synced_ms: u64,
     counting: Counting,
 }
@@ -123,6 +139,7 @@ impl Default for ReplicaSettings {
     fn default() -> Self {
         Self {
             sync_interval: SYNC_INTERVAL,
+            commits_waiting_max: COMMITS_WAITING_MAX,
             bounds: Bounds::default(),
             watch: WatchSettings::default(),
         }
@@ -130,7 +147,7 @@ impl Default for ReplicaSettings {
 }
 
 impl Replica {
-    /// The replica in `engine`; all that is there is then durable.
+    /// The replica in `engine`; all that is there is then durable. Its syncer is to run beside it.
     ///
     /// # Errors
     /// As the engine.
@@ -140,11 +157,12 @@ impl Replica {
         settings: ReplicaSettings,
         session: mpsc::Sender<Answer>,
         upstream: mpsc::Sender<upstream::Command>,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<(Self, Syncer), EngineError> {
         let materializer =
             Materializer::open(Arc::clone(&engine), EdgeFold::default(), settings.bounds)?;
         let complete = materializer.durable_position(&private).is_some();
-        Ok(Self {
+        let (syncer, syncing) = Syncer::new(Arc::clone(&engine));
+        let replica = Self {
             settings,
             engine,
             materializer,
@@ -155,14 +173,15 @@ impl Replica {
             upstream,
             open: 0,
             answers: Vec::new(),
-            sync_asked: false,
             stopping: false,
             complete,
-            completes: false,
+            relists: false,
+            syncing,
             now_ms: 0,
             synced_ms: 0,
             counting: Counting::default(),
-        })
+        };
+        Ok((replica, syncer))
     }
 
     /// The same, counting.
@@ -186,12 +205,19 @@ impl Replica {
         mut commands: mpsc::Receiver<Command>,
     ) -> Result<(), ReplicaError> {
         self.begin()?;
-        while !self.stopping
-            && let Some(command) = commands.recv().await
-        {
-            self.group(command, || commands.try_recv().ok())?;
+        while !self.stopping {
+            tokio::select! {
+                biased;
+                synced = self.syncing.end(), if self.syncing.is_under_way() => {
+                    self.synced(synced?)?;
+                }
+                command = commands.recv() => match command {
+                    Some(command) => self.group(command, || commands.try_recv().ok()).await?,
+                    None => break,
+                },
+            }
         }
-        self.make_durable()
+        self.make_durable().await
     }
 
     /// Tells the outbox what is there.
@@ -202,22 +228,28 @@ impl Replica {
     }
 
     /// Does what `first` asks, and with it what else is queued.
-    fn group(
+    async fn group(
         &mut self,
         first: Command,
         mut queued: impl FnMut() -> Option<Command>,
     ) -> Result<(), ReplicaError> {
         let mut next = Some(first);
         while let Some(command) = next {
-            self.take(command)?;
+            self.take(command).await?;
             let is_full = self.materializer.is_full();
             let replaced = self.materializer.projection().replaced;
             next = if is_full || replaced || self.stopping { None } else { queued() };
+            // What has gathered for the next sync need not wait for the rest of this batch.
+            if next.is_some()
+                && let Some(synced) = self.syncing.try_end()?
+            {
+                self.synced(synced)?;
+            }
         }
-        self.settle()
+        self.settle().await
     }
 
-    fn take(&mut self, command: Command) -> Result<(), ReplicaError> {
+    async fn take(&mut self, command: Command) -> Result<(), ReplicaError> {
         match command {
             Command::Apply { push, room } => {
                 self.apply(push)?;
@@ -227,20 +259,25 @@ impl Replica {
                 self.stopped.remove(&stream);
                 self.fold(Input::Drop(stream)).map_err(ReplicaError::from)?;
             }
-            Command::Sync => self.sync_asked = true,
+            Command::Sync => {
+                self.make_durable().await?;
+                for (stream, (checkpoint, _)) in self.positions().clone() {
+                    self.tell_session(Answer::Durable { stream, checkpoint });
+                }
+            }
             Command::Tick(now_ms) => self.now_ms = self.now_ms.max(now_ms),
             Command::Watch { filter, reply } => {
-                self.make_durable()?;
+                self.make_durable().await?;
                 let listing = self.listing(&filter)?;
                 let _ = reply.send(self.watchers.open(filter, listing));
                 self.counting.watches(self.watchers.open_ones(), self.watchers.lagged());
             }
             Command::Find { key, reply } => {
-                self.make_durable()?;
+                self.make_durable().await?;
                 let _ = reply.send(self.find(key)?);
             }
             Command::List { namespace, kind, reply } => {
-                self.make_durable()?;
+                self.make_durable().await?;
                 let selection = match &namespace {
                     Some(namespace) => Selection::KindIn(&kind, namespace),
                     None => Selection::Kind(&kind),
@@ -297,34 +334,35 @@ impl Replica {
         Ok(())
     }
 
-    /// Commits what is folded, and syncs if somebody waits for that or it is time.
-    fn settle(&mut self) -> Result<(), ReplicaError> {
-        self.commit()?;
-        let interval = u64::try_from(self.settings.sync_interval.as_millis()).unwrap_or(u64::MAX);
-        let is_time = self.now_ms.saturating_sub(self.synced_ms) >= interval;
-        let is_ahead = self.materializer.is_ahead_of_durable();
-        let is_awaited = self.materializer.waiting_effects() > 0 || self.sync_asked;
-        if is_awaited || self.completes || (is_ahead && is_time) {
-            self.sync()?;
+    /// Commits what is folded, and begins to sync if somebody waits for that or it is time.
+    async fn settle(&mut self) -> Result<(), ReplicaError> {
+        self.commit().await?;
+        if self.relists { self.make_durable().await } else { self.sync_if_due() }
+    }
+
+    /// Commits what is folded, and waits until all that is applied is durable and told.
+    async fn make_durable(&mut self) -> Result<(), ReplicaError> {
+        self.commit().await?;
+        while self.materializer.is_ahead_of_durable() {
+            self.begin_sync()?;
+            self.hear_of_sync().await?;
         }
         Ok(())
     }
 
-    fn make_durable(&mut self) -> Result<(), ReplicaError> {
-        self.commit()?;
-        if self.materializer.is_ahead_of_durable() {
-            self.sync()?;
-        }
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Result<(), ReplicaError> {
+    async fn commit(&mut self) -> Result<(), ReplicaError> {
         if self.open > 0 {
+            while self.syncing.is_under_way() && self.is_crowded() {
+                self.hear_of_sync().await?;
+            }
             let began = self.counting.begin();
             let moved = self.materializer.commit()?;
             self.counting.committed(&began);
-            self.completes = !self.complete && moved.contains_key(&self.private);
             self.open = 0;
+            let completes =
+                moved.get(&self.private).is_some_and(|at| at.is_some() != self.complete);
+            let replaced = std::mem::take(&mut self.materializer.projection_mut().replaced);
+            self.relists |= completes || replaced;
         }
         for answer in std::mem::take(&mut self.answers) {
             self.tell_session(answer);
@@ -332,33 +370,65 @@ impl Replica {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), ReplicaError> {
-        let began = self.counting.begin();
-        let released = self.materializer.sync()?;
-        self.counting.synced(&began);
-        self.synced_ms = self.now_ms;
-        if std::mem::take(&mut self.sync_asked) {
-            for (stream, (checkpoint, _)) in self.positions().clone() {
-                self.tell_session(Answer::Durable { stream, checkpoint });
-            }
-        } else {
-            for (stream, position) in &released.moved {
-                if let Some((checkpoint, _)) = *position {
-                    self.tell_session(Answer::Durable { stream: stream.clone(), checkpoint });
-                }
-            }
-        }
-        self.deliver(released)
+    /// Whether a commit is to wait for the sync that is under way: enough waits already, or it
+    /// would be synced itself.
+    fn is_crowded(&self) -> bool {
+        self.materializer.waiting_commits() >= self.settings.commits_waiting_max
+            || self.materializer.commit_syncs()
     }
 
-    /// Tells everyone what has become durable: first the outbox, which must know a pod before
-    /// its status can come, then the watches.
-    fn deliver(&mut self, released: Released<Done>) -> Result<(), ReplicaError> {
-        let was_complete = self.complete;
-        self.completes = false;
-        self.complete = self.materializer.durable_position(&self.private).is_some();
-        let replaced = std::mem::take(&mut self.materializer.projection_mut().replaced);
-        let relist = replaced || self.complete != was_complete;
+    fn sync_if_due(&mut self) -> Result<(), ReplicaError> {
+        let interval = u64::try_from(self.settings.sync_interval.as_millis()).unwrap_or(u64::MAX);
+        let is_time = self.now_ms.saturating_sub(self.synced_ms) >= interval;
+        let is_ahead = self.materializer.is_ahead_of_durable();
+        if self.materializer.waiting_effects() > 0 || (is_ahead && is_time) {
+            self.begin_sync()?;
+        }
+        Ok(())
+    }
+
+    /// Has all that is applied synced; what comes while a sync is under way, after that.
+    fn begin_sync(&mut self) -> Result<(), ReplicaError> {
+        if self.syncing.is_under_way() {
+            return Ok(());
+        }
+        let ticket = self.materializer.ticket();
+        if !self.materializer.is_ahead_of_durable() {
+            // The last commit was synced by itself.
+            let released = self.materializer.synced(ticket);
+            return self.let_out(released);
+        }
+        self.synced_ms = self.now_ms;
+        self.syncing.begin(ticket, self.counting.begin())
+    }
+
+    async fn hear_of_sync(&mut self) -> Result<(), ReplicaError> {
+        let synced = self.syncing.end().await?;
+        self.synced(synced)
+    }
+
+    /// Lets out what a sync made durable, and begins the next if somebody waits for it.
+    fn synced(&mut self, Synced { ticket, began }: Synced) -> Result<(), ReplicaError> {
+        self.counting.synced(&began);
+        let released = self.materializer.synced(ticket);
+        self.let_out(released)?;
+        self.sync_if_due()
+    }
+
+    /// Tells everyone what has become durable: first the session, then the outbox, which must know
+    /// a pod before its status can come, then the watches.
+    fn let_out(&mut self, released: Released<Done>) -> Result<(), ReplicaError> {
+        for (stream, position) in &released.moved {
+            if let Some((checkpoint, _)) = *position {
+                self.tell_session(Answer::Durable { stream: stream.clone(), checkpoint });
+            }
+        }
+        // Else a listing would show what is not durable: the sync that covers it comes next.
+        let relist = self.relists && !self.materializer.is_ahead_of_durable();
+        if relist {
+            self.relists = false;
+            self.complete = self.materializer.durable_position(&self.private).is_some();
+        }
         let mut changes: Vec<_> = released
             .effects
             .iter()

@@ -156,10 +156,18 @@ impl<P: Projection> Materializer<P> {
     /// # Errors
     /// As [`Engine::write`]; nothing more is taken then.
     pub fn commit(&mut self) -> Result<BTreeMap<StreamId, Position>, EngineError> {
+        self.commit_with(match self.commit_syncs() {
+            true => Durability::Synced,
+            false => Durability::Buffered,
+        })
+    }
+
+    /// Whether [`Self::commit`] would make the open batch durable at once, as more waits to be
+    /// released than [`Bounds::waiting_effects_max`]. A caller that syncs on another thread hears
+    /// of that first.
+    pub fn commit_syncs(&self) -> bool {
         let waiting = self.waiting_effects + self.effects.len() + self.waiting.len();
-        let is_too_much = waiting > self.bounds.waiting_effects_max;
-        let durability = if is_too_much { Durability::Synced } else { Durability::Buffered };
-        self.commit_with(durability)
+        waiting > self.bounds.waiting_effects_max
     }
 
     /// Commits the open batch and makes it durable at once, and all before it.
@@ -205,6 +213,11 @@ impl<P: Projection> Materializer<P> {
     /// Whether commits are applied and not yet durable.
     pub fn is_ahead_of_durable(&self) -> bool {
         self.durable < self.applied
+    }
+
+    /// How many commits wait for a sync.
+    pub fn waiting_commits(&self) -> usize {
+        self.waiting.len()
     }
 
     /// How many committed effects wait for a sync.

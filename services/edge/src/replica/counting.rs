@@ -19,6 +19,7 @@ pub(super) struct Counting {
 }
 
 /// When something began.
+#[derive(Debug, Default)]
 pub(super) struct Began(Option<Instant>);
 
 impl Counting {

@@ -1,6 +1,10 @@
 //! Nobody is told what a loss of power could take, and absence means something only when it does.
 
+use std::pin::pin;
+
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{Either, select};
 use headwater_event::{
     Applied, Change, HashKey, LogId, NodeName, ObjectHash, Removed, Seq, WriterEpoch,
 };
@@ -123,8 +127,20 @@ impl Hub {
 struct Bench {
     engine: Arc<MemoryEngine>,
     replica: Replica,
+    syncer: Syncer,
     session: mpsc::Receiver<Answer>,
     upstream: mpsc::Receiver<upstream::Command>,
+}
+
+/// What the syncer does once commands are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// Nothing: what was asked of it is still to be done.
+    Waits,
+    /// What it was asked, and the replica has not heard of it.
+    Syncs,
+    /// What it was asked, until the replica asks nothing more.
+    Rests,
 }
 
 impl Bench {
@@ -133,29 +149,62 @@ impl Bench {
     }
 
     fn over(engine: Arc<MemoryEngine>) -> Self {
+        Self::with(engine, ReplicaSettings::default())
+    }
+
+    fn with(engine: Arc<MemoryEngine>, settings: ReplicaSettings) -> Self {
         let (session_sender, session) = mpsc::channel(10_000);
         let (upstream_sender, upstream) = mpsc::channel(10_000);
-        let settings = ReplicaSettings::default();
-        let mut replica =
+        let (mut replica, syncer) =
             Replica::open(engine.clone(), private(), settings, session_sender, upstream_sender)
                 .expect("opens");
         replica.begin().expect("reads");
-        Self { engine, replica, session, upstream }
+        Self { engine, replica, syncer, session, upstream }
     }
 
     /// Gives commands that are queued together.
     fn group(&mut self, commands: impl IntoIterator<Item = Command>) -> Result<(), ReplicaError> {
-        let mut queue = commands.into_iter();
-        while let Some(first) = queue.next() {
-            self.replica.group(first, || queue.next())?;
+        self.group_then(commands, Then::Rests)
+    }
+
+    /// The same; the syncer works as far as the replica waits for it, and then as it is told.
+    fn group_then(
+        &mut self,
+        commands: impl IntoIterator<Item = Command>,
+        then: Then,
+    ) -> Result<(), ReplicaError> {
+        let Self { replica, syncer, .. } = self;
+        let work = async {
+            let mut queue = commands.into_iter();
+            while let Some(first) = queue.next() {
+                replica.group(first, || queue.next()).await?;
+            }
+            while then == Then::Rests && replica.syncing.is_under_way() {
+                replica.hear_of_sync().await?;
+            }
+            Ok(())
+        };
+        let syncs = async {
+            while syncer.sync_once().await {}
+            std::future::pending().await
+        };
+        let ended = futures::executor::block_on(async {
+            match select(pin!(work), pin!(syncs)).await {
+                Either::Left((ended, _)) | Either::Right((ended, _)) => ended,
+            }
+        });
+        if then == Then::Syncs {
+            let _ = syncer.sync_once().now_or_never();
         }
-        Ok(())
+        ended
     }
 
     fn push(&mut self, pushes: impl IntoIterator<Item = Push>) {
-        let commands =
-            pushes.into_iter().map(|push| Command::Apply { push: push.into(), room: None });
-        self.group(commands).expect("the engine works");
+        self.push_then(pushes, Then::Rests);
+    }
+
+    fn push_then(&mut self, pushes: impl IntoIterator<Item = Push>, then: Then) {
+        self.group_then(pushes.into_iter().map(apply), then).expect("the engine works");
     }
 
     fn watch(&mut self, group: Group) -> Watch {
@@ -176,6 +225,19 @@ impl Bench {
         }
         changes
     }
+}
+
+fn apply(push: Push) -> Command {
+    Command::Apply { push: push.into(), room: None }
+}
+
+/// The seqs that were told durable.
+fn durable(answers: &[Answer]) -> Vec<u64> {
+    let seq = |answer: &Answer| match answer {
+        Answer::Durable { checkpoint, .. } => Some(checkpoint.seq.0),
+        Answer::Applied { .. } => None,
+    };
+    answers.iter().filter_map(seq).collect()
 }
 
 /// What is there for a watch without waiting.
@@ -383,9 +445,7 @@ fn a_failed_sync_ends_the_replica_before_anyone_is_told() {
     bench.answers();
     bench.engine.fail_sync(1, Failure { disk_full: true, took_effect: false });
     let push = hub.apply("d/pod/a", "u1", "{}");
-    let failed = bench
-        .group([Command::Apply { push: push.into(), room: None }])
-        .expect_err("the disk is full");
+    let failed = bench.group([apply(push)]).expect_err("the disk is full");
     assert!(
         matches!(failed, ReplicaError::Engine(EngineError::Write { disk_full: true, .. })),
         "{failed:?}"
@@ -405,33 +465,121 @@ fn a_question_behind_a_push_is_answered_from_what_is_synced() {
     };
     let push = hub.apply("d/pod/a", "u1", "{}");
     let (question, mut answer) = find();
-    bench.group([Command::Apply { push: push.into(), room: None }, question]).expect("works");
+    bench.group([apply(push), question]).expect("works");
     assert_eq!(answer.try_recv().expect("answered").map(|found| found.uid), Some("u1".to_owned()));
     bench.engine.fail_sync(1, Failure { disk_full: false, took_effect: true });
     let push = hub.apply("d/pod/a", "u2", "{}");
     let (question, mut answer) = find();
-    bench.group([Command::Apply { push: push.into(), room: None }, question]).expect_err("no sync");
+    bench.group([apply(push), question]).expect_err("no sync");
     assert!(answer.try_recv().is_err(), "nobody is told of what is not synced");
+}
+
+#[test]
+fn more_is_committed_while_a_sync_is_under_way_and_told_after_the_next() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    bench.push([hub.snapshot()]);
+    let mut watch = bench.watch(Group::Edged);
+    told(&mut watch);
+    bench.answers();
+    let before = bench.engine.counts();
+    bench.push_then([hub.apply("d/pod/a", "u1", "{}")], Then::Waits);
+    bench.push_then([hub.apply("d/pod/b", "u2", "{}")], Then::Syncs);
+    let after = bench.engine.counts();
+    assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (2, 1));
+    let answers = bench.answers();
+    assert_eq!((answers.len(), durable(&answers)), (2, vec![]), "applied, and nobody heard more");
+    assert_eq!(told(&mut watch), []);
+    // The sync was asked for when only the first was there: that it covers both is chance.
+    bench.group_then([Command::Tick(1), Command::Tick(2)], Then::Waits).expect("works");
+    assert_eq!(durable(&bench.answers()), [1]);
+    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/a"]);
+    bench.group([Command::Tick(3)]).expect("works");
+    assert_eq!(durable(&bench.answers()), [2]);
+    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/b"]);
+}
+
+#[test]
+fn so_many_commits_wait_for_a_sync_and_no_more() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    bench.push([hub.snapshot()]);
+    bench.answers();
+    for n in 0..COMMITS_WAITING_MAX {
+        bench.push_then([hub.apply(&format!("d/pod/p{n}"), "u", "{}")], Then::Waits);
+    }
+    assert_eq!(bench.replica.materializer.waiting_commits(), COMMITS_WAITING_MAX);
+    let unsynced = bench.engine.unsynced();
+    let next = apply(hub.apply("d/pod/next", "u", "{}"));
+    let mut next = pin!(bench.replica.group(next, || None));
+    assert!(next.as_mut().now_or_never().is_none(), "it waits for the sync that is under way");
+    assert_eq!(bench.engine.unsynced(), unsynced, "and is not written before");
+    assert_eq!(bench.syncer.sync_once().now_or_never(), Some(true));
+    next.now_or_never().expect("there is room").expect("works");
+}
+
+#[test]
+fn a_failed_sync_ends_the_replica_whatever_was_committed_meanwhile() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    bench.push([hub.snapshot()]);
+    let mut watch = bench.watch(Group::Edged);
+    told(&mut watch);
+    bench.answers();
+    bench.engine.fail_sync(1, Failure { disk_full: false, took_effect: false });
+    bench.push_then([hub.apply("d/pod/a", "u1", "{}")], Then::Waits);
+    bench.push_then([hub.apply("d/pod/b", "u2", "{}")], Then::Syncs);
+    let failed = bench.group([Command::Tick(1)]).expect_err("the sync failed");
+    assert!(matches!(failed, ReplicaError::Engine(EngineError::Write { .. })), "{failed:?}");
+    assert!(durable(&bench.answers()).is_empty());
+    assert_eq!(told(&mut watch), []);
+}
+
+#[test]
+fn a_catch_up_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    hub.apply("d/pod/a", "u1", "{}");
+    bench.push([hub.snapshot()]);
+    let mut watch = bench.watch(Group::Edged);
+    told(&mut watch);
+    bench.push_then([hub.apply("d/pod/b", "u2", "{}")], Then::Waits);
+    hub.apply("d/pod/c", "u3", "{}");
+    bench.push_then(hub.snapshot_in_parts(), Then::Waits);
+    let items = told(&mut watch);
+    assert_eq!(applied_keys(&items), ["d/pod/b"], "what the first sync covers: {items:?}");
+    let Some(Item::Listing { objects, .. }) = items.last() else { panic!("{items:?}") };
+    assert_eq!(objects.len(), 3);
+    assert_eq!(bench.engine.unsynced(), 0, "nobody saw it before");
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// This many pushes queued together, each of one change.
-    Push(Vec<(u8, u8, bool)>),
-    Snapshot(bool),
+    /// Groups of pushes that are queued together, each of one change; and what the syncer does
+    /// before the next group comes.
+    Push(Vec<(Vec<(u8, u8, bool)>, Then)>),
+    Snapshot(bool, Then),
     Tick,
     Crash(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let change = (0_u8..6, 0_u8..3, any::<bool>());
+    let then = || prop_oneof![Just(Then::Waits), Just(Then::Syncs), Just(Then::Rests)];
+    let group = (proptest::collection::vec(change, 1..6), then());
     let step = prop_oneof![
-        8 => proptest::collection::vec(change, 1..6).prop_map(Step::Push),
-        2 => any::<bool>().prop_map(Step::Snapshot),
+        8 => proptest::collection::vec(group, 1..4).prop_map(Step::Push),
+        2 => (any::<bool>(), then()).prop_map(|(in_parts, then)| Step::Snapshot(in_parts, then)),
         2 => Just(Step::Tick),
         2 => any::<u64>().prop_map(Step::Crash),
     ];
     proptest::collection::vec(step, 0..40)
+}
+
+/// Bounds that small groups meet.
+fn narrow() -> ReplicaSettings {
+    let bounds = Bounds { inputs_max: 2, waiting_effects_max: 7, ..Bounds::default() };
+    ReplicaSettings { commits_waiting_max: 2, bounds, ..ReplicaSettings::default() }
 }
 
 proptest! {
@@ -441,35 +589,38 @@ proptest! {
     /// session of durable positions, the watches of objects.
     #[test]
     fn nobody_is_told_what_a_loss_of_power_could_take(steps in steps()) {
-        let mut bench = Bench::new();
+        let mut bench = Bench::with(Arc::new(MemoryEngine::new()), narrow());
         let mut hub = Hub::of(private());
         let mut hubs = vec![hub.clone()];
         bench.push([hub.snapshot()]);
         let mut watch = bench.watch(Group::Edged);
         let mut seen: BTreeMap<ResourceKey, Bytes> = BTreeMap::new();
+        let mut said = 0;
         let mut now_ms = 0;
         for step in steps {
             match step {
-                Step::Push(changes) => {
-                    let mut pushes = Vec::new();
-                    for (name, value, removes) in changes {
-                        let name = format!("d/pod/p{name}");
-                        pushes.push(if removes && hub.objects.contains_key(&key(&name)) {
-                            hub.remove(&name)
-                        } else {
-                            hub.apply(&name, "u", &value.to_string())
-                        });
-                        hubs.push(hub.clone());
+                Step::Push(groups) => {
+                    for (changes, then) in groups {
+                        let mut pushes = Vec::new();
+                        for (name, value, removes) in changes {
+                            let name = format!("d/pod/p{name}");
+                            pushes.push(if removes && hub.objects.contains_key(&key(&name)) {
+                                hub.remove(&name)
+                            } else {
+                                hub.apply(&name, "u", &value.to_string())
+                            });
+                            hubs.push(hub.clone());
+                        }
+                        bench.push_then(pushes, then);
                     }
-                    bench.push(pushes);
                 }
-                Step::Snapshot(in_parts) => {
+                Step::Snapshot(in_parts, then) => {
                     // A snapshot goes on: an equal position would be refused as stale.
                     hub.apply("d/pod/snap", "u", &hub.seq.to_string());
                     hubs.push(hub.clone());
                     let pushes =
                         if in_parts { hub.snapshot_in_parts() } else { vec![hub.snapshot()] };
-                    bench.push(pushes);
+                    bench.push_then(pushes, then);
                 }
                 Step::Tick => {
                     now_ms += 600;
@@ -477,8 +628,9 @@ proptest! {
                 }
                 Step::Crash(seed) => {
                     let engine = bench.engine.crash(Survives::Some { seed });
-                    bench = Bench::over(Arc::new(engine));
+                    bench = Bench::with(Arc::new(engine), narrow());
                     let at = bench.replica.positions()[&private()].0.seq;
+                    said = at.0;
                     hubs.truncate(usize::try_from(at.0).expect("few") + 1);
                     watch = bench.watch(Group::Edged);
                     now_ms = 0;
@@ -498,27 +650,24 @@ proptest! {
                     Item::Operation(_) => {}
                 }
             }
-            let durable = bench.answers().into_iter().filter_map(|answer| match answer {
-                Answer::Durable { checkpoint, .. } => Some(checkpoint.seq),
-                Answer::Applied { .. } => None,
-            });
+            let answers = bench.answers();
+            said = durable(&answers).into_iter().fold(said, u64::max);
             let survivor = bench.engine.crash(Survives::Synced);
             let left = StreamReader::new(&survivor as &dyn Read);
             let (at, hash) = left.position(&private()).expect("reads").expect("complete").to_owned();
-            for told in durable {
-                prop_assert!(told <= at.seq, "told {told} durable, {} would be left", at.seq);
-            }
+            prop_assert!(said <= at.seq.0, "told {said} durable, {} would be left", at.seq);
             let model = &hubs[usize::try_from(at.seq.0).expect("few")];
             prop_assert_eq!(hash, model.hash, "a prefix of the stream");
+            let model = &hubs[usize::try_from(said).expect("few")];
             let expected: BTreeMap<_, _> =
                 model.objects.iter().map(|(key, (_, object))| (key.clone(), object.clone())).collect();
-            prop_assert_eq!(&seen, &expected, "the watch knows the durable state");
+            prop_assert_eq!(&seen, &expected, "the watch knows what was told durable");
             // The probe ends its engine: go on over what all of it would leave.
             let complete = bench.engine.reopen();
-            bench = Bench::over(Arc::new(complete));
+            bench = Bench::with(Arc::new(complete), narrow());
             watch = bench.watch(Group::Edged);
-            told(&mut watch);
             let at = bench.replica.positions()[&private()].0.seq;
+            said = at.0;
             hub = hubs[usize::try_from(at.0).expect("few")].clone();
         }
     }
