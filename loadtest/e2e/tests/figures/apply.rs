@@ -3,7 +3,9 @@
 //! The edge is whole: a hub on loopback, the session, the replica, RocksDB. What it wrote in a
 //! first run is written again by the limits: the same batches to a bare RocksDB of the same
 //! options, the same bytes to a file, with a sync wherever the edge had one. Edge and limit take
-//! turns. Processor time of the thread that folds is the second witness: neighbours move it less.
+//! turns. With syncs RocksDB alone takes a turn too: what it makes of its tables meanwhile is no
+//! part of the file's limit, and no part of what an edge adds. Processor time of the threads that
+//! fold and sync is the second witness: neighbours move it less.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -51,10 +53,14 @@ fn measure(mode: &'static str, node: &NodeName, course: &Arc<Course>, syncs: boo
         bytes as f64 / f64::from(1 << 20)
     );
     let (mut edge, mut limit, mut ratio) = <(Samples, Samples, Samples)>::default();
+    let (mut rocks, mut rocks_ratio) = <(Samples, Samples)>::default();
     let (mut edge_cpu, mut limit_cpu) = <(Samples, Samples)>::default();
     for _ in 0..ROUNDS {
         let (ours, _) = run(node, course, syncs, false);
-        let theirs = if syncs { write_groups(&recorded) } else { write_batches(&recorded) };
+        let bare = write_batches(&recorded, syncs);
+        rocks.push(bare.per_second());
+        rocks_ratio.push(ours.per_second() / bare.per_second());
+        let theirs = if syncs { write_groups(&recorded) } else { bare };
         edge.push(ours.per_second());
         limit.push(theirs.per_second());
         ratio.push(ours.per_second() / theirs.per_second());
@@ -63,10 +69,17 @@ fn measure(mode: &'static str, node: &NodeName, course: &Arc<Course>, syncs: boo
     }
     let cpu_ratio = limit_cpu.median() / edge_cpu.median();
     let (figure, cpu) = match syncs {
-        false => ("unsynced, events/s (raw batches)", "  us of the writing thread/event"),
-        true => ("synced, events/s (fdatasync)", "  us of the writing thread/event"),
+        false => ("unsynced, events/s (raw batches)", "  us of writing threads/event"),
+        true => ("synced, events/s (fdatasync)", "  us of writing threads/event"),
     };
-    vec![
+    let of_rocks = syncs.then(|| Row {
+        figure: "synced, events/s (raw batches)",
+        limit: format!("{rocks:.0}"),
+        value: format!("{edge:.0}"),
+        ratio: format!("{rocks_ratio}"),
+        count: rocks_ratio.count(),
+    });
+    let rows = [
         Row {
             figure,
             limit: format!("{limit:.0}"),
@@ -81,7 +94,8 @@ fn measure(mode: &'static str, node: &NodeName, course: &Arc<Course>, syncs: boo
             ratio: format!("{cpu_ratio:.2}"),
             count: ratio.count(),
         },
-    ]
+    ];
+    rows.into_iter().chain(of_rocks).collect()
 }
 
 /// What one run took.
@@ -120,13 +134,14 @@ fn run(node: &NodeName, course: &Arc<Course>, syncs: bool, records: bool) -> (Ta
     let edge = edge_runtime.block_on(starting).expect("starts");
     hub_runtime.block_on(hub.until(|acked| acked.durable >= 1));
 
-    let folder = Thread::named(&format!("replica {node}"));
-    let (began, cpu) = (Instant::now(), folder.cpu());
+    let threads = ["replica", "sync"].map(|part| Thread::named(&format!("{part} {node}")));
+    let cpu_of_both = || threads.iter().map(Thread::cpu).sum::<Duration>();
+    let (began, cpu) = (Instant::now(), cpu_of_both());
     hub.go();
     let end = course.end.0;
     hub_runtime
         .block_on(hub.until(|acked| acked.applied >= end && (!syncs || acked.durable >= end)));
-    let taken = Taken { wall: began.elapsed(), cpu: folder.cpu() - cpu };
+    let taken = Taken { wall: began.elapsed(), cpu: cpu_of_both() - cpu };
 
     edge_runtime.block_on(edge.stop());
     drop(edge_runtime);
@@ -137,15 +152,18 @@ fn run(node: &NodeName, course: &Arc<Course>, syncs: bool, records: bool) -> (Ta
     (taken, written.unwrap_or_default())
 }
 
-/// The same batches, to RocksDB alone.
-fn write_batches(recorded: &[Written]) -> Taken {
+/// The same batches, to RocksDB alone, perhaps with the same syncs.
+fn write_batches(recorded: &[Written], syncs: bool) -> Taken {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(dir.path());
-    let batches: Vec<WriteBatch> = recorded.iter().map(|done| done.batch.clone()).collect();
+    let batches: Vec<_> = recorded.iter().map(|done| (done.batch.clone(), done.synced)).collect();
     let me = Thread::current();
     let (began, cpu) = (Instant::now(), me.cpu());
-    for batch in batches {
+    for (batch, synced) in batches {
         engine.write(batch, Durability::Buffered).expect("written");
+        if syncs && synced {
+            engine.sync().expect("synced");
+        }
     }
     Taken { wall: began.elapsed(), cpu: me.cpu() - cpu }
 }

@@ -553,11 +553,14 @@ fn a_catch_up_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
     assert_eq!(bench.engine.unsynced(), 0, "nobody saw it before");
 }
 
+/// A pod's number, its object, and whether it is removed instead, if it is there.
+type Named = (u8, u8, bool);
+
 #[derive(Clone, Debug)]
 enum Step {
     /// Groups of pushes that are queued together, each of one change; and what the syncer does
     /// before the next group comes.
-    Push(Vec<(Vec<(u8, u8, bool)>, Then)>),
+    Push(Vec<(Vec<Named>, Then)>),
     Snapshot(bool, Then),
     Tick,
     Crash(u64),
