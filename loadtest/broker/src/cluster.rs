@@ -81,6 +81,7 @@ impl Default for ClusterSettings {
 pub struct Cluster {
     brokers: BTreeMap<u32, Broker>,
     ports: BTreeMap<u32, Ports>,
+    distribution: Arc<Distribution>,
     /// Dropped after the brokers.
     _scratch: Option<TempDir>,
 }
@@ -125,21 +126,35 @@ impl Cluster {
                 distribution.format(&file, &settings.scram)?;
             }
             let log = folder.join("broker.log");
-            let distribution = Arc::clone(&distribution);
-            let mut broker = Broker::new(node, distribution, file, log, settings.heap_mib);
+            let its = Arc::clone(&distribution);
+            let mut broker = Broker::new(node, its, file, log, settings.heap_mib);
             broker.begin()?;
             brokers.insert(node, broker);
         }
         for broker in brokers.values_mut() {
             broker.started()?;
         }
-        Ok(Self { brokers, ports, _scratch: scratch })
+        Ok(Self { brokers, ports, distribution, _scratch: scratch })
     }
 
     /// Where clients begin, as `bootstrap.servers` takes it.
     pub fn bootstrap(&self) -> String {
         let one = |ports: &Ports| format!("127.0.0.1:{}", ports[0]);
         self.ports.values().map(one).collect::<Vec<_>>().join(",")
+    }
+
+    /// Grants rights, where the properties name an authorizer and `User:ANONYMOUS` among the
+    /// super users: each a principal, an operation, the kind of resource, and its name; one that
+    /// ends with `*` is a prefix.
+    ///
+    /// # Errors
+    /// When Kafka does not take them.
+    pub fn allow(&self, rights: &[[&str; 4]]) -> Result<(), BrokerError> {
+        // The brokers' own listener asks nobody who they are.
+        let one = |ports: &Ports| format!("127.0.0.1:{}", ports[1]);
+        let mut args = vec![self.ports.values().map(one).collect::<Vec<_>>().join(",")];
+        args.extend(rights.iter().flatten().map(|it| (*it).to_owned()));
+        self.distribution.allow(&args)
     }
 
     /// The broker with this number, from 1.

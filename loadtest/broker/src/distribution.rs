@@ -17,6 +17,7 @@ use crate::properties;
 const VERSION: &str = "4.3.1";
 
 const POM: &str = include_str!("../kafka/pom.xml");
+const ALLOW: &str = include_str!("../kafka/Allow.java");
 const LOG4J: &str = include_str!("../kafka/log4j2.properties");
 
 /// Any 16 bytes in URL-safe base64; topics have random ids of their own.
@@ -131,6 +132,22 @@ impl Distribution {
             "kafka.Kafka".to_owned(),
             properties.display().to_string(),
         ]
+    }
+
+    /// Grants rights, as `Allow.java` takes them.
+    pub(crate) fn allow(&self, args: &[String]) -> Result<(), BrokerError> {
+        let scratch = tempfile::tempdir().map_err(BrokerError::file(env::temp_dir()))?;
+        let source = scratch.path().join("Allow.java");
+        fs::write(&source, ALLOW).map_err(BrokerError::file(&source))?;
+        let mut all = vec![
+            "-XX:TieredStopAtLevel=1".to_owned(),
+            self.logging(),
+            "-cp".to_owned(),
+            self.class_path(),
+            source.display().to_string(),
+        ];
+        all.extend_from_slice(args);
+        process::run("granting rights", "java", &all)
     }
 
     fn class_path(&self) -> String {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_kafka::topics::{Direction, Plan};
-use headwater_kafka::{KafkaLog, KafkaSettings, SettingsError};
+use headwater_kafka::{KafkaLog, KafkaMetrics, KafkaSettings, SettingsError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -51,6 +51,9 @@ pub(crate) struct Kafka {
     pub(crate) topic_check_interval: Duration,
     /// `unreachable.after`: for how long that may stay without an answer.
     pub(crate) unreachable_after: Duration,
+    /// `show.positions`: whether readers commit how far they are to a group named after the part,
+    /// so that Kafka's tools show lag. They are never read back.
+    pub(crate) show_positions: bool,
     /// `allow.unsafe.topics`: whether to go on where a setting would lose data.
     pub(crate) allow_unsafe_topics: bool,
     /// librdkafka's, by its own names.
@@ -96,6 +99,7 @@ impl Default for Kafka {
             request_timeout: settings.request_timeout,
             topic_check_interval: settings.topic_check_interval,
             unreachable_after: settings.unreachable_after,
+            show_positions: settings.positions_shown,
             allow_unsafe_topics: false,
             client: BTreeMap::new(),
         }
@@ -178,17 +182,21 @@ impl Kafka {
             request_timeout: self.request_timeout,
             topic_check_interval: self.topic_check_interval,
             unreachable_after: self.unreachable_after,
+            positions_shown: self.show_positions,
             extra: self.client.clone(),
             ..KafkaSettings::new(self.brokers.clone().unwrap_or_default(), self.topic(direction))
         }
     }
 
-    /// Opens both logs for the part of this name. Nothing is asked of Kafka yet.
+    /// Opens both logs for the part of this name, which count in `metrics`. Nothing is asked of
+    /// Kafka yet.
     ///
     /// # Errors
     /// When a setting cannot be used.
-    pub(crate) fn open(&self, part: &str) -> Result<Logs, KafkaTableError> {
-        let open = |direction| KafkaLog::new(self.settings(direction, part)).map(Arc::new);
+    pub(crate) fn open(&self, part: &str, metrics: &KafkaMetrics) -> Result<Logs, KafkaTableError> {
+        let open = |direction| {
+            KafkaLog::counted(self.settings(direction, part), metrics).map(Arc::new)
+        };
         let (downstream, upstream) = (open(Direction::Downstream)?, open(Direction::Upstream)?);
         Ok(Logs { downstream, upstream })
     }
@@ -212,6 +220,7 @@ impl TryFrom<Map<String, Value>> for Kafka {
                 "request.timeout" => kafka.request_timeout = duration(&name, text)?,
                 "topic.check.interval" => kafka.topic_check_interval = duration(&name, text)?,
                 "unreachable.after" => kafka.unreachable_after = duration(&name, text)?,
+                "show.positions" => kafka.show_positions = parsed(&name, text)?,
                 "allow.unsafe.topics" => kafka.allow_unsafe_topics = parsed(&name, text)?,
                 _ => {
                     kafka.client.insert(name, text.to_owned());
@@ -237,6 +246,7 @@ impl From<Kafka> for Map<String, Value> {
         put("request.timeout", text(kafka.request_timeout));
         put("topic.check.interval", text(kafka.topic_check_interval));
         put("unreachable.after", text(kafka.unreachable_after));
+        put("show.positions", kafka.show_positions.into());
         put("allow.unsafe.topics", kafka.allow_unsafe_topics.into());
         for (name, value) in kafka.client {
             put(&name, value.into());

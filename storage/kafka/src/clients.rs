@@ -9,6 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{NoCustomPartitioner, ProducerContext};
 
+use crate::metrics::Counts;
 use crate::producing::Delivery;
 
 /// The last thing that went wrong on the way to a broker: a refused certificate or a wrong
@@ -39,6 +40,27 @@ impl Trouble {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
     pub(crate) trouble: Trouble,
+    /// None where nobody counts.
+    pub(crate) counts: Option<Arc<Counts>>,
+}
+
+impl Context {
+    /// For a client whose broken connections are counted.
+    pub(crate) fn counted(counts: Option<Arc<Counts>>) -> Self {
+        Self { trouble: Trouble::default(), counts }
+    }
+
+    /// What a client said is wrong, if it is a connection.
+    pub(crate) fn count(&self, code: RDKafkaErrorCode) {
+        use RDKafkaErrorCode as Code;
+        let is_connection = matches!(
+            code,
+            Code::BrokerTransportFailure | Code::Resolve | Code::SSL | Code::Authentication
+        );
+        if let Some(counts) = self.counts.as_ref().filter(|_| is_connection) {
+            counts.connection_failed();
+        }
+    }
 }
 
 impl ClientContext for Context {
@@ -53,6 +75,9 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, words: &str) {
         tracing::debug!(target: "librdkafka", %error, "{words}");
+        if let Some(code) = error.rdkafka_error_code() {
+            self.count(code);
+        }
         // That all of them are down says less than why one of them is.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
             self.trouble.note(words);
@@ -92,6 +117,9 @@ pub(crate) fn words(code: RDKafkaErrorCode, topic: &str) -> String {
             "Kafka does not accept this client's user or password".to_owned()
         }
         Code::SSL => "the TLS connection to Kafka cannot be made".to_owned(),
+        Code::MessageSizeTooLarge => {
+            format!("the record is larger than the topic {topic} takes (its max.message.bytes)")
+        }
         Code::InvalidReplicationFactor => {
             "the cluster has fewer brokers than kafka.topic.replication.factor says (3 unless told; \
              `--replication-factor 1` is for development)"

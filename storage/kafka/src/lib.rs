@@ -13,13 +13,16 @@
 mod asking;
 mod clients;
 mod log;
+mod metrics;
 mod native;
+mod positions;
 mod producing;
 mod reading;
 mod settings;
 pub mod topics;
 
 pub use log::KafkaLog;
+pub use metrics::KafkaMetrics;
 pub use settings::{KafkaSettings, SettingsError};
 
 /// The name of the Kafka header that holds a record's binary header.

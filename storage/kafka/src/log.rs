@@ -1,14 +1,17 @@
 //! The log on one topic.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use headwater_event::{Cursor, Partition};
 use headwater_log::{Append, AppendError, Appended, Bounds, Description, Log, ReadError, Reader};
 
 use crate::asking::{Asking, blocking};
+use crate::metrics::{Counts, KafkaMetrics};
+use crate::positions::Readers;
 use crate::producing::Producing;
-use crate::reading::{KafkaReader, NO_EPOCH};
+use crate::reading::{Around, KafkaReader, NO_EPOCH};
 use crate::settings::{KafkaSettings, SettingsError};
 
 /// A log on Kafka.
@@ -17,6 +20,10 @@ pub struct KafkaLog {
     asking: Arc<Asking>,
     /// None until something is appended, and after an outcome that is not known.
     producing: Mutex<Option<Arc<Producing>>>,
+    /// None where nobody counts.
+    counts: Option<Arc<Counts>>,
+    /// Whose positions are shown.
+    readers: Arc<Readers>,
     /// What the topic was like when it was asked last: bounds what is sent to it.
     described: Mutex<Option<Description>>,
 }
@@ -27,12 +34,32 @@ impl KafkaLog {
     /// # Errors
     /// See [`SettingsError`].
     pub fn new(settings: KafkaSettings) -> Result<Self, SettingsError> {
+        Self::with(settings, None)
+    }
+
+    /// The same, which counts in `metrics`.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
+    pub fn counted(settings: KafkaSettings, metrics: &KafkaMetrics) -> Result<Self, SettingsError> {
+        let counts = Arc::new(metrics.of(&settings.topic));
+        Self::with(settings, Some(counts))
+    }
+
+    fn with(settings: KafkaSettings, counts: Option<Arc<Counts>>) -> Result<Self, SettingsError> {
         // What only the other clients are told is looked at now, not at their first use.
         settings.producing()?;
         settings.reading()?;
         let settings = Arc::new(settings);
         let asking = Arc::new(Asking::new(settings.clone())?);
-        Ok(Self { settings, asking, producing: Mutex::default(), described: Mutex::default() })
+        Ok(Self {
+            settings,
+            asking,
+            producing: Mutex::default(),
+            counts,
+            readers: Arc::default(),
+            described: Mutex::default(),
+        })
     }
 
     fn producing(&self) -> Result<Arc<Producing>, AppendError> {
@@ -40,7 +67,7 @@ impl KafkaLog {
         if let Some(producing) = &*held {
             return Ok(producing.clone());
         }
-        let made = Producing::new(self.settings.clone());
+        let made = Producing::new(self.settings.clone(), self.counts.clone());
         let made =
             Arc::new(made.map_err(|error| AppendError::Fatal { reason: error.to_string() })?);
         *held = Some(made.clone());
@@ -89,17 +116,10 @@ impl Log for KafkaLog {
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        let description = self.described().await;
-        // Nothing was sent, but whether the log goes on is not known either.
-        let description =
-            description.map_err(|error| AppendError::Unknown { reason: error.to_string() })?;
-        if let Some(reason) = refuse(&description, &records) {
-            return Err(AppendError::Rejected { reason });
-        }
-        let producing = self.producing()?;
-        let result = producing.append(&records).await;
-        if matches!(result, Err(AppendError::Unknown { .. })) {
-            self.retire(producing);
+        let begun = Instant::now();
+        let result = self.append_all(&records).await;
+        if let Some(counts) = &self.counts {
+            counts.appended(&records, &result, begun.elapsed());
         }
         result
     }
@@ -116,6 +136,32 @@ impl Log for KafkaLog {
     }
 
     async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError> {
+        let opened = self.open(cursors).await;
+        if let (Some(counts), Err(error)) = (&self.counts, &opened) {
+            counts.read_failed(error);
+        }
+        Ok(Box::new(opened?))
+    }
+}
+
+impl KafkaLog {
+    async fn append_all(&self, records: &[Append]) -> Result<Vec<Appended>, AppendError> {
+        let description = self.described().await;
+        // Nothing was sent, but whether the log goes on is not known either.
+        let description =
+            description.map_err(|error| AppendError::Unknown { reason: error.to_string() })?;
+        if let Some(reason) = refuse(&description, records) {
+            return Err(AppendError::Rejected { reason });
+        }
+        let producing = self.producing()?;
+        let result = producing.append(records).await;
+        if matches!(result, Err(AppendError::Unknown { .. })) {
+            self.retire(producing);
+        }
+        result
+    }
+
+    async fn open(&self, cursors: Vec<Cursor>) -> Result<KafkaReader, ReadError> {
         let asking = self.asking.clone();
         let (is, partitions) =
             blocking(move || Ok((asking.topic_id()?, asking.partitions()?))).await?;
@@ -138,7 +184,12 @@ impl Log for KafkaLog {
             }
             bounded.push((cursor, bounds));
         }
-        Ok(Box::new(KafkaReader::open(&self.settings, &self.asking, is, &bounded)?))
+        let around = Around {
+            settings: self.settings.clone(),
+            asking: self.asking.clone(),
+            counts: self.counts.clone(),
+        };
+        KafkaReader::open(around, &self.readers, is, &bounded)
     }
 }
 

@@ -33,6 +33,11 @@ pub(crate) enum Event {
         /// The first offset that was not there.
         offset: i64,
     },
+    /// Positions were committed, or were not.
+    Committed {
+        /// How it ended.
+        code: RDKafkaErrorCode,
+    },
     /// Something is wrong, with one partition or with the client as a whole.
     Failed {
         /// Kafka's or librdkafka's name of it.
@@ -125,6 +130,19 @@ impl<C: ConsumerContext> Events<C> {
                         Some(Event::Failed { code, partition, text })
                     }
                 }
+            }
+            c::RD_KAFKA_EVENT_OFFSET_COMMIT => {
+                // SAFETY: the caller's event lives, and a list that it gives lives as it does.
+                let code = unsafe {
+                    let whole = RDKafkaErrorCode::from(c::rd_kafka_event_error(event));
+                    let list = c::rd_kafka_event_topic_partition_list(event).as_ref();
+                    let first = list.filter(|list| list.cnt > 0).map(|list| (*list.elems).err);
+                    match first.map(RDKafkaErrorCode::from) {
+                        Some(first) if whole == RDKafkaErrorCode::NoError => first,
+                        _ => whole,
+                    }
+                };
+                Some(Event::Committed { code })
             }
             c::RD_KAFKA_EVENT_LOG => {
                 let (mut facility, mut words, mut level) = (ptr::null(), ptr::null(), 0);

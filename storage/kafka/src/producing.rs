@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::asking::offset;
 use crate::clients::{Context, words};
+use crate::metrics::Counts;
 use crate::settings::{KafkaSettings, SettingsError};
 use crate::{HEADER, TRACEPARENT};
 
@@ -46,8 +47,11 @@ struct State {
 }
 
 impl Producing {
-    pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
-        let context = Context::default();
+    pub(crate) fn new(
+        settings: Arc<KafkaSettings>,
+        counts: Option<Arc<Counts>>,
+    ) -> Result<Self, SettingsError> {
+        let context = Context::counted(counts);
         let config = settings.producing()?;
         let producer = ThreadedProducer::from_config_and_context(&config, context.clone())
             .map_err(|error| SettingsError::Invalid { reason: error.to_string() })?;

@@ -12,7 +12,7 @@ use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
 use headwater_log::{Batch, Bounds, ReadError, Reader, Record, Recorded};
 use rdkafka::TopicPartitionList;
 use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -20,7 +20,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::asking::{Asking, blocking, offset};
 use crate::clients::{Context, words};
+use crate::metrics::Counts;
 use crate::native::{self, Event, Events, NativeRecord};
+use crate::positions::{self, Commits, Position, Readers};
 use crate::settings::KafkaSettings;
 use crate::{HEADER, TRACEPARENT};
 
@@ -39,23 +41,36 @@ const POLL: Duration = Duration::from_millis(100);
 /// A cursor at which nothing was read has no leader epoch: there is nothing to be replaced.
 pub(crate) const NO_EPOCH: LeaderEpoch = LeaderEpoch(u32::MAX);
 
+/// What a reader needs of its log.
+#[derive(Clone)]
+pub(crate) struct Around {
+    pub(crate) settings: Arc<KafkaSettings>,
+    pub(crate) asking: Arc<Asking>,
+    pub(crate) counts: Option<Arc<Counts>>,
+}
+
 /// Reads on from cursors.
 pub(crate) struct KafkaReader {
     batches: mpsc::Receiver<Result<Batch, ReadError>>,
+    position: Arc<Position>,
+    counts: Option<Arc<Counts>>,
+    /// The end of the batch given out last: handled once the next one is asked for.
+    given: Option<(Partition, Offset)>,
     _watch: AbortOnDropHandle<()>,
 }
 
 impl KafkaReader {
     /// Opens one. Each cursor is within the bounds beside it.
     pub(crate) fn open(
-        settings: &Arc<KafkaSettings>,
-        asking: &Arc<Asking>,
+        around: Around,
+        readers: &Arc<Readers>,
         topic: TopicId,
         cursors: &[(Cursor, Bounds)],
     ) -> Result<Self, ReadError> {
         let unavailable = |reason: String| ReadError::Unavailable { reason };
+        let Around { settings, counts, .. } = &around;
         let config = settings.reading().map_err(|error| unavailable(error.to_string()))?;
-        let context = Context::default();
+        let context = Context::counted(counts.clone());
         let consumer = BaseConsumer::from_config_and_context(&config, context.clone())
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
         let assignment = assignment(&settings.topic, cursors)
@@ -65,6 +80,8 @@ impl KafkaReader {
             .ok_or_else(|| unavailable("Kafka's client has no queue".to_owned()))?;
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let of = |(cursor, _): &(Cursor, Bounds)| (cursor.partition, Place::at(*cursor));
+        let from = cursors.iter().map(|(cursor, _)| (cursor.partition, cursor.next));
+        let position = readers.open(from.collect());
         let pump = Pump {
             events,
             context,
@@ -72,39 +89,81 @@ impl KafkaReader {
             topic,
             places: cursors.iter().map(of).collect(),
             batches: sender.clone(),
+            position: position.clone(),
+            commits: Commits::new(std::time::Instant::now()),
         };
         thread::Builder::new()
             .name(format!("reads {}", settings.topic))
             .spawn(move || pump.run())
             .map_err(|error| unavailable(error.to_string()))?;
-        let watch = watch(asking.clone(), settings.clone(), topic, sender);
+        if let Some(counts) = counts {
+            counts.opened();
+        }
+        let counts = counts.clone();
+        let watch = watch(around, topic, position.clone(), sender);
         let _watch = AbortOnDropHandle::new(tokio::spawn(watch));
-        Ok(Self { batches, _watch })
+        Ok(Self { batches, position, counts, given: None, _watch })
     }
 }
 
 #[async_trait]
 impl Reader for KafkaReader {
     async fn next(&mut self) -> Result<Batch, ReadError> {
+        if let Some((partition, next)) = self.given.take() {
+            self.handled(partition, next);
+        }
         let next = self.batches.recv().await;
-        next.unwrap_or_else(|| {
+        let next = next.unwrap_or_else(|| {
             Err(ReadError::Unavailable { reason: "the reader has ended".to_owned() })
-        })
+        });
+        if let Ok(batch) = &next {
+            self.given = Some((batch.cursor.partition, batch.cursor.next));
+        }
+        match (&self.counts, &next) {
+            (Some(counts), Ok(batch)) => counts.given(&batch.records),
+            (Some(counts), Err(error)) => counts.read_failed(error),
+            (None, _) => {}
+        }
+        next
+    }
+}
+
+impl KafkaReader {
+    fn handled(&self, partition: Partition, next: Offset) {
+        self.position.handled(partition, next);
+        if let Some(counts) = self.counts.as_ref().filter(|_| self.position.is_shown()) {
+            counts.handled(partition, next);
+        }
+    }
+}
+
+impl Drop for KafkaReader {
+    fn drop(&mut self) {
+        // Its thread and its watch end a moment later.
+        self.position.close();
     }
 }
 
 /// Says so when the topic is another, or has not been heard of for too long.
 async fn watch(
-    asking: Arc<Asking>,
-    settings: Arc<KafkaSettings>,
+    Around { settings, asking, counts }: Around,
     was: TopicId,
+    position: Arc<Position>,
     found: mpsc::Sender<Result<Batch, ReadError>>,
 ) {
     let mut ticks = interval(settings.topic_check_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
+    let mut counted = heard;
     loop {
         ticks.tick().await;
+        if let Some(counts) = &counts
+            && counted.elapsed() >= positions::INTERVAL
+            && position.is_shown()
+        {
+            counted = Instant::now();
+            look_at_ends(&asking, counts, &position).await;
+        }
         let asked = asking.clone();
         let error = match blocking(move || asked.topic_id()).await {
             Ok(is) if is == was => {
@@ -118,6 +177,21 @@ async fn watch(
         // Whoever reads has what was read before first.
         let _ = found.send(Err(error)).await;
         return;
+    }
+}
+
+/// Asks how far the log goes: a reader that nobody takes from does not learn it.
+async fn look_at_ends(asking: &Arc<Asking>, counts: &Arc<Counts>, position: &Arc<Position>) {
+    for (partition, next) in position.all() {
+        let asking = asking.clone();
+        match blocking(move || asking.bounds(partition)).await {
+            Ok(bounds) => {
+                counts.handled(partition, next);
+                counts.ends(partition, bounds.high);
+            }
+            // The watch says so when it lasts.
+            Err(_) => return,
+        }
     }
 }
 
@@ -142,6 +216,8 @@ struct Pump {
     topic: TopicId,
     places: BTreeMap<Partition, Place>,
     batches: mpsc::Sender<Result<Batch, ReadError>>,
+    position: Arc<Position>,
+    commits: Commits,
 }
 
 impl Pump {
@@ -159,6 +235,7 @@ impl Pump {
 
     /// Waits for an event and gives out what comes with it; false when nobody wants more.
     fn step(&mut self) -> Result<bool, ReadError> {
+        self.show_position();
         let Some(mut event) = self.events.poll(POLL) else { return Ok(!self.batches.is_closed()) };
         let mut records: Vec<Recorded> = Vec::new();
         let mut bytes = 0;
@@ -181,6 +258,7 @@ impl Pump {
                         return Ok(false);
                     }
                 }
+                Event::Committed { code } => self.committed(code),
                 Event::Failed { code, partition, text } => {
                     if !self.give_out(&mut records) {
                         return Ok(false);
@@ -233,18 +311,69 @@ impl Pump {
         self.send(Batch { records: Vec::new(), cursor, high: end })
     }
 
+    /// Commits how far the reader has come, now and then, and waits for no answer.
+    fn show_position(&mut self) {
+        if !self.settings.positions_shown {
+            return;
+        }
+        let Some(due) = self.commits.due(std::time::Instant::now(), &self.position) else { return };
+        let mut list = TopicPartitionList::new();
+        for (partition, next) in due {
+            let partition = i32::try_from(partition.0).unwrap_or(i32::MAX);
+            let next = rdkafka::Offset::Offset(i64::try_from(next.0).unwrap_or(i64::MAX));
+            // What cannot be said is not shown.
+            let _ = list.add_partition_offset(&self.settings.topic, partition, next);
+        }
+        if let Err(error) = self.events.consumer().commit(&list, CommitMode::Async) {
+            tracing::debug!(%error, "positions were not committed");
+            self.commits.forget();
+        }
+    }
+
+    fn committed(&mut self, code: RDKafkaErrorCode) {
+        use RDKafkaErrorCode as Code;
+        if code == Code::NoError {
+            return;
+        }
+        if let Some(counts) = &self.context.counts {
+            counts.commit_failed();
+        }
+        self.commits.forget();
+        if matches!(code, Code::GroupAuthorizationFailed | Code::TopicAuthorizationFailed) {
+            self.denied();
+        } else {
+            tracing::debug!(error = %code, "positions were not committed");
+        }
+    }
+
+    /// Positions are for display: without the right to commit them everything else goes on.
+    fn denied(&mut self) {
+        if self.commits.deny() {
+            let group = &self.settings.client_id;
+            tracing::warn!(
+                group,
+                "Kafka denies this client the right to read as this group: its lag is not shown by \
+                 Kafka's tools, and nothing else is missing"
+            );
+        }
+    }
+
     fn failed(
-        &self,
+        &mut self,
         code: RDKafkaErrorCode,
         partition: Option<i32>,
         text: &str,
     ) -> Result<(), ReadError> {
         use RDKafkaErrorCode as Code;
+        self.context.count(code);
         let topic = &self.settings.topic;
         match code {
+            Code::GroupAuthorizationFailed => {
+                self.denied();
+                Ok(())
+            }
             Code::AutoOffsetReset => Err(self.lost_its_place(partition, text)),
             Code::TopicAuthorizationFailed
-            | Code::GroupAuthorizationFailed
             | Code::SaslAuthenticationFailed
             | Code::UnknownTopicOrPartition
             | Code::UnknownTopic

@@ -37,6 +37,8 @@ pub struct KafkaSettings {
     pub topic_check_interval: Duration,
     /// For how long that may stay without an answer.
     pub unreachable_after: Duration,
+    /// Whether readers commit their positions to the group `client_id`, for display only.
+    pub positions_shown: bool,
     /// Settings of librdkafka's by their own names: security, sockets, quotas.
     pub extra: BTreeMap<String, String>,
 }
@@ -83,6 +85,7 @@ impl KafkaSettings {
             request_timeout: REQUEST_TIMEOUT,
             topic_check_interval: TOPIC_CHECK_INTERVAL,
             unreachable_after: UNREACHABLE_AFTER,
+            positions_shown: true,
             extra: BTreeMap::new(),
         }
     }

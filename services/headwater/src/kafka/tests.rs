@@ -1,3 +1,5 @@
+//! What a person may say of Kafka, and how it is understood.
+
 use clap::Parser;
 use figment::Figment;
 use figment::providers::{Format, Serialized, Toml};

@@ -1,7 +1,10 @@
 //! The log on Kafka, against a real broker on loopback.
 
 mod conformance;
+mod replaced;
+mod rights;
 mod safety;
 mod security;
+mod sizes;
 mod support;
 mod traps;

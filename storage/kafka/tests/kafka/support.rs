@@ -73,11 +73,15 @@ impl Kafka {
 
     /// A topic whose records may be deleted, as an operator may have made it.
     pub(crate) async fn make_deletable(&self, topic: &str, plan: &Plan) {
-        let partitions = i32::try_from(plan.partitions).expect("small");
         let mut settings = plan.settings();
         settings.insert("cleanup.policy".to_owned(), "delete".to_owned());
-        let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
-        for (name, value) in &settings {
+        self.make_plain(topic, &settings).await;
+    }
+
+    /// A topic of one partition with these settings and no others.
+    pub(crate) async fn make_plain(&self, topic: &str, settings: &topics::Configured) {
+        let mut new = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
+        for (name, value) in settings {
             new = new.set(name, value);
         }
         let made = self.admin().create_topics([&new], &AdminOptions::new()).await;
@@ -114,7 +118,7 @@ impl Kafka {
         cluster.broker(1).start().expect("it comes back");
     }
 
-    fn admin(&self) -> AdminClient<DefaultClientContext> {
+    pub(crate) fn admin(&self) -> AdminClient<DefaultClientContext> {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.bootstrap());
         config.create().expect("good settings")
