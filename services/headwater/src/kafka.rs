@@ -194,9 +194,8 @@ impl Kafka {
     /// # Errors
     /// When a setting cannot be used.
     pub(crate) fn open(&self, part: &str, metrics: &KafkaMetrics) -> Result<Logs, KafkaTableError> {
-        let open = |direction| {
-            KafkaLog::counted(self.settings(direction, part), metrics).map(Arc::new)
-        };
+        let open =
+            |direction| KafkaLog::counted(self.settings(direction, part), metrics).map(Arc::new);
         let (downstream, upstream) = (open(Direction::Downstream)?, open(Direction::Upstream)?);
         Ok(Logs { downstream, upstream })
     }

@@ -153,6 +153,12 @@ impl Asking {
         let one = described.into_iter().next();
         let one = one.ok_or_else(|| unavailable("Kafka described nothing".to_owned()))?;
         let one = one.map_err(|code| self.unavailable(coded(code)))?;
+        if one.entries.is_empty() {
+            // So librdkafka's wrapper tells a denial; everything that there is has settings.
+            let of = one.specifier;
+            let reason = format!("Kafka denies this client the right DescribeConfigs of {of:?}");
+            return Err(unavailable(reason));
+        }
         let entries = one.entries.into_iter();
         Ok(entries.filter_map(|entry| Some((entry.name, entry.value?))).collect())
     }

@@ -43,7 +43,9 @@ impl Part for ControllerPart {
     type Settings = ControllerSettings;
 
     async fn start(settings: ControllerSettings, ground: &Ground) -> Result<Self, Failure> {
-        let Logs { downstream, upstream } = part::log::open(&settings.kafka, Self::NAME).await?;
+        let registry = &ground.metrics.registry;
+        let Logs { downstream, upstream } =
+            part::log::open(&settings.kafka, Self::NAME, registry).await?;
         let nodes = settings.node_names();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let mut controller = Controller::start(ControllerSeams {

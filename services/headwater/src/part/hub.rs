@@ -36,7 +36,11 @@ impl Part for HubPart {
     type Settings = HubSettings;
 
     async fn start(settings: HubSettings, ground: &Ground) -> Result<Self, Failure> {
-        let Logs { downstream, upstream } = part::log::open(&settings.kafka, Self::NAME).await?;
+        // Each of several shows its own lag.
+        let name = format!("{}.{}", Self::NAME, settings.name);
+        let registry = &ground.metrics.registry;
+        let Logs { downstream, upstream } =
+            part::log::open(&settings.kafka, &name, registry).await?;
         let path = ground.data.part(Self::NAME).join("store");
         let engine = database::open(&path, Role::Fold, &ground.memory, schema::HUB)?;
         ground.metrics.stores.opened("hub", None, &engine);

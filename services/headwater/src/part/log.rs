@@ -1,7 +1,9 @@
 //! The log of a part of the cloud: two topics of Kafka's, looked at before anything relies on
 //! them.
 
+use headwater_kafka::KafkaMetrics;
 use headwater_kafka::topics::{self, Direction, TopicError};
+use prometheus::Registry;
 
 use crate::kafka::{Kafka, KafkaFault, KafkaTableError};
 use crate::operator::Logs;
@@ -18,15 +20,18 @@ pub(crate) enum LogError {
     /// A topic that is missing cannot be made.
     #[error(transparent)]
     Make(#[from] TopicError),
+    /// Two parts count under one name.
+    #[error("the metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
 }
 
 /// Opens the log for the part of this name, unless it would lose data.
 ///
 /// # Errors
 /// See [`LogError`].
-pub(crate) async fn open(kafka: &Kafka, part: &str) -> Result<Logs, LogError> {
+pub(crate) async fn open(kafka: &Kafka, part: &str, registry: &Registry) -> Result<Logs, LogError> {
     kafka.refuse_unsafe().await?;
-    let opened = kafka.open(part)?;
+    let opened = kafka.open(part, &KafkaMetrics::new(registry)?)?;
     Ok(Logs { downstream: opened.downstream, upstream: opened.upstream })
 }
 
@@ -34,7 +39,11 @@ pub(crate) async fn open(kafka: &Kafka, part: &str) -> Result<Logs, LogError> {
 ///
 /// # Errors
 /// See [`LogError`].
-pub(crate) async fn open_for_one(kafka: &Kafka, part: &str) -> Result<Logs, LogError> {
+pub(crate) async fn open_for_one(
+    kafka: &Kafka,
+    part: &str,
+    registry: &Registry,
+) -> Result<Logs, LogError> {
     for direction in [Direction::Downstream, Direction::Upstream] {
         let (settings, plan) = (kafka.settings(direction, part), kafka.plan(direction));
         match topics::create(&settings, &plan).await {
@@ -46,5 +55,5 @@ pub(crate) async fn open_for_one(kafka: &Kafka, part: &str) -> Result<Logs, LogE
             Err(error) => return Err(error.into()),
         }
     }
-    open(kafka, part).await
+    open(kafka, part, registry).await
 }

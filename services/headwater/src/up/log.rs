@@ -82,7 +82,7 @@ impl UpLog {
         clock: &WallClock,
     ) -> Result<Self, LogError> {
         if settings.kafka.brokers.is_some() {
-            let logs = log::open_for_one(&settings.kafka, CLIENT).await?;
+            let logs = log::open_for_one(&settings.kafka, CLIENT, &seen.registry).await?;
             return Ok(Self { logs, embedded: None });
         }
         let path = data.cloud("log");
