@@ -7,6 +7,8 @@ mod bench;
 mod folder;
 #[path = "hostile/frames.rs"]
 mod frames;
+#[path = "hostile/messages.rs"]
+mod messages;
 #[path = "hostile/objects.rs"]
 mod objects;
 #[path = "hostile/peers.rs"]

@@ -2,12 +2,11 @@
 //! its words to hubs, and calls its local API directly. This is how a simulation holds one; all
 //! that decides anything is the same.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt, TryFutureExt};
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::replication;
 use headwater_store::Engine;
@@ -15,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use crate::address::HubAddress;
 use crate::config::EdgeConfig;
 use crate::edge::{Edge, Seams};
 use crate::exit::{EdgeExit, StartError};
@@ -23,7 +23,7 @@ use crate::local::Service;
 use crate::opened::Opened;
 
 /// Asks a hub for a connection.
-pub type Dial = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, Result<Wire, Status>> + Send + Sync>;
+pub type Dial = Arc<dyn Fn(HubAddress) -> BoxFuture<'static, Result<Wire, Status>> + Send + Sync>;
 
 /// A connection to a hub.
 pub struct Wire {
@@ -60,11 +60,15 @@ impl Edge {
         seams: Seams,
         dial: Dial,
     ) -> Result<Bare<impl Meta>, StartError> {
-        let dial = Arc::new(move |hub| {
-            dial(hub)
-                .map_ok(move |wire| take_up(hub, wire.to_hub, wire.from_hub))
-                .map_err(move |status| ended(hub, status))
-                .boxed()
+        let dial = Arc::new(move |hub: HubAddress| {
+            let asked = dial(hub.clone());
+            async move {
+                match asked.await {
+                    Ok(wire) => Ok(take_up(hub, wire.to_hub, wire.from_hub)),
+                    Err(status) => Err(ended(hub, status)),
+                }
+            }
+            .boxed()
         });
         let Opened { replica, syncer, upstream, session, desk } =
             Opened::open(config, state, outbox, seams, dial)?;

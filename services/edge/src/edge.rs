@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use headwater_identity::Principal;
 use headwater_store::{Engine, EngineError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -88,12 +89,18 @@ impl Edge {
         outbox: Arc<dyn Engine>,
         seams: Seams,
     ) -> Result<EdgeHandle, StartError> {
-        if let Some(address) = config.hubs.iter().copied().find(|hub| !hub.ip().is_loopback()) {
-            return Err(StartError::NotLoopback { address });
+        match &config.tls {
+            Some(tls) => tls.check_owner(&Principal::Node(config.node.clone()))?,
+            None => {
+                if let Some(address) = config.hubs.iter().find(|hub| !hub.is_loopback()).cloned() {
+                    return Err(StartError::NotLoopback { address });
+                }
+            }
         }
         let listener = local::bind(&config.socket)?;
         let opened = {
-            let (config, dial) = (config.clone(), Arc::new(|hub| Box::pin(connect(hub)) as _));
+            let (config, tls) = (config.clone(), config.tls.clone());
+            let dial = Arc::new(move |hub| Box::pin(connect(hub, tls.clone())) as _);
             // Opening reads and syncs.
             tokio::task::spawn_blocking(move || Opened::open(&config, state, outbox, seams, dial))
         };

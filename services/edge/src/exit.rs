@@ -1,10 +1,11 @@
 //! Why an edge did not start, and why one ended.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use headwater_identity::IdentityError;
 use headwater_store::EngineError;
 
+use crate::address::HubAddress;
 use crate::identity::OlderIncarnation;
 
 /// One of an edge's two databases.
@@ -31,12 +32,18 @@ pub enum StartError {
     /// The configured enrolment is not the newest.
     #[error(transparent)]
     OlderIncarnation(#[from] OlderIncarnation),
-    /// A hub that can only be reached over a network, where nothing is encrypted yet.
-    #[error("hub {address} is not on loopback: without TLS an edge speaks to loopback only")]
+    /// A hub that is reached over a network, and there is no TLS.
+    #[error(
+        "hub {address} is not on loopback: without TLS an edge speaks to loopback only; give it a \
+         certificate"
+    )]
     NotLoopback {
         /// The hub.
-        address: SocketAddr,
+        address: HubAddress,
     },
+    /// The certificate is not one of this node.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The local API's socket cannot be made.
     #[error("the local API cannot listen on {path}")]
     Socket {

@@ -88,10 +88,11 @@ impl Issuer {
             base: None,
             full_since: None,
         });
+        let number = before.boot.number.checked_add(1).ok_or_else(|| at_its_end("boots"))?;
         let row = Row {
             incarnation,
-            boot: Boot { number: before.boot.number + 1, nonce },
-            reserved_through: before.reserved_through + RESERVED_BLOCK,
+            boot: Boot { number, nonce },
+            reserved_through: next_block(before.reserved_through)?,
             base: before.base,
             full_since: before.full_since,
         };
@@ -117,7 +118,7 @@ impl Issuer {
     pub(crate) fn issue(&mut self, engine: &dyn Engine) -> Result<ReportId, EngineError> {
         if self.next > self.row.reserved_through {
             let mut row = self.row.clone();
-            row.reserved_through += RESERVED_BLOCK;
+            row.reserved_through = next_block(row.reserved_through)?;
             write(engine, &row)?;
             self.row = row;
         }
@@ -175,6 +176,16 @@ pub(crate) fn last(
         let Row { incarnation, boot, base, .. } = row;
         (Identity { node: node.clone(), incarnation, boot }, base.is_some())
     }))
+}
+
+fn next_block(reserved_through: u64) -> Result<u64, EngineError> {
+    reserved_through.checked_add(RESERVED_BLOCK).ok_or_else(|| at_its_end("report ids"))
+}
+
+/// Nobody has counted that far: something else wrote the number.
+fn at_its_end(what: &str) -> EngineError {
+    let reason = format!("the outbox: its {what} are counted to the end of 64 bits");
+    EngineError::Corrupt { reason }
 }
 
 fn write(engine: &dyn Engine, row: &Row) -> Result<(), EngineError> {
@@ -235,6 +246,24 @@ mod tests {
         );
         assert!(start(&engine, 3, 7).enrolled_anew);
         assert!(!start(&engine, 3, 7).enrolled_anew);
+    }
+
+    #[test]
+    fn numbers_that_nobody_has_counted_to_are_damage() {
+        let node: NodeName = "gw-1".parse().expect("a node name");
+        for (boot, reserved_through) in [(u64::MAX, 0), (0, u64::MAX), (0, u64::MAX - 999)] {
+            let engine = MemoryEngine::new();
+            let row = Row {
+                incarnation: Incarnation(1),
+                boot: Boot { number: boot, nonce: 0 },
+                reserved_through,
+                base: None,
+                full_since: None,
+            };
+            write(&engine, &row).expect("writes");
+            let refused = Issuer::start(&engine, node.clone(), Incarnation(1), 7);
+            assert!(matches!(refused, Err(EngineError::Corrupt { .. })), "{refused:?}");
+        }
     }
 
     proptest! {

@@ -13,6 +13,7 @@
 //! | [`exit`] | why an edge did not start, and why one ended |
 //! | [`status`] | where an edge stands |
 //! | [`session`], `link`, `outgoing`, [`backoff`] | the conversation with a hub |
+//! | [`address`], `dial` | where hubs are, and how a connection is made |
 //! | [`replica`], `fold` | the materialized view |
 //! | `intact` | whether a replica holds what was folded into it |
 //! | [`watch`] | who waits for its changes |
@@ -23,10 +24,12 @@
 //! | [`metrics`] | what an edge counts |
 //! | [`seams`] | clocks and chance |
 
+pub mod address;
 pub mod backoff;
 pub mod bare;
 pub mod config;
 mod desk;
+mod dial;
 pub mod edge;
 pub mod exit;
 mod fold;
@@ -50,6 +53,7 @@ pub mod status;
 pub mod upstream;
 pub mod watch;
 
+pub use address::{HubAddress, HubAddressError};
 pub use config::{EdgeConfig, Settings};
 pub use edge::{Edge, EdgeHandle, Gone, Seams};
 pub use exit::{Database, EdgeExit, StartError};

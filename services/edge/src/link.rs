@@ -1,12 +1,10 @@
-//! A connection to a hub: gRPC over TCP, both directions bounded.
+//! A connection to a hub: gRPC, both directions bounded.
 //!
 //! A task of its own reads what the hub says, and waits where the session does not take it, so
 //! that HTTP/2 holds the hub back. The session's clock runs outside, whatever the socket does.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use futures::{Stream, StreamExt};
+use headwater_identity::{Connector, RefusedByPeer, refused_by_peer};
 use headwater_proto::replication;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::wire::WireError;
@@ -16,31 +14,19 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
-use tonic::transport::Endpoint;
 
+use crate::address::HubAddress;
+use crate::dial::{DialError, dial};
 use crate::metrics::Trouble;
 
 /// The largest message, either way: one object of the largest size and its frame.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
-
-/// How long a hub may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A half-open connection is noticed within this and the next: well below the 45 s of silence
-/// after which either end gives up.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
-
-/// How long a hub may take to answer a ping.
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Messages that wait to be written: acknowledgements and reports, which the session bounds.
 const OUTGOING_MAX: usize = 64;
 
 /// Messages that were read and wait for the session: the next is ready when it has done one.
 const INCOMING_MAX: usize = 4;
-
-/// Response headers of a hub are a few hundred bytes.
-const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
 /// An open connection.
 #[derive(Debug)]
@@ -57,15 +43,23 @@ pub(crate) enum LinkError {
     #[error("cannot connect to hub {address}")]
     Connect {
         /// The hub.
-        address: SocketAddr,
+        address: HubAddress,
         /// What happened.
-        source: tonic::transport::Error,
+        source: DialError,
+    },
+    /// The hub did not like who we are.
+    #[error("cannot connect to hub {address}")]
+    Refused {
+        /// The hub.
+        address: HubAddress,
+        /// What it said.
+        source: RefusedByPeer,
     },
     /// The hub ended it, or it broke.
     #[error("the connection to hub {address} ended: {status}")]
     Ended {
         /// The hub.
-        address: SocketAddr,
+        address: HubAddress,
         /// What the hub or the transport said.
         status: Box<Status>,
     },
@@ -73,23 +67,34 @@ pub(crate) enum LinkError {
     #[error("hub {address} closed the session")]
     Closed {
         /// The hub.
-        address: SocketAddr,
+        address: HubAddress,
     },
     /// The hub said what the protocol does not know.
     #[error("hub {address} sent a malformed message")]
     Malformed {
         /// The hub.
-        address: SocketAddr,
+        address: HubAddress,
         /// What is wrong with it.
         source: WireError,
     },
 }
 
 impl LinkError {
+    /// What a person has to do something about: a certificate, a clock, a name.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Connect { address, source: DialError::Tls(error) } => {
+                Some(format!("hub {address}: {error}"))
+            }
+            Self::Refused { address, source } => Some(format!("hub {address}: {source}")),
+            _ => None,
+        }
+    }
+
     /// How it is counted.
     pub(crate) fn counts_as(&self) -> Trouble {
         match self {
-            Self::Connect { .. } => Trouble::Connect,
+            Self::Connect { .. } | Self::Refused { .. } => Trouble::Connect,
             Self::Ended { .. } | Self::Closed { .. } => Trouble::Link,
             Self::Malformed { .. } => Trouble::Malformed,
         }
@@ -108,19 +113,13 @@ impl Link {
 }
 
 /// Connects to a hub. Nothing has been said when this returns.
-pub(crate) async fn connect(address: SocketAddr) -> Result<Link, LinkError> {
-    let failed = |source| LinkError::Connect { address, source };
-    let channel = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(failed)?
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .http2_max_header_list_size(HEADERS_BYTES_MAX)
-        .connect()
-        .await
-        .map_err(failed)?;
+pub(crate) async fn connect(
+    address: HubAddress,
+    tls: Option<Connector>,
+) -> Result<Link, LinkError> {
+    let dialed = dial(&address, tls.as_ref()).await;
+    let channel =
+        dialed.map_err(|source| LinkError::Connect { address: address.clone(), source })?;
     let mut client = ReplicationClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
@@ -141,7 +140,7 @@ pub(crate) async fn connect(address: SocketAddr) -> Result<Link, LinkError> {
 
 /// Takes up a connection that somebody else made: `said` goes to the hub, `hub` comes from it.
 pub(crate) fn take_up(
-    address: SocketAddr,
+    address: HubAddress,
     said: mpsc::Sender<replication::EdgeMessage>,
     hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + 'static,
 ) -> Link {
@@ -152,16 +151,16 @@ pub(crate) fn take_up(
 
 /// Reads what a hub says until it ends, or nobody hears it any more.
 async fn hear(
-    address: SocketAddr,
+    address: HubAddress,
     mut hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Unpin,
     heard: mpsc::Sender<Result<HubMessage, LinkError>>,
 ) {
     loop {
         let message = match hub.next().await {
             Some(Ok(message)) => HubMessage::try_from(message)
-                .map_err(|source| LinkError::Malformed { address, source }),
-            None => Err(LinkError::Closed { address }),
-            Some(Err(status)) => Err(ended(address, status)),
+                .map_err(|source| LinkError::Malformed { address: address.clone(), source }),
+            None => Err(LinkError::Closed { address: address.clone() }),
+            Some(Err(status)) => Err(ended(address.clone(), status)),
         };
         let is_last = message.is_err();
         if heard.send(message).await.is_err() || is_last {
@@ -170,6 +169,9 @@ async fn hear(
     }
 }
 
-pub(crate) fn ended(address: SocketAddr, status: Status) -> LinkError {
-    LinkError::Ended { address, status: Box::new(status) }
+pub(crate) fn ended(address: HubAddress, status: Status) -> LinkError {
+    match refused_by_peer(&status) {
+        Some(source) => LinkError::Refused { address, source },
+        None => LinkError::Ended { address, status: Box::new(status) },
+    }
 }

@@ -14,7 +14,6 @@
 mod wait;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +30,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use self::wait::{Happened, Phase, ToReplica, linked, to_replica, to_upstream};
+use crate::address::HubAddress;
 use crate::backoff::{Backoff, BackoffSettings};
 use crate::fold::Intake;
 use crate::link::{Link, LinkError};
@@ -76,7 +76,7 @@ pub(crate) enum Command {
 
 /// How a hub is asked for a connection.
 pub(crate) type Dial =
-    Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, Result<Link, LinkError>> + Send + Sync>;
+    Arc<dyn Fn(HubAddress) -> BoxFuture<'static, Result<Link, LinkError>> + Send + Sync>;
 
 /// The answer of the cloud.
 pub(crate) type Answered = Result<Bytes, RequestError>;
@@ -110,7 +110,7 @@ pub(crate) struct Wires {
 pub(crate) struct Session {
     settings: SessionSettings,
     session: EdgeSession,
-    hubs: Vec<SocketAddr>,
+    hubs: Vec<HubAddress>,
     dial: Dial,
     next_hub: usize,
     last_hub: Option<String>,
@@ -148,7 +148,7 @@ impl Session {
     pub(crate) fn new(
         settings: SessionSettings,
         state: EdgeState,
-        hubs: Vec<SocketAddr>,
+        hubs: Vec<HubAddress>,
         dial: Dial,
         clock: Arc<dyn Clock>,
         chance: Arc<dyn Chance>,
@@ -240,6 +240,9 @@ impl Session {
             Happened::Dialed(Err(error)) | Happened::Heard(Err(error)) => {
                 tracing::info!(error = &error as &dyn std::error::Error, "no connection");
                 self.wires.metrics.failed(error.counts_as());
+                if let Some(trouble) = error.trouble() {
+                    self.troubled(trouble);
+                }
                 self.disconnect();
             }
             Happened::Gone => self.disconnect(),
@@ -364,6 +367,14 @@ impl Session {
         self.last_end = Some(reason);
     }
 
+    /// Says what a person has to do something about, once for each in a row.
+    fn troubled(&mut self, trouble: String) {
+        if self.trouble.as_ref() != Some(&trouble) {
+            tracing::warn!(trouble, "no connection");
+        }
+        self.trouble = Some(trouble);
+    }
+
     fn disconnect(&mut self) {
         self.hang_up();
         self.step(EdgeInput::Disconnected);
@@ -381,7 +392,7 @@ impl Session {
     }
 
     fn dial(&mut self) {
-        let hub = self.hubs.get(self.next_hub).copied();
+        let hub = self.hubs.get(self.next_hub).cloned();
         self.phase = match hub {
             Some(hub) if !self.cut && !self.raising => {
                 self.last_hub = Some(hub.to_string());

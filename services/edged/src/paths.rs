@@ -104,7 +104,9 @@ pub fn log_paths(
         // Kubernetes' names have no underscore: what follows the prefix is the UID.
         let is_pod = name.to_str().and_then(|name| name.strip_prefix(&prefix)).is_some();
         let path = entry.path().join(container);
-        if !is_pod || !path.is_dir() {
+        // Where a link leads is not the pod's log.
+        let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        if !is_pod || !is_folder(&entry.path()) || !is_folder(&path) {
             continue;
         }
         let modified = entry.metadata()?.modified()?;

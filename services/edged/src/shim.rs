@@ -66,7 +66,11 @@ fn supervise(dir: &AttemptDir) -> io::Result<()> {
     // its group already is in no session worth leaving.
     let _ = nix::unistd::setsid();
     nix::sys::prctl::set_child_subreaper(true)?;
-    let log = LogFile::open(&spec.log, spec.log_bytes_max, spec.log_files_max)?;
+    let log =
+        LogFile::open(&spec.log, spec.log_bytes_max, spec.log_files_max).map_err(|error| {
+            let path = spec.log.display();
+            io::Error::new(error.kind(), format!("cannot write the log {path}: {error}"))
+        })?;
     let mut child = match start(&spec) {
         Ok(child) => child,
         Err(error) => {

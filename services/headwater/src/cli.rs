@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and in which words.
 
+pub(crate) mod ca;
 pub(crate) mod part;
 mod topics;
 
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     /// Check disk, clock, limits, sockets and versions, and say what to do (exit status 3: a
     /// problem)
     Doctor(Doctor),
+    /// Make a CA, and certificates for nodes, hubs and operators
+    Ca(ca::Ca),
     /// Print what makes a shell complete commands, types and names
     Completion {
         /// The shell

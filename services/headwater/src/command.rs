@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod asked;
+mod ca;
 mod describe;
 mod diff;
 mod get;
@@ -32,6 +33,7 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Controller(args) => part::controller::run(&args),
         Command::Hub(args) => part::hub::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Ca(args) => ca::run(&args),
         asking => runtime()?.block_on(ask(asking)),
     }
 }
@@ -51,6 +53,7 @@ async fn ask(command: Command) -> CommandResult {
         | Command::Controller(_)
         | Command::Hub(_)
         | Command::Doctor(_)
+        | Command::Ca(_)
         | Command::Shim { .. }
         | Command::Completion { .. } => Ok(Outcome::Done),
     }

@@ -18,6 +18,7 @@ mod part;
 mod settings;
 mod table;
 mod telemetry;
+mod tls;
 mod up;
 
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ mod mask;
 mod objects;
 mod past;
 mod past_statuses;
+mod room;
 mod sight;
 pub(crate) mod status;
 mod story;
@@ -32,12 +33,22 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
+use self::room::{Room, in_room};
 use crate::client::ANSWER_BYTES_MAX;
 
 pub(crate) use self::sight::{CloudSight, Logs, Part, Sight};
 
 /// The largest question that is read, in bytes.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
+
+/// The most calls at a time over one connection: a command makes a few.
+const CALLS_MAX: u32 = 128;
+
+/// Headers of a question are a few hundred bytes.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+
+/// The longest refusal, in bytes: it travels in headers, up to three bytes for each.
+const REFUSAL_BYTES_MAX: usize = 2 << 10;
 
 /// How many of the names there are a refusal says: a line or two of a terminal.
 const NAMES_SAID_MAX: usize = 10;
@@ -67,7 +78,7 @@ pub(crate) fn serve(
     }
     let listener = UnixListener::bind(socket).map_err(failed)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    let service = OperatorServer::new(Service { sight })
+    let service = OperatorServer::new(Service { sight, room: Room::new() })
         .max_decoding_message_size(QUESTION_BYTES_MAX)
         .max_encoding_message_size(ANSWER_BYTES_MAX);
     let reflection = tonic_reflection::server::Builder::configure()
@@ -75,7 +86,10 @@ pub(crate) fn serve(
         .build_v1();
     let socket = socket.to_owned();
     Ok(tokio::spawn(async move {
-        let mut server = tonic::transport::Server::builder().add_service(service);
+        let mut server = tonic::transport::Server::builder()
+            .max_concurrent_streams(CALLS_MAX)
+            .http2_max_header_list_size(HEADERS_BYTES_MAX)
+            .add_service(service);
         match reflection {
             Ok(reflection) => server = server.add_service(reflection),
             Err(error) => tracing::warn!(%error, "no reflection on the operator socket"),
@@ -91,6 +105,7 @@ pub(crate) fn serve(
 
 struct Service {
     sight: Sight,
+    room: Room,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -105,7 +120,8 @@ impl Operator for Service {
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        objects::get(&self.sight, &request.into_inner()).await.map(Response::new)
+        let _turn = self.room.question().await?;
+        objects::get(&self.sight, &request.into_inner()).await.map(Response::new).map_err(brief)
     }
 
     type WatchStream = Answers<GetEvent>;
@@ -114,15 +130,18 @@ impl Operator for Service {
         &self,
         request: Request<GetRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let events = objects::watch(self.sight.clone(), request.into_inner()).await?;
-        Ok(Response::new(Box::pin(events)))
+        let room = self.room.stream()?;
+        let events =
+            objects::watch(self.sight.clone(), request.into_inner()).await.map_err(brief)?;
+        Ok(Response::new(in_room(room, events)))
     }
 
     async fn state(
         &self,
         request: Request<StateRequest>,
     ) -> Result<Response<StateResponse>, Status> {
-        past::state(&self.sight, &request.into_inner()).await.map(Response::new)
+        let _turn = self.room.question().await?;
+        past::state(&self.sight, &request.into_inner()).await.map(Response::new).map_err(brief)
     }
 
     type HistoryStream = Answers<HistoryEvent>;
@@ -131,8 +150,10 @@ impl Operator for Service {
         &self,
         request: Request<HistoryRequest>,
     ) -> Result<Response<Self::HistoryStream>, Status> {
-        let events = past::history(self.sight.clone(), request.into_inner()).await?;
-        Ok(Response::new(Box::pin(events)))
+        let room = self.room.stream()?;
+        let events =
+            past::history(self.sight.clone(), request.into_inner()).await.map_err(brief)?;
+        Ok(Response::new(in_room(room, events)))
     }
 
     async fn status(
@@ -146,7 +167,8 @@ impl Operator for Service {
         &self,
         request: Request<VerifyRequest>,
     ) -> Result<Response<VerifyResponse>, Status> {
-        verify::verify(&self.sight, &request.into_inner()).await.map(Response::new)
+        let _turn = self.room.question().await?;
+        verify::verify(&self.sight, &request.into_inner()).await.map(Response::new).map_err(brief)
     }
 
     async fn set_link(
@@ -155,7 +177,7 @@ impl Operator for Service {
     ) -> Result<Response<SetLinkResponse>, Status> {
         let request = request.into_inner();
         let sight = &self.sight;
-        let node = sight.named(&request.node)?;
+        let node = sight.named(&request.node).map_err(brief)?;
         let edge = sight.nodes.get(&node);
         if edge.is_none() && sight.hub.is_none() {
             return Err(Status::failed_precondition(format!(
@@ -185,16 +207,18 @@ impl Operator for Service {
         &self,
         request: Request<LogsRequest>,
     ) -> Result<Response<Self::LogsStream>, Status> {
-        let chunks = logs::logs(&self.sight, request.into_inner()).await?;
+        let room = self.room.stream()?;
+        let chunks = logs::logs(&self.sight, request.into_inner()).await.map_err(brief)?;
         let chunks = chunks.map(|chunk| chunk.map_err(|error| Status::internal(error.to_string())));
-        Ok(Response::new(Box::pin(chunks)))
+        Ok(Response::new(in_room(room, chunks)))
     }
 
     async fn story(
         &self,
         request: Request<StoryRequest>,
     ) -> Result<Response<StoryResponse>, Status> {
-        story::story(&self.sight, &request.into_inner()).await.map(Response::new)
+        let _turn = self.room.question().await?;
+        story::story(&self.sight, &request.into_inner()).await.map(Response::new).map_err(brief)
     }
 }
 
@@ -208,6 +232,16 @@ fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     }
 }
 
+/// A refusal of a length that headers have room for: it may repeat what was asked.
+fn brief(status: Status) -> Status {
+    let said = status.message();
+    if said.len() <= REFUSAL_BYTES_MAX {
+        return status;
+    }
+    let end = said.floor_char_boundary(REFUSAL_BYTES_MAX);
+    Status::new(status.code(), format!("{} ...", &said[..end]))
+}
+
 /// The stream that a question names.
 fn stream_of(text: &str) -> Result<StreamId, Status> {
     text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))
@@ -216,4 +250,18 @@ fn stream_of(text: &str) -> Result<StreamId, Status> {
 /// An error with its sources, as the answer.
 fn internal(error: &dyn std::error::Error) -> Status {
     Status::internal(crate::exit::chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_fits_the_headers_that_it_travels_in() {
+        let short = Status::not_found("pods \"web\" not found");
+        assert_eq!(brief(short).message(), "pods \"web\" not found");
+        let long = brief(Status::invalid_argument("é".repeat(50_000)));
+        assert_eq!(long.code(), tonic::Code::InvalidArgument);
+        assert!(long.message().len() <= REFUSAL_BYTES_MAX + 4 && long.message().ends_with(" ..."));
+    }
 }

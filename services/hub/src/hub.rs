@@ -10,6 +10,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use headwater_event::{Checkpoint, NodeName, NodeStanding, Seq, StreamId};
 use headwater_follow::on_its_own_thread;
+use headwater_identity::Acceptor;
 use headwater_log::{Log, ReadError};
 use headwater_proto::replication;
 use headwater_proto::replication::replication_server::ReplicationServer;
@@ -29,10 +30,11 @@ use crate::following::Following;
 use crate::known::{Known, meet_identities};
 use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
+use crate::peer::Peer;
 use crate::reports::Upstream;
 use crate::service::{Service, converse};
 use crate::shared::{Answers, Sessions, Shared, WallClock};
-use crate::socket::{self, Greeted};
+use crate::socket;
 use crate::turns::Turns;
 use crate::wakers::Wakers;
 
@@ -51,8 +53,10 @@ const STOP_WITHIN: Duration = Duration::from_secs(3);
 pub struct HubConfig {
     /// Its name, as position records say it.
     pub name: String,
-    /// Where it listens. Loopback only: without TLS a hello is believed.
+    /// Where it listens. Without TLS on loopback only, for a hello is believed then.
     pub listen: SocketAddr,
+    /// How it knows its edges, and they it.
+    pub tls: Option<Acceptor>,
     /// The bounds of its sessions.
     pub settings: HubSettings,
     /// The bounds of all of them together.
@@ -78,8 +82,11 @@ pub struct HubSeams {
 /// Why a hub does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The address is not loopback.
-    #[error("{listen} is not loopback: without TLS a hub serves this machine alone")]
+    /// The address is not loopback, and there is no TLS.
+    #[error(
+        "{listen} is not loopback: without TLS a hub serves this machine alone; give it a \
+         certificate"
+    )]
     NotLoopback {
         /// The address.
         listen: SocketAddr,
@@ -121,8 +128,8 @@ impl Hub {
     /// # Errors
     /// See [`HubError`].
     pub async fn start(config: HubConfig, seams: HubSeams) -> Result<HubHandle, HubError> {
-        let listen = config.listen;
-        if !listen.ip().is_loopback() {
+        let (listen, tls) = (config.listen, config.tls.clone());
+        if tls.is_none() && !listen.ip().is_loopback() {
             return Err(HubError::NotLoopback { listen });
         }
         let listening = |source| HubError::Listen { listen, source };
@@ -131,7 +138,7 @@ impl Hub {
         let mut hub = Self::start_unheard(config, seams).await?;
         hub.address = address;
         let (shared, stop) = (hub.shared.clone(), hub.shared.stop.clone());
-        hub.tasks.push(tokio::spawn(serve(listener, shared, stop)));
+        hub.tasks.push(tokio::spawn(serve(listener, tls, shared, stop)));
         Ok(hub)
     }
 
@@ -298,7 +305,7 @@ impl HubHandle {
         &self,
         said: BoxStream<'static, Result<replication::EdgeMessage, Status>>,
     ) -> BoxStream<'static, Result<replication::HubMessage, Status>> {
-        converse(&self.shared, said, Greeted::default()).boxed()
+        converse(&self.shared, said, Peer::default()).boxed()
     }
 
     /// What others see of it.
@@ -327,8 +334,18 @@ impl HubHandle {
     }
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+async fn serve(
+    listener: TcpListener,
+    tls: Option<Acceptor>,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) {
     let limits = shared.limits.clone();
+    let metrics = shared.metrics.handshakes.clone();
+    if let Some(tls) = &tls {
+        metrics.until(tls.not_after());
+    }
+    let incoming = socket::incoming(listener, &limits, tls, metrics);
     let service = ReplicationServer::new(Service::new(shared))
         .max_decoding_message_size(limits.receive_bytes_max)
         .max_encoding_message_size(limits.send_bytes_max);
@@ -343,7 +360,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTok
         .max_connection_age(limits.oldest())
         .max_connection_age_grace(limits.connection_age_grace)
         .add_service(service)
-        .serve_with_incoming_shutdown(socket::incoming(listener, &limits), stop.cancelled());
+        .serve_with_incoming_shutdown(incoming, stop.cancelled());
     if let Err(error) = served.await {
         tracing::error!(%error, "the hub no longer listens");
     }

@@ -12,6 +12,7 @@ mod known;
 pub mod limits;
 mod metrics;
 mod pace;
+mod peer;
 mod reports;
 mod service;
 mod session;

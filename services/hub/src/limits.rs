@@ -9,6 +9,13 @@ use std::time::Duration;
 /// second has time for it.
 pub const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long a TLS handshake may take: three ways over a network with a round trip of a second.
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
+
+/// TLS handshakes under way at once: a site whose edges all come within a second. Those that
+/// come then wait to be accepted.
+pub const HANDSHAKES_MAX: usize = 1_024;
+
 /// HTTP/2 pings on a connection, so that a half-open one is noticed: within this and
 /// [`KEEPALIVE_TIMEOUT`], before the 45 s after which a silent session ends.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
@@ -84,6 +91,10 @@ pub const OUTBOUND_WITHIN: Duration = Duration::from_secs(45);
 pub struct HubLimits {
     /// See [`HELLO_WITHIN`].
     pub hello_within: Duration,
+    /// See [`HANDSHAKE_WITHIN`].
+    pub handshake_within: Duration,
+    /// See [`HANDSHAKES_MAX`].
+    pub handshakes_max: usize,
     /// See [`KEEPALIVE_INTERVAL`].
     pub keepalive_interval: Duration,
     /// See [`KEEPALIVE_TIMEOUT`].
@@ -130,6 +141,8 @@ impl Default for HubLimits {
     fn default() -> Self {
         Self {
             hello_within: HELLO_WITHIN,
+            handshake_within: HANDSHAKE_WITHIN,
+            handshakes_max: HANDSHAKES_MAX,
             keepalive_interval: KEEPALIVE_INTERVAL,
             keepalive_timeout: KEEPALIVE_TIMEOUT,
             tcp_keepalive: TCP_KEEPALIVE,

@@ -5,12 +5,14 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | `handshake` | TLS handshakes |
 //! | `session` | sessions, pushes, requests |
 //! | `upstream` | reports on their way into the log |
 //! | `fold` | how far the downstream log is folded |
 //! | `scrape` | what is looked up when somebody asks |
 
 mod fold;
+mod handshake;
 mod scrape;
 mod session;
 mod upstream;
@@ -23,6 +25,7 @@ use prometheus::{
 };
 
 pub(crate) use fold::FoldMetrics;
+pub(crate) use handshake::{Handshake, HandshakeMetrics};
 pub(crate) use scrape::Scrape;
 pub(crate) use session::{HelloEnd, SessionMetrics, SessionOver};
 pub(crate) use upstream::{RecordKind, UpstreamMetrics};
@@ -30,6 +33,7 @@ pub(crate) use upstream::{RecordKind, UpstreamMetrics};
 /// The metrics of a hub. Cheap to clone; one per registry.
 #[derive(Clone)]
 pub struct HubMetrics {
+    pub(crate) handshakes: HandshakeMetrics,
     pub(crate) sessions: SessionMetrics,
     pub(crate) upstream: UpstreamMetrics,
     pub(crate) fold: FoldMetrics,
@@ -46,6 +50,7 @@ impl HubMetrics {
         let scrape = Scrape::new()?;
         registry.register(Box::new(scrape.clone()))?;
         Ok(Self {
+            handshakes: HandshakeMetrics::new(&families)?,
             sessions: SessionMetrics::new(&families)?,
             upstream: UpstreamMetrics::new(&families)?,
             fold: FoldMetrics::new(&families)?,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use futures::{Stream, StreamExt};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
-use headwater_session::message::EdgeMessage;
+use headwater_session::message::{EdgeMessage, HubMessage, Refusal, RefusalCode};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::metrics::HelloEnd;
+use crate::metrics::{HelloEnd, SessionOver};
+use crate::peer::Peer;
 use crate::session::Connection;
 use crate::shared::Shared;
-use crate::socket::Greeted;
 
 /// Decoded messages waiting for the session; what lies behind waits in HTTP/2's own window.
 const INBOUND_MAX: usize = 64;
@@ -41,8 +41,8 @@ impl Replication for Service {
         &self,
         request: Request<Streaming<wire::EdgeMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let greeted = request.extensions().get::<Greeted>().cloned().unwrap_or_default();
-        Ok(Response::new(converse(&self.shared, request.into_inner(), greeted)))
+        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+        Ok(Response::new(converse(&self.shared, request.into_inner(), peer)))
     }
 }
 
@@ -50,7 +50,7 @@ impl Replication for Service {
 pub(crate) fn converse(
     shared: &Arc<Shared>,
     mut stream: impl Stream<Item = Heard> + Send + Unpin + 'static,
-    greeted: Greeted,
+    peer: Peer,
 ) -> ReceiverStream<Result<wire::HubMessage, Status>> {
     let (outbound, messages) = mpsc::channel(shared.limits.outbound_messages_max.max(1));
     let connections = shared.connections.clone();
@@ -61,8 +61,8 @@ pub(crate) fn converse(
             () = shared.stop.cancelled() => return,
             hello = tokio::time::timeout(shared.limits.hello_within, next(&mut stream)) => hello,
         };
-        let (node, hello) = match hello.unwrap_or_else(|_| Some(Err(no_hello()))) {
-            Some(Ok(EdgeMessage::Hello(hello))) => (hello.identity.node.clone(), hello),
+        let hello = match hello.unwrap_or_else(|_| Some(Err(no_hello()))) {
+            Some(Ok(EdgeMessage::Hello(hello))) => hello,
             Some(Ok(_)) => {
                 shared.metrics.sessions.hello(HelloEnd::Missing);
                 let _ = outbound.send(Err(no_hello())).await;
@@ -75,12 +75,23 @@ pub(crate) fn converse(
             }
             None => return,
         };
-        greeted.set();
+        peer.greet();
+        let node = match peer.node(&hello.identity.node) {
+            Ok(node) => node,
+            Err(why) => {
+                tracing::debug!(claims = %hello.identity.node, %why, "a hello is refused");
+                let code = RefusalCode::Forbidden;
+                let over = SessionOver::Refused(code);
+                shared.metrics.sessions.hello(HelloEnd::Refused(over));
+                let refusal = Refusal { code, message: why.to_string() };
+                let _ = outbound.send(Ok(HubMessage::Refusal(refusal).into())).await;
+                return;
+            }
+        };
         let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
         // The channel is fresh and has room.
         let _ = inbound.send(Ok(EdgeMessage::Hello(hello))).await;
-        // On loopback without TLS, and only there, the hello says which node it is.
-        let mut serving = pin!(Connection::serve(shared, node, decoded, outbound));
+        let mut serving = pin!(Connection::serve(shared, node, peer.until(), decoded, outbound));
         // The session decides when it is over; what the edge still says is then not read.
         tokio::select! {
             biased;

@@ -5,7 +5,7 @@
 //! polled only while the socket takes bytes.
 
 use std::collections::BTreeSet;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use headwater_event::{
 };
 use headwater_proto::replication as wire;
 use headwater_session::message::{
-    EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, Request, RequestError, Response,
+    EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, RefusalCode, Request, RequestError, Response,
 };
 use headwater_session::{HubInput, HubOutput, HubSession, HubStream, SessionId};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, sleep};
+use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
 use tonic::Status;
 
 use crate::metrics::{HelloEnd, SessionOver};
@@ -76,6 +76,7 @@ impl Connection {
     pub(crate) async fn serve(
         shared: Arc<Shared>,
         node: NodeName,
+        vouched_until: Option<Instant>,
         inbound: Inbound,
         outbound: Outbound,
     ) {
@@ -112,14 +113,20 @@ impl Connection {
             kept_at: None,
         };
         let events = Events { inbound, appends, answered };
-        let over = connection.run(events).await;
+        let over = connection.run(events, vouched_until).await;
         connection.tally.over(over);
         connection.leave();
     }
 
-    async fn run(&mut self, mut events: Events) -> SessionOver {
+    async fn run(&mut self, mut events: Events, vouched_until: Option<Instant>) -> SessionOver {
         let started = Instant::now();
         let mut old = pin!(sleep(self.shared.limits.age(rand::random())));
+        let mut unvouched = pin!(async {
+            match vouched_until {
+                Some(until) => sleep_until(until).await,
+                None => pending().await,
+            }
+        });
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let bell = self.bell.clone();
@@ -142,6 +149,7 @@ impl Connection {
                 Some(answer) = events.answered.recv() => HubInput::Answered(answer),
                 () = bell.notified() => HubInput::Advanced,
                 () = self.turn.granted() => HubInput::Advanced,
+                () = &mut unvouched => HubInput::Dismissed(expired(&self.node)),
                 () = &mut old => HubInput::Dismissed(unavailable("the session is old: connect again")),
                 now = ticks.tick() => {
                     HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
@@ -336,6 +344,11 @@ struct Events {
     inbound: Inbound,
     appends: mpsc::Receiver<ReportId>,
     answered: mpsc::Receiver<Response>,
+}
+
+fn expired(node: &NodeName) -> Refusal {
+    let message = format!("the certificate of node {node} has expired: issue a new one");
+    Refusal { code: RefusalCode::Forbidden, message }
 }
 
 async fn answer_within(

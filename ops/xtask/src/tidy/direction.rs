@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// What each crate of ours may depend on. Those at the top, which put everything together, are
 /// not listed: they may depend on all.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -20,17 +20,24 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("headwater-follow", &["event", "log", "store", "view"]),
     ("headwater-session", &["event"]),
     ("headwater-trace", &[]),
+    ("headwater-identity", &["event"]),
     ("headwater-proto", &["event", "session"]),
     ("headwater-check", &["event", "session"]),
     (
         "headwater-hub",
-        &["event", "follow", "log", "object", "proto", "session", "store", "trace", "view"],
+        &[
+            "event", "follow", "identity", "log", "object", "proto", "session", "store", "trace",
+            "view",
+        ],
     ),
     (
         "headwater-controller",
         &["event", "follow", "log", "object", "proto", "store", "trace", "view"],
     ),
-    ("headwater-edge", &["event", "object", "proto", "session", "store", "trace", "view"]),
+    (
+        "headwater-edge",
+        &["event", "identity", "object", "proto", "session", "store", "trace", "view"],
+    ),
     ("headwater-edged", &["event", "object", "proto", "trace"]),
     ("xtask", &[]),
 ];

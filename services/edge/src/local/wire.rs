@@ -15,6 +15,10 @@ use crate::watch::{Filter, Object};
 /// The most types that a watch may name: more than there are.
 const TYPES_MAX: usize = 64;
 
+/// Characters of a wrong name that its refusal repeats: a refusal travels in headers, which are
+/// bounded at both ends.
+const SHOWN_MAX: usize = 64;
+
 /// Every verb, as it is said and as it is meant.
 const VERBS: [(WireVerb, Verb); 13] = [
     (WireVerb::Insert, Verb::Insert),
@@ -45,7 +49,8 @@ pub(super) fn operation(asked: proto::Operation) -> Result<Operation, Refused> {
 pub(super) fn filter(request: proto::WatchRequest) -> Result<Filter, Refused> {
     let proto::WatchRequest { subscriber, types, namespace } = request;
     let group = Group::named(&subscriber).ok_or_else(|| {
-        Refused::Invalid(format!("{subscriber:?} is no group: want edged, mesh or function"))
+        let shown: String = subscriber.chars().take(SHOWN_MAX).collect();
+        Refused::Invalid(format!("{shown:?} is no group: want edged, mesh or function"))
     })?;
     if types.len() > TYPES_MAX {
         let types = types.len();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_edge::backoff::BackoffSettings;
-use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams};
+use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeHandle, EdgeStatus, HubAddress, Seams};
 use headwater_event::{NodeName, ReportBody, Seq, StreamId};
 use headwater_proto::local::failure::Code;
 use headwater_proto::local::meta_client::MetaClient;
@@ -73,6 +73,10 @@ pub(crate) fn seams(seed: u64) -> Seams {
     Seams { chance: Arc::new(Counting(AtomicU64::new(seed))), ..Seams::default() }
 }
 
+fn addresses(hubs: &[SocketAddr]) -> Vec<HubAddress> {
+    hubs.iter().copied().map(HubAddress::from).collect()
+}
+
 impl Bench {
     /// An edge with empty engines.
     pub(crate) async fn start(hubs: &[SocketAddr]) -> Self {
@@ -86,24 +90,24 @@ impl Bench {
         outbox: MemoryEngine,
         seed: u64,
     ) -> Self {
-        Self::with(hubs, state, outbox, seams(seed)).await
+        Self::with(addresses(hubs), state, outbox, seams(seed)).await
     }
 
     /// An edge with empty engines, and this clock.
     pub(crate) async fn with_clock(hubs: &[SocketAddr], clock: Arc<dyn Clock>) -> Self {
         let seams = Seams { clock, ..seams(1) };
-        Self::with(hubs, MemoryEngine::new(), MemoryEngine::new(), seams).await
+        Self::with(addresses(hubs), MemoryEngine::new(), MemoryEngine::new(), seams).await
     }
 
     async fn with(
-        hubs: &[SocketAddr],
+        hubs: Vec<HubAddress>,
         state: MemoryEngine,
         outbox: MemoryEngine,
         seams: Seams,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("edge.sock");
-        let mut config = EdgeConfig::new(node(), hubs.to_vec(), socket);
+        let mut config = EdgeConfig::new(node(), hubs, socket);
         config.settings.session.backoff = BackoffSettings {
             base: Duration::from_millis(5),
             cap: Duration::from_millis(40),
@@ -124,7 +128,7 @@ impl Bench {
         // Its engines are dead; whatever it still says was said before.
         self.edge.stop().await;
         drop(self.dir);
-        Self::over(&self.config.hubs, state, outbox, 1_000).await
+        Self::with(self.config.hubs, state, outbox, seams(1_000)).await
     }
 
     pub(crate) async fn status(&self) -> EdgeStatus {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, Gone, StartError};
+use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, Gone, HubAddress, StartError};
 use headwater_event::{Incarnation, ReportBody};
 use headwater_store::{
     Durability, Engine, Failure, MemoryEngine, Range, Read, Survives, TableId, WriteBatch, schema,
@@ -125,6 +125,10 @@ async fn a_damaged_outbox_is_named_and_a_new_one_begins_with_everything() {
     bench.edge.stop().await;
 }
 
+fn offline() -> [HubAddress; 0] {
+    []
+}
+
 #[tokio::test]
 async fn what_must_not_start_does_not() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -133,18 +137,18 @@ async fn what_must_not_start_does_not() {
     let start = |config: EdgeConfig, (state, outbox): (Arc<MemoryEngine>, Arc<MemoryEngine>)| {
         Edge::start(config, state, outbox, seams(1))
     };
-    let afar = "192.0.2.1:7300".parse().expect("an address");
-    let config = EdgeConfig::new(node(), vec![afar], socket.clone());
+    let afar: HubAddress = "192.0.2.1:7300".parse().expect("an address");
+    let config = EdgeConfig::new(node(), [afar.clone()], socket.clone());
     let refused = start(config, engines()).await.expect_err("no TLS");
     assert!(matches!(refused, StartError::NotLoopback { address } if address == afar));
 
     let long = dir.path().join("x".repeat(120));
     let refused =
-        start(EdgeConfig::new(node(), Vec::new(), long), engines()).await.expect_err("too long");
+        start(EdgeConfig::new(node(), offline(), long), engines()).await.expect_err("too long");
     assert!(matches!(refused, StartError::SocketPath { .. }), "{refused:?}");
 
     let (state, outbox) = engines();
-    let mut config = EdgeConfig::new(node(), Vec::new(), socket);
+    let mut config = EdgeConfig::new(node(), offline(), socket);
     config.incarnation = Incarnation(2);
     let edge = start(config.clone(), (state.clone(), outbox.clone())).await.expect("starts");
     assert!(matches!(edge.stop().await, EdgeExit::Stopped));

@@ -5,11 +5,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use nix::fcntl::OFlag;
 
 /// As containerd: a longer line is written in parts.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
@@ -22,6 +23,8 @@ pub(crate) struct LogFile {
     bytes: u64,
     bytes_max: u64,
     files_max: u32,
+    /// Whether the last line has no end: of it, the disk had no room for the rest.
+    is_torn: bool,
 }
 
 impl LogFile {
@@ -29,7 +32,9 @@ impl LogFile {
     pub(crate) fn open(path: &Path, bytes_max: u64, files_max: u32) -> io::Result<Self> {
         let file = open(path)?;
         let bytes = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, bytes, bytes_max, files_max: files_max.max(1) })
+        let is_torn = !ends_in_a_line(path, bytes)?;
+        let files_max = files_max.max(1);
+        Ok(Self { path: path.to_owned(), file, bytes, bytes_max, files_max, is_torn })
     }
 
     /// Appends one line, or a part of one. What cannot be written is lost: a full disk must not
@@ -44,15 +49,22 @@ impl LogFile {
             // If there is no room for a new file the old one grows on.
             let _ = self.rotate();
         }
-        if self.file.write_all(&line).is_ok() {
-            self.bytes += bytes;
+        if self.is_torn {
+            line.insert(0, b'\n');
+        }
+        self.is_torn = self.file.write_all(&line).is_err();
+        if self.is_torn {
+            // Some of it may be there.
+            self.bytes = self.file.metadata().map_or(self.bytes, |metadata| metadata.len());
+        } else {
+            self.bytes += line.len() as u64;
         }
     }
 
     fn rotate(&mut self) -> io::Result<()> {
         if self.files_max == 1 {
             self.file.set_len(0)?;
-            self.bytes = 0;
+            (self.bytes, self.is_torn) = (0, false);
             return Ok(());
         }
         for number in (1..self.files_max - 1).rev() {
@@ -63,7 +75,7 @@ impl LogFile {
         }
         fs::rename(&self.path, rotated(&self.path, 1))?;
         self.file = open(&self.path)?;
-        self.bytes = 0;
+        (self.bytes, self.is_torn) = (0, false);
         Ok(())
     }
 }
@@ -75,8 +87,27 @@ pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// A plain file, made if there is none. The container may have put something else in its place:
+/// a pipe is not waited for, a link is not followed.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600).custom_flags(flags.bits());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("what lies in its place is no plain file"));
+    }
+    Ok(file)
+}
+
+/// Whether a log file of so many bytes ends where a line ends.
+fn ends_in_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
+    if bytes == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    File::open(path)?.read_exact_at(&mut last, bytes - 1)?;
+    Ok(last == *b"\n")
 }
 
 /// Copies what is read, line by line, until it ends.
@@ -114,6 +145,8 @@ pub(crate) fn copy_lines(mut from: impl Read, stream: &str, log: &Mutex<LogFile>
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn text(path: &Path) -> String {
@@ -155,5 +188,63 @@ mod tests {
         assert!(text(&rotated(&path, 2)).contains("line-5."));
         assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 3);
         assert!(!text(&path).contains("line-6."));
+    }
+
+    #[test]
+    fn a_line_that_was_torn_ends_before_the_next_begins() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("0.log");
+        fs::write(&path, "2026-01-01T00:00:00Z stdout F to").expect("written");
+        let mut log = LogFile::open(&path, 1 << 20, 3).expect("opens");
+        log.append(Timestamp::UNIX_EPOCH, "stdout", true, b"next");
+        log.append(Timestamp::UNIX_EPOCH, "stdout", true, b"last");
+        let text = text(&path);
+        let lines: Vec<&str> = text.lines().map(|line| &line[line.len() - 4..]).collect();
+        assert_eq!(lines, ["F to", "next", "last"]);
+    }
+
+    #[test]
+    fn only_a_plain_file_is_written_to() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (pipe, link, folder) =
+            (dir.path().join("pipe"), dir.path().join("link"), dir.path().join("folder"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let outside = dir.path().join("outside");
+        fs::write(&outside, "").expect("written");
+        std::os::unix::fs::symlink(&outside, &link).expect("a link");
+        fs::create_dir(&folder).expect("a folder");
+        for path in [&pipe, &link, &folder, Path::new("/dev/null")] {
+            LogFile::open(path, 100, 3).expect_err("no plain file");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn whatever_a_container_writes_is_in_its_log(
+            written in proptest::collection::vec(
+                prop_oneof![8 => any::<u8>(), 4 => Just(b'\n'), 1 => Just(0)], 0..200,
+            ),
+            repeat in 1_usize..400,
+        ) {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().join("0.log");
+            let log = Mutex::new(LogFile::open(&path, u64::MAX, 2).expect("opens"));
+            let written = written.repeat(repeat);
+            copy_lines(written.as_slice(), "stdout", &log);
+            let mut read = Vec::new();
+            let bytes = fs::read(&path).expect("a log file");
+            for row in bytes.split_inclusive(|byte| *byte == b'\n') {
+                let columns: Vec<&[u8]> = row.splitn(4, |byte| *byte == b' ').collect();
+                let text = columns[3].strip_suffix(b"\n").expect("a row ends");
+                prop_assert!(text.len() <= LINE_BYTES_MAX);
+                read.extend_from_slice(text);
+                if columns[2] == b"F" {
+                    read.push(b'\n');
+                }
+            }
+            prop_assert_eq!(read, written);
+        }
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::kafka::KafkaArgs;
 use crate::settings::{Flags, MetricsAt};
 use crate::telemetry::log::LogFormat;
+use crate::tls::TlsArgs;
 
 /// What every part takes.
 #[derive(Debug, Args)]
@@ -66,9 +67,8 @@ pub(crate) struct Hub {
     /// The hub's name, as `status` says which hub serves a node [default: the host's name]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Serve without TLS, on a loopback address: whoever is on this machine may be any node
-    #[arg(long)]
-    pub(crate) insecure_loopback: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) kafka: KafkaArgs,
     #[command(flatten)]
@@ -102,11 +102,9 @@ impl Controller {
 impl Hub {
     /// The flags given.
     pub(crate) fn flags(&self) -> Flags {
-        self.process
-            .flags()
-            .all(self.kafka.given())
+        self.tls
+            .flags(self.process.flags().all(self.kafka.given()))
             .with("listen", self.listen.as_ref())
             .with("name", self.name.as_ref())
-            .switch("insecure_loopback", self.insecure_loopback)
     }
 }

@@ -84,6 +84,9 @@ pub(crate) fn replicated() -> impl Iterator<Item = &'static ObjectType> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn meant(words: &[&str]) -> Result<Vec<(&'static str, Vec<String>)>, String> {
@@ -128,6 +131,45 @@ mod tests {
         ] {
             let error = meant(words).expect_err("wrong");
             assert!(error.contains(named), "{words:?}: {error}");
+        }
+    }
+
+    /// Words as people type them, and worse.
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "(po|pods|cm|nodes|svc|secret|all)",
+            "(po|pod|cm|node|x)/[a-z0-9.-]{0,5}",
+            "[a-z,/]{0,8}",
+            any::<String>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_mean_objects_or_the_wrong_one_is_named(words in vec(word(), 0..5)) {
+            match meant(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
+                Ok(meant) => {
+                    prop_assert!(!meant.is_empty());
+                    let slashed: Vec<String> = meant
+                        .iter()
+                        .flat_map(|(kind, names)| names.iter().map(move |n| format!("{kind}/{n}")))
+                        .collect();
+                    // Written out they mean the same, as far as a name may stand behind a slash.
+                    if words.iter().all(|word| word.contains('/')) {
+                        let slashed: Vec<&str> = slashed.iter().map(String::as_str).collect();
+                        prop_assert_eq!(self::meant(&slashed), Ok(meant));
+                    }
+                }
+                Err(said) => prop_assert!(
+                    words.is_empty()
+                        || said.contains("is empty")
+                        || words.iter().any(|word| {
+                            said.contains(word.as_str())
+                                || word.split([',', '/']).any(|part| said.contains(&format!("{part:?}")))
+                        }),
+                    "{said}"
+                ),
+            }
         }
     }
 }

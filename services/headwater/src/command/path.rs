@@ -97,6 +97,8 @@ pub(super) fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -125,5 +127,53 @@ mod tests {
         assert_eq!(compare(Some(&json!(9)), Some(&json!(10))), Ordering::Less);
         assert_eq!(compare(Some(&json!("b")), Some(&json!("a"))), Ordering::Greater);
         assert_eq!(compare(None, Some(&json!("a"))), Ordering::Less);
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let field = prop_oneof!["[a-zA-Z_/-][a-zA-Z0-9_/.-]{0,8}", "[^*?(\\]]{1,6}"];
+        prop_oneof![field.prop_map(Step::Field), any::<usize>().prop_map(Step::Item)]
+    }
+
+    /// A path as a person would write it.
+    fn written(steps: &[Step]) -> String {
+        let step = |step: &Step| match step {
+            Step::Field(field) => {
+                let special = |letter| matches!(letter, '.' | '[' | '\\');
+                let letters = field.chars().map(|letter| match special(letter) {
+                    true => format!("\\{letter}"),
+                    false => letter.to_string(),
+                });
+                format!(".{}", letters.collect::<String>())
+            }
+            Step::Item(item) => format!("[{item}]"),
+        };
+        format!("{{{}}}", steps.iter().map(step).collect::<String>())
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_that_is_written_is_read_as_the_same(steps in vec(step(), 1..6)) {
+            let text = written(&steps);
+            let read = Path::parse(&text).map_err(|_| TestCaseError::fail(text))?;
+            prop_assert_eq!(read, Path(steps));
+        }
+
+        #[test]
+        fn any_text_is_a_path_or_is_named(
+            text in prop_oneof!["[a.\\[\\]{}$\\\\0-9*?(@)-]{0,12}", any::<String>()],
+        ) {
+            let object = json!({"a": [{"a": "x"}, 1], "metadata": {"name": "n"}});
+            match Path::parse(&text) {
+                Ok(path) => {
+                    path.text(&object);
+                    let again = Path::parse(&written(&path.0));
+                    prop_assert_eq!(again.ok(), Some(path));
+                }
+                Err(Failure::Usage(said)) => {
+                    prop_assert!(said.contains(&format!("{text:?}")), "{}", said)
+                },
+                Err(other) => prop_assert!(false, "not of usage: {other:?}"),
+            }
+        }
     }
 }

@@ -139,6 +139,8 @@ fn field(selector: &str, condition: &str) -> Result<(Path, String, bool), Failur
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -180,6 +182,78 @@ mod tests {
         ] {
             let error = Selector::parse(labels, fields).expect_err("malformed");
             assert!(matches!(error, Failure::Usage(_)), "{labels:?} {fields:?}");
+        }
+    }
+
+    fn condition() -> impl Strategy<Value = Label> {
+        let name = || "[a-zA-Z0-9._/-]{1,12}";
+        let values = || vec("[a-zA-Z0-9._-]{0,8}", 1..4);
+        prop_oneof![
+            (name(), values()).prop_map(|(name, values)| Label::In(name, values)),
+            (name(), values()).prop_map(|(name, values)| Label::NotIn(name, values)),
+            name().prop_map(Label::Present),
+            name().prop_map(Label::Absent),
+        ]
+    }
+
+    fn written(label: &Label, space: &str) -> String {
+        match label {
+            Label::In(name, values) => match values.as_slice() {
+                [value] => format!("{space}{name}{space}={space}{value}"),
+                values => format!("{name} in ({space}{})", values.join(&format!("{space},"))),
+            },
+            Label::NotIn(name, values) => match values.as_slice() {
+                [value] => format!("{name}!={value}{space}"),
+                values => format!("{space}{name} notin ({})", values.join(&format!(",{space}"))),
+            },
+            Label::Present(name) => format!("{space}{name}"),
+            Label::Absent(name) => format!("!{name}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_label_selector_that_is_written_is_read_as_the_same(
+            labels in vec(condition(), 1..5),
+            space in " {0,2}",
+        ) {
+            let each: Vec<String> = labels.iter().map(|label| written(label, &space)).collect();
+            let text = each.join(",");
+            let read = Selector::parse(Some(&text), None);
+            let read = read.map_err(|_| TestCaseError::fail(text))?;
+            prop_assert_eq!(read.labels, labels);
+        }
+
+        #[test]
+        fn a_field_selector_that_is_written_is_read_as_the_same(
+            path in "\\.[a-z]{1,8}(\\.[a-zA-Z]{1,8}|\\[[0-9]{1,3}\\])?",
+            value in "[a-zA-Z0-9._/:-]{0,12}",
+            is in any::<bool>(),
+        ) {
+            let text = format!("{path}{}{value}", if is { "=" } else { "!=" });
+            let read = Selector::parse(None, Some(&text));
+            let read = read.map_err(|_| TestCaseError::fail(text))?;
+            let path = Path::parse(&path).map_err(|_| TestCaseError::fail("a path"))?;
+            prop_assert_eq!(read.fields, [(path, value, is)]);
+        }
+
+        #[test]
+        fn any_text_is_a_selector_or_is_named(
+            text in prop_oneof!["[ab.,=!() inot]{0,16}", any::<String>()],
+        ) {
+            let object = json!({"a": "b", "metadata": {"labels": {"a": "b"}}});
+            for selector in
+                [Selector::parse(Some(&text), None), Selector::parse(None, Some(&text))]
+            {
+                match selector {
+                    Ok(selector) => {
+                        selector.matches(&object);
+                        selector.matches(&json!(null));
+                    }
+                    Err(Failure::Usage(said)) => prop_assert!(!said.is_empty()),
+                    Err(other) => prop_assert!(false, "not of usage: {other:?}"),
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What containers wrote, from the log files of their node's pod worker.
 
 mod container;
+mod file;
 mod line;
 mod tail;
 
@@ -106,7 +107,11 @@ async fn send(
     sender: &Chunks,
 ) -> std::io::Result<()> {
     let mut files = match tail {
-        Some(rows) => tail::last_rows(found, rows).await?,
+        // A file without lines is read from its end to its beginning.
+        Some(rows) => tokio::select! {
+            found = tail::last_rows(found, rows) => found?,
+            () = sender.closed() => return Ok(()),
+        },
         None => found.into_iter().map(|path| (path, 0)).collect(),
     };
     loop {
@@ -138,38 +143,52 @@ async fn send_file(
     lines: &mut Lines,
     sender: &Chunks,
 ) -> std::io::Result<bool> {
-    let mut file = File::open(path).await?;
-    let opened = file.metadata().await?;
-    file.seek(std::io::SeekFrom::Start(from)).await?;
+    // One that is gone was rotated away meanwhile.
+    let Some((mut file, opened)) = file::open(path).await? else { return Ok(true) };
+    let mut at = file.seek(std::io::SeekFrom::Start(from)).await?;
     let mut bytes = vec![0; CHUNK_BYTES];
+    let mut is_newest = true;
     loop {
         let read = file.read(&mut bytes).await?;
+        at += read as u64;
         if read > 0 {
             let data = lines.of(&bytes[..read]);
             let chunk = LogsChunk { data: data.into(), ..LogsChunk::default() };
-            if !chunk.data.is_empty() && sender.send(Ok(chunk)).await.is_err() {
+            let is_read = if chunk.data.is_empty() {
+                !sender.is_closed()
+            } else {
+                sender.send(Ok(chunk)).await.is_ok()
+            };
+            if !is_read {
                 return Ok(false);
             }
             continue;
         }
-        if !follow {
+        if !follow || !is_newest {
             return Ok(true);
         }
         tokio::select! {
             () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
             () = sender.closed() => return Ok(false),
         }
-        let same = match (paths()?.pop(), tokio::fs::metadata(path).await) {
+        if began_anew(&file, at).await? {
+            at = file.seek(std::io::SeekFrom::Start(0)).await?;
+            lines.begin_anew();
+        }
+        // What was written before it was rotated is still to be read.
+        is_newest = match (paths()?.pop(), tokio::fs::symlink_metadata(path).await) {
             (Some(newest), Ok(now)) => {
                 use std::os::unix::fs::MetadataExt;
                 newest == *path && now.ino() == opened.ino()
             }
             _ => false,
         };
-        if !same && file.read(&mut bytes[..1]).await? == 0 {
-            return Ok(true);
-        }
     }
+}
+
+/// Whether a file that was read up to `at` was emptied since: a log of one file is when it is full.
+async fn began_anew(file: &File, at: u64) -> std::io::Result<bool> {
+    Ok(file.metadata().await?.len() < at)
 }
 
 async fn find(sight: &Sight, request: &LogsRequest) -> Result<Value, Status> {
@@ -187,3 +206,6 @@ async fn find(sight: &Sight, request: &LogsRequest) -> Result<Value, Status> {
         .remove(&key)
         .ok_or_else(|| Status::not_found(format!("pods {:?} not found", request.pod)))
 }
+
+#[cfg(test)]
+mod tests;

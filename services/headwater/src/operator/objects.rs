@@ -362,6 +362,8 @@ fn value(object: &[u8]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -386,5 +388,33 @@ mod tests {
         use get_event::Kind::{Apply, Delete};
         let expected = [(Delete, "1"), (Apply, "3"), (Apply, "4")];
         assert_eq!(told, expected.map(|(kind, text)| (kind, text.to_owned())));
+    }
+
+    proptest! {
+        #[test]
+        fn a_position_that_is_written_is_read_as_the_same(seq in any::<u64>(), ms in 0..1_i64 << 45) {
+            prop_assert_eq!(At::parse(&seq.to_string()).ok(), Some(Some(At::Seq(Seq(seq)))));
+            let time = Timestamp::from_millisecond(ms).expect("within what has a date");
+            prop_assert_eq!(At::parse(&time.to_string()).ok(), Some(Some(At::Time(ms))));
+        }
+
+        #[test]
+        fn any_text_is_a_position_or_is_named(
+            text in prop_oneof![
+                "[-+]?[0-9]{1,24}",
+                "[-+]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,12})?)?(Z|[+-][0-9]{2}(:[0-9]{2})?|\\[[A-Za-z/]{1,8}\\])?",
+                any::<String>(),
+            ],
+        ) {
+            match At::parse(&text) {
+                Ok(None) => prop_assert!(text.is_empty()),
+                Ok(Some(_)) => {}
+                Err(status) => {
+                    prop_assert_eq!(status.code(), tonic::Code::InvalidArgument);
+                    let said = status.message();
+                    prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
+                }
+            }
+        }
     }
 }

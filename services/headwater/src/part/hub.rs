@@ -44,11 +44,13 @@ impl Part for HubPart {
         let path = ground.data.part(Self::NAME).join("store");
         let engine = database::open(&path, Role::Fold, &ground.memory, schema::HUB)?;
         ground.metrics.stores.opened("hub", None, &engine);
+        let tls = settings.tls().acceptor()?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let hub = Hub::start(
             HubConfig {
                 name: settings.name,
                 listen: settings.listen.unwrap_or(any),
+                tls,
                 settings: SessionSettings::default(),
                 limits: HubLimits::default(),
             },

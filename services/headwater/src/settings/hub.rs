@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{MetricsAt, Settings, Unusable, check_kafka_is_named};
 use crate::cli::DATA_DEFAULT;
+use crate::exit::chain;
 use crate::kafka::Kafka;
 use crate::part::{PartSettings, ProcessSettings};
 use crate::telemetry::log::LogFormat;
+use crate::tls::Tls;
 
 /// What a hub is called where its host has no name.
 const NAME_DEFAULT: &str = "hub";
@@ -22,6 +24,12 @@ pub(crate) struct HubSettings {
     pub(crate) listen: Option<SocketAddr>,
     /// Its name, as `status` says which hub serves a node.
     pub(crate) name: String,
+    /// The certificate of the CA that nodes are checked by.
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// The hub's own certificate.
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub(crate) tls_key: Option<PathBuf>,
     /// Whether to serve without TLS, on a loopback address.
     pub(crate) insecure_loopback: bool,
     /// Where the log is.
@@ -42,6 +50,9 @@ impl Default for HubSettings {
         Self {
             listen: None,
             name: host.unwrap_or_else(|| NAME_DEFAULT.to_owned()),
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
             insecure_loopback: false,
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
@@ -57,14 +68,10 @@ impl Settings for HubSettings {
         let Some(listen) = self.listen else {
             return Err(Unusable::new("listen", "say where edges connect: --listen ADDR:PORT"));
         };
-        if !listen.ip().is_loopback() {
+        let has_tls = self.tls().files()?.is_some();
+        if !has_tls && !listen.ip().is_loopback() {
             let what =
                 format!("{listen} is not loopback: without TLS a hub serves this machine alone");
-            return Err(Unusable::new("listen", what));
-        }
-        if !self.insecure_loopback {
-            let what = "without TLS whoever is on this machine may be any node: say \
-                        --insecure-loopback where that is wanted";
             return Err(Unusable::new("listen", what));
         }
         check_kafka_is_named(&self.kafka)
@@ -78,6 +85,21 @@ impl PartSettings for HubSettings {
             metrics: self.metrics,
             log_format: self.log_format,
             otlp_endpoint: self.otlp_endpoint.as_deref(),
+        }
+    }
+    fn check_files(&self) -> Result<(), String> {
+        self.tls().acceptor().map(drop).map_err(|error| chain(&error))
+    }
+}
+
+impl HubSettings {
+    /// Which certificate it shows, and which it believes.
+    pub(crate) fn tls(&self) -> Tls<'_> {
+        Tls {
+            ca: self.tls_ca.as_ref(),
+            certificate: self.tls_cert.as_ref(),
+            key: self.tls_key.as_ref(),
+            insecure_loopback: self.insecure_loopback,
         }
     }
 }

@@ -112,6 +112,7 @@ impl Cloud {
             HubConfig {
                 name: HUB_NAME.to_owned(),
                 listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                tls: None,
                 settings: HubSettings::default(),
                 limits: HubLimits::default(),
             },

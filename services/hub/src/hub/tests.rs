@@ -4,6 +4,7 @@ mod cloud;
 mod edge;
 mod limits;
 mod seen;
+mod tls;
 
 use std::time::Instant;
 
@@ -59,22 +60,36 @@ async fn start_counted(
     limits: HubLimits,
     registry: &Registry,
 ) -> HubHandle {
-    let clock = logs.0.clone();
-    let config = HubConfig {
+    let hub = Hub::start(config(settings, limits), seams(logs, engine, registry));
+    hub.await.expect("starts")
+}
+
+/// What a hub is told that serves this machine.
+fn config(settings: HubSettings, limits: HubLimits) -> HubConfig {
+    HubConfig {
         name: "hub-1".to_owned(),
         listen: "127.0.0.1:0".parse().expect("an address"),
+        tls: None,
         settings,
         limits,
-    };
-    let seams = HubSeams {
+    }
+}
+
+/// What a hub over these logs is given.
+fn seams(
+    logs: &(MemoryLog, MemoryLog),
+    engine: &Arc<MemoryEngine>,
+    registry: &Registry,
+) -> HubSeams {
+    let clock = logs.0.clone();
+    HubSeams {
         downstream: Arc::new(logs.0.handle()),
         upstream: Arc::new(logs.1.handle()),
         engine: engine.clone(),
         answers: Arc::new(NoAnswers),
         wall_clock: Arc::new(move || clock.now_ms()),
         metrics: HubMetrics::new(registry).expect("a fresh registry"),
-    };
-    Hub::start(config, seams).await.expect("starts")
+    }
 }
 
 async fn hub_on(logs: &(MemoryLog, MemoryLog), engine: &Arc<MemoryEngine>) -> HubHandle {
@@ -419,20 +434,8 @@ async fn a_log_made_again_under_a_higher_id_comes_down_by_snapshot_once_it_is_re
 
 #[tokio::test]
 async fn a_hub_without_tls_listens_on_loopback_only() {
-    let (downstream, upstream) = logs();
-    let config = HubConfig {
-        name: "hub-1".to_owned(),
-        listen: "0.0.0.0:0".parse().expect("an address"),
-        settings: HubSettings::default(),
-        limits: HubLimits::default(),
-    };
-    let seams = HubSeams {
-        downstream: Arc::new(downstream),
-        upstream: Arc::new(upstream),
-        engine: Arc::new(MemoryEngine::new()),
-        answers: Arc::new(NoAnswers),
-        wall_clock: Arc::new(|| 0),
-        metrics: HubMetrics::new(&Registry::new()).expect("a fresh registry"),
-    };
+    let listen = "0.0.0.0:0".parse().expect("an address");
+    let config = HubConfig { listen, ..config(settings(), limits()) };
+    let seams = seams(&logs(), &Arc::new(MemoryEngine::new()), &Registry::new());
     assert!(matches!(Hub::start(config, seams).await, Err(HubError::NotLoopback { .. })));
 }

@@ -3,6 +3,13 @@
 
 use jiff::Timestamp;
 
+/// The longest row that is shown whole, in bytes: pod workers write rows of a quarter of that. Of
+/// a longer one the rest is left out, so that a file without line ends costs no more memory.
+pub(super) const ROW_BYTES_MAX: usize = 64 << 10;
+
+/// What stands at the end of a row that was cut.
+const CUT: &[u8] = b" [cut: the row is longer than 64 KiB]\n";
+
 /// How lines are shown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form {
@@ -20,6 +27,8 @@ pub(super) struct Lines {
     form: Form,
     /// The beginning of a line whose end is not read yet.
     rest: Vec<u8>,
+    /// Whether what comes belongs to a line that was cut.
+    is_cut: bool,
     /// Whether the last line shown goes on in the next.
     continues: bool,
 }
@@ -29,14 +38,32 @@ impl Lines {
         Self { form, ..Self::default() }
     }
 
+    /// The file was emptied: what was read of its last line will not go on.
+    pub(super) fn begin_anew(&mut self) {
+        self.rest.clear();
+        self.is_cut = false;
+    }
+
     /// What is shown of the next bytes of the file.
     pub(super) fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.rest.extend_from_slice(bytes);
         let mut out = Vec::new();
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return out };
-        let rest = self.rest.split_off(end + 1);
-        let lines = std::mem::replace(&mut self.rest, rest);
-        lines.split_inclusive(|byte| *byte == b'\n').for_each(|line| self.show(line, &mut out));
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let is_end = part.ends_with(b"\n");
+            if !self.is_cut {
+                self.rest.extend_from_slice(part);
+                self.is_cut = self.rest.len() > ROW_BYTES_MAX;
+                if self.is_cut || is_end {
+                    self.rest.truncate(ROW_BYTES_MAX);
+                    let (row, shown) = (std::mem::take(&mut self.rest), out.len());
+                    self.show(&row, &mut out);
+                    if self.is_cut && out.len() > shown {
+                        out.extend_from_slice(CUT);
+                        self.continues = false;
+                    }
+                }
+            }
+            self.is_cut &= !is_end;
+        }
         out
     }
 
@@ -95,6 +122,20 @@ mod tests {
             shown(form, LOG),
             "[p] 2026-01-01T00:00:01Z part whole\n[p] 2026-01-01T00:00:03Z \n"
         );
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_cut_and_what_follows_is_shown() {
+        let mut lines = Lines::default();
+        let mut shown = lines.of(b"2026-01-01T00:00:01Z stdout F ");
+        for _ in 0..100 {
+            shown.extend(lines.of(&[b'x'; 4096]));
+            assert!(lines.rest.capacity() <= 2 * ROW_BYTES_MAX, "it is held in memory");
+        }
+        shown.extend(lines.of(b"y\n2026-01-01T00:00:02Z stdout F next\n"));
+        let shown = String::from_utf8(shown).expect("UTF-8");
+        assert!(shown.ends_with("xxx [cut: the row is longer than 64 KiB]\nnext\n"), "{shown}");
+        assert!(shown.len() < ROW_BYTES_MAX + 100);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
 
-use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+use super::file;
 
 /// Bytes read at once, from the end of a file towards its beginning.
 const STEP_BYTES: usize = 64 << 10;
@@ -30,8 +31,8 @@ pub(super) async fn last_rows(
 
 /// Where the last `rows` rows of a file begin, and how many there are at most.
 async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
-    let mut file = File::open(path).await?;
-    let end = file.metadata().await?.len();
+    let Some((mut file, metadata)) = file::open(path).await? else { return Ok((0, 0)) };
+    let end = metadata.len();
     if rows == 0 || end == 0 {
         return Ok((end, 0));
     }

@@ -51,10 +51,11 @@ pub(super) fn identity(node: &str, boot: u64, nonce: u64) -> Identity {
     Identity { node: node.parse().expect("a name"), incarnation: Incarnation(1), boot }
 }
 
+/// Both ways of a connection.
+pub(super) type Wire = (mpsc::Sender<wire::EdgeMessage>, Streaming<wire::HubMessage>);
+
 /// A connection on which nothing is said.
-pub(super) async fn dial(
-    hub: SocketAddr,
-) -> Result<(mpsc::Sender<wire::EdgeMessage>, Streaming<wire::HubMessage>), Status> {
+pub(super) async fn dial(hub: SocketAddr) -> Result<Wire, Status> {
     let mut client =
         ReplicationClient::connect(format!("http://{hub}")).await.expect("the hub listens");
     let (said, saying) = mpsc::channel(64);
@@ -74,6 +75,15 @@ impl Edge {
         identity: Identity,
         replicas: BTreeMap<StreamId, Replica>,
     ) -> Self {
+        Self::over(dial(hub).await.expect("a session"), identity, replicas).await
+    }
+
+    /// An edge that holds something, over this connection.
+    pub(super) async fn over(
+        (said, heard): Wire,
+        identity: Identity,
+        replicas: BTreeMap<StreamId, Replica>,
+    ) -> Self {
         let private = StreamId::node(&identity.node);
         let positions = replicas.iter().filter_map(|(stream, replica)| {
             let (stream, hash) = (stream.clone(), replica.hash);
@@ -84,7 +94,6 @@ impl Edge {
         let assignment = has_streams.then(|| Assignment::new(&identity.node, [StreamId::Cluster]));
         let state =
             EdgeState { identity: identity.clone(), positions: positions.collect(), assignment };
-        let (said, heard) = dial(hub).await.expect("a session");
         let mut edge = Self {
             session: EdgeSession::new(EdgeSettings::default(), state),
             identity,

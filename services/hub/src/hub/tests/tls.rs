@@ -1,0 +1,284 @@
+//! Sessions over real TLS, from the wire: what a certificate lets a node do, and what it does not.
+
+use std::fs;
+use std::time::SystemTime;
+
+use headwater_identity::authority::{Authority, Validity};
+use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
+use headwater_proto::replication::replication_client::ReplicationClient;
+use headwater_session::message::{Request, StreamProgress};
+use hyper_util::rt::TokioIo;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto, version};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tower::service_fn;
+
+use super::*;
+use edge::Wire;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A CA, and the files of those it issued to.
+struct Issuer {
+    dir: TempDir,
+    authority: Authority,
+}
+
+impl Issuer {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let authority = Authority::create("test", for_a(DAY)).expect("made");
+        fs::write(dir.path().join("ca.crt"), authority.certificate()).expect("written");
+        Self { dir, authority }
+    }
+
+    fn files(&self, uri: &str, addresses: &[&str], lasts: Duration) -> TlsFiles {
+        let to: Principal = uri.parse().expect("a principal");
+        let addresses: Vec<_> = addresses.iter().map(|text| (*text).to_owned()).collect();
+        let issued = self.authority.issue(&to, &addresses, for_a(lasts)).expect("issued");
+        let file = |end: &str| self.dir.path().join(format!("{to}.{end}"));
+        fs::write(file("crt"), issued.certificate).expect("written");
+        fs::write(file("key"), issued.key).expect("written");
+        let ca = self.dir.path().join("ca.crt");
+        TlsFiles { ca, certificate: file("crt"), key: file("key") }
+    }
+
+    fn acceptor(&self) -> Acceptor {
+        let files = self.files("headwater://hub/hub-1", &["127.0.0.1"], DAY);
+        Acceptor::open(files, system_clock()).expect("opens")
+    }
+
+    fn connector(&self, uri: &str) -> Connector {
+        self.lasting(uri, DAY)
+    }
+
+    fn lasting(&self, uri: &str, lasts: Duration) -> Connector {
+        Connector::open(self.files(uri, &[], lasts), system_clock()).expect("opens")
+    }
+}
+
+fn for_a(while_: Duration) -> Validity {
+    let now = SystemTime::now();
+    Validity { from: now - DAY, until: now + while_ }
+}
+
+async fn hub_with(cloud: &Cloud, issuer: &Issuer, limits: HubLimits) -> (HubHandle, Registry) {
+    let registry = Registry::new();
+    let (logs, engine) = (cloud.logs(), Arc::new(MemoryEngine::new()));
+    let config = HubConfig { tls: Some(issuer.acceptor()), ..config(settings(), limits) };
+    let hub = Hub::start(config, seams(&logs, &engine, &registry)).await.expect("starts");
+    until_true("a hub that has read its log", async || hub.view().is_reconciled()).await;
+    (hub, registry)
+}
+
+async fn secure(hub: &HubHandle, connector: &Connector) -> Result<Wire, Status> {
+    let stream = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    let stream = connector.connect("127.0.0.1", stream).await.expect("a handshake");
+    over(stream).await
+}
+
+async fn over<S>(stream: S) -> Result<Wire, Status>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+{
+    let mut stream = Some(TokioIo::new(stream));
+    let once = service_fn(move |_| {
+        let stream = stream.take().ok_or(io::ErrorKind::NotConnected);
+        async { stream.map_err(io::Error::from) }
+    });
+    let endpoint = Endpoint::from_static("http://hub");
+    let channel = endpoint.connect_with_connector(once).await.expect("a channel");
+    let (said, saying) = tokio::sync::mpsc::channel(64);
+    let heard = ReplicationClient::new(channel).session(ReceiverStream::new(saying)).await?;
+    Ok((said, heard.into_inner()))
+}
+
+async fn connect(hub: &HubHandle, issuer: &Issuer, node: &str) -> Edge {
+    let connector = issuer.connector(&format!("headwater://node/{node}"));
+    let wire = secure(hub, &connector).await.expect("a session");
+    let mut edge = Edge::over(wire, identity(node, 1, 1), BTreeMap::new()).await;
+    edge.hear_until("a snapshot", |edge| edge.seq(&format!("node/{node}")) > 0).await;
+    edge
+}
+
+/// What the hub answers to a hello that is sent over `wire`.
+async fn hello_over((said, mut heard): Wire, claims: &str) -> (RefusalCode, String) {
+    let hello = hello(identity(claims, 1, 9), Vec::new());
+    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
+    refusal(timeout(SOON, heard.message()).await.expect("soon").expect("told why"))
+}
+
+fn refusal(message: Option<replication::HubMessage>) -> (RefusalCode, String) {
+    match HubMessage::try_from(message.expect("a message")).expect("well-formed") {
+        HubMessage::Refusal(refusal) => (refusal.code, refusal.message),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn says(what: &str, words: &[&str]) {
+    for word in words {
+        assert!(what.contains(word), "{word:?} is not in {what:?}");
+    }
+}
+
+fn counted(registry: &Registry, outcome: &str) -> f64 {
+    let families = registry.gather();
+    let family = families.iter().find(|family| family.name() == "headwater_hub_handshakes_total");
+    let metrics = family.expect("registered").get_metric();
+    let of = metrics.iter().find(|metric| metric.get_label()[0].value() == outcome);
+    of.expect("known").get_counter().get_value()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
+    let mut cloud = Cloud::new(&["a", "b"]).await;
+    cloud.set("node/b", "private", Some("{\"secret\":1}".to_owned())).await;
+    let issuer = Issuer::new();
+    let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
+    let mut b = connect(&hub, &issuer, "b").await;
+    b.hear_until("what it has", |b| b.seq("node/b") == 2).await;
+    let as_a = issuer.connector("headwater://node/a");
+
+    // A hello as b.
+    let (code, words) = hello_over(secure(&hub, &as_a).await.expect("a session"), "b").await;
+    assert_eq!(code, RefusalCode::Forbidden);
+    says(&words, &["certificate is for node a", "hello says b"]);
+
+    // A hello as a that says where it stands in b's stream.
+    let stream = || "node/b".parse::<StreamId>().expect("a stream");
+    let checkpoint = Checkpoint { log_id: cloud.log_id(), epoch: WriterEpoch(1), seq: Seq(1) };
+    let position = StreamPosition { stream: stream(), checkpoint, hash: StateHash::EMPTY };
+    let (said, mut heard) = secure(&hub, &as_a).await.expect("a session");
+    let hello = hello(identity("a", 1, 1), vec![position]);
+    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
+    let (code, _) = refusal(timeout(SOON, heard.message()).await.expect("soon").expect("told"));
+    assert_eq!(code, RefusalCode::Violation);
+
+    // Acknowledgements of b's stream.
+    let mut a = connect(&hub, &issuer, "a").await;
+    let progress = StreamProgress { stream: stream(), applied: Seq(9), durable: Seq(9) };
+    let ack = Ack { received_bytes: 0, progress: vec![progress] };
+    a.said.send(EdgeMessage::Ack(ack).into()).await.expect("heard");
+    assert_eq!(refused(a.hear_end().await), RefusalCode::Violation);
+
+    // A request for what b alone has.
+    let (said, mut heard) = secure(&hub, &as_a).await.expect("a session");
+    let hello = super::hello(identity("a", 2, 2), Vec::new());
+    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
+    let key = "d/configmap/private".parse().expect("a key");
+    let request = Request { id: 7, timeout_ms: 1_000, key };
+    said.send(EdgeMessage::Request(request).into()).await.expect("heard");
+    let answer = loop {
+        let message = timeout(SOON, heard.message()).await.expect("soon").expect("a session");
+        let message = HubMessage::try_from(message.expect("a message")).expect("well-formed");
+        match message {
+            HubMessage::Response(response) => break response.outcome,
+            HubMessage::Push(push) => assert_ne!(push.stream, stream(), "I6"),
+            _ => {}
+        }
+    };
+    assert_eq!(answer, Err(RequestError::Forbidden));
+    drop((said, heard));
+
+    // Reports of pods, b's among them, are a's word and stand under a's name.
+    let mut a = Edge::over(
+        secure(&hub, &as_a).await.expect("a session"),
+        identity("a", 3, 3),
+        BTreeMap::new(),
+    )
+    .await;
+    a.hear_until("a welcome", Edge::is_open).await;
+    let of_b = b.report(1).await;
+    b.hear_until("an acknowledgement", |b| b.unacknowledged() == 0).await;
+    let of_a = a.report(1).await;
+    a.hear_until("an acknowledgement", |a| a.unacknowledged() == 0).await;
+    assert_eq!(cloud.reports(a.node()).await, [of_a]);
+    assert_eq!(cloud.reports(b.node()).await, [of_b], "both name the pod d/p1");
+
+    // And b noticed nothing.
+    cloud.set("node/b", "private", None).await;
+    b.hear_until("the next event", |b| b.seq("node/b") == 3).await;
+    b.check_prefix(&cloud);
+    hub.stop().await;
+}
+
+/// A client that trusts the CA and shows nothing.
+fn anonymous(issuer: &Issuer) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(issuer.authority.certificate().as_bytes());
+    roots.add(authority.expect("a certificate")).expect("a CA");
+    let provider = Arc::new(crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    TlsConnector::from(Arc::new(config))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_shows_no_certificate_of_a_node_is_refused_in_words() {
+    let cloud = Cloud::new(&["a"]).await;
+    let issuer = Issuer::new();
+    let (hub, registry) = hub_with(&cloud, &issuer, limits()).await;
+
+    for (uri, whose) in
+        [("headwater://hub/other", "hub other"), ("headwater://operator/a", "operator a")]
+    {
+        let wire = secure(&hub, &issuer.connector(uri)).await;
+        // A hub's certificate is for serving only: it does not come as far as a session.
+        let Ok(wire) = wire else { continue };
+        let (code, words) = hello_over(wire, "a").await;
+        assert_eq!(code, RefusalCode::Forbidden);
+        says(&words, &[whose, "one of its node"]);
+    }
+    let anonymous = anonymous(&issuer);
+    let stream = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    let name = "127.0.0.1".try_into().expect("a name");
+    let stream = anonymous.connect(name, stream).await.expect("a handshake");
+    let (code, words) = hello_over(over(stream).await.expect("a session"), "a").await;
+    assert_eq!(code, RefusalCode::Forbidden);
+    says(&words, &["shows no certificate"]);
+
+    // Who speaks no TLS is not spoken to, and counted.
+    let failed = counted(&registry, "failed");
+    let plain = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    assert!(over(plain).await.is_err());
+    until_true("a count", async || counted(&registry, "failed") > failed).await;
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_shake_hands_holds_nobody_up_and_is_closed() {
+    let cloud = Cloud::new(&["a"]).await;
+    let issuer = Issuer::new();
+    let limits = HubLimits { handshake_within: Duration::from_millis(200), ..limits() };
+    let (hub, registry) = hub_with(&cloud, &issuer, limits).await;
+    let mut silent = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    connect(&hub, &issuer, "a").await;
+    let mut nothing = [0];
+    let closed = tokio::io::AsyncReadExt::read(&mut silent, &mut nothing);
+    let closed = timeout(SOON, closed).await.expect("soon");
+    assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+    assert!(counted(&registry, "late") >= 1.0 && counted(&registry, "done") >= 1.0);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_ends_with_its_certificate() {
+    let cloud = Cloud::new(&["a"]).await;
+    let issuer = Issuer::new();
+    let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
+    let connector = issuer.lasting("headwater://node/a", Duration::from_secs(2));
+    let wire = secure(&hub, &connector).await.expect("a session");
+    let mut edge = Edge::over(wire, identity("a", 1, 1), BTreeMap::new()).await;
+    edge.hear_until("a welcome", Edge::is_open).await;
+    assert_eq!(refused(edge.hear_end().await), RefusalCode::Forbidden);
+    hub.stop().await;
+}

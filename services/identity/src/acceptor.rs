@@ -1,0 +1,125 @@
+//! The hub's end: who connects.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::crypto::ring;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::version::TLS13;
+use rustls::{ServerConfig, ServerConnection};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::certificate::Certificate;
+use crate::clock::{Clock, TlsTime};
+use crate::error::IdentityError;
+use crate::files::{Material, TlsFiles};
+use crate::reloading::Reloading;
+
+/// HTTP/2, and nothing else.
+pub(crate) const ALPN: &[u8] = b"h2";
+
+/// Accepts connections of those that a CA vouches for, and of those without a certificate, who
+/// are told so in words by whoever they speak to. Cheap to clone.
+#[derive(Clone)]
+pub struct Acceptor {
+    config: Arc<Reloading<ServerConfig>>,
+}
+
+/// Why a connection was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The handshake failed, or the peer broke it off.
+    #[error("no handshake: {0}")]
+    Failed(#[source] io::Error),
+    /// The peer does not speak HTTP/2.
+    #[error("the peer does not offer HTTP/2")]
+    NoHttp2,
+    /// What the CA vouches for cannot be read.
+    #[error("the peer's certificate cannot be read: {0}")]
+    Malformed(#[source] x509_cert::der::Error),
+}
+
+impl Acceptor {
+    /// An acceptor by these files.
+    ///
+    /// # Errors
+    /// When they cannot be used as they are now: a hub whom no edge would believe is to say so
+    /// at its start.
+    pub fn open(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
+        let config = Reloading::open(files, clock, config)?;
+        let (material, _) = config.current();
+        material.check(config.now())?;
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// Until when the present certificate is valid.
+    pub fn not_after(&self) -> SystemTime {
+        self.config.current().0.certificate.not_after
+    }
+
+    /// What time it is, by the clock that certificates are judged by.
+    pub fn now(&self) -> SystemTime {
+        self.config.now()
+    }
+
+    /// Shakes hands. The deadline is the caller's.
+    ///
+    /// # Errors
+    /// See [`HandshakeError`]; the connection is of no use then.
+    pub async fn accept<S>(
+        &self,
+        stream: S,
+    ) -> Result<(TlsStream<S>, Option<Certificate>), HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (_, config) = self.config.current();
+        let accepted = TlsAcceptor::from(config).accept(stream).await;
+        let stream = accepted.map_err(HandshakeError::Failed)?;
+        let (_, connection) = stream.get_ref();
+        if connection.alpn_protocol() != Some(ALPN) {
+            return Err(HandshakeError::NoHttp2);
+        }
+        let certificate = peer(connection).map_err(HandshakeError::Malformed)?;
+        Ok((stream, certificate))
+    }
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Acceptor")
+    }
+}
+
+fn peer(connection: &ServerConnection) -> Result<Option<Certificate>, x509_cert::der::Error> {
+    let certificate = connection.peer_certificates().and_then(|chain| chain.first());
+    certificate.map(|certificate| Certificate::parse(certificate)).transpose()
+}
+
+fn config(material: &Material, clock: &Clock) -> Result<ServerConfig, IdentityError> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(material.roots.clone(), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|source| IdentityError::Unusable {
+                file: material.files.ca.clone(),
+                source,
+            })?;
+    let key = SingleCertAndKey::from(material.key.clone());
+    let time = Arc::new(TlsTime(clock.clone()));
+    let mut config = ServerConfig::builder_with_details(provider, time)
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(key));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A resumed session would not look at the certificate again.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}

@@ -1,0 +1,46 @@
+//! The time by which certificates are judged.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
+use x509_cert::der::DateTime;
+
+/// What time it is, by the wall clock.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// The machine's clock.
+pub fn system_clock() -> Clock {
+    Arc::new(SystemTime::now)
+}
+
+/// A time as people read it; a time that no calendar has is said as the epoch's.
+pub fn rfc3339(time: SystemTime) -> String {
+    let time = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Whole seconds, as certificates have them.
+    let time = DateTime::from_unix_duration(Duration::from_secs(time.as_secs()));
+    time.map_or_else(|_| "a time beyond every calendar".to_owned(), |time| time.to_string())
+}
+
+/// The clock as TLS asks for it.
+pub(crate) struct TlsTime(pub(crate) Clock);
+
+impl TimeProvider for TlsTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = (self.0)().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(UnixTime::since_unix_epoch(since))
+    }
+}
+
+impl fmt::Debug for TlsTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TlsTime")
+    }
+}
+
+/// A time of TLS as one of the system.
+pub(crate) fn system_time(time: UnixTime) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(time.as_secs())
+}
