@@ -104,6 +104,7 @@ impl SimHub {
         let config = HubConfig {
             name,
             listen: address(self.index),
+            tls: None,
             settings: self.settings.clone(),
             limits: HubLimits::default(),
         };
