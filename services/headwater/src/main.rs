@@ -19,6 +19,7 @@ mod settings;
 mod table;
 mod telemetry;
 mod tls;
+mod troubles;
 mod up;
 
 use std::process::ExitCode;

@@ -18,17 +18,19 @@ pub(crate) mod log;
 mod notify;
 pub(crate) mod signals;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use headwater_hub::WallClock;
 use headwater_rocks::{Budget, Shared};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::signals::Signals;
 use crate::cli::part::Process as Args;
 use crate::data_dir::{DataDir, METRICS_ADDRESS};
+use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome, chain};
 use crate::operator::{self, Sight};
 use crate::settings::{Configured, Flags, MetricsAt, Settings};
@@ -36,6 +38,7 @@ use crate::telemetry::health::{Health, Question};
 use crate::telemetry::log::LogFormat;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, Metrics, server};
+use crate::troubles::Troubles;
 use crate::{clock, open_files};
 
 /// Which log lines of a part are shown unless the environment says otherwise: besides what is
@@ -76,8 +79,41 @@ pub(crate) struct Ground {
     pub(crate) memory: Shared,
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
+    /// What is wrong with it, for `status`.
+    pub(crate) troubles: Troubles,
     /// Cancelled when the part is told to stop.
     pub(crate) stop: CancellationToken,
+}
+
+impl Ground {
+    /// What every part shows of itself; each adds what it has.
+    pub(crate) fn sight(&self, part: operator::Part) -> Sight {
+        let (stores, troubles) = (self.metrics.stores.clone(), self.troubles.clone());
+        let root = self.data.root().to_owned();
+        let node_dir = root.clone();
+        Sight {
+            part,
+            logs: None,
+            cloud: None,
+            hub: None,
+            nodes: Arc::default(),
+            moved: watch::channel(0).1,
+            node_dirs: Arc::new(move |node| {
+                node_dir.join("nodes").join(node.as_str()).join("edged")
+            }),
+            // Where no edge runs there is no link to cut.
+            note_link: Arc::new(|_, _| Err(io::ErrorKind::Unsupported.into())),
+            wall_clock: self.clock.clone(),
+            troubles: Arc::new(move || {
+                stores
+                    .troubles()
+                    .into_iter()
+                    .chain(troubles.all())
+                    .chain(aside::kept(&root))
+                    .collect()
+            }),
+        }
+    }
 }
 
 /// A part that runs as a process of its own.
@@ -116,7 +152,7 @@ pub(crate) trait Part: Sized {
 pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
     let configured = Configured::<P::Settings>::of(args.config.as_deref(), flags)
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = io::stdout().lock();
     if args.print_config {
         for line in &configured.origins {
             writeln!(stdout, "{line}")?;
@@ -140,7 +176,7 @@ async fn seen<P: Part>(settings: P::Settings) -> CommandResult {
     let usage = |error: &dyn std::error::Error| Failure::Usage(chain(error));
     let traces = Traces::start(process.otlp_endpoint).map_err(|error| usage(&error))?;
     let json = process.log_format.is_json();
-    telemetry::log::set_up(json, FILTER_DEFAULT, std::io::stderr, traces.as_ref())
+    telemetry::log::set_up(json, FILTER_DEFAULT, io::stderr, traces.as_ref())
         .map_err(|error| usage(&error))?;
     let result = live::<P>(settings).await;
     if let Some(traces) = traces {
@@ -162,7 +198,8 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
         None => None,
     };
     let clock: WallClock = Arc::new(clock::wall_ms);
-    let ground = Ground { data, memory, metrics, clock, stop: CancellationToken::new() };
+    let (troubles, stop) = (Troubles::default(), CancellationToken::new());
+    let ground = Ground { data, memory, metrics, clock, troubles, stop };
     let root = ground.data.root().display();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %root, "the {} starts", P::NAME);
     let mut part = tokio::select! {

@@ -18,14 +18,14 @@ mod terminal;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_controller::{Notice, SourceError};
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
 use headwater_rocks::{Budget, Shared};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::cloud::{Cloud, CloudError};
@@ -36,21 +36,17 @@ use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS};
 use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::operator::{self, CloudSight, ListenError, Part, Sight};
+use crate::part::controller::moved;
 use crate::part::signals::Signals;
 use crate::settings::Configured;
 use crate::settings::up::Settings;
 use crate::telemetry::stores::Stores;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{Metrics, server};
+use crate::troubles::Troubles;
 use crate::{clock, open_files, settings};
 
 pub(crate) use self::node::NodeView;
-
-/// How often the picture is taken to have moved besides on reports: publishing is counted apart.
-const MOVED_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Notices about the whole that `status` remembers.
-const TROUBLES_MAX: usize = 100;
 
 /// Why `up` does not start.
 #[derive(Debug, thiserror::Error)]
@@ -84,23 +80,6 @@ struct Composition {
     serving: Option<tokio::task::JoinHandle<()>>,
     /// Held for as long as anything runs.
     data: DataDir,
-}
-
-/// What is wrong with the whole, as `status` says it.
-#[derive(Clone, Default)]
-struct Troubles(Arc<Mutex<Vec<String>>>);
-
-impl Troubles {
-    fn add(&self, trouble: String) {
-        let mut troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if troubles.len() < TROUBLES_MAX {
-            troubles.push(trouble);
-        }
-    }
-
-    fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 /// Runs until told to stop.
@@ -280,7 +259,7 @@ fn sight(
             progress: cloud.controller.progress(),
             published: cloud.published.clone(),
         }),
-        moved: moved(cloud, stop.child_token()),
+        moved: moved(&cloud.controller, stop.child_token()),
         hub: Some(cloud.hub.view()),
         nodes: Arc::new(nodes.iter().map(|(name, node)| (name.clone(), node.view())).collect()),
         node_dirs: {
@@ -296,25 +275,4 @@ fn sight(
             publishing.into_iter().chain(of_stores).chain(others).collect()
         }),
     }
-}
-
-/// Counts what moves the picture: reports, and what is published, at a bounded rate.
-fn moved(cloud: &Cloud, stop: CancellationToken) -> watch::Receiver<u64> {
-    let (sender, receiver) = watch::channel(0);
-    let (mut reports, mut progress) = (cloud.controller.moved(), cloud.controller.progress());
-    tokio::spawn(async move {
-        loop {
-            let changed = tokio::select! {
-                () = stop.cancelled() => return,
-                changed = reports.changed() => changed,
-                changed = progress.changed() => changed,
-            };
-            if changed.is_err() {
-                return;
-            }
-            sender.send_modify(|count| *count += 1);
-            tokio::time::sleep(MOVED_INTERVAL).await;
-        }
-    });
-    receiver
 }

@@ -21,6 +21,10 @@ use crate::up::NodeView;
 pub(crate) enum Part {
     /// Everything in one process.
     Up,
+    /// A controller.
+    Controller,
+    /// A hub.
+    Hub,
     /// The edge of one node.
     Edge,
 }
@@ -73,6 +77,8 @@ impl Part {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
+            Self::Controller => "controller",
+            Self::Hub => "hub",
             Self::Edge => "edge",
         }
     }

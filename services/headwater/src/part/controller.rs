@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use headwater_controller::source::Concern;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
@@ -14,13 +16,18 @@ use headwater_event::NodeName;
 use headwater_rocks::{Budget, Role};
 use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{Ground, Part};
 use crate::exit::{Failure, chain};
-use crate::operator::{Logs, Sight};
+use crate::operator::{self, CloudSight, Logs, Sight};
 use crate::settings::controller::ControllerSettings;
 use crate::telemetry::health::{Health, Question};
+use crate::troubles::Troubles;
 use crate::{cli, database, part};
+
+/// How often the picture is taken to have moved besides on reports: publishing is counted apart.
+const MOVED_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A controller as a process.
 pub(crate) struct ControllerPart {
@@ -28,6 +35,11 @@ pub(crate) struct ControllerPart {
     notices: mpsc::Receiver<Notice>,
     stopped_sources: mpsc::Receiver<SourceError>,
     progress: watch::Receiver<Progress>,
+    moved: watch::Receiver<u64>,
+    troubles: Troubles,
+    logs: Logs,
+    /// Its fold of the downstream log.
+    published: Arc<dyn Engine>,
     /// Held so that the set of nodes never ends.
     _nodes: watch::Sender<BTreeSet<NodeName>>,
 }
@@ -44,14 +56,14 @@ impl Part for ControllerPart {
 
     async fn start(settings: ControllerSettings, ground: &Ground) -> Result<Self, Failure> {
         let registry = &ground.metrics.registry;
-        let Logs { downstream, upstream } =
-            part::log::open(&settings.kafka, Self::NAME, registry).await?;
+        let logs = part::log::open(&settings.kafka, Self::NAME, registry).await?;
+        let published = open(ground, "published")?;
         let nodes = settings.node_names();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let mut controller = Controller::start(ControllerSeams {
-            downstream,
-            upstream,
-            published: open(ground, "published")?,
+            downstream: logs.downstream.clone(),
+            upstream: logs.upstream.clone(),
+            published: published.clone(),
             picture: open(ground, "picture")?,
             sources: sources(
                 settings.manifests.as_deref(),
@@ -71,6 +83,10 @@ impl Part for ControllerPart {
                 .take_stopped_sources()
                 .unwrap_or_else(|| mpsc::channel(1).1),
             progress: controller.progress(),
+            moved: moved(&controller, ground.stop.child_token()),
+            troubles: ground.troubles.clone(),
+            logs,
+            published,
             controller,
             _nodes: nodes_held,
         })
@@ -80,8 +96,24 @@ impl Part for ControllerPart {
         check(&self.controller, health);
     }
 
-    fn sight(&self, _ground: &Ground) -> Option<Sight> {
-        None
+    fn sight(&self, ground: &Ground) -> Option<Sight> {
+        let progress = self.controller.progress();
+        let base = ground.sight(operator::Part::Controller);
+        let others = base.troubles.clone();
+        Some(Sight {
+            logs: Some(self.logs.clone()),
+            cloud: Some(CloudSight {
+                picture: self.controller.picture().clone(),
+                progress: self.controller.progress(),
+                published: self.published.clone(),
+            }),
+            moved: self.moved.clone(),
+            troubles: Arc::new(move || {
+                let publishing = progress.borrow().trouble.clone();
+                publishing.into_iter().chain(others()).collect()
+            }),
+            ..base
+        })
     }
 
     /// Says what its sources say, and how publishing stands.
@@ -89,11 +121,19 @@ impl Part for ControllerPart {
         let mut said = Progress::default();
         loop {
             tokio::select! {
-                Some(notice) = self.notices.recv() => tracing::warn!(%notice, "a source says"),
-                Some(error) = self.stopped_sources.recv() => tracing::error!(
-                    error = chain(&error),
-                    "the source stopped, what runs goes on; start again to follow it"
-                ),
+                Some(notice) = self.notices.recv() => {
+                    tracing::warn!(%notice, "a source says");
+                    if notice.concern == Concern::Source {
+                        self.troubles.add(notice.to_string());
+                    }
+                }
+                Some(error) = self.stopped_sources.recv() => {
+                    let error = chain(&error);
+                    tracing::error!(error, "the source stopped, what runs goes on");
+                    self.troubles.add(format!(
+                        "the source stopped, what runs goes on: {error}; start again to follow it"
+                    ));
+                }
                 changed = self.progress.changed() => {
                     if changed.is_err() {
                         return Failure::message("the task that publishes has ended");
@@ -113,6 +153,9 @@ impl Part for ControllerPart {
 
 /// Says what is new in how publishing stands; what is wrong says itself.
 fn tell(before: &Progress, now: &Progress) {
+    if now.stands_by && !before.stands_by {
+        tracing::info!("another controller writes the log; this one stands by");
+    }
     if now.epoch != before.epoch {
         tracing::info!(epoch = now.epoch.0, "the log is this controller's to write");
     }
@@ -140,11 +183,36 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
     health.check(Question::Ready, "controller", move || {
         let progress = progress.borrow();
         match &progress.trouble {
-            _ if progress.reconciled => Ok(()),
+            // Who stands by does all that is asked of it.
+            _ if progress.reconciled || progress.stands_by => Ok(()),
             Some(trouble) => Err(trouble.clone()),
             None => Err("the sources have not all listed".to_owned()),
         }
     });
+}
+
+/// Counts what moves the picture: reports, and what is published, at a bounded rate.
+pub(crate) fn moved(
+    controller: &ControllerHandle,
+    stop: CancellationToken,
+) -> watch::Receiver<u64> {
+    let (sender, receiver) = watch::channel(0);
+    let (mut reports, mut progress) = (controller.moved(), controller.progress());
+    tokio::spawn(async move {
+        loop {
+            let changed = tokio::select! {
+                () = stop.cancelled() => return,
+                changed = reports.changed() => changed,
+                changed = progress.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            sender.send_modify(|count| *count += 1);
+            tokio::time::sleep(MOVED_INTERVAL).await;
+        }
+    });
+    receiver
 }
 
 /// Where objects come from.

@@ -15,7 +15,7 @@ use headwater_view::StreamReader;
 use super::{Ground, Part};
 use crate::data_dir::HUB_ADDRESS;
 use crate::exit::{Failure, chain};
-use crate::operator::{Logs, Sight};
+use crate::operator::{self, Logs, Sight};
 use crate::settings::hub::HubSettings;
 use crate::telemetry::health::{Health, Question};
 use crate::{cli, database, part};
@@ -23,6 +23,7 @@ use crate::{cli, database, part};
 /// A hub as a process.
 pub(crate) struct HubPart {
     hub: HubHandle,
+    logs: Logs,
 }
 
 /// Runs a hub until it is told to stop.
@@ -38,9 +39,7 @@ impl Part for HubPart {
     async fn start(settings: HubSettings, ground: &Ground) -> Result<Self, Failure> {
         // Each of several shows its own lag.
         let name = format!("{}.{}", Self::NAME, settings.name);
-        let registry = &ground.metrics.registry;
-        let Logs { downstream, upstream } =
-            part::log::open(&settings.kafka, &name, registry).await?;
+        let logs = part::log::open(&settings.kafka, &name, &ground.metrics.registry).await?;
         let path = ground.data.part(Self::NAME).join("store");
         let engine = database::open(&path, Role::Fold, &ground.memory, schema::HUB)?;
         ground.metrics.stores.opened("hub", None, &engine);
@@ -55,8 +54,8 @@ impl Part for HubPart {
                 limits: HubLimits::default(),
             },
             HubSeams {
-                downstream,
-                upstream,
+                downstream: logs.downstream.clone(),
+                upstream: logs.upstream.clone(),
                 engine: engine.clone(),
                 answers: Arc::new(FoldAnswers(engine)),
                 wall_clock: ground.clock.clone(),
@@ -66,15 +65,19 @@ impl Part for HubPart {
         .await?;
         ground.data.set_address(HUB_ADDRESS, Some(hub.address()))?;
         tracing::info!(address = %hub.address(), "edges may connect");
-        Ok(Self { hub })
+        Ok(Self { hub, logs })
     }
 
     fn health(&self, health: &mut Health) {
         check(self.hub.view(), health);
     }
 
-    fn sight(&self, _ground: &Ground) -> Option<Sight> {
-        None
+    fn sight(&self, ground: &Ground) -> Option<Sight> {
+        Some(Sight {
+            logs: Some(self.logs.clone()),
+            hub: Some(self.hub.view()),
+            ..ground.sight(operator::Part::Hub)
+        })
     }
 
     async fn hand_over(self) {
