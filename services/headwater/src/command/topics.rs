@@ -77,8 +77,11 @@ fn layered(
 mod tests {
     use clap::Parser;
 
+    use headwater_broker::{Cluster, ClusterSettings};
+
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::{Cli, Command, HistoryOutput};
+    use crate::exit::Outcome;
 
     fn plan(args: &[&str]) -> TopicsPlan {
         let cli = Cli::try_parse_from(["headwater", "topics", "check"].iter().chain(args));
@@ -109,6 +112,46 @@ mod tests {
         assert_eq!(kafka.topic_prefix, "plant");
         let set = ["--kafka-set", "security.protocol=PLAINTEXT"];
         assert_eq!(of(&set, None).client["security.protocol"], "PLAINTEXT");
+    }
+
+    fn outcome(result: CommandResult) -> Outcome {
+        match result {
+            Ok(outcome) => outcome,
+            Err(failure) => panic!("{failure:?}"),
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn topics_are_made_once_and_checked_on_a_real_broker() {
+        let cluster = Cluster::start(ClusterSettings::default()).expect("a broker");
+        let at = |more: &[&str]| {
+            let brokers = cluster.bootstrap();
+            let all = [&["--kafka", brokers.as_str()], more].concat();
+            layered(&plan(&all), None, None).unwrap_or_else(|failure| panic!("{failure:?}"))
+        };
+        let (one, three) = (at(&["--replication-factor", "1", "--partitions", "2"]), at(&[]));
+        assert_eq!(outcome(check::run(&one, HistoryOutput::Json).await), Outcome::Found, "missing");
+        let refused = one.refuse_unsafe().await.expect_err("there is none").to_string();
+        assert!(refused.contains("headwater topics create"), "{refused}");
+        let Err(failure) = create::run(&three).await else { panic!("one broker is not three") };
+        assert!(format!("{failure:?}").contains("replication.factor"), "{failure:?}");
+        for _ in 0..2 {
+            assert_eq!(outcome(create::run(&one).await), Outcome::Done);
+        }
+        for output in [HistoryOutput::Table, HistoryOutput::Json] {
+            assert_eq!(outcome(check::run(&one, output).await), Outcome::Done);
+            assert_eq!(outcome(described::run(&one, output).await), Outcome::Done);
+            assert_eq!(outcome(check::run(&three, output).await), Outcome::Found);
+        }
+        one.refuse_unsafe().await.expect("they are as planned");
+        // What is planned for three is not what is there, and no part starts on it untold.
+        assert_eq!(outcome(create::run(&three).await), Outcome::Found, "left as they are");
+        let refused = three.refuse_unsafe().await.expect_err("dangerous").to_string();
+        for said in ["replicas is 1, want at least 3", "--add-config min.insync.replicas=2"] {
+            assert!(refused.contains(said), "{said}: {refused}");
+        }
+        let allowed = Kafka { allow_unsafe_topics: true, ..three };
+        allowed.refuse_unsafe().await.expect("allowed aloud");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The log on Kafka, against a real broker on loopback.
 
 mod conformance;
+mod page;
 mod replaced;
 mod rights;
 mod safety;

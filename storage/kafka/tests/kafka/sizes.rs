@@ -1,9 +1,10 @@
 //! The largest objects: what is taken comes back whole, what is not is refused by name.
 
 use bytes::Bytes;
+use headwater_broker::{Cluster, ClusterSettings};
 use headwater_event::Partition;
 use headwater_kafka::topics::{self, Direction, Plan, Severity};
-use headwater_kafka::{KafkaLog, RECORD_OVERHEAD_BYTES};
+use headwater_kafka::{KafkaLog, KafkaSettings, RECORD_OVERHEAD_BYTES};
 use headwater_log::{Append, AppendError, Log, Record};
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
 
@@ -115,4 +116,31 @@ async fn a_topic_and_a_broker_that_take_less_are_named_before_anything_is_lost()
     let found = topics::broker_findings(&brokers[0], &planned);
     let found: Vec<_> = found.iter().map(|it| (it.setting.as_str(), it.severity)).collect();
     assert_eq!(found, [("socket.request.max.bytes", Severity::Danger)]);
+}
+
+/// The formula of the documentation: what Kafka adds to a record that is appended alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_record_takes_on_a_disk_is_within_the_formula() {
+    const ADDED_BYTES: u64 = 100;
+    let data = tempfile::tempdir().expect("a folder");
+    let settings =
+        ClusterSettings { data: Some(data.path().to_owned()), ..ClusterSettings::default() };
+    let cluster = Cluster::start(settings).expect("a broker");
+    let settings = KafkaSettings::new(cluster.bootstrap(), "t");
+    let plan = small(Plan::new(Direction::Downstream).record_bytes);
+    topics::create(&settings, &plan).await.expect("made");
+    let log = KafkaLog::new(settings).expect("good settings");
+    let mut given = 0;
+    let sizes = [2, 14, 300, 850, 1_600, 70_000];
+    for size in sizes {
+        let mut append = record("node/node-1 default/pod/web-1", noise(size));
+        append.record.header = noise(110);
+        append.record.traceparent = None;
+        given += append.record.bytes() as u64;
+        log.append(vec![append]).await.expect("appended");
+    }
+    let segment = data.path().join("broker-1/data/t-0/00000000000000000000.log");
+    let taken = std::fs::metadata(segment).expect("a segment").len();
+    let most = given + ADDED_BYTES * sizes.len() as u64;
+    assert!((given..=most).contains(&taken), "{given} bytes given, {taken} taken, {most} at most");
 }
