@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and in which words.
 
 pub(crate) mod ca;
+pub(crate) mod edge;
 pub(crate) mod part;
 mod topics;
 
@@ -47,6 +48,10 @@ pub(crate) enum Command {
     Controller(part::Controller),
     /// Run a hub alone: from the log on Kafka to edges. Several may run at a time
     Hub(part::Hub),
+    /// Run the edge of one node: in step with a hub, and its pods running, hub or not
+    Edge(edge::Edge),
+    /// Run the pods of one node by what its edge says, for an edge with --no-edged
+    Edged(edge::Edged),
     /// Display one or many objects: the cloud's picture, a node's replica, or either in the past
     Get(Get),
     /// Show details of one object, with the events that brought it here

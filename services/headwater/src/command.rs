@@ -32,6 +32,8 @@ pub(crate) fn run(command: Command) -> CommandResult {
         Command::Up(args) => up::run(args),
         Command::Controller(args) => part::controller::run(&args),
         Command::Hub(args) => part::hub::run(&args),
+        Command::Edge(args) => part::edge::run(&args),
+        Command::Edged(args) => part::edged::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ca(args) => ca::run(&args),
         asking => runtime()?.block_on(ask(asking)),
@@ -52,6 +54,8 @@ async fn ask(command: Command) -> CommandResult {
         Command::Up(_)
         | Command::Controller(_)
         | Command::Hub(_)
+        | Command::Edge(_)
+        | Command::Edged(_)
         | Command::Doctor(_)
         | Command::Ca(_)
         | Command::Shim { .. }

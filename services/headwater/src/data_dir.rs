@@ -1,7 +1,8 @@
-//! The data directory: one owner at a time, stamped with its layout's version.
+//! The data directory: one owner at a time, stamped with its layout's version and with whose it is.
 //!
 //! ```text
 //! DIR/version            the layout's version
+//! DIR/owner              the part, and of an edge the node, that it belongs to
 //! DIR/lock               held by the process that owns the directory
 //! DIR/headwater.sock     the operator API
 //! DIR/metrics.addr       where metrics and health are served, while they are
@@ -9,7 +10,8 @@
 //! DIR/nodes/NODE/{state,outbox,edged}/, edge.sock
 //! ```
 //!
-//! Of a part that is its own process, instead of `cloud` and `nodes`:
+//! A part of a node that is its own process has the node's directory alone; a part of the cloud,
+//! instead of `cloud` and `nodes`:
 //!
 //! ```text
 //! DIR/controller/{published,picture}/
@@ -28,8 +30,17 @@ use headwater_rocks::create_durably;
 /// The version of the layout that this build writes and reads.
 pub(crate) const VERSION: &str = "1";
 
-/// What the version is called until it is whole.
-const VERSION_DRAFT: &str = "version.new";
+/// The file that says the version.
+const VERSION_FILE: &str = "version";
+
+/// The file that says whose the directory is.
+const OWNER: &str = "owner";
+
+/// Whose it is where everything runs in one process.
+pub(crate) const OWNER_UP: &str = "up";
+
+/// What a stamp is called until it is whole, behind its name.
+const DRAFT: &str = ".new";
 
 /// Room that a unix socket's path has, in bytes (`sun_path` of unix(7), less its final zero).
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -76,6 +87,19 @@ pub(crate) enum DataDirError {
         /// The version found.
         found: String,
     },
+    /// It belongs to another part, or to another node's.
+    #[error(
+        "the data directory {} belongs to `{found}`, and this is `{wanted}`: name another with \
+         --data", dir.display()
+    )]
+    OfAnother {
+        /// Which.
+        dir: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who wanted it.
+        wanted: String,
+    },
     /// It holds something else.
     #[error("{} is not empty and no data directory: name another with --data", dir.display())]
     Foreign {
@@ -94,12 +118,13 @@ pub(crate) enum DataDirError {
 }
 
 impl DataDir {
-    /// Makes or opens `root` and takes it for this process until dropped.
+    /// Makes or opens `root` and takes it for this process until dropped; from its first time on
+    /// it is `owner`'s.
     ///
     /// # Errors
-    /// When it is another's, of another version, or no data directory at all; nothing in it is
-    /// changed then.
-    pub(crate) fn open(root: &Path) -> Result<Self, DataDirError> {
+    /// When it is another's, in use, of another version, or no data directory at all; nothing in
+    /// it is changed then.
+    pub(crate) fn open(root: &Path, owner: &str) -> Result<Self, DataDirError> {
         let io = |source| DataDirError::Io { dir: root.to_owned(), source };
         let fresh = !root.exists();
         if fresh {
@@ -112,14 +137,15 @@ impl DataDir {
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(io(error)),
             _ => {}
         }
-        let version = root.join("version");
+        let version = root.join(VERSION_FILE);
         match std::fs::read_to_string(&version) {
             Ok(found) if found.trim() == VERSION => {}
             Ok(found) => {
                 return Err(DataDirError::Version { dir: root, found: found.trim().to_owned() });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let stranger = |name: &std::ffi::OsStr| name != "lock" && name != VERSION_DRAFT;
+                let draft = format!("{VERSION_FILE}{DRAFT}");
+                let stranger = |name: &std::ffi::OsStr| name != "lock" && name != &*draft;
                 let mut entries = root.read_dir().map_err(io)?;
                 if entries.any(|entry| entry.is_ok_and(|entry| stranger(&entry.file_name()))) {
                     return Err(DataDirError::Foreign { dir: root });
@@ -139,7 +165,23 @@ impl DataDir {
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
         if !version.exists() {
-            stamp(&root).map_err(io)?;
+            stamp(&root, VERSION_FILE, VERSION).map_err(io)?;
+        }
+        match std::fs::read_to_string(root.join(OWNER)) {
+            Ok(found) if found.trim() == owner => {}
+            Ok(found) => {
+                let (found, wanted) = (found.trim().to_owned(), owner.to_owned());
+                return Err(DataDirError::OfAnother { dir: root, found, wanted });
+            }
+            // It was made just now, or by a build that knew only one owner.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if owner != OWNER_UP && root.join("cloud").exists() {
+                    let (found, wanted) = (OWNER_UP.to_owned(), owner.to_owned());
+                    return Err(DataDirError::OfAnother { dir: root, found, wanted });
+                }
+                stamp(&root, OWNER, owner).map_err(io)?;
+            }
+            Err(error) => return Err(io(error)),
         }
         Ok(Self { root, _lock: lock })
     }
@@ -202,14 +244,14 @@ impl DataDir {
     }
 }
 
-/// Writes the version. Whole and durable before anything else is made: without it, what a loss
-/// of power leaves would be taken for another's.
-fn stamp(root: &Path) -> io::Result<()> {
-    let draft = root.join(VERSION_DRAFT);
+/// Writes a stamp. Whole and durable before anything else is made: without the version, what a
+/// loss of power leaves would be taken for another's.
+fn stamp(root: &Path, name: &str, says: &str) -> io::Result<()> {
+    let draft = root.join(format!("{name}{DRAFT}"));
     let mut file = File::create(&draft)?;
-    file.write_all(format!("{VERSION}\n").as_bytes())?;
+    file.write_all(format!("{says}\n").as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(&draft, root.join("version"))?;
+    std::fs::rename(&draft, root.join(name))?;
     File::open(root)?.sync_all()
 }
 
@@ -230,25 +272,42 @@ mod tests {
     fn a_data_directory_has_one_owner() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let root = dir.path().join("data");
-        let owned = DataDir::open(&root).expect("fresh");
-        assert!(matches!(DataDir::open(&root), Err(DataDirError::InUse { .. })));
+        let owned = DataDir::open(&root, OWNER_UP).expect("fresh");
+        assert!(matches!(DataDir::open(&root, OWNER_UP), Err(DataDirError::InUse { .. })));
         let mode = root.metadata().expect("made").permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "nobody else may look into it");
         drop(owned);
-        DataDir::open(&root).expect("free again");
+        DataDir::open(&root, OWNER_UP).expect("free again");
+    }
+
+    #[test]
+    fn another_part_and_another_node_are_refused_by_name() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let root = dir.path().join("data");
+        drop(DataDir::open(&root, "edge gw-7").expect("fresh"));
+        drop(DataDir::open(&root, "edge gw-7").expect("its own"));
+        for other in ["edge gw-8", "hub", OWNER_UP] {
+            let error = DataDir::open(&root, other).expect_err(other).to_string();
+            assert!(error.contains("`edge gw-7`") && error.contains(other), "{error}");
+        }
+        let old = dir.path().join("old");
+        std::fs::create_dir_all(old.join("cloud")).expect("made");
+        std::fs::write(old.join("version"), "1\n").expect("written");
+        assert!(DataDir::open(&old, "hub").is_err(), "a build without owners had `up` alone");
+        DataDir::open(&old, OWNER_UP).expect("its own");
     }
 
     #[test]
     fn another_version_or_a_foreign_directory_is_left_alone() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("letter.txt"), "dear").expect("written");
-        assert!(matches!(DataDir::open(dir.path()), Err(DataDirError::Foreign { .. })));
+        assert!(matches!(DataDir::open(dir.path(), OWNER_UP), Err(DataDirError::Foreign { .. })));
         assert!(!dir.path().join("lock").exists(), "nothing was changed");
 
         let newer = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(newer.path().join("version"), "2\n").expect("written");
         assert!(matches!(
-            DataDir::open(newer.path()),
+            DataDir::open(newer.path(), OWNER_UP),
             Err(DataDirError::Version { found, .. }) if found == "2"
         ));
     }
@@ -257,8 +316,8 @@ mod tests {
     fn what_a_power_cut_leaves_of_a_first_start_is_no_strangers() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         File::create(dir.path().join("lock")).expect("made");
-        File::create(dir.path().join(VERSION_DRAFT)).expect("made, and never written");
-        drop(DataDir::open(dir.path()).expect("begins anew"));
+        File::create(dir.path().join("version.new")).expect("made, and never written");
+        drop(DataDir::open(dir.path(), OWNER_UP).expect("begins anew"));
         let version = std::fs::read_to_string(dir.path().join("version")).expect("stamped");
         assert_eq!(version.trim(), VERSION);
     }
@@ -266,7 +325,7 @@ mod tests {
     #[test]
     fn a_path_too_long_for_a_socket_is_named() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let data = DataDir::open(&dir.path().join("d".repeat(100))).expect("fresh");
+        let data = DataDir::open(&dir.path().join("d".repeat(100)), OWNER_UP).expect("fresh");
         assert!(matches!(data.operator_socket(), Err(DataDirError::PathTooLong { .. })));
     }
 }

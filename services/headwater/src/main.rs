@@ -12,6 +12,7 @@ mod database;
 mod doctor;
 mod exit;
 mod kafka;
+mod node;
 mod open_files;
 mod operator;
 mod part;

@@ -8,11 +8,14 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`controller`], [`hub`] | the parts of the cloud |
+//! | [`edge`], [`edged`] | the parts of a node |
 //! | [`log`] | the log that they are on |
 //! | [`signals`] | what ends a process |
 //! | [`notify`] | what a service manager is told |
 
 pub(crate) mod controller;
+pub(crate) mod edge;
+pub(crate) mod edged;
 pub(crate) mod hub;
 pub(crate) mod log;
 mod notify;
@@ -22,6 +25,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use headwater_event::NodeName;
 use headwater_hub::WallClock;
 use headwater_rocks::{Budget, Shared};
 use tokio::sync::watch;
@@ -32,6 +36,7 @@ use crate::cli::part::Process as Args;
 use crate::data_dir::{DataDir, METRICS_ADDRESS};
 use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome, chain};
+use crate::node::cuts;
 use crate::operator::{self, Sight};
 use crate::settings::{Configured, Flags, MetricsAt, Settings};
 use crate::telemetry::health::{Health, Question};
@@ -49,6 +54,9 @@ const FILTER_DEFAULT: &str = "warn,headwater=info";
 pub(crate) trait PartSettings: Settings {
     /// Those of every process.
     fn process(&self) -> ProcessSettings<'_>;
+
+    /// Whose the data directory is: no other part, and no other node's, takes it.
+    fn owner(&self) -> String;
 
     /// What can be told without starting: whether files that are named are there.
     ///
@@ -90,7 +98,10 @@ impl Ground {
     pub(crate) fn sight(&self, part: operator::Part) -> Sight {
         let (stores, troubles) = (self.metrics.stores.clone(), self.troubles.clone());
         let root = self.data.root().to_owned();
-        let node_dir = root.clone();
+        let node_dir = {
+            let root = root.clone();
+            move |node: &NodeName| root.join("nodes").join(node.as_str())
+        };
         Sight {
             part,
             logs: None,
@@ -98,11 +109,11 @@ impl Ground {
             hub: None,
             nodes: Arc::default(),
             moved: watch::channel(0).1,
-            node_dirs: Arc::new(move |node| {
-                node_dir.join("nodes").join(node.as_str()).join("edged")
-            }),
-            // Where no edge runs there is no link to cut.
-            note_link: Arc::new(|_, _| Err(io::ErrorKind::Unsupported.into())),
+            node_dirs: {
+                let node_dir = node_dir.clone();
+                Arc::new(move |node| node_dir(node).join("edged"))
+            },
+            note_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
             wall_clock: self.clock.clone(),
             troubles: Arc::new(move || {
                 stores
@@ -188,7 +199,7 @@ async fn seen<P: Part>(settings: P::Settings) -> CommandResult {
 async fn live<P: Part>(settings: P::Settings) -> CommandResult {
     let mut signals = Signals::take()?;
     let process = settings.process();
-    let data = DataDir::open(process.data)?;
+    let data = DataDir::open(process.data, &settings.owner())?;
     let socket = data.operator_socket()?;
     let memory = Shared::new(P::BUDGET);
     let metrics = Metrics::new(&memory)?;

@@ -5,6 +5,8 @@
 
 pub(crate) mod controller;
 mod duration;
+pub(crate) mod edge;
+pub(crate) mod edged;
 mod flags;
 pub(crate) mod hub;
 mod metrics_at;
@@ -231,5 +233,7 @@ fn flatten<'v>(within: &str, values: &'v Map<String, Value>, into: &mut Vec<(Str
     }
 }
 
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod tests;

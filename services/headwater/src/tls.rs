@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use headwater_identity::{Acceptor, IdentityError, TlsFiles, system_clock};
+use headwater_identity::{Acceptor, Connector, IdentityError, TlsFiles, system_clock};
 
 use crate::settings::{Flags, Unusable};
 
@@ -110,5 +110,14 @@ impl Tls<'_> {
     pub(crate) fn acceptor(self) -> Result<Option<Acceptor>, TlsError> {
         let files = self.files()?;
         Ok(files.map(|files| Acceptor::open(files, system_clock())).transpose()?)
+    }
+
+    /// For an edge.
+    ///
+    /// # Errors
+    /// Names the file and what to do.
+    pub(crate) fn connector(self) -> Result<Option<Connector>, TlsError> {
+        let files = self.files()?;
+        Ok(files.map(|files| Connector::open(files, system_clock())).transpose()?)
     }
 }

@@ -10,10 +10,8 @@
 //! this composition differs.
 
 mod cloud;
-mod cuts;
 mod health;
 mod log;
-mod node;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -29,12 +27,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::cloud::{Cloud, CloudError};
-use self::node::{Node, NodeError, NodeMetrics};
 use self::terminal::Terminal;
 use crate::cli::Up;
-use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS};
+use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
 use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome};
+use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime};
 use crate::operator::{self, CloudSight, ListenError, Part, Sight};
 use crate::part::controller::moved;
 use crate::part::signals::Signals;
@@ -45,8 +43,6 @@ use crate::telemetry::traces::Traces;
 use crate::telemetry::{Metrics, server};
 use crate::troubles::Troubles;
 use crate::{clock, open_files, settings};
-
-pub(crate) use self::node::NodeView;
 
 /// Why `up` does not start.
 #[derive(Debug, thiserror::Error)]
@@ -161,7 +157,7 @@ async fn live(terminal: &Terminal, args: Up, settings: Settings) -> CommandResul
 
 impl Composition {
     async fn start(args: &Up, settings: &Settings) -> Result<Self, UpError> {
-        let data = DataDir::open(&args.data)?;
+        let data = DataDir::open(&args.data, OWNER_UP)?;
         let socket = data.operator_socket()?;
         let names = settings.node_names().unwrap_or_default();
         let memory = Shared::new(Budget::CLOUD.and_nodes(names.len()));
@@ -181,7 +177,14 @@ impl Composition {
         let of_nodes = NodeMetrics::new(&metrics)?;
         for name in &names {
             let hub = cloud.hub.address();
-            let node = Node::start(name, hub, settings, &data, &memory, &of_nodes).await?;
+            let told = NodeSettings {
+                hubs: vec![hub.into()],
+                tls: None,
+                sync_interval: settings.sync_interval,
+                // Whoever types `up` runs these pods as themselves, root included.
+                runtime: Some(runtime(settings.runtime, true)?),
+            };
+            let node = Node::start(name, told, &data, &memory, &of_nodes).await?;
             nodes.insert(name.clone(), node);
         }
         let stop = CancellationToken::new();

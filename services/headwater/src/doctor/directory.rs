@@ -112,7 +112,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let data = dir.path().join("data");
         assert_eq!(look(&data).len(), 1, "it is not there yet");
-        let owned = DataDir::open(&data).expect("fresh");
+        let owned = DataDir::open(&data, "up").expect("fresh");
         let checks = look(&data);
         assert!(checks.iter().all(|check| check.result == Verdict::Ok), "{checks:?}");
         let running = |checks: &[Check]| {

@@ -20,7 +20,7 @@ use tonic::Status;
 use super::mask::mask;
 use super::past_statuses::PastStatuses;
 use super::{Sight, internal, past};
-use crate::up::NodeView;
+use crate::node::NodeView;
 
 /// Entries read from a replica at once.
 const CHUNK_ENTRIES: usize = 256;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use super::{internal, some_of};
-use crate::up::NodeView;
+use crate::node::NodeView;
 
 /// What answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

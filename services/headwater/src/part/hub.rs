@@ -15,6 +15,7 @@ use headwater_view::StreamReader;
 use super::{Ground, Part};
 use crate::data_dir::HUB_ADDRESS;
 use crate::exit::{Failure, chain};
+use crate::node::cuts;
 use crate::operator::{self, Logs, Sight};
 use crate::settings::hub::HubSettings;
 use crate::telemetry::health::{Health, Question};
@@ -65,6 +66,10 @@ impl Part for HubPart {
         .await?;
         ground.data.set_address(HUB_ADDRESS, Some(hub.address()))?;
         tracing::info!(address = %hub.address(), "edges may connect");
+        for node in cuts::all(ground.data.root()) {
+            tracing::warn!(%node, "its link is still cut: `headwater link restore {node}`");
+            hub.view().set_link(&node, true);
+        }
         Ok(Self { hub, logs })
     }
 

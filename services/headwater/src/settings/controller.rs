@@ -67,6 +67,10 @@ impl Settings for ControllerSettings {
 }
 
 impl PartSettings for ControllerSettings {
+    fn owner(&self) -> String {
+        "controller".to_owned()
+    }
+
     fn process(&self) -> ProcessSettings<'_> {
         ProcessSettings {
             data: &self.data,

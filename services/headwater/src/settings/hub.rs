@@ -79,6 +79,10 @@ impl Settings for HubSettings {
 }
 
 impl PartSettings for HubSettings {
+    fn owner(&self) -> String {
+        "hub".to_owned()
+    }
+
     fn process(&self) -> ProcessSettings<'_> {
         ProcessSettings {
             data: &self.data,

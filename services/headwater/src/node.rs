@@ -1,29 +1,32 @@
-//! One edge node in this process: its databases, its edge, its pod worker, and who starts them
-//! again.
+//! One edge node in this process: its databases, its edge, its pod worker if that runs here too,
+//! and who starts them again.
 
-use std::net::SocketAddr;
+pub(crate) mod cuts;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_edge::{
-    Database, Edge, EdgeConfig, EdgeCounts, EdgeExit, EdgeHandle, EdgeMetrics, Seams, StartError,
+    Database, Edge, EdgeConfig, EdgeCounts, EdgeExit, EdgeHandle, EdgeMetrics, HubAddress, Seams,
+    StartError,
 };
 use headwater_edged::{
     Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, ProcessConfig, RuntimeKind,
 };
 use headwater_event::NodeName;
+use headwater_identity::Connector;
 use headwater_rocks::{Role, Shared, create_durably};
 use headwater_store::{Engine, schema};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::Runtime;
 use crate::clock::{self, EdgeClock};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
-use crate::settings::up::Settings;
 use crate::telemetry::Metrics;
+use crate::telemetry::health::{Health, Question};
 use crate::telemetry::stores::Stores;
 
 /// Waits before an edge that ended is started again: doubling from the first to the last.
@@ -31,6 +34,18 @@ const RESTART_FIRST: Duration = Duration::from_millis(200);
 const RESTART_LAST: Duration = Duration::from_secs(15);
 
 /// What a node is told.
+pub(crate) struct NodeSettings {
+    /// Where hubs listen.
+    pub(crate) hubs: Vec<HubAddress>,
+    /// How it knows them, and they it; `None`: without TLS, on loopback.
+    pub(crate) tls: Option<Connector>,
+    /// How often the pod status snapshot is derived besides on change.
+    pub(crate) sync_interval: Duration,
+    /// What runs its pods; `None`: a pod worker that is a process of its own.
+    pub(crate) runtime: Option<RuntimeKind>,
+}
+
+/// What its edge is started with, again and again.
 #[derive(Clone)]
 struct NodeConfig {
     edge: EdgeConfig,
@@ -83,8 +98,9 @@ struct Trouble {
 
 /// A node of this process.
 pub(crate) struct Node {
+    name: NodeName,
     view: NodeView,
-    edged: Handle,
+    edged: Option<Handle>,
     stop: CancellationToken,
     supervising: JoinHandle<()>,
 }
@@ -164,8 +180,7 @@ impl Node {
     /// See [`NodeError`].
     pub(crate) async fn start(
         name: &NodeName,
-        hub: SocketAddr,
-        settings: &Settings,
+        settings: NodeSettings,
         data: &DataDir,
         memory: &Shared,
         metrics: &NodeMetrics,
@@ -173,7 +188,8 @@ impl Node {
         let dir = data.node(name);
         let socket = data.edge_socket(name)?;
         create_durably(&dir).map_err(|source| NodeError::Make { dir: dir.clone(), source })?;
-        let mut edge = EdgeConfig::new(name.clone(), vec![hub], socket.clone());
+        let mut edge = EdgeConfig::new(name.clone(), settings.hubs, socket.clone());
+        edge.tls = settings.tls;
         edge.settings.upstream.sync_interval = settings.sync_interval;
 
         let view =
@@ -190,13 +206,17 @@ impl Node {
             view.clone(),
             stop.clone(),
         ));
-        let runtime = runtime(settings.runtime)?;
+        let node = Self { name: name.clone(), view, edged: None, stop, supervising };
+        let Some(runtime) = settings.runtime else { return Ok(node) };
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
-        let edged = Edged::spawn(edged)
-            .await
-            .map_err(|source| NodeError::Edged { node: name.clone(), source })?;
-        Ok(Self { view, edged, stop, supervising })
+        match Edged::spawn(edged).await {
+            Ok(edged) => Ok(Self { edged: Some(edged), ..node }),
+            Err(source) => {
+                node.end_edge().await;
+                Err(NodeError::Edged { node: name.clone(), source })
+            }
+        }
     }
 
     /// What is seen of the node from outside.
@@ -204,33 +224,59 @@ impl Node {
         self.view.clone()
     }
 
-    /// The task that starts the node's edge again, to see whether it runs.
-    pub(crate) fn supervisor(&self) -> AbortHandle {
-        self.supervising.abort_handle()
+    /// Adds what makes the node alive and what makes it ready, each under its name behind
+    /// `prefix`. A node without a hub is ready: what it has, it gives.
+    pub(crate) fn check(&self, prefix: &str, health: &mut Health) {
+        let supervisor = self.supervising.abort_handle();
+        health.check(Question::Live, format!("{prefix}supervisor"), move || {
+            let runs = !supervisor.is_finished();
+            if runs { Ok(()) } else { Err("nobody starts the edge again".to_owned()) }
+        });
+        let view = self.view();
+        health.check(Question::Ready, format!("{prefix}edge"), move || match view.edge() {
+            Some(_) => Ok(()),
+            None => Err(view.trouble().unwrap_or_else(|| "its databases are not open".to_owned())),
+        });
     }
 
     /// Stops the node's pods, each within its grace period but at most `grace`, then its parts.
     /// Returns how many pods had not ended.
-    pub(crate) async fn stop(self, grace: Duration) -> usize {
-        let remaining = self.edged.stop_pods(grace).await;
+    pub(crate) async fn stop(mut self, grace: Duration) -> usize {
+        let remaining = match self.edged.take() {
+            Some(edged) => edged.stop_pods(grace).await,
+            None => 0,
+        };
+        self.end_edge().await;
+        remaining
+    }
+
+    /// Stops the node's parts and leaves its pods running; the next start adopts them.
+    pub(crate) async fn leave(mut self) {
+        if let Some(edged) = self.edged.take() {
+            edged.stop().await;
+        }
+        self.end_edge().await;
+    }
+
+    async fn end_edge(self) {
         self.stop.cancel();
         if let Err(error) = self.supervising.await {
-            tracing::error!(%error, "the node's supervisor ended by itself");
+            tracing::error!(node = %self.name, %error, "the node's supervisor ended by itself");
         }
-        remaining
     }
 }
 
-fn runtime(runtime: Runtime) -> Result<RuntimeKind, NodeError> {
-    Ok(match runtime {
+/// The runtime `kind`; whether root may run pods with it is the caller's to say.
+///
+/// # Errors
+/// [`NodeError::Program`].
+pub(crate) fn runtime(kind: Runtime, allow_root: bool) -> Result<RuntimeKind, NodeError> {
+    Ok(match kind {
         Runtime::Hollow => RuntimeKind::Hollow,
         Runtime::Process => {
             let program = std::env::current_exe().map_err(NodeError::Program)?;
-            RuntimeKind::Process(ProcessConfig {
-                shim: vec![program.display().to_string(), "shim".to_owned()],
-                // Whoever types `up` runs these pods as themselves, root included.
-                allow_root: true,
-            })
+            let shim = vec![program.display().to_string(), "shim".to_owned()];
+            RuntimeKind::Process(ProcessConfig { shim, allow_root })
         }
     })
 }
@@ -245,6 +291,10 @@ async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: Can
             Err(error) => crate::exit::chain(&error),
             Ok(running) => {
                 let edge = running.edge.clone();
+                // It would else knock at a hub that is not here and knows of no cut.
+                if cuts::is_cut(&config.dir) && edge.cut_link().await.is_err() {
+                    tracing::debug!(node = %config.edge.node, "the edge ended at once");
+                }
                 view.set(Some(running), None);
                 let exit = tokio::select! {
                     exit = edge.exited() => exit,

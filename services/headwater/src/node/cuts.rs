@@ -5,12 +5,22 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+use headwater_event::NodeName;
+use headwater_rocks::create_durably;
+
 /// The file in a node's directory that says so.
 const CUT: &str = "link-cut";
 
 /// Whether the link of the node whose directory this is was cut.
 pub(crate) fn is_cut(node: &Path) -> bool {
     node.join(CUT).exists()
+}
+
+/// The nodes whose links were cut, of all those that the data directory at `root` has.
+pub(crate) fn all(root: &Path) -> Vec<NodeName> {
+    let entries = fs::read_dir(root.join("nodes")).into_iter().flatten().flatten();
+    let cut = entries.filter(|entry| is_cut(&entry.path()));
+    cut.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Writes down that it was cut, or that it was restored.
@@ -20,13 +30,20 @@ pub(crate) fn is_cut(node: &Path) -> bool {
 pub(crate) fn set(node: &Path, cut: bool) -> io::Result<()> {
     let file = node.join(CUT);
     if cut {
+        // A hub keeps nothing else of a node in a directory of its own.
+        create_durably(node)?;
         File::create(file)?;
     } else if let Err(error) = fs::remove_file(file)
         && error.kind() != io::ErrorKind::NotFound
     {
         return Err(error);
     }
-    File::open(node)?.sync_all()
+    match File::open(node) {
+        Ok(node) => node.sync_all(),
+        // Nothing was ever cut there.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -35,11 +52,13 @@ mod tests {
 
     #[test]
     fn a_cut_is_there_until_the_link_is_restored() {
-        let node = tempfile::tempdir().expect("a folder");
-        assert!(!is_cut(node.path()));
+        let root = tempfile::tempdir().expect("a folder");
+        let node = root.path().join("nodes/gw-7");
+        assert!(!is_cut(&node));
         for cut in [true, true, false, false] {
-            set(node.path(), cut).expect("written");
-            assert_eq!(is_cut(node.path()), cut);
+            set(&node, cut).expect("written");
+            assert_eq!(is_cut(&node), cut);
+            assert_eq!(all(root.path()).len(), usize::from(cut));
         }
     }
 }

@@ -1,0 +1,104 @@
+//! `headwater edge`: one node, in step with its hub, and its pods unless they have a worker of
+//! their own.
+//!
+//! A stop leaves the pods running, as a crash does; the next start adopts them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_edge::EdgeStatus;
+use headwater_event::NodeName;
+use headwater_rocks::Budget;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::{Ground, Part};
+use crate::exit::{CommandResult, Failure};
+use crate::node::{Node, NodeMetrics, NodeSettings, NodeView, cuts, runtime};
+use crate::operator::{self, Sight};
+use crate::settings::edge::EdgeSettings;
+use crate::telemetry::health::Health;
+use crate::{cli, part};
+
+/// How often an edge is asked whether it moved, for those who watch its replica: a person reads
+/// along.
+const MOVED_INTERVAL: Duration = Duration::from_millis(250);
+
+/// An edge as a process.
+pub(crate) struct EdgePart {
+    name: NodeName,
+    node: Node,
+}
+
+/// Runs an edge until it is told to stop.
+pub(crate) fn run(args: &cli::edge::Edge) -> CommandResult {
+    part::run::<EdgePart>(&args.process, &args.flags())
+}
+
+impl Part for EdgePart {
+    const NAME: &'static str = "edge";
+    const BUDGET: Budget = Budget::EDGE;
+    type Settings = EdgeSettings;
+
+    async fn start(settings: EdgeSettings, ground: &Ground) -> Result<Self, Failure> {
+        let tls = settings.tls().connector()?;
+        let hubs = settings.hubs().map_err(|wrong| Failure::Usage(wrong.reason))?;
+        let name = settings.node.ok_or_else(|| Failure::Usage("which node?".to_owned()))?;
+        if cuts::is_cut(&ground.data.node(&name)) {
+            tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
+        }
+        let told = NodeSettings {
+            hubs,
+            tls,
+            sync_interval: settings.sync_interval,
+            runtime: match settings.runtime {
+                Some(kind) if settings.edged => Some(runtime(kind, settings.allow_root)?),
+                _ => None,
+            },
+        };
+        let metrics = NodeMetrics::new(&ground.metrics)?;
+        let node = Node::start(&name, told, &ground.data, &ground.memory, &metrics).await?;
+        Ok(Self { name, node })
+    }
+
+    fn health(&self, health: &mut Health) {
+        self.node.check("", health);
+    }
+
+    fn sight(&self, ground: &Ground) -> Option<Sight> {
+        let view = self.node.view();
+        Some(Sight {
+            moved: moved(view.clone(), ground.stop.child_token()),
+            nodes: Arc::new(BTreeMap::from([(self.name.clone(), view)])),
+            ..ground.sight(operator::Part::Edge)
+        })
+    }
+
+    async fn hand_over(self) {
+        self.node.leave().await;
+    }
+}
+
+/// Counts what moves the replica and what is reported of it.
+fn moved(view: NodeView, stop: CancellationToken) -> watch::Receiver<u64> {
+    let (sender, receiver) = watch::channel(0);
+    tokio::spawn(stop.run_until_cancelled_owned(async move {
+        let mut last: Option<EdgeStatus> = None;
+        let mut interval = tokio::time::interval(MOVED_INTERVAL);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            let now = match view.edge() {
+                Some(edge) => edge.status().await.ok(),
+                None => None,
+            };
+            if now != last {
+                sender.send_modify(|count| *count += 1);
+                last = now;
+            }
+        }
+    }));
+    receiver
+}

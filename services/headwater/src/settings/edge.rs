@@ -1,0 +1,212 @@
+//! The settings of `edge`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headwater_edge::HubAddress;
+use headwater_event::NodeName;
+use serde::{Deserialize, Serialize};
+
+use super::{MetricsAt, Settings, Unusable, duration_text};
+use crate::cli::{DATA_DEFAULT, Runtime};
+use crate::exit::chain;
+use crate::part::{PartSettings, ProcessSettings};
+use crate::telemetry::log::LogFormat;
+use crate::tls::Tls;
+
+/// How often the pod status snapshot is derived besides on change: KubeEdge's
+/// `PodStatusSyncInterval`.
+const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
+
+/// The settings of an edge.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EdgeSettings {
+    /// The node.
+    pub(crate) node: Option<NodeName>,
+    /// Where hubs listen, comma-separated.
+    pub(crate) hub: String,
+    /// Whether this process runs the node's pods, too.
+    pub(crate) edged: bool,
+    /// What runs them; there is no default.
+    pub(crate) runtime: Option<Runtime>,
+    /// Whether root may run pods as processes of this host.
+    pub(crate) allow_root: bool,
+    /// How often the pod status snapshot is derived besides on change.
+    #[serde(with = "duration_text")]
+    pub(crate) sync_interval: Duration,
+    /// The certificate of the CA that hubs are checked by.
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// The node's own certificate.
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Whether to speak to hubs without TLS, on loopback addresses.
+    pub(crate) insecure_loopback: bool,
+    /// Data directory.
+    pub(crate) data: PathBuf,
+    /// Where metrics and health are served.
+    pub(crate) metrics: MetricsAt,
+    /// How log lines are written.
+    pub(crate) log_format: LogFormat,
+    /// Where spans are sent; `OTEL_*` variables may say so too.
+    pub(crate) otlp_endpoint: Option<String>,
+}
+
+impl Default for EdgeSettings {
+    fn default() -> Self {
+        Self {
+            node: None,
+            hub: String::new(),
+            edged: true,
+            runtime: None,
+            allow_root: false,
+            sync_interval: SYNC_INTERVAL_DEFAULT,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
+            insecure_loopback: false,
+            data: DATA_DEFAULT.into(),
+            metrics: MetricsAt::default(),
+            log_format: LogFormat::Auto,
+            otlp_endpoint: None,
+        }
+    }
+}
+
+impl Settings for EdgeSettings {
+    fn check(&self) -> Result<(), Unusable> {
+        if self.node.is_none() {
+            return Err(Unusable::new("node", "say which node this is: --node NAME"));
+        }
+        let hubs = self.hubs()?;
+        match (self.edged, self.runtime) {
+            (true, None) => {
+                let what = "say what runs the pods: --runtime process or --runtime hollow; or \
+                            --no-edged, where `headwater edged` runs them";
+                return Err(Unusable::new("runtime", what));
+            }
+            (false, Some(_)) => {
+                let what = "with --no-edged this process runs no pods: the runtime is told to \
+                            `headwater edged`";
+                return Err(Unusable::new("runtime", what));
+            }
+            _ => {}
+        }
+        let has_tls = self.tls().files()?.is_some();
+        if let Some(far) = hubs.iter().find(|hub| !has_tls && !hub.is_loopback()) {
+            let what =
+                format!("{far} is not loopback: without TLS an edge speaks to loopback only");
+            return Err(Unusable::new("hub", what));
+        }
+        Ok(())
+    }
+}
+
+impl EdgeSettings {
+    /// Where hubs listen.
+    ///
+    /// # Errors
+    /// Names the one that is no address, or says that there is none.
+    pub(crate) fn hubs(&self) -> Result<Vec<HubAddress>, Unusable> {
+        if self.hub.trim().is_empty() {
+            let what = "say where hubs listen: --hub HOST:PORT, several with commas";
+            return Err(Unusable::new("hub", what));
+        }
+        let hubs = self.hub.split(',').map(|hub| hub.trim().parse());
+        hubs.collect::<Result<_, _>>().map_err(|error| Unusable::new("hub", error))
+    }
+
+    /// Which certificate it shows, and which it believes.
+    pub(crate) fn tls(&self) -> Tls<'_> {
+        Tls {
+            ca: self.tls_ca.as_ref(),
+            certificate: self.tls_cert.as_ref(),
+            key: self.tls_key.as_ref(),
+            insecure_loopback: self.insecure_loopback,
+        }
+    }
+}
+
+impl PartSettings for EdgeSettings {
+    fn process(&self) -> ProcessSettings<'_> {
+        ProcessSettings {
+            data: &self.data,
+            metrics: self.metrics,
+            log_format: self.log_format,
+            otlp_endpoint: self.otlp_endpoint.as_deref(),
+        }
+    }
+
+    fn check_files(&self) -> Result<(), String> {
+        self.tls().connector().map_err(|error| chain(&error))?;
+        root_is_meant(self.runtime, self.allow_root)
+    }
+
+    fn owner(&self) -> String {
+        owner_of("edge", self.node.as_ref())
+    }
+}
+
+/// Whether pods may run as the user of this process.
+///
+/// # Errors
+/// In words, why not, and what to do.
+pub(super) fn root_is_meant(runtime: Option<Runtime>, allow_root: bool) -> Result<(), String> {
+    let as_root = runtime == Some(Runtime::Process) && nix::unistd::geteuid().is_root();
+    if as_root && !allow_root {
+        return Err("the runtime `process` runs every pod's command as the user of this process, \
+                    and that is root: start it as another user, or say --allow-root"
+            .to_owned());
+    }
+    Ok(())
+}
+
+/// What a data directory is stamped with: the part and its node.
+pub(super) fn owner_of(part: &str, node: Option<&NodeName>) -> String {
+    node.map_or_else(|| part.to_owned(), |node| format!("{part} {node}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> EdgeSettings {
+        EdgeSettings {
+            node: Some("gw-7".parse().expect("a name")),
+            hub: "127.0.0.1:7300, [::1]:7301".to_owned(),
+            runtime: Some(Runtime::Hollow),
+            insecure_loopback: true,
+            ..EdgeSettings::default()
+        }
+    }
+
+    #[test]
+    fn what_an_edge_cannot_do_without_is_asked_for() {
+        whole().check().expect("enough");
+        assert_eq!(whole().hubs().expect("two").len(), 2);
+        for (wrong, key, said) in [
+            (EdgeSettings { node: None, ..whole() }, "node", "--node"),
+            (EdgeSettings { hub: " ".to_owned(), ..whole() }, "hub", "--hub"),
+            (EdgeSettings { hub: "127.0.0.1".to_owned(), ..whole() }, "hub", "127.0.0.1"),
+            (EdgeSettings { hub: "192.0.2.1:7300".to_owned(), ..whole() }, "hub", "loopback"),
+            (
+                EdgeSettings { insecure_loopback: false, ..whole() },
+                "tls_cert",
+                "--insecure-loopback",
+            ),
+            (EdgeSettings { runtime: None, ..whole() }, "runtime", "--runtime"),
+            (EdgeSettings { edged: false, ..whole() }, "runtime", "headwater edged"),
+        ] {
+            let error = wrong.check().expect_err(said);
+            assert_eq!(error.key, key);
+            assert!(error.reason.contains(said), "{said}: {}", error.reason);
+        }
+        EdgeSettings { edged: false, runtime: None, ..whole() }.check().expect("no pods here");
+    }
+
+    #[test]
+    fn a_directory_belongs_to_a_part_and_a_node() {
+        assert_eq!(whole().owner(), "edge gw-7");
+    }
+}

@@ -1,0 +1,110 @@
+//! The settings of `edged`.
+
+use std::path::PathBuf;
+
+use headwater_event::NodeName;
+use serde::{Deserialize, Serialize};
+
+use super::edge::{owner_of, root_is_meant};
+use super::{MetricsAt, Settings, Unusable};
+use crate::cli::{DATA_DEFAULT, Runtime};
+use crate::part::{PartSettings, ProcessSettings};
+use crate::telemetry::log::LogFormat;
+
+/// The settings of a pod worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EdgedSettings {
+    /// The local API of the node's edge.
+    pub(crate) edge: Option<PathBuf>,
+    /// The node.
+    pub(crate) node: Option<NodeName>,
+    /// What runs the pods; there is no default.
+    pub(crate) runtime: Option<Runtime>,
+    /// Whether root may run pods as processes of this host.
+    pub(crate) allow_root: bool,
+    /// Data directory.
+    pub(crate) data: PathBuf,
+    /// Where metrics and health are served.
+    pub(crate) metrics: MetricsAt,
+    /// How log lines are written.
+    pub(crate) log_format: LogFormat,
+    /// Where spans are sent; `OTEL_*` variables may say so too.
+    pub(crate) otlp_endpoint: Option<String>,
+}
+
+impl Default for EdgedSettings {
+    fn default() -> Self {
+        Self {
+            edge: None,
+            node: None,
+            runtime: None,
+            allow_root: false,
+            data: DATA_DEFAULT.into(),
+            metrics: MetricsAt::default(),
+            log_format: LogFormat::Auto,
+            otlp_endpoint: None,
+        }
+    }
+}
+
+impl Settings for EdgedSettings {
+    fn check(&self) -> Result<(), Unusable> {
+        let missing = [
+            ("edge", self.edge.is_none(), "say where the edge's local API listens: --edge SOCKET"),
+            ("node", self.node.is_none(), "say which node this is: --node NAME"),
+            (
+                "runtime",
+                self.runtime.is_none(),
+                "say what runs the pods: --runtime process or --runtime hollow",
+            ),
+        ];
+        match missing.into_iter().find(|(_, is_missing, _)| *is_missing) {
+            Some((key, _, what)) => Err(Unusable::new(key, what)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PartSettings for EdgedSettings {
+    fn process(&self) -> ProcessSettings<'_> {
+        ProcessSettings {
+            data: &self.data,
+            metrics: self.metrics,
+            log_format: self.log_format,
+            otlp_endpoint: self.otlp_endpoint.as_deref(),
+        }
+    }
+
+    fn check_files(&self) -> Result<(), String> {
+        root_is_meant(self.runtime, self.allow_root)
+    }
+
+    fn owner(&self) -> String {
+        owner_of("edged", self.node.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_pod_worker_cannot_do_without_is_asked_for() {
+        let whole = EdgedSettings {
+            edge: Some("edge.sock".into()),
+            node: Some("gw-7".parse().expect("a name")),
+            runtime: Some(Runtime::Hollow),
+            ..EdgedSettings::default()
+        };
+        whole.check().expect("enough");
+        assert_eq!(whole.owner(), "edged gw-7");
+        for (wrong, key) in [
+            (EdgedSettings { edge: None, ..whole.clone() }, "edge"),
+            (EdgedSettings { node: None, ..whole.clone() }, "node"),
+            (EdgedSettings { runtime: None, ..whole.clone() }, "runtime"),
+        ] {
+            assert_eq!(wrong.check().expect_err(key).key, key);
+        }
+    }
+}

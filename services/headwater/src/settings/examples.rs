@@ -1,0 +1,91 @@
+//! The annotated files under `ops/deploy`, held against the settings that there are.
+//!
+//! In them `key = value` is what somebody must say, and `#key = value` a default, or an example
+//! where there is none.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::controller::ControllerSettings;
+use super::edge::EdgeSettings;
+use super::edged::EdgedSettings;
+use super::hub::HubSettings;
+use super::*;
+
+/// Settings whose default is not the same on every machine.
+const OF_THE_MACHINE: [&str; 1] = ["name"];
+
+fn text_of(part: &str) -> (PathBuf, String) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../ops/deploy/{part}.toml"));
+    let text = std::fs::read_to_string(&file).expect("there is an example of each part's settings");
+    (file, text)
+}
+
+/// The settings in `text`, by their whole names.
+fn leaves<S: Settings>(text: &str) -> Map<String, Value> {
+    let figment = Figment::from(Serialized::defaults(S::default())).merge(Toml::string(text));
+    let settings: S = figment.extract().expect("every setting is one, and of the right form");
+    flat(&settings)
+}
+
+fn flat(settings: &impl Serialize) -> Map<String, Value> {
+    let Ok(Value::Object(values)) = serde_json::to_value(settings) else {
+        unreachable!("settings are a table")
+    };
+    let mut leaves = Vec::new();
+    flatten("", &values, &mut leaves);
+    leaves.into_iter().map(|(key, value)| (key, value.clone())).collect()
+}
+
+/// A line that shows a default: its key and the line without its mark.
+fn shown(line: &str) -> Option<(&str, &str)> {
+    let line = line.strip_prefix('#')?;
+    let (key, _) = line.split_once(" = ")?;
+    let is_key = |c: char| c.is_ascii_lowercase() || matches!(c, '_' | '.');
+    (!key.is_empty() && key.chars().all(is_key)).then_some((key, line))
+}
+
+/// Whether the file of `part` can be used as it is, names every setting, and shows the defaults
+/// that there are.
+fn holds<S: Settings>(part: &str) {
+    let (file, text) = text_of(part);
+    Configured::<S>::of(Some(&file), &Flags::default()).expect("it can be used as it is");
+
+    let (mut table, mut named, mut all) = (String::new(), Vec::new(), String::new());
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            table = format!("{name}.");
+        }
+        let line = match shown(line) {
+            Some((key, line)) => {
+                named.push((format!("{table}{key}"), true));
+                line
+            }
+            None => {
+                let said = line.split_once(" = ").filter(|_| !line.starts_with('#'));
+                named.extend(said.map(|(key, _)| (format!("{table}{key}"), false)));
+                line
+            }
+        };
+        all.push_str(line);
+        all.push('\n');
+    }
+    let (defaults, examples) = (flat(&S::default()), leaves::<S>(&all));
+    for (key, value) in &defaults {
+        let Some((_, is_default)) = named.iter().find(|(name, _)| name == key) else {
+            panic!("{part}.toml does not name {key}");
+        };
+        if *is_default && !value.is_null() && !OF_THE_MACHINE.contains(&key.as_str()) {
+            assert_eq!(&examples[key], value, "{part}.toml shows another default of {key}");
+        }
+    }
+}
+
+#[test]
+fn the_examples_name_every_setting_and_its_default() {
+    holds::<ControllerSettings>("controller");
+    holds::<HubSettings>("hub");
+    holds::<EdgeSettings>("edge");
+    holds::<EdgedSettings>("edged");
+}
