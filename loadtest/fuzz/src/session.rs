@@ -7,8 +7,8 @@ use headwater_event::{
     NodeName, Removed, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, Parked, Push,
-    PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, Parked,
+    Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
     StreamPosition, StreamProgress, Welcome,
 };
 use headwater_session::{
@@ -240,6 +240,7 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
         4 => HubMessage::Response(response(input)?),
         5 => HubMessage::Parked(Parked { stream: stream(input)?, reason: String::new() }),
         6 => HubMessage::Refusal(refusal()),
+        7 => HubMessage::Goodbye(Goodbye { reason: String::new() }),
         _ => HubMessage::Push(push(input)?),
     })
 }

@@ -420,7 +420,7 @@ impl Inspect for Inspector {
                 let (stream, reason) = (&parked.stream, &parked.reason);
                 self.frame.note(format_args!("edge {edge}: {stream} is parked: {reason}"));
             }
-            HubMessage::Heartbeat(_) | HubMessage::Response(_) => {}
+            HubMessage::Heartbeat(_) | HubMessage::Response(_) | HubMessage::Goodbye(_) => {}
         }
     }
 }

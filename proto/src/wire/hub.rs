@@ -2,7 +2,7 @@
 
 use headwater_event::{Applied, Change, Removed, Seq, StreamId};
 use headwater_session::message::{
-    HubHeartbeat, HubMessage, Parked, Push, PushMode, PushedChange, Refusal, RefusalCode,
+    Goodbye, HubHeartbeat, HubMessage, Parked, Push, PushMode, PushedChange, Refusal, RefusalCode,
     RequestError, Response, Welcome,
 };
 
@@ -26,6 +26,9 @@ impl From<HubMessage> for wire::HubMessage {
             HubMessage::Response(response) => Message::Response(response.into()),
             HubMessage::Parked(parked) => Message::Parked(parked.into()),
             HubMessage::Refusal(refusal) => Message::Refusal(refusal.into()),
+            HubMessage::Goodbye(goodbye) => {
+                Message::Goodbye(wire::Goodbye { reason: goodbye.reason })
+            }
         };
         Self { message: Some(message) }
     }
@@ -45,6 +48,7 @@ impl TryFrom<wire::HubMessage> for HubMessage {
             Message::Response(response) => Self::Response(response.try_into()?),
             Message::Parked(parked) => Self::Parked(parked.try_into()?),
             Message::Refusal(refusal) => Self::Refusal(refusal.try_into()?),
+            Message::Goodbye(goodbye) => Self::Goodbye(Goodbye { reason: goodbye.reason }),
         })
     }
 }

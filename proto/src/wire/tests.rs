@@ -7,8 +7,8 @@ use headwater_event::{
     Removed, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, Parked, Push,
-    PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, Parked,
+    Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
     StreamPosition, StreamProgress, Welcome,
 };
 use proptest::collection::vec;
@@ -206,6 +206,7 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
             .prop_map(|(id, outcome)| HubMessage::Response(Response { id, outcome })),
         (stream(), ".{0,8}")
             .prop_map(|(stream, reason)| HubMessage::Parked(Parked { stream, reason })),
+        ".{0,8}".prop_map(|reason| HubMessage::Goodbye(Goodbye { reason })),
         (code, ".{0,8}").prop_map(|(code, message)| HubMessage::Refusal(Refusal { code, message })),
     ]
 }

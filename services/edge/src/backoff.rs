@@ -27,6 +27,8 @@ pub const BACKOFF_STABLE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Backoff {
     settings: BackoffSettings,
+    /// How many hubs are tried in turn: the waits grow once none of them could be had.
+    hubs: u32,
     failures: u32,
 }
 
@@ -37,17 +39,22 @@ impl Default for BackoffSettings {
 }
 
 impl Backoff {
-    pub(crate) fn new(settings: BackoffSettings) -> Self {
-        Self { settings, failures: 0 }
+    pub(crate) fn new(settings: BackoffSettings, hubs: usize) -> Self {
+        let hubs = u32::try_from(hubs.max(1)).unwrap_or(u32::MAX);
+        Self { settings, hubs, failures: 0 }
     }
 
     /// The wait after one more failure; `drawn` is random in every bit.
     pub(crate) fn next(&mut self, drawn: u64) -> Duration {
-        let factor = 2_u32.saturating_pow(self.failures);
+        let factor = 2_u32.saturating_pow(self.failures / self.hubs);
         let most = self.settings.base.saturating_mul(factor).min(self.settings.cap);
         self.failures = self.failures.saturating_add(1);
-        let share = u128::from(drawn) * most.as_millis() / u128::from(u64::MAX);
-        Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX))
+        share(most, drawn)
+    }
+
+    /// The wait after a session that ended in order: nothing failed.
+    pub(crate) fn soon(&self, drawn: u64) -> Duration {
+        share(self.settings.base, drawn)
     }
 
     /// A session has ended after `lasted`.
@@ -56,6 +63,12 @@ impl Backoff {
             self.failures = 0;
         }
     }
+}
+
+/// Any wait up to `most`, all alike.
+fn share(most: Duration, drawn: u64) -> Duration {
+    let share = u128::from(drawn) * most.as_millis() / u128::from(u64::MAX);
+    Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -71,7 +84,7 @@ mod tests {
             cap: Duration::from_millis(350),
             stable: Duration::from_secs(1),
         };
-        let mut backoff = Backoff::new(settings);
+        let mut backoff = Backoff::new(settings, 1);
         let waits: Vec<_> = (0..4).map(|_| backoff.next(u64::MAX).as_millis()).collect();
         assert_eq!(waits, [100, 200, 350, 350]);
         backoff.ended(Duration::from_millis(999));
@@ -81,10 +94,24 @@ mod tests {
         assert_eq!(backoff.next(0), Duration::ZERO, "the jitter is full");
     }
 
+    #[test]
+    fn every_hub_is_tried_before_the_waits_grow() {
+        let settings = BackoffSettings {
+            base: Duration::from_millis(100),
+            cap: Duration::from_millis(350),
+            stable: Duration::from_secs(1),
+        };
+        let mut backoff = Backoff::new(settings, 2);
+        let waits: Vec<_> = (0..5).map(|_| backoff.next(u64::MAX).as_millis()).collect();
+        assert_eq!(waits, [100, 100, 200, 200, 350]);
+        assert_eq!(backoff.soon(u64::MAX).as_millis(), 100, "nothing failed");
+        assert_eq!(backoff.next(u64::MAX).as_millis(), 350, "and nothing is forgotten");
+    }
+
     proptest! {
         #[test]
         fn no_wait_exceeds_the_cap(draws: Vec<u64>) {
-            let mut backoff = Backoff::new(BackoffSettings::default());
+            let mut backoff = Backoff::new(BackoffSettings::default(), 1);
             for drawn in draws {
                 prop_assert!(backoff.next(drawn) <= BACKOFF_CAP);
             }

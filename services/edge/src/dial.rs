@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use headwater_identity::{ConnectError, Connector};
+use headwater_identity::{ConnectError, Connector, Judged, Verdict};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -49,12 +49,19 @@ pub(crate) enum DialError {
     Http2(#[from] tonic::transport::Error),
 }
 
-/// Connects to a hub. Without TLS on loopback only.
-pub(crate) async fn dial(hub: &HubAddress, tls: Option<&Connector>) -> Result<Channel, DialError> {
+/// Connects to a hub. Without TLS on loopback only. What the hub thinks of the node's certificate
+/// becomes known with the first that is read.
+pub(crate) async fn dial(
+    hub: &HubAddress,
+    tls: Option<&Connector>,
+) -> Result<(Channel, Verdict), DialError> {
     timeout(CONNECT_TIMEOUT, connect(hub, tls)).await.unwrap_or(Err(DialError::Late))
 }
 
-async fn connect(hub: &HubAddress, tls: Option<&Connector>) -> Result<Channel, DialError> {
+async fn connect(
+    hub: &HubAddress,
+    tls: Option<&Connector>,
+) -> Result<(Channel, Verdict), DialError> {
     let found = lookup_host((hub.host(), hub.port())).await.map_err(DialError::Lookup)?;
     let found: Vec<_> = found.filter(|at| tls.is_some() || at.ip().is_loopback()).collect();
     if found.is_empty() {
@@ -68,10 +75,15 @@ async fn connect(hub: &HubAddress, tls: Option<&Connector>) -> Result<Channel, D
     }
 }
 
-async fn speak<S>(hub: &HubAddress, scheme: &str, stream: S) -> Result<Channel, DialError>
+async fn speak<S>(
+    hub: &HubAddress,
+    scheme: &str,
+    stream: S,
+) -> Result<(Channel, Verdict), DialError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let (stream, verdict) = Judged::new(stream);
     let mut stream = Some(TokioIo::new(stream));
     // For one connection: the next is dialed anew, for the hub may be another by then.
     let once = service_fn(move |_| {
@@ -88,5 +100,5 @@ where
         .http2_max_header_list_size(HEADERS_BYTES_MAX)
         .connect_with_connector(once)
         .await?;
-    Ok(channel)
+    Ok((channel, verdict))
 }

@@ -4,7 +4,7 @@
 //! that HTTP/2 holds the hub back. The session's clock runs outside, whatever the socket does.
 
 use futures::{Stream, StreamExt};
-use headwater_identity::{Connector, RefusedByPeer, refused_by_peer};
+use headwater_identity::{Connector, RefusedByPeer, Verdict};
 use headwater_proto::replication;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::wire::WireError;
@@ -118,7 +118,7 @@ pub(crate) async fn connect(
     tls: Option<Connector>,
 ) -> Result<Link, LinkError> {
     let dialed = dial(&address, tls.as_ref()).await;
-    let channel =
+    let (channel, verdict) =
         dialed.map_err(|source| LinkError::Connect { address: address.clone(), source })?;
     let mut client = ReplicationClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -129,9 +129,9 @@ pub(crate) async fn connect(
     let reader = tokio::spawn(async move {
         // A hub may answer only once it was greeted: the session begins before that.
         match client.session(ReceiverStream::new(said)).await {
-            Ok(response) => hear(address, response.into_inner(), heard).await,
+            Ok(response) => hear(address, verdict, response.into_inner(), heard).await,
             Err(status) => {
-                let _ = heard.send(Err(ended(address, status))).await;
+                let _ = heard.send(Err(ended(address, status, &verdict))).await;
             }
         }
     });
@@ -145,13 +145,14 @@ pub(crate) fn take_up(
     hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + 'static,
 ) -> Link {
     let (heard, incoming) = mpsc::channel(INCOMING_MAX);
-    let reader = tokio::spawn(hear(address, hub, heard));
+    let reader = tokio::spawn(hear(address, Verdict::default(), hub, heard));
     Link::new(said, incoming, AbortOnDropHandle::new(reader))
 }
 
 /// Reads what a hub says until it ends, or nobody hears it any more.
 async fn hear(
     address: HubAddress,
+    verdict: Verdict,
     mut hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Unpin,
     heard: mpsc::Sender<Result<HubMessage, LinkError>>,
 ) {
@@ -160,7 +161,7 @@ async fn hear(
             Some(Ok(message)) => HubMessage::try_from(message)
                 .map_err(|source| LinkError::Malformed { address: address.clone(), source }),
             None => Err(LinkError::Closed { address: address.clone() }),
-            Some(Err(status)) => Err(ended(address.clone(), status)),
+            Some(Err(status)) => Err(ended(address.clone(), status, &verdict)),
         };
         let is_last = message.is_err();
         if heard.send(message).await.is_err() || is_last {
@@ -169,8 +170,8 @@ async fn hear(
     }
 }
 
-pub(crate) fn ended(address: HubAddress, status: Status) -> LinkError {
-    match refused_by_peer(&status) {
+pub(crate) fn ended(address: HubAddress, status: Status, verdict: &Verdict) -> LinkError {
+    match verdict.refusal() {
         Some(source) => LinkError::Refused { address, source },
         None => LinkError::Ended { address, status: Box::new(status) },
     }

@@ -106,6 +106,15 @@ pub(crate) struct Wires {
     pub(crate) metrics: EdgeCounts,
 }
 
+/// How a connection ended, or came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    /// The hub asked the edge to go on elsewhere.
+    Moved,
+    /// Otherwise.
+    Failed,
+}
+
 /// See the module.
 pub(crate) struct Session {
     settings: SessionSettings,
@@ -158,7 +167,7 @@ impl Session {
         let next_hub = usize::try_from(chance.draw() % (hubs.len().max(1) as u64)).unwrap_or(0);
         Self {
             session: EdgeSession::new(settings.protocol.clone(), state),
-            backoff: Backoff::new(settings.backoff),
+            backoff: Backoff::new(settings.backoff, hubs.len()),
             settings,
             hubs,
             dial,
@@ -333,7 +342,12 @@ impl Session {
         match (end, refused) {
             // Passing, and no trouble of this edge.
             (_, Some(RefusalCode::Unavailable | RefusalCode::Superseded))
-            | (SessionEnd::RaisingBoot { .. } | SessionEnd::Silent { .. }, _) => {}
+            | (
+                SessionEnd::Moved { .. }
+                | SessionEnd::RaisingBoot { .. }
+                | SessionEnd::Silent { .. },
+                _,
+            ) => {}
             _ => {
                 self.wires.metrics.failed(match refused {
                     Some(_) => Trouble::Refused,
@@ -346,7 +360,10 @@ impl Session {
             let known = self.session.identity().clone();
             self.raise(known);
         }
-        self.hang_up();
+        self.hang_up(match end {
+            SessionEnd::Moved { .. } => Parting::Moved,
+            _ => Parting::Failed,
+        });
         if end.is_final() {
             self.phase = Phase::Held;
         }
@@ -359,7 +376,7 @@ impl Session {
         let reason = end.to_string();
         if self.last_end.as_ref() == Some(&reason) {
             tracing::debug!(error, "the session ended");
-        } else if matches!(end, SessionEnd::RaisingBoot { .. }) {
+        } else if matches!(end, SessionEnd::RaisingBoot { .. } | SessionEnd::Moved { .. }) {
             tracing::info!(error, "the session ended");
         } else {
             tracing::warn!(error, "the session ended");
@@ -376,17 +393,21 @@ impl Session {
     }
 
     fn disconnect(&mut self) {
-        self.hang_up();
+        self.hang_up(Parting::Failed);
         self.step(EdgeInput::Disconnected);
     }
 
-    /// Ends the connection, if there is one, and waits before the next.
-    fn hang_up(&mut self) {
+    /// Ends the connection, if there is one, and waits before the next, with the next hub.
+    fn hang_up(&mut self, parting: Parting) {
         if let Phase::Up { since, .. } = &self.phase {
             self.backoff.ended(since.elapsed());
         }
         self.next_hub = (self.next_hub + 1) % self.hubs.len().max(1);
-        let wait = self.backoff.next(self.chance.draw());
+        let drawn = self.chance.draw();
+        let wait = match parting {
+            Parting::Moved => self.backoff.soon(drawn),
+            Parting::Failed => self.backoff.next(drawn),
+        };
         self.phase = Phase::Waiting(Instant::now() + wait);
         self.outgoing.clear();
     }

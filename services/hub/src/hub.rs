@@ -19,7 +19,7 @@ use headwater_store::{Engine, EngineError, schema};
 use headwater_view::{StreamReader, Verification};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tonic::Status;
@@ -153,6 +153,8 @@ impl Hub {
         let partitions = seams.upstream.describe().await?.partitions;
 
         let stop = CancellationToken::new();
+        // Sessions end before the fold does that they are served from.
+        let leaving = stop.child_token();
         let known = Arc::new(Known::default());
         let wakers = Arc::new(Wakers::default());
         let fold = Arc::new(Fold::new(seams.engine.clone(), known.clone()));
@@ -172,7 +174,7 @@ impl Hub {
             answers: seams.answers,
             wall_clock: seams.wall_clock.clone(),
             metrics: metrics.clone(),
-            stop: stop.clone(),
+            stop: leaving,
             connections: TaskTracker::new(),
             turns: Turns::new(limits.catch_ups_max, limits.catch_up_turn),
             sessions: Sessions::new(&limits),
@@ -313,11 +315,13 @@ impl HubHandle {
         HubView { shared: self.shared.clone() }
     }
 
-    /// Ends every session, so that edges connect elsewhere or again, and then the hub itself.
-    /// Everything that was answered is in the log. Takes a few seconds at most.
+    /// Asks every edge to go on elsewhere, as fast as other hubs take them
+    /// ([`HubLimits::handover_within`]), and then ends the hub itself. It is served until it is
+    /// asked, and everything that was answered is in the log.
     pub async fn stop(self) {
         let Self { shared, stop, upstream_stop, tasks, .. } = self;
         shared.close();
+        hand_over(&shared).await;
         drop(stop);
         if timeout(STOP_WITHIN, shared.connections.wait()).await.is_err() {
             tracing::warn!("sessions that do not end are dropped");
@@ -332,6 +336,25 @@ impl HubHandle {
             }
         }
     }
+}
+
+/// Says goodbye to one edge after the other. Who is left when the time is up is dropped with the
+/// hub, and finds another one by itself.
+async fn hand_over(shared: &Shared) {
+    let limits = &shared.limits;
+    let began = Instant::now();
+    let sessions = shared.live();
+    let due = (0_u32..).map(|n| limits.between_goodbyes().saturating_mul(n));
+    for (n, (session, due)) in sessions.iter().zip(due).enumerate() {
+        if due > limits.handover_within {
+            let left = sessions.len() - n;
+            tracing::warn!(left, "edges could not be told in time that the hub stops");
+            return;
+        }
+        sleep_until(began + due).await;
+        shared.say_goodbye(*session);
+    }
+    tracing::info!(edges = sessions.len(), "every edge is asked to go on elsewhere");
 }
 
 async fn serve(

@@ -72,6 +72,15 @@ pub const NODE_HELLOS_PER_SECOND: u32 = 1;
 /// See [`NODE_HELLOS_PER_SECOND`].
 pub const NODE_HELLOS_AT_ONCE: u32 = 10;
 
+/// How long a hub that stops may take to say goodbye to its edges, one after the other, so that
+/// they do not come to the others at once: below the 30 s that a Kubernetes pod is given. At the
+/// default rate it is enough for all sessions that a hub may have.
+pub const HANDOVER_WITHIN: Duration = Duration::from_secs(25);
+
+/// How many times faster than a hub takes hellos at a steady rate a leaving one sends it edges:
+/// each hub takes so many at once that the few others that there are keep up.
+const HANDOVER_SPEED: u32 = 2;
+
 /// Sessions that may hold a delta or a snapshot in memory at once: some MiB each.
 pub const CATCH_UPS_MAX: usize = 64;
 
@@ -127,6 +136,8 @@ pub struct HubLimits {
     pub node_hellos_per_second: u32,
     /// See [`NODE_HELLOS_AT_ONCE`].
     pub node_hellos_at_once: u32,
+    /// See [`HANDOVER_WITHIN`].
+    pub handover_within: Duration,
     /// See [`CATCH_UPS_MAX`].
     pub catch_ups_max: usize,
     /// See [`CATCH_UP_TURN`].
@@ -159,6 +170,7 @@ impl Default for HubLimits {
             hellos_at_once: HELLOS_AT_ONCE,
             node_hellos_per_second: NODE_HELLOS_PER_SECOND,
             node_hellos_at_once: NODE_HELLOS_AT_ONCE,
+            handover_within: HANDOVER_WITHIN,
             catch_ups_max: CATCH_UPS_MAX,
             catch_up_turn: CATCH_UP_TURN,
             outbound_messages_max: OUTBOUND_MESSAGES_MAX,
@@ -173,6 +185,11 @@ impl HubLimits {
         let earliest = self.connection_age.saturating_sub(self.connection_age_jitter);
         let spread = self.oldest().saturating_sub(earliest);
         earliest.saturating_add(spread.mul_f64(chance.clamp(0.0, 1.0)))
+    }
+
+    /// The time from one goodbye of a hub that stops to the next.
+    pub(crate) fn between_goodbyes(&self) -> Duration {
+        Duration::from_secs(1) / self.hellos_per_second.max(1).saturating_mul(HANDOVER_SPEED)
     }
 
     /// The greatest age of a session.

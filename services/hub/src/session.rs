@@ -24,7 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
 use tonic::Status;
 
 use crate::metrics::{HelloEnd, SessionOver};
-use crate::shared::{Shared, unavailable};
+use crate::shared::{Dismissal, HUB_STOPS, Shared};
 use crate::spans;
 use crate::tally::Tally;
 use crate::turns::Turn;
@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     node: NodeName,
     session: HubSession,
     outbound: Outbound,
-    dismissed: mpsc::Receiver<Refusal>,
+    dismissed: mpsc::Receiver<Dismissal>,
     bell: Arc<Notify>,
     subscribed: BTreeSet<StreamId>,
     appended: mpsc::Sender<ReportId>,
@@ -133,7 +133,10 @@ impl Connection {
         loop {
             let input = tokio::select! {
                 biased;
-                Some(refusal) = self.dismissed.recv() => HubInput::Dismissed(refusal),
+                Some(dismissal) = self.dismissed.recv() => match dismissal {
+                    Dismissal::Refused(refusal) => HubInput::Dismissed(refusal),
+                    Dismissal::Leaving => HubInput::Leaving(HUB_STOPS.to_owned()),
+                },
                 message = events.inbound.recv() => match message {
                     Some(Ok(message)) => {
                         self.contact_ms = (self.shared.wall_clock)();
@@ -150,7 +153,7 @@ impl Connection {
                 () = bell.notified() => HubInput::Advanced,
                 () = self.turn.granted() => HubInput::Advanced,
                 () = &mut unvouched => HubInput::Dismissed(expired(&self.node)),
-                () = &mut old => HubInput::Dismissed(unavailable("the session is old: connect again")),
+                () = &mut old => HubInput::Leaving("the session is old".to_owned()),
                 now = ticks.tick() => {
                     HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
                 }
@@ -229,9 +232,8 @@ impl Connection {
                     room.send(Ok(message.into()));
                     return ControlFlow::Continue(());
                 }
-                Some(refusal) = self.dismissed.recv() => {
-                    tracing::info!(node = %self.node, reason = %refusal.message, "session dropped");
-                    return ControlFlow::Break(SessionOver::Refused(refusal.code));
+                Some(dismissal) = self.dismissed.recv() => {
+                    return ControlFlow::Break(self.dropped(&dismissal));
                 }
                 () = self.turn.granted() => self.bell.notify_one(),
                 () = &mut too_long => {
@@ -239,6 +241,15 @@ impl Connection {
                     return ControlFlow::Break(SessionOver::Slow);
                 }
             }
+        }
+    }
+
+    /// The session ends where it waits: there is no room for a last word.
+    fn dropped(&self, dismissal: &Dismissal) -> SessionOver {
+        tracing::info!(node = %self.node, ?dismissal, "session dropped");
+        match dismissal {
+            Dismissal::Refused(refusal) => SessionOver::Refused(refusal.code),
+            Dismissal::Leaving => SessionOver::Moved,
         }
     }
 
@@ -253,8 +264,8 @@ impl Connection {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(SessionOver::Upstream),
                 },
-                Some(refusal) = self.dismissed.recv() => {
-                    return ControlFlow::Break(SessionOver::Refused(refusal.code));
+                Some(dismissal) = self.dismissed.recv() => {
+                    return ControlFlow::Break(self.dropped(&dismissal));
                 }
                 () = self.turn.granted() => self.bell.notify_one(),
             }

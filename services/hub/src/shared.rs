@@ -41,7 +41,16 @@ pub trait Answers: Send + Sync {
 #[derive(Debug)]
 struct Live {
     node: NodeName,
-    dismiss: mpsc::Sender<Refusal>,
+    dismiss: mpsc::Sender<Dismissal>,
+}
+
+/// Why a session is to end that would go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Dismissal {
+    /// It is refused.
+    Refused(Refusal),
+    /// Its edge is to go on elsewhere.
+    Leaving,
 }
 
 /// What every session of a hub shares.
@@ -56,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) answers: Arc<dyn Answers>,
     pub(crate) wall_clock: WallClock,
     pub(crate) metrics: HubMetrics,
-    /// Cancelled when the hub stops: no session begins any more.
+    /// Cancelled when the hub leaves: no session begins any more.
     pub(crate) stop: CancellationToken,
     /// The tasks of all connections.
     pub(crate) connections: TaskTracker,
@@ -147,7 +156,7 @@ impl Shared {
         &self,
         session: SessionId,
         node: &NodeName,
-        dismiss: mpsc::Sender<Refusal>,
+        dismiss: mpsc::Sender<Dismissal>,
     ) -> Result<(), TurnedAway> {
         let mut table = self.lock();
         if table.cut.contains(node) {
@@ -186,7 +195,7 @@ impl Shared {
         let mut table = self.lock();
         let verdict = table.registry.arrived(session, identity);
         if let Some((older, refusal)) = verdict.dismissed {
-            table.dismiss(older, refusal);
+            table.dismiss(older, Dismissal::Refused(refusal));
         }
         verdict.arrived
     }
@@ -248,11 +257,20 @@ impl Shared {
         table.dismiss_all(|live| &live.node == node, &link_cut(node));
     }
 
-    /// Ends every session and lets none be made: the edges connect again, elsewhere if they can.
+    /// Lets no session be made any more; those that there are go on.
     pub(crate) fn close(&self) {
         self.stop.cancel();
         self.connections.close();
-        self.lock().dismiss_all(|_| true, &unavailable(HUB_STOPS));
+    }
+
+    /// The sessions that there are, oldest first.
+    pub(crate) fn live(&self) -> Vec<SessionId> {
+        self.lock().live.keys().copied().collect()
+    }
+
+    /// Tells a session's edge to go on elsewhere.
+    pub(crate) fn say_goodbye(&self, session: SessionId) {
+        self.lock().dismiss(session, Dismissal::Leaving);
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -262,21 +280,22 @@ impl Shared {
 }
 
 impl Table {
-    fn dismiss(&self, session: SessionId, refusal: Refusal) {
+    fn dismiss(&self, session: SessionId, dismissal: Dismissal) {
         if let Some(live) = self.live.get(&session) {
             // A full channel means that it has been dismissed already.
-            let _ = live.dismiss.try_send(refusal);
+            let _ = live.dismiss.try_send(dismissal);
         }
     }
 
     fn dismiss_all(&self, which: impl Fn(&Live) -> bool, refusal: &Refusal) {
         for live in self.live.values().filter(|live| which(live)) {
-            let _ = live.dismiss.try_send(refusal.clone());
+            let _ = live.dismiss.try_send(Dismissal::Refused(refusal.clone()));
         }
     }
 }
 
-const HUB_STOPS: &str = "the hub stops";
+/// What edges are told when it does.
+pub(crate) const HUB_STOPS: &str = "the hub stops";
 
 /// The edge is to come back, here or elsewhere.
 pub(crate) fn unavailable(message: &str) -> Refusal {

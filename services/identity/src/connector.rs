@@ -140,7 +140,7 @@ impl Connector {
     ///
     /// # Errors
     /// See [`ConnectError`]. That the peer refuses the own certificate shows only when something
-    /// is read: see [`refused_by_peer`].
+    /// is read: see [`Judged`](crate::Judged).
     pub async fn connect<S>(&self, host: &str, stream: S) -> Result<TlsStream<S>, ConnectError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -166,7 +166,7 @@ impl fmt::Debug for Connector {
 
 /// Finds out of an error of an established connection whether the peer ended it because of our
 /// certificate: with TLS 1.3 it says so only after the handshake.
-pub fn refused_by_peer(error: &(dyn Error + 'static)) -> Option<RefusedByPeer> {
+pub(crate) fn refused_by_peer(error: &(dyn Error + 'static)) -> Option<RefusedByPeer> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(rustls::Error::AlertReceived(alert)) = tls(error) {

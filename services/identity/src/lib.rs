@@ -18,11 +18,13 @@ mod principal;
 mod reloading;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use acceptor::{Acceptor, HandshakeError};
 pub use certificate::{Certificate, NameFault};
 pub use clock::{Clock, rfc3339, system_clock};
-pub use connector::{ConnectError, Connector, RefusedByPeer, refused_by_peer};
+pub use connector::{ConnectError, Connector, RefusedByPeer};
 pub use error::IdentityError;
 pub use files::TlsFiles;
 pub use principal::{Principal, PrincipalError};
+pub use verdict::{Judged, Verdict};

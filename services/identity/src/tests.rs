@@ -94,8 +94,8 @@ async fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> Ends {
         Ok(certificate)
     };
     let edge = async {
-        let mut stream =
-            connector.connect(host, at_edge).await.map_err(|error| error.to_string())?;
+        let stream = connector.connect(host, at_edge).await.map_err(|error| error.to_string())?;
+        let (mut stream, verdict) = Judged::new(stream);
         let said = async {
             stream.write_u8(7).await?;
             stream.flush().await?;
@@ -103,7 +103,7 @@ async fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> Ends {
         };
         match said.await {
             Ok(_) => Ok(()),
-            Err(error) => Err(match refused_by_peer(&error) {
+            Err(error) => Err(match verdict.refusal() {
                 Some(refused) => refused.to_string(),
                 None => error.to_string(),
             }),

@@ -273,6 +273,9 @@ impl EdgeSession {
                 return Ok(());
             }
             (_, HubMessage::Refusal(refusal)) => return Err(SessionEnd::Refused(refusal)),
+            (_, HubMessage::Goodbye(goodbye)) => {
+                return Err(SessionEnd::Moved { reason: goodbye.reason });
+            }
             (Connection::Greeting, HubMessage::Welcome(welcome)) => {
                 return self.welcomed(&welcome, outputs);
             }
@@ -301,9 +304,11 @@ impl EdgeSession {
                 outputs.push(EdgeOutput::Parked(parked));
                 Ok(())
             }
-            (_, message @ (HubMessage::Welcome(_) | HubMessage::Refusal(_))) => {
-                Err(SessionEnd::Unexpected { message: message.name() })
-            }
+            (
+                _,
+                message
+                @ (HubMessage::Welcome(_) | HubMessage::Refusal(_) | HubMessage::Goodbye(_)),
+            ) => Err(SessionEnd::Unexpected { message: message.name() }),
         }
     }
 

@@ -32,9 +32,9 @@ pub use io::{COUNTED_MAX, HubEnd, HubInput, HubOutput, Violation};
 use service::Service;
 
 use crate::message::{
-    Ack, Diverged, EdgeMessage, Hello, HubHeartbeat, HubMessage, PROTOCOL, Parked, Push, PushMode,
-    PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response, StreamPosition,
-    StreamProgress, Welcome,
+    Ack, Diverged, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, PROTOCOL, Parked, Push,
+    PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
+    StreamPosition, StreamProgress, Welcome,
 };
 use crate::settings::HubSettings;
 use crate::source::{Readiness, Source, SourceError, Standing};
@@ -196,6 +196,7 @@ impl HubSession {
             HubInput::Received(message) => self.received(source, message, outputs),
             HubInput::Admitted { known } => self.admitted(source, known, outputs),
             HubInput::Dismissed(refusal) => Err(HubEnd::Refused(refusal)),
+            HubInput::Leaving(reason) => Err(HubEnd::Left { reason }),
             HubInput::Advanced => self.advanced(source, outputs),
             HubInput::Appended(through) => {
                 if let Some(acked) = self.intake.appended(through) {
@@ -215,17 +216,19 @@ impl HubSession {
 
     /// Tells the edge why, as far as it concerns it, and ends.
     fn close(&mut self, end: HubEnd, outputs: &mut Vec<HubOutput>) {
-        let refusal = match &end {
-            HubEnd::Refused(refusal) => refusal.clone(),
-            HubEnd::Violation(violation) => {
-                Refusal { code: RefusalCode::Violation, message: violation.to_string() }
-            }
-            HubEnd::Source(error) => unavailable(&error.to_string()),
-            HubEnd::Silent { .. } => unavailable("the edge was silent"),
+        let last = match &end {
+            HubEnd::Left { reason } => HubMessage::Goodbye(Goodbye { reason: reason.clone() }),
+            HubEnd::Refused(refusal) => HubMessage::Refusal(refusal.clone()),
+            HubEnd::Violation(violation) => HubMessage::Refusal(Refusal {
+                code: RefusalCode::Violation,
+                message: violation.to_string(),
+            }),
+            HubEnd::Source(error) => HubMessage::Refusal(unavailable(&error.to_string())),
+            HubEnd::Silent { .. } => HubMessage::Refusal(unavailable("the edge was silent")),
         };
         self.phase = Phase::Closed;
         self.services.values_mut().for_each(Service::end);
-        outputs.push(HubOutput::Send(HubMessage::Refusal(refusal)));
+        outputs.push(HubOutput::Send(last));
         outputs.push(HubOutput::Close(end));
     }
 

@@ -45,6 +45,8 @@ pub enum HubMessage {
     Parked(Parked),
     /// The session cannot go on.
     Refusal(Refusal),
+    /// The session ends in order: the edge goes on at another hub.
+    Goodbye(Goodbye),
 }
 
 /// The first message of a session: who the edge is and where it stands.
@@ -232,6 +234,13 @@ pub struct Parked {
     pub reason: String,
 }
 
+/// The end of a session with which nothing is wrong: its hub stops, or it is old.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goodbye {
+    /// The reason, for people.
+    pub reason: String,
+}
+
 /// Why a session cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -285,6 +294,7 @@ impl HubMessage {
             Self::Response(_) => "a response",
             Self::Parked(_) => "a parking",
             Self::Refusal(_) => "a refusal",
+            Self::Goodbye(_) => "a goodbye",
         }
     }
 }

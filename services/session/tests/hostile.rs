@@ -7,8 +7,8 @@ use headwater_event::{
     WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, Parked, Push,
-    PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, Parked,
+    Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
     StreamPosition, StreamProgress, Welcome,
 };
 use headwater_session::{
@@ -180,6 +180,7 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         1 => response().prop_map(HubMessage::Response),
         1 => stream()
             .prop_map(|stream| HubMessage::Parked(Parked { stream, reason: String::new() })),
+        1 => Just(HubMessage::Goodbye(Goodbye { reason: String::new() })),
     ]
 }
 

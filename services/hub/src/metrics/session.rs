@@ -42,6 +42,8 @@ pub(crate) enum HelloEnd {
 pub(crate) enum SessionOver {
     /// The hub refused it or asked the edge to connect again.
     Refused(RefusalCode),
+    /// The edge was asked to go on elsewhere.
+    Moved,
     /// The edge broke the protocol.
     Violation,
     /// The fold could not be read.
@@ -62,6 +64,7 @@ impl SessionOver {
     pub(crate) fn of(end: &HubEnd) -> Self {
         match end {
             HubEnd::Refused(refusal) => Self::Refused(refusal.code),
+            HubEnd::Left { .. } => Self::Moved,
             HubEnd::Violation(_) => Self::Violation,
             HubEnd::Source(_) => Self::Fold,
             HubEnd::Silent { .. } => Self::Silent,
@@ -77,6 +80,7 @@ impl SessionOver {
             Self::Refused(RefusalCode::Forbidden) => "forbidden",
             Self::Refused(RefusalCode::Superseded) => "superseded",
             Self::Refused(RefusalCode::Unavailable) => "unavailable",
+            Self::Moved => "moved",
             Self::Fold => "fold",
             Self::Silent => "silent",
             Self::Slow => "slow",

@@ -140,6 +140,12 @@ pub enum SessionEnd {
     /// The hub refused.
     #[error("the hub refused the session ({:?}): {}", .0.code, .0.message)]
     Refused(Refusal),
+    /// The hub asked the edge to go on at another one. Nothing is wrong.
+    #[error("the hub ended the session in order: {reason}")]
+    Moved {
+        /// Why.
+        reason: String,
+    },
     /// The hub's log is not a continuation of what the edge holds.
     #[error(
         "the hub serves log {offered}, stream {stream} was folded from {held}: an edge follows \

@@ -16,8 +16,10 @@ pub enum HubInput {
         /// See [`crate::Verdict::arrived`].
         known: Option<Identity>,
     },
-    /// The registry refuses or ends the session, or the hub stops.
+    /// The registry refuses or ends the session.
     Dismissed(Refusal),
+    /// The hub stops, or wants the edge elsewhere for this reason: nothing is wrong.
+    Leaving(String),
     /// The fold moved in a stream of this node, or became ready, or is another log's.
     Advanced,
     /// Every report given by [`HubOutput::AppendReports`] up to this one is durable in the log.
@@ -55,6 +57,12 @@ pub enum HubEnd {
     /// The session was refused; the edge was told the same.
     #[error("refused ({:?}): {}", .0.code, .0.message)]
     Refused(Refusal),
+    /// The edge was told to go on elsewhere.
+    #[error("ended in order: {reason}")]
+    Left {
+        /// The reason.
+        reason: String,
+    },
     /// The edge broke the protocol; it was told.
     #[error("the edge broke the protocol: {0}")]
     Violation(Violation),

@@ -97,7 +97,7 @@ async fn deliveries_and_reports_are_counted_one_by_one() {
     assert_eq!(value(&registry, "delivery_latency_seconds_count"), before);
     assert_eq!(value(&registry, r#"resumes_total{mode="tail"}"#), Some(2.0));
     hub.stop().await;
-    assert_eq!(value(&registry, r#"sessions_ended_total{reason="unavailable"}"#), Some(1.0));
+    assert_eq!(value(&registry, r#"sessions_ended_total{reason="moved"}"#), Some(1.0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,20 +24,20 @@ use edge::Wire;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A CA, and the files of those it issued to.
-struct Issuer {
+pub(super) struct Issuer {
     dir: TempDir,
     authority: Authority,
 }
 
 impl Issuer {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let authority = Authority::create("test", for_a(DAY)).expect("made");
         fs::write(dir.path().join("ca.crt"), authority.certificate()).expect("written");
         Self { dir, authority }
     }
 
-    fn files(&self, uri: &str, addresses: &[&str], lasts: Duration) -> TlsFiles {
+    pub(super) fn files(&self, uri: &str, addresses: &[&str], lasts: Duration) -> TlsFiles {
         let to: Principal = uri.parse().expect("a principal");
         let addresses: Vec<_> = addresses.iter().map(|text| (*text).to_owned()).collect();
         let issued = self.authority.issue(&to, &addresses, for_a(lasts)).expect("issued");
@@ -48,12 +48,21 @@ impl Issuer {
         TlsFiles { ca, certificate: file("crt"), key: file("key") }
     }
 
+    /// Puts what this CA issues to `uri` in the place of what `other` did, whose CA stays.
+    pub(super) fn replace(&self, other: &Self, uri: &str) {
+        let from = self.files(uri, &[], DAY);
+        let to: Principal = uri.parse().expect("a principal");
+        for (file, end) in [(from.certificate, "crt"), (from.key, "key")] {
+            fs::copy(file, other.dir.path().join(format!("{to}.{end}"))).expect("copied");
+        }
+    }
+
     fn acceptor(&self) -> Acceptor {
-        let files = self.files("headwater://hub/hub-1", &["127.0.0.1"], DAY);
+        let files = self.files("headwater://hub/hub-1", &["127.0.0.1", "localhost"], DAY);
         Acceptor::open(files, system_clock()).expect("opens")
     }
 
-    fn connector(&self, uri: &str) -> Connector {
+    pub(super) fn connector(&self, uri: &str) -> Connector {
         self.lasting(uri, DAY)
     }
 
@@ -67,7 +76,11 @@ fn for_a(while_: Duration) -> Validity {
     Validity { from: now - DAY, until: now + while_ }
 }
 
-async fn hub_with(cloud: &Cloud, issuer: &Issuer, limits: HubLimits) -> (HubHandle, Registry) {
+pub(super) async fn hub_with(
+    cloud: &Cloud,
+    issuer: &Issuer,
+    limits: HubLimits,
+) -> (HubHandle, Registry) {
     let registry = Registry::new();
     let (logs, engine) = (cloud.logs(), Arc::new(MemoryEngine::new()));
     let config = HubConfig { tls: Some(issuer.acceptor()), ..config(settings(), limits) };
