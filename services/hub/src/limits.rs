@@ -73,9 +73,9 @@ pub const NODE_HELLOS_PER_SECOND: u32 = 1;
 pub const NODE_HELLOS_AT_ONCE: u32 = 10;
 
 /// How long a hub that stops may take to say goodbye to its edges, one after the other, so that
-/// they do not come to the others at once: below the 30 s that a Kubernetes pod is given. At the
-/// default rate it is enough for all sessions that a hub may have.
-pub const HANDOVER_WITHIN: Duration = Duration::from_secs(25);
+/// they do not come to the others at once. At the default rate enough for all sessions that a hub
+/// may have, and with what else a stop takes below the 30 s that a Kubernetes pod is given.
+pub const HANDOVER_WITHIN: Duration = Duration::from_secs(20);
 
 /// How many times faster than a hub takes hellos at a steady rate a leaving one sends it edges:
 /// each hub takes so many at once that the few others that there are keep up.
