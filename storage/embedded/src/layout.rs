@@ -147,7 +147,8 @@ impl EndRow {
     pub(crate) fn decode(mut value: &[u8]) -> Option<Self> {
         let next = Offset(value.try_get_u64().ok()?);
         let time_ms = value.try_get_i64().ok()?;
-        value.is_empty().then_some(Self { next, time_ms })
+        // As Kafka's, offsets have 63 bits, so that there is always a next one.
+        (value.is_empty() && i64::try_from(next.0).is_ok()).then_some(Self { next, time_ms })
     }
 }
 

@@ -22,6 +22,9 @@ use crate::shared::Shared;
 /// How many appends may wait for the writing thread; further callers wait to queue.
 const QUEUE_APPENDS_MAX: usize = 1024;
 
+/// The most partitions of a log: one process folds them all, and each costs memory.
+const PARTITIONS_MAX: u32 = 4096;
+
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Gives the time in milliseconds since the Unix epoch. It may jump; append times do not.
@@ -80,8 +83,8 @@ pub enum EmbeddedError {
         /// What cannot be read.
         what: &'static str,
     },
-    /// A log has at least one partition.
-    #[error("a log has at least one partition")]
+    /// A log has at least one partition, and no more than an engine can bear.
+    #[error("a log has 1 to {PARTITIONS_MAX} partitions")]
     NoPartitions,
     /// The writing thread cannot be started.
     #[error("the embedded log's thread cannot be started")]
@@ -126,7 +129,7 @@ impl EmbeddedLog {
         clock: Clock,
         metrics: &LogMetrics,
     ) -> Result<Self, EmbeddedError> {
-        if settings.partitions == 0 {
+        if !(1..=PARTITIONS_MAX).contains(&settings.partitions) {
             return Err(EmbeddedError::NoPartitions);
         }
         let row = read_or_create_topic(engine.as_ref(), &settings)?;
@@ -294,7 +297,7 @@ fn read_or_create_topic(
         }
     };
     match row.partitions {
-        0 => Err(EmbeddedError::Damaged { what }),
-        _ => Ok(row),
+        1..=PARTITIONS_MAX => Ok(row),
+        _ => Err(EmbeddedError::Damaged { what }),
     }
 }

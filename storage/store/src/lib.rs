@@ -1,7 +1,7 @@
 //! Ordered key-value engines, typed tables, and batches that carry their position.
 //!
 //! [`Engine`] is the seam: the in-memory engine ([`memory`]) and RocksDB stand behind it, and
-//! both pass one suite (`conformance`, with the feature `testing`). Above it, tables give keys
+//! both pass one suite (`conformance`, with the feature `testing`, as is `damage`). Above it, tables give keys
 //! and values their types, and folded state is committed only with its position:
 //!
 //! ```
@@ -44,6 +44,8 @@ pub mod batch;
 pub mod codec;
 #[cfg(feature = "testing")]
 pub mod conformance;
+#[cfg(feature = "testing")]
+pub mod damage;
 mod engine;
 pub mod key;
 pub mod memory;

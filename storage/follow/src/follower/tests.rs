@@ -18,6 +18,8 @@ use uuid::Uuid;
 
 use super::*;
 
+mod damaged;
+
 const WINDOW_MS: u64 = 1_000_000;
 const PARTITIONS: u32 = 2;
 

@@ -1,0 +1,61 @@
+//! A follower whose rows were damaged: it goes on, folds anew, or says why not; and what it says
+//! is folded is what the log says.
+
+use std::time::Duration;
+
+use headwater_store::damage::{damage, harm};
+
+use super::*;
+
+/// Far longer than any of this takes.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// Batches that a few events and their claim come in.
+const BATCHES_MAX: usize = 200;
+
+proptest! {
+    #[test]
+    fn a_damaged_fold_is_gone_on_with_or_folded_anew(
+        before in 1..12_u8, after in 0..4_u8, damages in damage(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let log = log().await;
+            let mut owner = Owner::new(&log).await;
+            for n in 0..before {
+                owner.set(&stream(["cluster", "node/a"][usize::from(n % 2)]), n % 5, Some("{}")).await;
+            }
+            let engine = Arc::new(MemoryEngine::new());
+            let mut follower = open(&log, &engine).await;
+            drain(&mut follower, &log).await;
+            drop(follower);
+            harm(&*engine, &damages).expect("memory takes it");
+            for n in 0..after {
+                owner.set(&stream("node/a"), n, (n % 2 == 0).then_some("[]")).await;
+            }
+            let followed = async {
+                let Ok(mut follower) = try_open(&log, &engine).await else { return };
+                for turn in 0.. {
+                    assert!(turn < BATCHES_MAX, "it does not come to the end");
+                    let mut behind = false;
+                    for cursor in follower.acceptance().cursors() {
+                        let bounds = log.bounds(cursor.partition).await;
+                        behind |= bounds.is_ok_and(|bounds| cursor.next < bounds.high);
+                    }
+                    if !behind {
+                        return;
+                    }
+                    match follower.next().await {
+                        Ok(_) => {}
+                        Err(error) if error.asks_for_rebuild() => {
+                            let rebuilt = Follower::rebuild(&log, engine.clone(), (), clock(&log));
+                            follower = rebuilt.await.expect("the log is whole");
+                        }
+                        Err(_) => return,
+                    }
+                }
+            };
+            tokio::time::timeout(WITHIN, followed).await.expect("it ends");
+        });
+    }
+}
