@@ -3,6 +3,8 @@
 pub mod chance;
 pub mod containers;
 pub mod evidence;
+pub mod fleet;
 pub mod invariants;
+pub mod part;
 pub mod running;
 pub mod transcript;

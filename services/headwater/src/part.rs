@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::signals::Signals;
 use crate::cli::part::Process as Args;
-use crate::data_dir::{DataDir, METRICS_ADDRESS};
+use crate::data_dir::{DataDir, HUB_ADDRESS, METRICS_ADDRESS};
 use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome, chain};
 use crate::node::cuts;
@@ -260,8 +260,10 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
         () = handing_over => {}
         () = signals.any() => return Err(Failure::message("stopped at once, in the midst of it")),
     }
-    if let Err(error) = ground.data.set_address(METRICS_ADDRESS, None) {
-        tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
+    for file in [METRICS_ADDRESS, HUB_ADDRESS] {
+        if let Err(error) = ground.data.set_address(file, None) {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
+        }
     }
     ended.map_or(Ok(Outcome::Done), Err)
 }

@@ -1,0 +1,191 @@
+//! A whole Headwater on a real Kafka: the broker, and every part as a process of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_broker::{Cluster, ClusterSettings};
+use tempfile::TempDir;
+
+use crate::part::Part;
+use crate::running::{WAIT, headwater};
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(100);
+
+/// What a part of the cloud waits for at most where a test would wait for it, so that a frozen
+/// broker is noticed in seconds.
+const TIMEOUTS: [&str; 3] = ["delivery.timeout=4s", "request.timeout=2s", "unreachable.after=4s"];
+
+/// Any free port, until a hub says which it is.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// The broker, the parts by their names, and the folder of manifests.
+pub struct Fleet {
+    /// Stopped first.
+    parts: BTreeMap<String, Part>,
+    /// The brokers.
+    pub kafka: Cluster,
+    folder: TempDir,
+    replicas: u32,
+}
+
+impl Fleet {
+    /// One broker, both topics with `partitions`, and no part yet.
+    ///
+    /// # Panics
+    /// When Kafka does not start, or the topics cannot be made.
+    pub fn on_one_broker(partitions: u32) -> Self {
+        Self::on(ClusterSettings::default(), partitions)
+    }
+
+    /// The brokers of `settings`, topics with as many replicas, up to 3, and no part yet.
+    ///
+    /// # Panics
+    /// When Kafka does not start, or the topics cannot be made.
+    pub fn on(settings: ClusterSettings, partitions: u32) -> Self {
+        let replicas = settings.brokers.clamp(1, 3);
+        let kafka = Cluster::start(settings).expect("Kafka starts");
+        let folder = TempDir::new().expect("a temporary folder");
+        let fleet = Self { parts: BTreeMap::new(), kafka, folder, replicas };
+        fs::create_dir(fleet.manifests()).expect("a folder of manifests");
+        fleet.make_topics(partitions);
+        fleet
+    }
+
+    /// Makes both topics, as a person does.
+    ///
+    /// # Panics
+    /// When they cannot be made.
+    pub fn make_topics(&self, partitions: u32) {
+        let (replicas, partitions) = (self.replicas.to_string(), partitions.to_string());
+        let mut command = headwater();
+        command.args(["topics", "create", "--kafka", &self.kafka.bootstrap()]);
+        command.args(["--replication-factor", &replicas, "--partitions", &partitions]);
+        let made = command.output().expect("headwater starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    /// The folder that controllers read.
+    pub fn manifests(&self) -> PathBuf {
+        self.folder.path().join("manifests")
+    }
+
+    /// Writes a manifest, whole or not at all.
+    ///
+    /// # Panics
+    /// When the disk does not take it.
+    pub fn write(&self, file: &str, manifest: &str) {
+        let draft = self.folder.path().join("draft");
+        fs::write(&draft, manifest).expect("a draft");
+        fs::rename(draft, self.manifests().join(file)).expect("a manifest");
+    }
+
+    /// Starts a controller.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn add_controller(&mut self, name: &str) {
+        let manifests = self.manifests().display().to_string();
+        let mut args = vec!["controller".to_owned(), "--manifests".to_owned(), manifests];
+        args.extend(self.on_kafka());
+        self.add(name, args);
+    }
+
+    /// Starts a hub and waits until it listens; started again, it does at the same port.
+    ///
+    /// # Panics
+    /// When it does not listen in [`WAIT`].
+    pub fn add_hub(&mut self, name: &str) {
+        let args = ["hub", "--listen", ANY_PORT, "--insecure-loopback", "--name", name];
+        let mut args = args.map(str::to_owned).to_vec();
+        args.extend(self.on_kafka());
+        self.add(name, args);
+        let address =
+            self.wait_for(&format!("{name} listens"), |fleet| fleet.part(name).address("hub.addr"));
+        self.part_mut(name).say_instead(ANY_PORT, &address);
+    }
+
+    /// Starts an edge that knows `hubs`; it reports pods as running without running them.
+    ///
+    /// # Panics
+    /// When a hub does not listen yet, or the edge cannot be started at all.
+    pub fn add_edge(&mut self, node: &str, hubs: &[&str]) {
+        let address = |hub: &&str| self.part(hub).address("hub.addr").expect("the hub listens");
+        let hubs = hubs.iter().map(address).collect::<Vec<_>>().join(",");
+        let args = ["edge", "--node", node, "--hub", &hubs, "--insecure-loopback"];
+        let args = args.into_iter().chain(["--runtime", "hollow"]).map(str::to_owned).collect();
+        self.add(node, args);
+    }
+
+    /// Starts a part with a command line of its own.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn add(&mut self, name: &str, args: Vec<String>) {
+        let part = Part::start(self.folder.path(), name, args);
+        let before = self.parts.insert(name.to_owned(), part);
+        assert!(before.is_none(), "{name} is there already");
+    }
+
+    /// The part of this name.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn part(&self, name: &str) -> &Part {
+        self.parts.get(name).unwrap_or_else(|| panic!("there is no {name}"))
+    }
+
+    /// The part of this name, to do something to.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn part_mut(&mut self, name: &str) -> &mut Part {
+        self.parts.get_mut(name).unwrap_or_else(|| panic!("there is no {name}"))
+    }
+
+    /// Waits until `look` gives something.
+    ///
+    /// # Panics
+    /// When it does not in [`WAIT`]; says what was waited for, and what every part said.
+    pub fn wait_for<T>(&self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{what}: not within {WAIT:?}\n{}", self.said());
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Waits until the part says that it has everything.
+    ///
+    /// # Panics
+    /// When it does not in [`WAIT`].
+    pub fn wait_until_reconciled(&self, name: &str) {
+        self.wait_for(&format!("{name} reconciled"), |fleet| {
+            (fleet.part(name).status()?["reconciled"] == true).then_some(())
+        });
+    }
+
+    /// What every part said, and how it says it is.
+    pub fn said(&self) -> String {
+        let one = |(name, part): (&String, &Part)| {
+            let status = part.text(&["status"]).unwrap_or_default();
+            format!("--- {name}\n{}--- status of {name}\n{status}", part.said())
+        };
+        self.parts.iter().map(one).collect()
+    }
+
+    fn on_kafka(&self) -> Vec<String> {
+        let replicas = format!("topic.replication.factor={}", self.replicas);
+        let mut args = vec!["--kafka".to_owned(), self.kafka.bootstrap()];
+        for set in TIMEOUTS.into_iter().chain([replicas.as_str()]) {
+            args.extend(["--kafka-set".to_owned(), set.to_owned()]);
+        }
+        args
+    }
+}

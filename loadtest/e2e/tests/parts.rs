@@ -1,0 +1,95 @@
+//! The parts as processes of their own, on a real Kafka.
+
+use headwater_e2e::fleet::Fleet;
+use serde_json::Value;
+
+/// Few, so that a claim in each is quick.
+const PARTITIONS: u32 = 3;
+
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default}
+spec:
+  nodeName: gw-1
+  containers:
+  - {name: web, image: web, envFrom: [{configMapRef: {name: colours}}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: colours, namespace: default}
+data: {sky: blue}
+";
+
+/// Every event of the node's stream, as the part reads it from the log.
+fn events(fleet: &Fleet, part: &str) -> Vec<Value> {
+    fleet.wait_for(&format!("the history that {part} reads"), |fleet| {
+        fleet.part(part).history("node/gw-1").filter(|events| events.len() >= 2)
+    })
+}
+
+#[test]
+fn manifests_come_in_at_the_controller_and_every_hub_folds_them() {
+    let mut fleet = Fleet::on_one_broker(PARTITIONS);
+    fleet.write("web.yaml", POD);
+    fleet.add_controller("controller");
+    fleet.add_hub("hub-a");
+    fleet.add_hub("hub-b");
+    for part in ["controller", "hub-a", "hub-b"] {
+        fleet.wait_until_reconciled(part);
+        let status = fleet.part(part).status().expect("it answers");
+        assert_eq!(status["part"], part.trim_end_matches(['-', 'a', 'b']), "{status}");
+    }
+    let pods = fleet.part("controller").text(&["get", "pods", "-o", "name"]);
+    assert_eq!(pods.as_deref().map(str::trim), Some("pod/web"), "{}", fleet.said());
+    let before = events(&fleet, "controller");
+    for hub in ["hub-a", "hub-b"] {
+        assert_eq!(events(&fleet, hub), before, "the log is one");
+    }
+
+    // Told to stop, each says that it was done; started again, nothing is said twice.
+    for part in ["controller", "hub-a", "hub-b"] {
+        let status = fleet.part_mut(part).stop().expect("it ran");
+        assert_eq!(status.code(), Some(0), "{}", fleet.said());
+        fleet.part_mut(part).start_again();
+    }
+    // And one that is killed in the midst of it.
+    fleet.part_mut("hub-a").kill();
+    fleet.part_mut("hub-a").start_again();
+    for part in ["controller", "hub-a", "hub-b"] {
+        fleet.wait_until_reconciled(part);
+    }
+    assert_eq!(events(&fleet, "hub-a"), before);
+
+    // What changes while a hub is frozen is there when it goes on.
+    fleet.part("hub-b").freeze();
+    fleet.write("web.yaml", &POD.replace("blue", "grey"));
+    let changed = fleet.wait_for("the change", |fleet| {
+        fleet.part("hub-a").history("node/gw-1").filter(|events| events.len() > before.len())
+    });
+    assert_eq!(changed.len(), before.len() + 1, "one object changed: {changed:?}");
+    fleet.part("hub-b").thaw();
+    assert_eq!(events(&fleet, "hub-b"), changed);
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let mut fleet = Fleet::on_one_broker(PARTITIONS);
+    let brokers = fleet.kafka.bootstrap();
+    let start = |fleet: &mut Fleet, name: &str, more: &[&str]| {
+        let args = ["hub", "--listen", "127.0.0.1:0", "--insecure-loopback", "--kafka", &brokers];
+        fleet.add(name, args.iter().chain(more).map(|arg| (*arg).to_owned()).collect());
+        let code = fleet.part_mut(name).ended().and_then(|status| status.code());
+        (code, fleet.part(name).said())
+    };
+    // The topics have one replica, and nobody said that this is enough.
+    let (code, said) = start(&mut fleet, "unsafe", &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("--allow-unsafe-topics"), "{said}");
+    let (code, said) = start(&mut fleet, "missing", &["--kafka-set", "topic.prefix=other"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("other.downstream.v1") && said.contains("topics create"), "{said}");
+    let (code, said) = start(&mut fleet, "usage", &["--kafka-set", "acks=1"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("acks"), "{said}");
+}
