@@ -19,6 +19,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// broker is noticed in seconds.
 const TIMEOUTS: [&str; 3] = ["delivery.timeout=4s", "request.timeout=2s", "unreachable.after=4s"];
 
+/// How soon one that stands by takes the log over, likewise.
+const CONTROLLER: &str = "heartbeat_interval = \"1s\"\nheartbeats_missed = 3\n";
+
 /// Any free port, until a hub says which it is.
 const ANY_PORT: &str = "127.0.0.1:0";
 
@@ -88,8 +91,11 @@ impl Fleet {
     /// # Panics
     /// When it cannot be started at all.
     pub fn add_controller(&mut self, name: &str) {
-        let manifests = self.manifests().display().to_string();
-        let mut args = vec!["controller".to_owned(), "--manifests".to_owned(), manifests];
+        let (manifests, file) = (self.manifests(), self.folder.path().join("controller.toml"));
+        fs::write(&file, CONTROLLER).expect("a settings file");
+        let [manifests, file] = [manifests, file].map(|path| path.display().to_string());
+        let args = ["controller", "--manifests", &manifests, "--config", &file];
+        let mut args = args.map(str::to_owned).to_vec();
         args.extend(self.on_kafka());
         self.add(name, args);
     }

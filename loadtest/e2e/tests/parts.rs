@@ -93,3 +93,32 @@ fn what_cannot_start_says_why() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("acks"), "{said}");
 }
+
+#[test]
+fn of_two_controllers_one_stands_by_and_takes_over() {
+    let mut fleet = Fleet::on_one_broker(PARTITIONS);
+    fleet.write("web.yaml", POD);
+    fleet.add_controller("first");
+    fleet.wait_until_reconciled("first");
+    let before = events(&fleet, "first");
+    fleet.add_controller("second");
+    let stands_by = |fleet: &Fleet| {
+        fleet.wait_for("the first stands by", |fleet| {
+            (fleet.part("first").status()?["stands_by"] == true).then_some(())
+        });
+    };
+    // The one that came last writes; another goes on when it says that it stops, or is silent.
+    for end in ["stopped", "killed"] {
+        fleet.wait_until_reconciled("second");
+        stands_by(&fleet);
+        if end == "stopped" {
+            let status = fleet.part_mut("second").stop().expect("it ran");
+            assert_eq!(status.code(), Some(0), "{}", fleet.said());
+        } else {
+            fleet.part_mut("second").kill();
+        }
+        fleet.wait_until_reconciled("first");
+        assert_eq!(events(&fleet, "first"), before, "{end}: nothing is said twice");
+        fleet.part_mut("second").start_again();
+    }
+}

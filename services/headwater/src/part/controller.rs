@@ -10,7 +10,7 @@ use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
     Controller, ControllerHandle, ControllerMetrics, ControllerSeams, Notice, Progress, Source,
-    SourceError, WriterTimings,
+    SourceError,
 };
 use headwater_event::NodeName;
 use headwater_rocks::{Budget, Role};
@@ -73,7 +73,7 @@ impl Part for ControllerPart {
             ),
             nodes,
             wall_clock: ground.clock.clone(),
-            timings: WriterTimings::default(),
+            timings: settings.timings(),
             metrics: ControllerMetrics::new(&ground.metrics.registry)?,
         })
         .await?;

@@ -1,11 +1,15 @@
 //! The settings of `controller`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use headwater_controller::WriterTimings;
 use headwater_event::NodeName;
 use serde::{Deserialize, Serialize};
 
-use super::{MetricsAt, Settings, Unusable, check_kafka_is_named, node_names, text_or_number};
+use super::{
+    MetricsAt, Settings, Unusable, check_kafka_is_named, duration_text, node_names, text_or_number,
+};
 use crate::cli::DATA_DEFAULT;
 use crate::kafka::Kafka;
 use crate::part::{PartSettings, ProcessSettings};
@@ -25,6 +29,11 @@ pub(crate) struct ControllerSettings {
     pub(crate) nodes: String,
     /// Whether to go on when every manifest is gone at once.
     pub(crate) allow_empty: bool,
+    /// How often the writer of the log says that it lives; the same for all controllers of a log.
+    #[serde(with = "duration_text")]
+    pub(crate) heartbeat_interval: Duration,
+    /// How many heartbeats must be missed before one that stands by claims the log.
+    pub(crate) heartbeats_missed: u32,
     /// Where the log is.
     pub(crate) kafka: Kafka,
     /// Data directory.
@@ -39,11 +48,14 @@ pub(crate) struct ControllerSettings {
 
 impl Default for ControllerSettings {
     fn default() -> Self {
+        let timings = WriterTimings::default();
         Self {
             manifests: None,
             objects: None,
             nodes: String::new(),
             allow_empty: false,
+            heartbeat_interval: timings.heartbeat_interval,
+            heartbeats_missed: timings.heartbeats_missed,
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
@@ -61,6 +73,9 @@ impl Settings for ControllerSettings {
         }
         if !self.nodes.is_empty() {
             node_names(&self.nodes).map_err(|error| Unusable::new("nodes", error))?;
+        }
+        if self.heartbeats_missed == 0 {
+            return Err(Unusable::new("heartbeats_missed", "want at least 1"));
         }
         check_kafka_is_named(&self.kafka)
     }
@@ -86,6 +101,14 @@ impl PartSettings for ControllerSettings {
 }
 
 impl ControllerSettings {
+    /// How it deals with other controllers of the log.
+    pub(crate) fn timings(&self) -> WriterTimings {
+        WriterTimings {
+            heartbeat_interval: self.heartbeat_interval,
+            heartbeats_missed: self.heartbeats_missed,
+        }
+    }
+
     /// The names of the nodes that are there besides those that objects name.
     pub(crate) fn node_names(&self) -> Vec<NodeName> {
         node_names(&self.nodes).unwrap_or_default()
