@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use headwater_edge::HubAddress;
 use headwater_event::NodeName;
+use headwater_identity::Principal;
 use serde::{Deserialize, Serialize};
 
 use super::{MetricsAt, Settings, Unusable, duration_text};
@@ -139,7 +140,11 @@ impl PartSettings for EdgeSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        self.tls().connector().map_err(|error| chain(&error))?;
+        let tls = self.tls().connector().map_err(|error| chain(&error))?;
+        if let (Some(tls), Some(node)) = (tls, &self.node) {
+            let owner = Principal::Node(node.clone());
+            tls.check_owner(&owner).map_err(|error| chain(&error))?;
+        }
         root_is_meant(self.runtime, self.allow_root)
     }
 
