@@ -22,6 +22,7 @@ use super::*;
 use crate::picture::Filter;
 use crate::source::{Cause, SourceEvent, SourceKind};
 
+mod damaged;
 mod fallen_back;
 mod handed_over;
 mod repaired;
