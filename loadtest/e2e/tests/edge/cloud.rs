@@ -1,0 +1,117 @@
+//! A cloud in this process: controller and hub on logs in memory, which edges reach over TCP.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
+use headwater_controller::{
+    Controller, ControllerHandle, ControllerMetrics, ControllerSeams, WriterTimings,
+};
+use headwater_event::{NodeName, ResourceKey};
+use headwater_hub::{
+    Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, WallClock,
+};
+use headwater_log::{MemoryLog, MemorySettings};
+use headwater_session::HubSettings;
+use headwater_session::message::RequestError;
+use headwater_store::MemoryEngine;
+use prometheus::Registry;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// A controller that follows a folder of manifests, and a hub.
+pub(crate) struct Cloud {
+    folder: TempDir,
+    hub: HubHandle,
+    _controller: ControllerHandle,
+    _nodes: watch::Sender<BTreeSet<NodeName>>,
+    _runtime: Runtime,
+}
+
+struct NoAnswers;
+
+#[tonic::async_trait]
+impl Answers for NoAnswers {
+    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<Bytes, RequestError> {
+        Err(RequestError::NotFound)
+    }
+}
+
+impl Cloud {
+    /// Starts one with these manifests.
+    pub(crate) fn start(manifests: &str) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        fs::write(folder.path().join("all.yaml"), manifests).expect("written");
+        let runtime = Runtime::new().expect("threads");
+        let clock: WallClock = Arc::new(now_ms);
+        let registry = Registry::new();
+        let log = || {
+            let log = MemoryLog::new(MemorySettings::default());
+            log.set_clock(now_ms());
+            Arc::new(log)
+        };
+        let (downstream, upstream) = (log(), log());
+        let (nodes, nodes_seen) = watch::channel(BTreeSet::new());
+        let settings =
+            ManifestSettings { allow_empty: true, ..ManifestSettings::new(folder.path()) };
+        let controller = ControllerSeams {
+            downstream: downstream.clone(),
+            upstream: upstream.clone(),
+            published: Arc::new(MemoryEngine::new()),
+            picture: Arc::new(MemoryEngine::new()),
+            sources: vec![Box::new(ManifestFolder::new(settings, nodes_seen))],
+            nodes: Vec::new(),
+            timings: WriterTimings::default(),
+            wall_clock: clock.clone(),
+            metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
+        };
+        let config = HubConfig {
+            name: "hub-1".to_owned(),
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            tls: None,
+            settings: HubSettings::default(),
+            limits: HubLimits::default(),
+        };
+        let seams = HubSeams {
+            downstream,
+            upstream,
+            engine: Arc::new(MemoryEngine::new()),
+            answers: Arc::new(NoAnswers),
+            wall_clock: clock,
+            metrics: HubMetrics::new(&registry).expect("a fresh registry"),
+        };
+        let (controller, hub) = runtime.block_on(async {
+            let controller = Controller::start(controller).await.expect("starts");
+            (controller, Hub::start(config, seams).await.expect("starts"))
+        });
+        Self { folder, hub, _controller: controller, _nodes: nodes, _runtime: runtime }
+    }
+
+    /// Where the hub listens.
+    pub(crate) fn hub(&self) -> SocketAddr {
+        self.hub.address()
+    }
+
+    /// The folder of manifests.
+    pub(crate) fn manifests(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    /// Replaces the manifests.
+    pub(crate) fn write(&self, manifests: &str) {
+        let draft = self.folder.path().join("all.new");
+        fs::write(&draft, manifests).expect("written");
+        fs::rename(draft, self.folder.path().join("all.yaml")).expect("replaced");
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    i64::try_from(since.as_millis()).expect("before the year 292 million")
+}
