@@ -15,6 +15,8 @@ use super::*;
 use crate::fold::Fold;
 use crate::known::Known;
 
+mod damaged;
+
 const LOG: LogId = LogId { number: 1, uuid: Uuid::nil() };
 
 /// A stream as its writer had it: every event, and the state after each.

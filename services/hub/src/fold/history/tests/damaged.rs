@@ -1,0 +1,70 @@
+//! A fold whose rows were damaged: sessions read it or are told why not, and it goes on.
+
+use headwater_session::CatchUp;
+use headwater_store::damage::{damage, harm};
+
+use super::*;
+
+/// More parts than the few changes of one fold make.
+const PARTS_MAX: usize = 1_000;
+
+/// Reads whatever a session may ask for.
+fn read(engine: &Arc<MemoryEngine>, to: Seq) {
+    let fold = Fold::new(engine.clone() as Arc<dyn Engine>, Arc::new(Known::default()));
+    fold.assume_log(LOG);
+    let source = fold.source();
+    let stream = &StreamId::Cluster;
+    let _ = source.standing(stream);
+    let _ = source.streams(&"a".parse().expect("a name"));
+    let _ =
+        source.interested(&"a".parse().expect("a name"), &"d/service/s1".parse().expect("a key"));
+    for epoch in [0, 1, u64::MAX] {
+        let _ = source.next_epoch_from(stream, WriterEpoch(epoch));
+    }
+    for since in [Seq(0), Seq(to.0 / 2), to] {
+        let _ = source.events(stream, since, to, 100);
+        end(source.delta(stream, since).ok());
+    }
+    end(source.snapshot(stream).ok());
+}
+
+fn end(catch_up: Option<Box<dyn CatchUp>>) {
+    let Some(mut catch_up) = catch_up else { return };
+    for part in 0.. {
+        assert!(part < PARTS_MAX, "it does not end");
+        match catch_up.next(100) {
+            Ok(part) if !part.last => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_fold_is_read_or_refused(
+        changes in changes(), more in changes(), limits in limits(), damages in damage(),
+    ) {
+        let mut model = Model::new();
+        changes.iter().for_each(|(key, object)| model.append(*key, *object));
+        let engine = Arc::new(MemoryEngine::new());
+        fold(&engine, &model.events, Continuity::Dense, 7, limits);
+        harm(&*engine, &damages).expect("memory takes it");
+        let tail = model.events.len();
+        read(&engine, Seq(tail as u64));
+        more.iter().for_each(|(key, object)| model.append(*key, *object));
+        if let Ok(mut state) = StreamState::open(engine.clone(), FoldBounds::default()) {
+            let (mut rows, mut effects) = (History { limits }, Vec::new());
+            for envelope in &model.events[tail..] {
+                let noted = rows.accepted(envelope, Continuity::Sparse, &mut state);
+                let folded = noted.is_ok().then(|| {
+                    state.apply_event(LOG, envelope.clone(), Continuity::Sparse, &mut effects)
+                });
+                if !matches!(folded, Some(Ok(()))) {
+                    break;
+                }
+            }
+            let _ = state.commit(Durability::Buffered);
+        }
+        read(&engine, Seq(model.events.len() as u64));
+    }
+}
