@@ -176,6 +176,7 @@ impl SimController {
             nodes: self.nodes.clone(),
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: WriterTimings::default(),
+            sole_writer: false,
             metrics,
         };
         let frame = self.frame.clone();

@@ -16,7 +16,7 @@ const AT_ONCE: usize = 2;
 const TWICE: u64 = 20;
 
 /// Seeds that showed a bug, and which.
-const NAMED: [(u64, &str); 11] = [
+const NAMED: [(u64, &str); 12] = [
     (11, "a hub that was suspended while compaction passed it by served an old state for ever"),
     (13, "a controller that took over published what its source had said before it stood by"),
     (29, "no edge understood the controller's request for a full snapshot"),
@@ -28,6 +28,7 @@ const NAMED: [(u64, &str); 11] = [
     (452, "a report that came late was all that compaction kept, and brought a pod back"),
     (826, "a controller that never knew the log made it anew under a number that it had had"),
     (923, "a picture that fell back showed the status of a pod that was long gone"),
+    (934, "an edge that was restored from a backup passed for one that had just started again"),
 ];
 
 fn number(name: &str) -> Option<u64> {

@@ -60,6 +60,10 @@ pub struct ControllerSeams {
     pub wall_clock: WallClock,
     /// How it deals with other controllers of the same log.
     pub timings: WriterTimings,
+    /// Whether nobody but this process can write the log, as where the log lies in a directory
+    /// that it holds locked: it then claims at once, for whoever wrote before is gone. Otherwise a
+    /// log that another claimed last, and has not released, is taken only after a silence.
+    pub sole_writer: bool,
     /// What it counts.
     pub metrics: ControllerMetrics,
 }
@@ -95,7 +99,7 @@ pub struct ControllerHandle {
 pub struct Controller;
 
 impl Controller {
-    /// Starts a controller: its sources list while it claims the log.
+    /// Starts a controller: its sources list while it claims the log, or stands by.
     ///
     /// # Errors
     /// See [`ControllerError`].
@@ -156,6 +160,7 @@ impl Controller {
             progress,
             metrics: seams.metrics.downstream,
             timings: seams.timings,
+            sole_writer: seams.sole_writer,
             stop: release.clone(),
             listing: None,
             listed: false,

@@ -147,6 +147,7 @@ pub(crate) struct Downstream {
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) metrics: DownstreamMetrics,
     pub(crate) timings: WriterTimings,
+    pub(crate) sole_writer: bool,
     /// Told to stop in order: a writer then says so. Whoever drops the task instead kills it.
     pub(crate) stop: CancellationToken,
     pub(crate) listing: Option<BTreeSet<ResourceKey>>,
@@ -166,7 +167,16 @@ impl Downstream {
             self.interest.write().declare(&node);
         }
         let mut wait = RETRY_FIRST;
-        let (mut rebuild, mut stands_by) = (false, false);
+        let mut rebuild = false;
+        // Whoever starts beside a writer that works must not take the log from it.
+        let found = follower.as_ref().map(|follower| self.may_be_anothers(follower)).transpose();
+        let mut stands_by = match found {
+            Ok(found) => found.unwrap_or(false),
+            Err(error) => {
+                tracing::warn!(error = %with_sources(&error), "standing by to be safe");
+                true
+            }
+        };
         let stop = self.stop.clone();
         loop {
             let claim = self.claim(follower.take(), rebuild, &mut stands_by);
@@ -225,6 +235,7 @@ impl Downstream {
         }
         let claimant = Claimant { writer: (self.draw)(), address: None };
         let writer = follower.take_over(&self.log, &claimant).await?;
+        self.remember_claim(claimant.writer)?;
         Ok(Writing { follower, writer })
     }
 

@@ -244,9 +244,23 @@ impl Upstream {
             statuses.node(&node).map_or(0, |statuses| statuses.snapshot().len())
         };
         let before = pods(statuses);
+        let unnamed = match &report.body {
+            ReportBody::SnapshotClosed(closed) if closed.full => {
+                statuses.node(&node).map(|statuses| statuses.told_before(closed.first))
+            }
+            _ => None,
+        };
         let told = statuses.fold(&node, report.id, &report.body, batch);
         self.metrics.statuses_moved(before, pods(statuses));
         let mut is_stale = told == Told::Stale;
+        if matches!(told, Told::Closed { .. }) {
+            // Nobody says of these that they are gone, once a later closing is in its place.
+            for (pod, id) in unnamed.into_iter().flatten() {
+                let gone = ReportBody::PodStatusRemoved { pod, uid: String::new() };
+                let report = Report { id, body: gone, traceparent: None };
+                self.meet(stale, node.clone(), &report, true, recorded.partition, batch);
+            }
+        }
         match told {
             // The node no longer has the pod, so its end needs no word any more.
             Told::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
@@ -278,6 +292,9 @@ impl Upstream {
             | ReportBody::Message { .. } => {}
         }
         if kind.is_ordered() {
+            if is_stale {
+                self.metrics.passed_over();
+            }
             self.meet(stale, node, &report, is_stale, recorded.partition, batch);
         }
         Ok(kind)
@@ -293,9 +310,6 @@ impl Upstream {
         partition: Partition,
         batch: &mut Batch<Folded>,
     ) {
-        if is_stale {
-            self.metrics.passed_over();
-        }
         // It was read under its key, so it has one.
         let Ok(key) = report.body.key(&node) else { return };
         let stale = Stale { partition, id: report.id, uid: uid(&report.body).to_owned() };

@@ -180,7 +180,9 @@ pub(crate) struct Upstream {
     requested: u64,
     /// Whether the snapshot may differ from what the cloud was told.
     is_dirty: bool,
-    /// Whether statuses are in the outbox, or were, without the end of their snapshot.
+    /// Whether the end of a snapshot is due, also without news: behind statuses that were told,
+    /// and once after every start. By its hash the cloud finds out that this disk is an old one:
+    /// what the outbox then holds, and what the base lacks, was outrun by reports of later.
     closing_due: bool,
     stopping: bool,
     last_meta_sync_ms: i64,
@@ -239,7 +241,6 @@ impl Upstream {
             last_meta_sync_ms: 0,
             trouble: None,
         });
-        let closing_due = lacks_closing(&outbox);
         let mut upstream = Self {
             settings,
             around,
@@ -251,7 +252,7 @@ impl Upstream {
             complete: false,
             requested: 0,
             is_dirty: false,
-            closing_due,
+            closing_due: true,
             stopping: false,
             last_meta_sync_ms: 0,
             trouble: None,
@@ -564,15 +565,6 @@ impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upstream").field("issuer", &self.issuer).finish_non_exhaustive()
     }
-}
-
-/// Whether a crash came between statuses and the end of their snapshot.
-fn lacks_closing(outbox: &Outbox) -> bool {
-    outbox.keys().iter().fold(false, |lacks, key| match key {
-        ReportKey::Snapshot => false,
-        ReportKey::Resource(key) => lacks || key.kind() == "podstatus",
-        ReportKey::Position => lacks,
-    })
 }
 
 fn unavailable(full: &OutboxFull) -> Refused {

@@ -74,6 +74,8 @@ pub enum TableId {
     Terminations = 0x55,
     /// Keys whose last record is older than the report that counts.
     StaleReports = 0x56,
+    /// The last claim of the log that this controller won.
+    OwnClaim = 0x57,
 }
 
 /// Bytes of tables that no longer exist. Never to be given away again.
@@ -111,6 +113,7 @@ impl TableId {
         Self::RequestedInterest,
         Self::Terminations,
         Self::StaleReports,
+        Self::OwnClaim,
     ];
 
     /// The byte that begins each key of the table.
@@ -169,6 +172,7 @@ mod tests {
                 "54 RequestedInterest",
                 "55 Terminations",
                 "56 StaleReports",
+                "57 OwnClaim",
             ]
         );
     }

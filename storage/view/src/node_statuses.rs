@@ -83,6 +83,12 @@ impl NodeStatuses {
         self.counted.get(pod).copied()
     }
 
+    /// The pods whose statuses were reported before `first`, and those reports.
+    pub fn told_before(&self, first: ReportId) -> Vec<(ResourceKey, ReportId)> {
+        let told = self.counted.iter().filter(|(pod, _)| self.snapshot.get(pod).is_some());
+        told.filter(|(_, id)| **id < first).map(|(pod, id)| (pod.clone(), *id)).collect()
+    }
+
     /// The last closing.
     pub fn closed(&self) -> Option<&Closing> {
         self.closed.as_ref()

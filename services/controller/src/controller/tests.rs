@@ -66,6 +66,7 @@ struct World {
     published: Arc<MemoryEngine>,
     picture: Arc<MemoryEngine>,
     timings: WriterTimings,
+    sole_writer: bool,
 }
 
 struct Running {
@@ -88,6 +89,7 @@ impl World {
             published: Arc::new(MemoryEngine::new()),
             picture: Arc::new(MemoryEngine::new()),
             timings: WriterTimings::default(),
+            sole_writer: false,
         }
     }
 
@@ -95,6 +97,11 @@ impl World {
     fn elsewhere(&self) -> Self {
         let (published, picture) = (Arc::new(MemoryEngine::new()), Arc::new(MemoryEngine::new()));
         Self { published, picture, ..self.clone() }
+    }
+
+    /// The same logs, and a controller that takes itself for the only one: it takes them over.
+    fn usurped(&self) -> Self {
+        Self { sole_writer: true, ..self.elsewhere() }
     }
 
     async fn start(&self) -> Running {
@@ -127,6 +134,7 @@ impl World {
             nodes: Vec::new(),
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: self.timings,
+            sole_writer: self.sole_writer,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
         let controller = Controller::start(seams).await.expect("starts");
@@ -400,7 +408,7 @@ async fn a_controller_that_wakes_behind_anothers_claim_stands_by() {
     first.set(config("c", 2, "frozen")).await;
     first.set(pod("frozen", "c")).await;
 
-    let second = world.elsewhere().start().await;
+    let second = world.usurped().start().await;
     second.list([pod("p", "c"), config("c", 3, "second")]).await;
     first.log.set_frozen(false);
     let mut progress = first.controller.progress();
@@ -424,7 +432,7 @@ async fn the_picture_of_who_stands_by_moves_whatever_is_demanded() {
     let world = World::new();
     let first = world.start().await;
     first.list([pod("p", "c"), config("c", 1, "x")]).await;
-    let second = world.elsewhere().start().await;
+    let second = world.usurped().start().await;
     second.list([pod("p", "c"), config("c", 1, "x")]).await;
     let mut progress = first.controller.progress();
     let trouble = progress.wait_for(|now| now.trouble.is_some());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   statuses - orphans = snapshot;  snapshot - told = news
-//!   no news:      nothing
+//!   no news:      nothing; after a start, the closing one
 //!   news:         a report per pod, then the closing one with the snapshot's hash
 //!   full is due:  a report for every pod, then the closing one: what is not named is gone
 //! ```

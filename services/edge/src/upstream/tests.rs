@@ -207,6 +207,7 @@ fn nothing_is_an_orphan_before_the_node_has_its_whole_stream() {
     bench.forget_all();
     // The state database was lost: the view is empty until the hub has sent it anew.
     let mut bench = bench.crash();
+    assert_eq!(bench.forget_all().len(), 1, "the closing of a start");
     bench.view([ViewChange::Listed { pods: BTreeMap::new(), complete: false }]);
     assert!(bench.answer(|reply| Command::MetaSync { reply }).is_err());
     bench.tick(600_000);
@@ -239,7 +240,41 @@ fn the_cloud_gets_a_full_snapshot_when_it_asks_once() {
     assert_eq!(reports[0].body, told("a", "u1", "Running"));
     assert!(closing(reports.last().map(|report| &report.body)).full);
     let mut bench = bench.crash();
-    assert_eq!(bench.bodies(), [], "the request was answered before the crash");
+    let bodies = bench.bodies();
+    assert!(!closing(bodies.first()).full, "the request was answered before the crash");
+    assert_eq!(bodies.len(), 1);
+}
+
+#[test]
+fn a_disk_from_a_backup_is_found_out_whatever_was_acknowledged_in_it() {
+    for acknowledged in [false, true] {
+        let mut cloud = NodeStatuses::new(&node());
+        let mut fold = |reports: Vec<Report>| {
+            reports.iter().map(|report| cloud.fold(report.id, &report.body)).last()
+        };
+        let mut bench = Bench::new();
+        bench.list(&[("a", "u1")]);
+        bench.status("a", "u1", "Running").expect("known");
+        fold(if acknowledged { bench.forget_all() } else { bench.outbox() });
+        let backup = bench.engine.crash(Survives::Synced);
+        let mut bench = Bench::with(bench.settings, Arc::new(backup.reopen()), 2);
+        bench.list(&[("a", "u1")]);
+        bench.status("a", "u1", "Failed").expect("known");
+        fold(bench.forget_all());
+
+        // It starts twice before it is heard: the cloud knows of no start as late as this one.
+        let engine = Arc::new(backup.reopen());
+        drop(Bench::with(bench.settings, engine.clone(), 3));
+        let mut bench = Bench::with(bench.settings, engine, 4);
+        bench.list(&[("a", "u1")]);
+        assert_eq!(bench.status("a", "u1", "Running"), Ok(false), "to this disk it is no news");
+        let told = fold(bench.forget_all());
+        assert!(matches!(told, Some(Told::Closed { agrees: false, .. })), "{told:?}");
+        bench.view([ViewChange::SnapshotRequested(1)]);
+        let told = fold(bench.forget_all());
+        assert!(matches!(told, Some(Told::Closed { agrees: true, .. })), "{told:?}");
+        assert_eq!(cloud.snapshot(), bench.upstream.statuses.snapshot());
+    }
 }
 
 #[test]

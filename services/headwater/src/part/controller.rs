@@ -74,6 +74,7 @@ impl Part for ControllerPart {
             nodes,
             wall_clock: ground.clock.clone(),
             timings: settings.timings(),
+            sole_writer: false,
             metrics: ControllerMetrics::new(&ground.metrics.registry)?,
         })
         .await?;

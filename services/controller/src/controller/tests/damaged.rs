@@ -26,6 +26,7 @@ async fn goes_on(world: &World) {
         nodes: Vec::new(),
         wall_clock: Arc::new(move || clock.now_ms()),
         timings: world.timings,
+        sole_writer: true,
         metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
     };
     let Ok(controller) = Controller::start(seams).await else { return };

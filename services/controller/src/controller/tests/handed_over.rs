@@ -7,18 +7,21 @@ use headwater_log::{Ends, starts};
 use super::*;
 
 impl World {
-    /// Two controllers of one log: the first writes, the other stands by. It wrote before.
+    /// Two controllers of one log: the first writes, the other came later and stands by.
     async fn pair(&self) -> (Running, Running) {
-        let standing_by = self.elsewhere().start().await;
-        standing_by.list([pod("p", "c")]).await;
-        let epoch = standing_by.controller.progress().borrow().epoch;
         let writing = self.start().await;
         writing.list([pod("p", "c")]).await;
-        writing.reconciled(epoch.0).await;
-        let mut progress = standing_by.controller.progress();
-        let lost = progress.wait_for(|now| !now.reconciled && now.trouble.is_some());
-        timeout(SOON, lost).await.expect("soon").expect("it runs");
+        let standing_by = self.elsewhere().start().await;
+        standing_by.tell([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+        standing_by.tell([SourceEvent::InitDone]).await;
+        standing_by.stands_by().await;
         (writing, standing_by)
+    }
+
+    /// The highest epoch that was claimed.
+    async fn newest_epoch(&self) -> WriterEpoch {
+        let (_, follower) = self.read().await;
+        follower.acceptance().writer().map_or(WriterEpoch::default(), |claim| claim.epoch)
     }
 
     /// The signs of life in the log, by epoch: whether each says that it is the last.
@@ -47,6 +50,50 @@ impl World {
         let signs = self.signs().await.into_iter();
         signs.filter_map(|(epoch, released)| released.then_some(epoch)).collect()
     }
+}
+
+impl Running {
+    async fn stands_by(&self) {
+        let mut progress = self.controller.progress();
+        let stands_by = progress.wait_for(|now| now.stands_by);
+        timeout(SOON, stands_by).await.expect("soon").expect("it runs");
+    }
+}
+
+#[tokio::test]
+async fn who_starts_beside_a_writer_claims_nothing_however_often() {
+    let world = World::new();
+    let (writing, mut standing_by) = world.pair().await;
+    for _ in 0..3 {
+        drop(standing_by);
+        standing_by = world.elsewhere().start().await;
+        standing_by.stands_by().await;
+    }
+    writing.set(config("c", 1, "x")).await;
+    until_true("it writes on", async || {
+        world.said("node/a").await.contains(&"+d/configmap/c".to_owned())
+    })
+    .await;
+    assert_eq!(world.newest_epoch().await, WriterEpoch(1));
+    writing.controller.stop().await;
+}
+
+#[tokio::test]
+async fn who_wrote_last_itself_or_is_alone_claims_at_once() {
+    assert!(SOON < WriterTimings::default().silence_max());
+    let world = World::new();
+    let died = world.start().await;
+    died.list([pod("p", "c")]).await;
+    drop(died);
+    // Killed, and started again over its own database, which remembers the claim.
+    let again = world.start().await;
+    again.list([pod("p", "c")]).await;
+    drop(again);
+    let alone = world.usurped().start().await;
+    alone.list([pod("p", "c")]).await;
+    assert_eq!(world.released().await, [], "nobody said that it stopped");
+    assert_eq!(world.newest_epoch().await, WriterEpoch(3));
+    alone.controller.stop().await;
 }
 
 #[tokio::test]
