@@ -165,7 +165,10 @@ mod tests {
                         || said.contains("is empty")
                         || words.iter().any(|word| {
                             said.contains(word.as_str())
-                                || word.split([',', '/']).any(|part| said.contains(&format!("{part:?}")))
+                                || [&[','][..], &['/'], &[',', '/']].iter().any(|between| {
+                                    let parts = word.split(*between);
+                                    parts.into_iter().any(|part| said.contains(&format!("{part:?}")))
+                                })
                         }),
                     "{said}"
                 ),

@@ -50,6 +50,7 @@ fn told() -> Told {
         node: Some(NodeStatus {
             name: "node-1".to_owned(),
             state: "away".to_owned(),
+            last_contact_ms: 1,
             ..NodeStatus::default()
         }),
         pods: Vec::new(),
@@ -95,8 +96,11 @@ fn a_node_tells_how_it_is() {
     told.object_type = ObjectType::named("node").expect("a type");
     told.pods = vec![told.object.clone()];
     let text = told.text(Timestamp::UNIX_EPOCH);
-    for said in ["Link:             away, ", "Identity:         incarnation 0", "shop        web "]
-    {
+    for said in [
+        "Link:             away, last heard of ",
+        "Identity:         incarnation 0",
+        "shop        web ",
+    ] {
         assert!(text.contains(said), "{said:?} in\n{text}");
     }
 }
