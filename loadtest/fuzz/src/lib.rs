@@ -14,10 +14,12 @@
 //! | [`object`] | objects |
 //! | [`wire`] | messages of the wire |
 //! | [`session`] | both ends of the protocol, by any peer |
+//! | [`edge`] | the database of an edge's reports, and its local API |
 //! | [`source`] | manifests, and lines of the objects socket |
 //! | [`pod`] | what a pod worker makes of the objects that it is given |
 //! | [`mutation`] | changes of inputs, drawn by a seed |
 
+pub mod edge;
 pub mod event;
 pub mod log;
 pub mod mutation;
@@ -57,6 +59,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "wire_operator", run: wire::operator },
     Target { name: "session_edge", run: session::edge },
     Target { name: "session_hub", run: session::hub },
+    Target { name: "edge_outbox", run: edge::outbox },
+    Target { name: "edge_local", run: edge::local },
     Target { name: "source_manifest", run: source::manifest },
     Target { name: "source_line", run: source::line },
     Target { name: "pod", run: pod::pod },

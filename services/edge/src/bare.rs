@@ -60,7 +60,7 @@ impl Edge {
         outbox: Arc<dyn Engine>,
         seams: Seams,
         dial: Dial,
-    ) -> Result<Bare<impl Meta>, StartError> {
+    ) -> Result<Bare<impl Meta + use<>>, StartError> {
         let dial = Arc::new(move |hub: HubAddress| {
             let asked = dial(hub.clone());
             async move {
