@@ -4,7 +4,7 @@ use headwater_event::{NameError, NodeName};
 use serde::{Deserialize, Deserializer};
 
 /// The most nodes that one process is asked to be.
-const NODES_MAX: usize = 10_000;
+pub(super) const NODES_MAX: usize = 10_000;
 
 /// It is neither a number in range nor a list of node names.
 #[derive(Debug, thiserror::Error)]

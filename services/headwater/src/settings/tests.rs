@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::Parser;
+use proptest::prelude::*;
 
+use super::nodes::NODES_MAX;
 use super::*;
 use crate::cli::{Cli, Command, Up};
 
@@ -126,5 +128,83 @@ fn a_variable_names_a_setting() {
     ] {
         assert_eq!(key_of_variable(name), key);
         assert_eq!(variable_of_key(key), format!("HEADWATER_{name}"));
+    }
+}
+
+/// A settings file as people write it, and worse.
+fn file() -> impl Strategy<Value = String> {
+    let key = "(nodes|runtime|sync_interval|replay_window|stop_grace|allow_empty|metrics|\
+               log_format|otlp_endpoint|[a-z_.]{0,6})";
+    let value = prop_oneof![
+        "(true|false|[-+]?[0-9_]{1,22}|-?[0-9]{1,3}e[0-9]{1,4}|nan|inf)",
+        "\"([0-9]{1,20}(ns|ms|s|m|h|d|w|y| )?){0,4}\"",
+        "\"(off|process|hollow|json|[0-9.:]{0,20}|[a-z0-9,. -]{0,20})\"",
+        "[\\[{]{1,40}",
+        any::<String>().prop_map(|text| format!("{text:?}")),
+    ];
+    let line = (key, value).prop_map(|(key, value)| format!("{key} = {value}\n"));
+    proptest::collection::vec(line, 0..4).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_settings_file_is_taken_or_named(
+        text in prop_oneof![4 => file(), 1 => any::<String>()],
+    ) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let file = dir.path().join("headwater.toml");
+        std::fs::write(&file, &text).expect("written");
+        match configured(&args(&["m", "--config", file.to_str().expect("UTF-8")])) {
+            Ok(configured) => {
+                let settings = configured.settings;
+                prop_assert!(settings.node_names().is_ok());
+                // Written down they are the same again, as `--print-config` shows them.
+                let written = serde_json::to_value(&settings).expect("values of JSON");
+                let read: up::Settings = serde_json::from_value(written).expect("as written");
+                prop_assert_eq!(read, settings);
+            }
+            Err(error) => {
+                let said = error.to_string();
+                prop_assert!(said.contains("headwater.toml"), "{text}\n{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_an_address_of_metrics_or_is_named(
+        text in prop_oneof!["[0-9a-f:.\\[\\]%]{0,24}", any::<String>()],
+    ) {
+        match text.parse::<MetricsAt>() {
+            Ok(at) => prop_assert_eq!(at.to_string().parse(), Ok(at)),
+            Err(error) => {
+                let said = error.to_string();
+                prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_nodes_or_is_named(
+        text in prop_oneof![
+            "[0-9]{1,22}",
+            "[a-z0-9.-]{1,8}(, ?[a-z0-9.-]{1,8}){0,3}",
+            any::<String>(),
+        ],
+    ) {
+        match node_names(&text) {
+            Ok(nodes) => {
+                prop_assert!(!nodes.is_empty() && nodes.len() <= NODES_MAX);
+                let names: Vec<_> = nodes.iter().map(|node| node.as_str()).collect();
+                let names = names.join(",");
+                // Names like `7` are a number where they stand alone.
+                if names.parse::<usize>().is_err() {
+                    prop_assert_eq!(node_names(&names).ok(), Some(nodes));
+                }
+            }
+            Err(error) => {
+                let said = error.to_string();
+                prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
+            }
+        }
     }
 }
