@@ -103,23 +103,26 @@ fn of_two_controllers_one_stands_by_and_takes_over() {
     fleet.wait_until_reconciled("first");
     let before = events(&fleet, "first");
     fleet.add_controller("second");
-    let stands_by = |fleet: &Fleet| {
-        fleet.wait_for("the first stands by", |fleet| {
-            (fleet.part("first").status()?["stands_by"] == true).then_some(())
-        });
-    };
-    // The one that came last writes; another goes on when it says that it stops, or is silent.
+    // The one that came last stands by; it goes on when the writer says that it stops, and when it
+    // is silent.
+    let (mut writer, mut other) = ("first", "second");
     for end in ["stopped", "killed"] {
-        fleet.wait_until_reconciled("second");
-        stands_by(&fleet);
+        fleet.wait_for("the other stands by", |fleet| {
+            (fleet.part(other).status()?["stands_by"] == true).then_some(())
+        });
+        assert_eq!(fleet.part(writer).status().expect("it answers")["stands_by"], false);
         if end == "stopped" {
-            let status = fleet.part_mut("second").stop().expect("it ran");
+            let status = fleet.part_mut(writer).stop().expect("it ran");
             assert_eq!(status.code(), Some(0), "{}", fleet.said());
         } else {
-            fleet.part_mut("second").kill();
+            fleet.part_mut(writer).kill();
         }
-        fleet.wait_until_reconciled("first");
-        assert_eq!(events(&fleet, "first"), before, "{end}: nothing is said twice");
-        fleet.part_mut("second").start_again();
+        fleet.wait_for("the other writes", |fleet| {
+            (fleet.part(other).status()?["stands_by"] == false).then_some(())
+        });
+        fleet.wait_until_reconciled(other);
+        assert_eq!(events(&fleet, other), before, "{end}: nothing is said twice");
+        fleet.part_mut(writer).start_again();
+        std::mem::swap(&mut writer, &mut other);
     }
 }

@@ -285,7 +285,7 @@ fn a_removal_under_the_id_of_a_status_takes_it_back() {
     assert_eq!(cloud.take(id(1), &removed), Told::Removed(pod(1)));
     assert_eq!(cloud.take(id(1), &removed), Told::Nothing);
     assert_eq!(cloud.take(id(1), &status(1)), Told::Stale);
-    assert_eq!(cloud.take(id(2), &status(2)), Told::Status(pod(1)));
+    assert_eq!(cloud.take(id(2), &status(1)), Told::Status(pod(1)));
     assert_eq!(cloud.take(id(1), &removed), Told::Stale);
 }
 
