@@ -68,6 +68,7 @@ impl Cloud {
             sources: vec![Box::new(ManifestFolder::new(settings, nodes_seen))],
             nodes: Vec::new(),
             timings: WriterTimings::default(),
+            sole_writer: true,
             wall_clock: clock.clone(),
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
