@@ -60,7 +60,7 @@ pub(crate) struct TopicsPlan {
     /// How long every event is to stay readable [default: 7d]
     #[arg(long, value_name = "DURATION")]
     pub(crate) replay_window: Option<humantime::Duration>,
-    /// Settings file (TOML); its [kafka] table is read
+    /// Settings file (TOML); its table `kafka` is read
     #[arg(long, value_name = "FILE", env = "HEADWATER_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
 }

@@ -19,7 +19,7 @@ pub(crate) struct KafkaAt {
     /// Kafka brokers to begin with
     #[arg(long, value_name = "HOST:PORT,...")]
     pub(crate) kafka: Option<String>,
-    /// A setting of the [kafka] table: one of ours, or librdkafka's by its own name
+    /// A setting of the table `kafka`: one of ours, or librdkafka's by its own name
     /// (security.protocol=SSL); once or more
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) kafka_set: Vec<(String, String)>,
