@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It folds what is queued, up to a bounded batch, commits it unsynced, and has it synced at once
-//! when somebody waits for what it did; else by the clock. While its [`Syncer`] does that, it folds
+//! when somebody waits for what it did; else by the clock. While its `Syncer` does that, it folds
 //! and commits on. Nobody is told anything from above the durable position: before a reader's
 //! question is answered, all that is applied is made durable.
 
