@@ -12,6 +12,7 @@ mod machine;
 mod place;
 mod step;
 mod suite;
+mod survive;
 mod tidy;
 
 use std::process::ExitCode;
@@ -30,6 +31,8 @@ cargo xtask COMMAND
   kafka [ARGS]            run a Kafka on loopback to develop against; ARGS as `--help` says
   fuzz [TARGET...] [--seconds N] [--keep]
                           run fuzz targets, guided by coverage, 60 s each
+  survive [crash|power|sim...] [--rounds N] [--seed N]
+                          kills, power cuts and simulated runs, for as long as is asked
   path                    print the folder that holds the built `headwater`
 ";
 
@@ -56,6 +59,7 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "tidy" => tidy::tidy(&place),
         "kafka" => demo::kafka(&place, args),
         "fuzz" => fuzz::fuzz(&place, args),
+        "survive" => survive::survive(&place, args),
         "path" => {
             println!("{}", place.binaries().display());
             Ok(())

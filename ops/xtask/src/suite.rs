@@ -28,8 +28,16 @@ pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
 /// # Errors
 /// When something does not build, or a test fails.
 pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
-    steps.take("build", || step::run(&mut place.cargo(&BUILD)))?;
+    steps.take("build", || build(place))?;
     steps.take("test", || step::run(place.cargo(&TEST).args(args)))
+}
+
+/// Builds programs and tests.
+///
+/// # Errors
+/// When something does not build.
+pub(crate) fn build(place: &Place) -> Result<(), Failure> {
+    step::run(&mut place.cargo(&BUILD))
 }
 
 /// The programs too: the tests from outside start them.
