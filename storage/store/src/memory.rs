@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -22,6 +22,8 @@ type Map = BTreeMap<Bytes, Bytes>;
 /// An engine in memory, see the module.
 pub struct MemoryEngine {
     inner: Mutex<Inner>,
+    /// Rung at a crash.
+    crashed: Condvar,
 }
 
 /// Which of the batches that were not synced are there after a crash. Always a prefix.
@@ -70,6 +72,8 @@ struct Inner {
     /// A batch that failed and took effect nevertheless: seen only after opening again.
     unseen: Option<WriteBatch>,
     poisoned: Option<String>,
+    /// Whether syncs wait for the crash.
+    stalled: bool,
     /// Writes until the failure, the failing one included.
     write_failure: Option<(u64, Failure)>,
     /// Syncs until the failure, the failing one included.
@@ -93,6 +97,12 @@ impl MemoryEngine {
         self.lock().sync_failure = Some((nth.max(1), failure));
     }
 
+    /// From now on a sync does not return until the crash, as on a disk that no longer answers:
+    /// what is written from here on is not durable. A synced write goes on.
+    pub fn stall_syncs(&self) {
+        self.lock().stalled = true;
+    }
+
     /// Crashes: the engine as it opens again, with what `survives`. This instance takes no
     /// further write, as its process is gone.
     #[must_use]
@@ -109,6 +119,7 @@ impl MemoryEngine {
         let mut durable = inner.durable.clone();
         inner.poisoned.get_or_insert_with(|| "its process crashed".to_owned());
         drop(inner);
+        self.crashed.notify_all();
         if survives != Survives::Everything {
             for batch in unsynced.drain(..) {
                 apply(&mut durable, batch);
@@ -140,7 +151,7 @@ impl MemoryEngine {
             apply(&mut live, batch.clone());
         }
         let inner = Inner { live: Arc::new(live), durable, unsynced, ..Inner::default() };
-        Self { inner: Mutex::new(inner) }
+        Self { inner: Mutex::new(inner), crashed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -238,7 +249,9 @@ impl Engine for MemoryEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        let mut inner = self.lock();
+        let waits = |inner: &mut Inner| inner.stalled && inner.poisoned.is_none();
+        let waited = self.crashed.wait_while(self.lock(), waits);
+        let mut inner = waited.unwrap_or_else(PoisonError::into_inner);
         inner.refuse_if_poisoned()?;
         inner.sync()
     }

@@ -187,6 +187,15 @@ async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngi
         let (seq, _) = world.hub.head(&private());
         bench.until_durable(&private(), Seq(seq.0.saturating_sub(5))).await;
     }
+    if world.rng.random_bool(0.5) {
+        // The disk no longer answers, and what is written meanwhile is what a cut takes.
+        bench.state.stall_syncs();
+        for _ in 0..world.rng.random_range(1..10) {
+            let n = world.rng.random_range(0..PASSING);
+            world.apply(&format!("d/configmap/passes-{n}"));
+        }
+        eventually("a write", || async { (bench.state.unsynced() > 0).then_some(()) }).await;
+    }
     let survives = match world.rng.random_range(0..3) {
         0 => Survives::Synced,
         _ => Survives::Some { seed: world.rng.random() },
@@ -322,6 +331,6 @@ async fn nothing_that_was_told_is_lost_whenever_the_power_goes() {
         bench.edge.stop().await;
     }
     println!("{tally:?}");
-    assert!(tally.batches > 0, "the engines forget: {tally:?}");
+    assert!(tally.batches > 0 && tally.lost > 0, "the engines forget: {tally:?}");
     assert!(tally.told > 0 && tally.reports > 0, "somebody was told something: {tally:?}");
 }

@@ -174,7 +174,7 @@ fn note_change(
         Event::Removed(removed) => Some(removed.uid.clone()),
         Event::Applied(_) | Event::Head => None,
     };
-    history.removals += u64::from(removed.is_some());
+    history.removals = history.removals.saturating_add(u64::from(removed.is_some()));
     let traceparent = envelope.traceparent.clone();
     let change = ChangeRow { key: key.clone(), removed, traceparent };
     batch.put(&CHANGES, &(stream.clone(), envelope.seq), &Json(change));

@@ -105,3 +105,19 @@ fn what_was_asked_is_counted() {
     engine.sync().expect("syncs");
     assert_eq!(engine.counts(), Counts { writes: 3, syncs: 2, bytes: 6 });
 }
+
+#[test]
+fn a_sync_that_stalls_returns_at_the_crash_and_makes_nothing_durable() {
+    let engine = MemoryEngine::new();
+    engine.stall_syncs();
+    let mut batch = WriteBatch::default();
+    batch.put(&b"key"[..], &b"value"[..]);
+    engine.write(batch, Durability::Buffered).expect("a write goes on");
+    let reopened = std::thread::scope(|scope| {
+        let sync = scope.spawn(|| engine.sync());
+        let reopened = engine.crash(Survives::Synced);
+        assert!(matches!(sync.join().expect("returns"), Err(EngineError::Poisoned { .. })));
+        reopened
+    });
+    assert_eq!(reopened.get(b"key").expect("reads"), None);
+}
