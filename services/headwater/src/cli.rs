@@ -3,6 +3,7 @@
 pub(crate) mod ca;
 pub(crate) mod edge;
 pub(crate) mod part;
+mod running;
 mod topics;
 
 use std::path::PathBuf;
@@ -10,11 +11,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 
+use self::running::Running;
 pub(crate) use self::topics::{Topics, TopicsAction, TopicsPlan};
 use crate::completion;
 use crate::kafka::KafkaArgs;
-use crate::settings::MetricsAt;
-use crate::telemetry::log::LogFormat;
 
 /// Where the asking commands look, and `up` writes, unless told otherwise.
 pub(crate) const DATA_DEFAULT: &str = "headwater-data";
@@ -134,23 +134,8 @@ pub(crate) struct Up {
     /// Go on when every manifest is gone at once, and remove what they described
     #[arg(long)]
     pub(crate) allow_empty: bool,
-    /// Where metrics and health are served over HTTP, or `off` [default: a free port of
-    /// 127.0.0.1, which stands in DIR/metrics.addr]
-    #[arg(long, value_name = "ADDR|off")]
-    pub(crate) metrics: Option<MetricsAt>,
-    /// Send spans to this OTLP receiver over gRPC, as OTEL_EXPORTER_OTLP_ENDPOINT does too
-    #[arg(long, value_name = "URL")]
-    pub(crate) otlp_endpoint: Option<String>,
-    /// How log lines are written: text on a terminal and JSON otherwise, or always one
-    /// [default: auto]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<LogFormat>,
-    /// Settings file (TOML)
-    #[arg(long, value_name = "FILE", env = "HEADWATER_CONFIG", hide_env_values = true)]
-    pub(crate) config: Option<PathBuf>,
-    /// Print each setting and where it came from, and stop
-    #[arg(long)]
-    pub(crate) print_config: bool,
+    #[command(flatten)]
+    pub(crate) running: Running,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]

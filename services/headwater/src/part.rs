@@ -161,10 +161,10 @@ pub(crate) trait Part: Sized {
 
 /// Runs a part until it is told to stop.
 pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
-    let configured = Configured::<P::Settings>::of(args.config.as_deref(), flags)
+    let configured = Configured::<P::Settings>::of(args.running.config.as_deref(), flags)
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let mut stdout = io::stdout().lock();
-    if args.print_config {
+    if args.running.print_config {
         for line in &configured.origins {
             writeln!(stdout, "{line}")?;
         }

@@ -81,9 +81,9 @@ struct Composition {
 /// Runs until told to stop.
 pub(crate) fn run(args: Up) -> CommandResult {
     let configured =
-        Configured::<Settings>::of(args.config.as_deref(), &settings::up::flags(&args))
+        Configured::<Settings>::of(args.running.config.as_deref(), &settings::up::flags(&args))
             .map_err(|error| Failure::Usage(error.to_string()))?;
-    if args.print_config {
+    if args.running.print_config {
         let mut stdout = std::io::stdout().lock();
         for line in &configured.origins {
             writeln!(stdout, "{line}")?;

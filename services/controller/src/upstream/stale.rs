@@ -4,9 +4,8 @@
 //! Whoever has read the later one passes it over; but compaction keeps the last record of a key,
 //! and who folds the log anew then finds the old one alone. So the newest is appended once more,
 //! exactly as its node said it; of a pod that is long gone, or that a full snapshot did not name,
-//! that its status is taken back. Only
-//! the controller that writes the downstream log does so. The others remember the keys, for they
-//! may take over.
+//! that its status is taken back. Only the controller that writes the downstream log does so. The
+//! others remember the keys, for they may take over.
 //!
 //! ```text
 //!          an older one is read              it is appended once more

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::running::Running;
 use crate::kafka::KafkaArgs;
-use crate::settings::{Flags, MetricsAt};
-use crate::telemetry::log::LogFormat;
+use crate::settings::Flags;
 use crate::tls::TlsArgs;
 
 /// What every part takes.
@@ -15,23 +15,8 @@ pub(crate) struct Process {
     /// Data directory, of this part alone [default: headwater-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Where metrics and health are served over HTTP, or `off` [default: a free port of
-    /// 127.0.0.1, which stands in DIR/metrics.addr]
-    #[arg(long, value_name = "ADDR|off")]
-    pub(crate) metrics: Option<MetricsAt>,
-    /// Send spans to this OTLP receiver over gRPC, as OTEL_EXPORTER_OTLP_ENDPOINT does too
-    #[arg(long, value_name = "URL")]
-    pub(crate) otlp_endpoint: Option<String>,
-    /// How log lines are written: text on a terminal and JSON otherwise, or always one
-    /// [default: auto]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<LogFormat>,
-    /// Settings file (TOML)
-    #[arg(long, value_name = "FILE", env = "HEADWATER_CONFIG", hide_env_values = true)]
-    pub(crate) config: Option<PathBuf>,
-    /// Print each setting and where it came from, and stop
-    #[arg(long)]
-    pub(crate) print_config: bool,
+    #[command(flatten)]
+    pub(crate) running: Running,
     /// Check the settings and the files that they name without starting, and stop (exit status
     /// 2: something is wrong)
     #[arg(long, conflicts_with = "print_config")]
@@ -78,11 +63,7 @@ pub(crate) struct Hub {
 impl Process {
     /// The flags given.
     pub(crate) fn flags(&self) -> Flags {
-        Flags::default()
-            .with("data", self.data.as_ref())
-            .with("metrics", self.metrics)
-            .with("otlp_endpoint", self.otlp_endpoint.as_ref())
-            .with("log_format", self.log_format)
+        self.running.flags().with("data", self.data.as_ref())
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_edge::HubAddress;
+use headwater_edge::upstream::META_SYNC_INTERVAL;
 use headwater_event::NodeName;
 use headwater_identity::Principal;
 use serde::{Deserialize, Serialize};
@@ -14,10 +15,6 @@ use crate::exit::chain;
 use crate::part::{PartSettings, ProcessSettings};
 use crate::telemetry::log::LogFormat;
 use crate::tls::Tls;
-
-/// How often the pod status snapshot is derived besides on change: KubeEdge's
-/// `PodStatusSyncInterval`.
-const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
 
 /// The settings of an edge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,7 +59,7 @@ impl Default for EdgeSettings {
             edged: true,
             runtime: None,
             allow_root: false,
-            sync_interval: SYNC_INTERVAL_DEFAULT,
+            sync_interval: META_SYNC_INTERVAL,
             tls_ca: None,
             tls_cert: None,
             tls_key: None,

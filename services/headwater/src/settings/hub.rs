@@ -91,6 +91,7 @@ impl PartSettings for HubSettings {
             otlp_endpoint: self.otlp_endpoint.as_deref(),
         }
     }
+
     fn check_files(&self) -> Result<(), String> {
         self.tls().acceptor().map(drop).map_err(|error| chain(&error))
     }

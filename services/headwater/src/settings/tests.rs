@@ -16,7 +16,7 @@ fn args(args: &[&str]) -> Up {
 }
 
 fn configured(args: &Up) -> Result<Configured<up::Settings>, SettingsError> {
-    Configured::of(args.config.as_deref(), &up::flags(args))
+    Configured::of(args.running.config.as_deref(), &up::flags(args))
 }
 
 fn nodes(text: &str) -> Result<Vec<String>, String> {
@@ -83,7 +83,7 @@ fn a_wrong_setting_is_named() {
 fn hub(args: &[&str]) -> Result<Configured<hub::HubSettings>, SettingsError> {
     let cli = Cli::try_parse_from(["headwater", "hub"].iter().chain(args)).expect("usage");
     let Command::Hub(args) = cli.command else { unreachable!("`hub` was asked for") };
-    Configured::of(args.process.config.as_deref(), &args.flags())
+    Configured::of(args.process.running.config.as_deref(), &args.flags())
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headwater_edge::upstream::META_SYNC_INTERVAL;
 use headwater_event::NodeName;
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +15,6 @@ use crate::telemetry::log::LogFormat;
 
 /// How many nodes there are unless told otherwise: two show that a node has its own stream.
 const NODES_DEFAULT: &str = "2";
-
-/// How often a node derives its pod status snapshot besides on change: KubeEdge's
-/// `PodStatusSyncInterval`.
-const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
 
 /// How long a superseded event stays readable (resume by tail, time travel, audit).
 const REPLAY_WINDOW_DEFAULT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -60,7 +57,7 @@ impl Default for Settings {
         Self {
             nodes: NODES_DEFAULT.to_owned(),
             runtime: Runtime::Process,
-            sync_interval: SYNC_INTERVAL_DEFAULT,
+            sync_interval: META_SYNC_INTERVAL,
             // Who runs everything in one process has one broker, if any.
             kafka: Kafka { replicas: 1, ..Kafka::default() },
             replay_window: REPLAY_WINDOW_DEFAULT,
@@ -95,13 +92,11 @@ impl Settings {
 
 /// What was said on the command line.
 pub(crate) fn flags(args: &Up) -> Flags {
-    Flags::default()
+    args.running
+        .flags()
         .with("nodes", args.nodes.as_ref())
         .with("runtime", args.runtime)
         .with("sync_interval", args.sync_interval.map(|interval| interval.to_string()))
         .all(args.kafka.given())
         .switch("allow_empty", args.allow_empty)
-        .with("metrics", args.metrics)
-        .with("log_format", args.log_format)
-        .with("otlp_endpoint", args.otlp_endpoint.as_ref())
 }
