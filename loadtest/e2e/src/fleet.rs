@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use headwater_broker::{Cluster, ClusterSettings};
 use tempfile::TempDir;
 
+use crate::memory;
 use crate::part::Part;
 use crate::running::{WAIT, headwater};
 
@@ -105,8 +107,16 @@ impl Fleet {
     /// # Panics
     /// When it does not listen in [`WAIT`].
     pub fn add_hub(&mut self, name: &str) {
-        let args = ["hub", "--listen", ANY_PORT, "--insecure-loopback", "--name", name];
-        let mut args = args.map(str::to_owned).to_vec();
+        self.add_hub_with(name, &["--insecure-loopback"]);
+    }
+
+    /// As [`Fleet::add_hub`], for one that is told `more`: who it is, at least.
+    ///
+    /// # Panics
+    /// When it does not listen in [`WAIT`].
+    pub fn add_hub_with(&mut self, name: &str, more: &[&str]) {
+        let args = ["hub", "--listen", ANY_PORT, "--name", name];
+        let mut args = args.iter().chain(more).map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
         args.extend(self.on_kafka());
         self.add(name, args);
         let address =
@@ -114,16 +124,33 @@ impl Fleet {
         self.part_mut(name).say_instead(ANY_PORT, &address);
     }
 
+    /// Where a hub listens.
+    ///
+    /// # Panics
+    /// When it does not yet.
+    pub fn hub_address(&self, hub: &str) -> SocketAddr {
+        let address = self.part(hub).address("hub.addr").and_then(|address| address.parse().ok());
+        address.expect("the hub listens")
+    }
+
     /// Starts an edge that knows `hubs`; it reports pods as running without running them.
     ///
     /// # Panics
     /// When a hub does not listen yet, or the edge cannot be started at all.
     pub fn add_edge(&mut self, node: &str, hubs: &[&str]) {
-        let address = |hub: &&str| self.part(hub).address("hub.addr").expect("the hub listens");
-        let hubs = hubs.iter().map(address).collect::<Vec<_>>().join(",");
-        let args = ["edge", "--node", node, "--hub", &hubs, "--insecure-loopback"];
-        let args = args.into_iter().chain(["--runtime", "hollow"]).map(str::to_owned).collect();
-        self.add(node, args);
+        let hubs: Vec<_> = hubs.iter().map(|hub| self.hub_address(hub)).collect();
+        self.add_edge_with(node, &hubs, &["--insecure-loopback"]);
+    }
+
+    /// As [`Fleet::add_edge`], for one that connects to these addresses and is told `more`: who it
+    /// is, at least.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn add_edge_with(&mut self, node: &str, hubs: &[SocketAddr], more: &[&str]) {
+        let hubs = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let args = ["edge", "--node", node, "--hub", &hubs, "--runtime", "hollow"];
+        self.add(node, args.iter().chain(more).map(|arg| (*arg).to_owned()).collect());
     }
 
     /// Starts a part with a command line of its own.
@@ -175,6 +202,19 @@ impl Fleet {
         self.wait_for(&format!("{name} reconciled"), |fleet| {
             (fleet.part(name).status()?["reconciled"] == true).then_some(())
         });
+    }
+
+    /// Holds every part against what it may take of memory, over all its processes so far.
+    ///
+    /// # Panics
+    /// When one took more (I12).
+    pub fn check_memory(&self) {
+        let edges = self.parts.values().filter(|part| part.kind() == "edge").count() as u64;
+        for (name, part) in &self.parts {
+            let Some(budget) = memory::budget(part.kind(), edges) else { continue };
+            let checked = budget.check(part.peak_bytes());
+            checked.unwrap_or_else(|over| panic!("{name}: {over}\n{}", self.said()));
+        }
     }
 
     /// What every part said, and how it says it is.

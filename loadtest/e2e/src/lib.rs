@@ -5,6 +5,8 @@ pub mod containers;
 pub mod evidence;
 pub mod fleet;
 pub mod invariants;
+pub mod memory;
 pub mod part;
+pub mod proxy;
 pub mod running;
 pub mod transcript;

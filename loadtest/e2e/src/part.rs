@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::containers::kill_all;
+use crate::memory;
 use crate::running::{WAIT, headwater};
 
 /// Between two looks.
@@ -23,6 +24,8 @@ pub struct Part {
     args: Vec<String>,
     variables: Vec<(String, String)>,
     process: Option<Child>,
+    /// What the processes that have ended took at most, each for itself.
+    peak_bytes: u64,
 }
 
 impl Part {
@@ -33,7 +36,8 @@ impl Part {
     /// When it cannot be started at all.
     pub fn start(folder: &Path, name: &str, args: Vec<String>) -> Self {
         let (data, log) = (folder.join(name), folder.join(format!("{name}.log")));
-        let mut part = Self { data, log, args, variables: Vec::new(), process: None };
+        let mut part =
+            Self { data, log, args, variables: Vec::new(), process: None, peak_bytes: 0 };
         part.start_again();
         part
     }
@@ -85,12 +89,16 @@ impl Part {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Memory that is its own, in bytes, while it runs.
-    pub fn memory_bytes(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process_id()?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kib << 10)
+    /// What kind of part it is: `hub`, `edge`.
+    pub fn kind(&self) -> &str {
+        self.args.first().map_or("", String::as_str)
+    }
+
+    /// The most memory of its own that any of its processes had, in bytes; see
+    /// [`memory::peak_bytes`].
+    pub fn peak_bytes(&self) -> u64 {
+        let now = self.process_id().and_then(memory::peak_bytes);
+        self.peak_bytes.max(now.unwrap_or(0))
     }
 
     /// Asks it something.
@@ -128,6 +136,7 @@ impl Part {
     /// # Panics
     /// When it does not end.
     pub fn kill(&mut self) {
+        self.peak_bytes = self.peak_bytes();
         self.signal(Signal::SIGKILL);
         self.ended();
     }
@@ -159,6 +168,8 @@ impl Part {
         let mut process = self.process.take()?;
         let deadline = Instant::now() + WAIT;
         loop {
+            let peak_bytes = memory::peak_bytes(process.id());
+            self.peak_bytes = self.peak_bytes.max(peak_bytes.unwrap_or(0));
             if let Some(status) = process.try_wait().expect("our own child") {
                 return Some(status);
             }

@@ -1,0 +1,37 @@
+//! How much memory a process took at most, and how much each part may take (I12).
+
+use std::fs;
+
+use headwater_check::budget::Budget;
+
+/// What an edge may take.
+pub const EDGE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a hub may take that serves nobody. A controller, which folds the same log, is held to the
+/// same.
+pub const CLOUD_BYTES_MAX: u64 = 64 << 20;
+
+/// What a hub may take besides for each edge that it serves.
+pub const HUB_BYTES_PER_EDGE: u64 = 32 << 10;
+
+/// The most memory of its own that the process ever had, in bytes, if it still is: its peak without
+/// the pages of files, which are the system's to drop, and in a build with debug information many.
+pub fn peak_bytes(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    Some(bytes("VmHWM:")?.saturating_sub(bytes("RssFile:")?))
+}
+
+/// What a part of this kind may take, with so many edges around; `None`: nothing is promised.
+pub fn budget(kind: &str, edges: u64) -> Option<Budget> {
+    let max = match kind {
+        "edge" => EDGE_BYTES_MAX,
+        "hub" => CLOUD_BYTES_MAX + edges * HUB_BYTES_PER_EDGE,
+        "controller" => CLOUD_BYTES_MAX,
+        _ => return None,
+    };
+    Some(Budget { what: format!("memory of a part that is {kind}"), unit: "bytes", max })
+}
