@@ -1,23 +1,26 @@
-//! What the databases of a data directory say while nobody runs on them: the evidence that the
-//! checkers of `loadtest/check` are given after a kill.
+//! What the databases of a data directory say while nobody runs on them, or those of a fleet's
+//! parts and the topics between them: the evidence that the checkers of `loadtest/check` are given.
 //!
 //! Copies are read, so that looking changes nothing: opening a database writes to it.
 
+mod fleet;
 mod log;
 mod node;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use headwater_check::fencing::Seen;
+use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::record::LogBirth;
 use headwater_event::{
-    Envelope, NodeName, NodeStanding, Offset, Partition, Report, ResourceKey, StreamId,
+    Envelope, NodeName, NodeStanding, Offset, Partition, Report, ResourceKey, Seq, StreamId,
 };
+use headwater_log::acceptance::RepairKey;
 use headwater_rocks::{Budget, RocksEngine, Role, Shared};
-use headwater_store::{Engine, Schema, schema};
+use headwater_store::{Engine, EngineError, Schema, schema};
 use headwater_view::{PodStatusFold, ReportedStatus};
 
 pub use self::node::{NodeEvidence, Replica};
@@ -25,7 +28,13 @@ pub use self::node::{NodeEvidence, Replica};
 /// The most pods of a node that are looked at: far more than any test has.
 const PODS_MAX: usize = 100_000;
 
-/// What a data directory holds.
+/// The statuses that count in the picture of a controller.
+pub type Picture = BTreeMap<(NodeName, ResourceKey), ReportedStatus>;
+
+/// Whose picture it is where everything is one process.
+const UP: &str = "up";
+
+/// What a data directory holds, or a fleet.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// The birth of the downstream log; `None`: it is empty.
@@ -34,14 +43,18 @@ pub struct Evidence {
     pub streams: BTreeMap<StreamId, Vec<Envelope>>,
     /// What a reader makes of the records of each partition.
     pub readings: BTreeMap<Partition, Vec<(Offset, Seen)>>,
+    /// What records that do not count touched, and no event has since: compaction would keep them.
+    pub unrepaired: BTreeSet<(StreamId, RepairKey)>,
+    /// The events that came after such a record, and may say what was said before it.
+    pub repairs: BTreeSet<(StreamId, Seq)>,
     /// What a reader of either log stumbles over.
     pub flaws: Vec<String>,
     /// What each node reported, in the order of the upstream log.
     pub reports: BTreeMap<NodeName, Vec<Report>>,
     /// What hubs said of where nodes stand, in the order of the upstream log.
     pub standings: Vec<(NodeName, NodeStanding)>,
-    /// The statuses that count in the controller's picture.
-    pub picture: BTreeMap<(NodeName, ResourceKey), ReportedStatus>,
+    /// The picture of each controller, by its part's name.
+    pub pictures: BTreeMap<String, Picture>,
     /// What lies on each node's disk.
     pub nodes: BTreeMap<NodeName, NodeEvidence>,
 }
@@ -63,31 +76,52 @@ impl Evidence {
         let mut evidence = Self::default();
         let copies = Copies::new();
         if let Some(engine) = copies.open(&data.join("cloud/log"), Role::Log, schema::LOG)? {
-            log::read(engine, &mut evidence).map_err(|reason| unreadable(data, &reason))?;
+            read_embedded(&engine, &mut evidence).map_err(|reason| unreadable(data, &reason))?;
         }
-        let nodes = fs::read_dir(data.join("nodes")).into_iter().flatten().flatten();
-        for entry in nodes {
-            let name = entry.file_name().to_string_lossy().parse();
-            let name: NodeName = name.map_err(|error| unreadable(&entry.path(), &error))?;
-            let node = NodeEvidence::of(&entry.path(), &name, &copies)?;
-            evidence.nodes.insert(name, node);
-        }
+        evidence.read_nodes(data, &copies)?;
         let picture = data.join("cloud/controller/picture");
         if let Some(engine) = copies.open(&picture, Role::Fold, schema::CONTROLLER)? {
-            for name in evidence.nodes.keys() {
-                let statuses = PodStatusFold::statuses(&*engine, name, None, PODS_MAX)
-                    .map_err(|error| unreadable(&picture, &error))?;
-                let of_node = statuses.into_iter().map(|(pod, s)| ((name.clone(), pod), s));
-                evidence.picture.extend(of_node);
-            }
+            evidence.read_picture(UP, &*engine).map_err(|error| unreadable(&picture, &error))?;
         }
         Ok(evidence)
+    }
+
+    /// Reads what lies on the disks of the nodes that live in `data`.
+    fn read_nodes(&mut self, data: &Path, copies: &Copies) -> Result<(), Unreadable> {
+        for entry in fs::read_dir(data.join("nodes")).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().parse();
+            let name: NodeName = name.map_err(|error| unreadable(&entry.path(), &error))?;
+            let node = NodeEvidence::of(&entry.path(), &name, copies)?;
+            self.nodes.insert(name, node);
+        }
+        Ok(())
+    }
+
+    /// Reads what the picture in `engine` shows of the nodes that are known.
+    fn read_picture(&mut self, whose: &str, engine: &dyn Engine) -> Result<(), EngineError> {
+        let mut picture = Picture::new();
+        for name in self.nodes.keys() {
+            let statuses = PodStatusFold::statuses(engine, name, None, PODS_MAX)?;
+            picture.extend(statuses.into_iter().map(|(pod, s)| ((name.clone(), pod), s)));
+        }
+        self.pictures.insert(whose.to_owned(), picture);
+        Ok(())
     }
 
     /// The events of a stream, in order.
     pub fn events(&self, stream: &StreamId) -> &[Envelope] {
         self.streams.get(stream).map_or(&[], Vec::as_slice)
     }
+}
+
+fn read_embedded(
+    engine: &Arc<dyn Engine>,
+    evidence: &mut Evidence,
+) -> Result<(), Box<log::Failure>> {
+    // Nothing is appended, and every record that is there is young.
+    let open =
+        |topic| EmbeddedLog::open(engine.clone(), EmbeddedSettings::new(topic), Arc::new(|| 0));
+    log::read(&open(LogTopic::Downstream)?, &open(LogTopic::Upstream)?, evidence)
 }
 
 /// Where copies of databases are opened.

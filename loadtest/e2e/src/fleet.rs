@@ -1,13 +1,19 @@
 //! A whole Headwater on a real Kafka: the broker, and every part as a process of its own.
+//!
+//! A test with a fault: make a fleet, add parts, [`Fleet::write`] manifests, do the harm, and
+//! [`Fleet::settle_and_check`]; in the midst of it, [`Fleet::check`].
+
+mod settled;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_broker::{Cluster, ClusterSettings};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::memory;
@@ -33,6 +39,8 @@ pub struct Fleet {
     parts: BTreeMap<String, Part>,
     /// The brokers.
     pub kafka: Cluster,
+    /// What was told to a controller over a socket, and is to be there as the manifests are.
+    pub told: Vec<Value>,
     folder: TempDir,
     replicas: u32,
 }
@@ -54,7 +62,7 @@ impl Fleet {
         let replicas = settings.brokers.clamp(1, 3);
         let kafka = Cluster::start(settings).expect("Kafka starts");
         let folder = TempDir::new().expect("a temporary folder");
-        let fleet = Self { parts: BTreeMap::new(), kafka, folder, replicas };
+        let fleet = Self { parts: BTreeMap::new(), kafka, told: Vec::new(), folder, replicas };
         fs::create_dir(fleet.manifests()).expect("a folder of manifests");
         fleet.make_topics(partitions);
         fleet
@@ -71,6 +79,11 @@ impl Fleet {
         command.args(["--replication-factor", &replicas, "--partitions", &partitions]);
         let made = command.output().expect("headwater starts");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    /// Where everything lies, each part's data under its name.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The folder that controllers read.
@@ -93,11 +106,19 @@ impl Fleet {
     /// # Panics
     /// When it cannot be started at all.
     pub fn add_controller(&mut self, name: &str) {
+        self.add_controller_with(name, &[]);
+    }
+
+    /// Starts a controller with more words on its command line.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn add_controller_with(&mut self, name: &str, more: &[&str]) {
         let (manifests, file) = (self.manifests(), self.folder.path().join("controller.toml"));
         fs::write(&file, CONTROLLER).expect("a settings file");
         let [manifests, file] = [manifests, file].map(|path| path.display().to_string());
         let args = ["controller", "--manifests", &manifests, "--config", &file];
-        let mut args = args.map(str::to_owned).to_vec();
+        let mut args: Vec<_> = args.iter().chain(more).map(|arg| (*arg).to_owned()).collect();
         args.extend(self.on_kafka());
         self.add(name, args);
     }
@@ -179,6 +200,11 @@ impl Fleet {
         self.parts.get_mut(name).unwrap_or_else(|| panic!("there is no {name}"))
     }
 
+    /// Every part, by name.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &Part)> {
+        self.parts.iter().map(|(name, part)| (name.as_str(), part))
+    }
+
     /// Waits until `look` gives something.
     ///
     /// # Panics
@@ -220,7 +246,9 @@ impl Fleet {
     /// What every part said, and how it says it is.
     pub fn said(&self) -> String {
         let one = |(name, part): (&String, &Part)| {
-            let status = part.text(&["status"]).unwrap_or_default();
+            // A frozen one would not answer.
+            let status = (!part.stands_still()).then(|| part.text(&["status"])).flatten();
+            let status = status.unwrap_or_default();
             format!("--- {name}\n{}--- status of {name}\n{status}", part.said())
         };
         self.parts.iter().map(one).collect()

@@ -1,4 +1,4 @@
-//! The checkers of `loadtest/check` over the evidence of a data directory, look after look.
+//! The checkers of `loadtest/check` over the evidence of a data directory or a fleet, look after look.
 //!
 //! It remembers what was there at the look before: what was lost, applied twice or taken back
 //! between two looks is found, whatever killed the process there.
@@ -21,6 +21,7 @@ use headwater_event::{
 use self::reports::Reports;
 use crate::containers::containers;
 use crate::evidence::{Evidence, NodeEvidence, Replica};
+use crate::fleet::Fleet;
 
 /// What does not hold, in the words of its checker.
 pub type Broken = Box<dyn Error>;
@@ -75,12 +76,36 @@ impl Invariants {
         self.reports.lost_outbox(node);
     }
 
+    /// The database of the controller of this name was lost: its picture begins anew.
+    pub fn lost_picture(&mut self, controller: &str) {
+        self.reports.lost_picture(controller);
+    }
+
     /// Checks everything that must hold of `data` at any time. Nobody runs on it.
     ///
     /// # Errors
     /// Names what does not hold.
     pub fn look(&mut self, data: &Path) -> Result<Evidence, Broken> {
         let evidence = Evidence::of(data)?;
+        self.check(&evidence)?;
+        self.look_at_processes(data, &evidence)?;
+        Ok(evidence)
+    }
+
+    /// Checks everything that must hold of `fleet` at any time. Its broker runs; its parts may.
+    ///
+    /// # Errors
+    /// Names what does not hold.
+    pub fn look_at_fleet(&mut self, fleet: &Fleet) -> Result<Evidence, Broken> {
+        let evidence = Evidence::of_fleet(fleet)?;
+        self.check(&evidence)?;
+        for (_, part) in fleet.parts() {
+            self.look_at_processes(part.data(), &evidence)?;
+        }
+        Ok(evidence)
+    }
+
+    fn check(&mut self, evidence: &Evidence) -> Result<(), Broken> {
         if let Some(flaw) = evidence.flaws.first() {
             return Err(format!("I7 a reader of the log stumbles: {flaw}").into());
         }
@@ -88,7 +113,7 @@ impl Invariants {
             fencing::check(*partition, readings.iter().copied())?;
         }
         for (stream, events) in &evidence.streams {
-            self.log.entry(stream.clone()).or_default().read(stream, events)?;
+            self.log.entry(stream.clone()).or_default().read(stream, events, evidence)?;
         }
         for (stream, past) in &self.log {
             if evidence.events(stream).len() < past.events.len() {
@@ -96,21 +121,26 @@ impl Invariants {
             }
         }
         for (node, found) in &evidence.nodes {
-            self.look_at(node, found, &evidence)?;
-            self.reports.look(node, found, &evidence)?;
+            self.look_at(node, found, evidence)?;
+            self.reports.look(node, found, evidence)?;
         }
-        self.look_at_processes(data, &evidence)?;
-        Ok(evidence)
+        Ok(())
     }
 
-    /// Checks that every replica has come to the end of its streams, and the picture to that of
-    /// the reports. Nobody runs, and nothing was to be done any more when the last run ended.
+    /// Checks that every replica has come to the end of its streams, and every picture to that of
+    /// the reports. Nothing was to be done any more; edges that were ended are not looked at.
     ///
     /// # Errors
     /// Names a replica that stands elsewhere, or a report that still waits.
     pub fn converged(&self, evidence: &Evidence) -> Result<(), Broken> {
         let Some(birth) = evidence.birth else { return Err("the log is empty".into()) };
-        for (node, found) in &evidence.nodes {
+        if let Some((stream, touched)) = evidence.unrepaired.first() {
+            return Err(
+                format!("I11 what counts nowhere touched {touched:?} of {stream} last").into()
+            );
+        }
+        for (node, found) in evidence.nodes.iter().filter(|(_, found)| !found.is_away) {
+            reports::converged(node, found, evidence)?;
             for stream in [StreamId::node(node), StreamId::Cluster] {
                 let Some(last) = evidence.events(&stream).last() else { continue };
                 let end = convergence::End { seq: last.seq, hash: last.hash };
@@ -192,7 +222,12 @@ impl Invariants {
 
 impl Past {
     /// Reads on: what was there must be there as it was, and what is new continue it.
-    fn read(&mut self, stream: &StreamId, events: &[Envelope]) -> Result<(), Broken> {
+    fn read(
+        &mut self,
+        stream: &StreamId,
+        events: &[Envelope],
+        evidence: &Evidence,
+    ) -> Result<(), Broken> {
         gap::check_dense(stream, Seq::ZERO, events.iter().map(|event| event.seq))?;
         let known = self.events.len();
         if let Some((before, now)) =
@@ -204,7 +239,8 @@ impl Past {
             let before = self.state.clone();
             if let Some(change) = event.event.change() {
                 self.state.apply(&change);
-                if self.state == before {
+                let is_repair = evidence.repairs.contains(&(stream.clone(), event.seq));
+                if self.state == before && !is_repair {
                     let (seq, kind) = (event.seq, event.event.kind());
                     return Err(format!("I3 {stream} {seq}: {kind} was said before").into());
                 }

@@ -8,5 +8,7 @@ pub mod invariants;
 pub mod memory;
 pub mod part;
 pub mod proxy;
+pub mod restless;
 pub mod running;
+pub mod source;
 pub mod transcript;

@@ -160,6 +160,38 @@ impl Part {
         self.signal(Signal::SIGCONT);
     }
 
+    /// Holds every thread of it still for as long as the answer lives; one that is frozen or has
+    /// ended stays as it is.
+    ///
+    /// # Panics
+    /// When it does not stand still in [`WAIT`].
+    pub fn halt(&self) -> Halted<'_> {
+        if self.stands_still() {
+            return Halted(None);
+        }
+        self.freeze();
+        let halted = Halted(Some(self));
+        let deadline = Instant::now() + WAIT;
+        while !self.stands_still() {
+            assert!(Instant::now() < deadline, "it does not stand still\n{}", self.said());
+            thread::sleep(Duration::from_millis(1));
+        }
+        halted
+    }
+
+    /// Whether no thread of it does anything.
+    pub(crate) fn stands_still(&self) -> bool {
+        let Some(id) = self.process_id() else { return true };
+        let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+        let state = |thread: &Path| {
+            let stat = fs::read_to_string(thread.join("stat")).ok()?;
+            let (_, rest) = stat.rsplit_once(')')?;
+            rest.trim_start().chars().next()
+        };
+        // Stopped, or ended.
+        threads.into_iter().all(|t| state(&t.path()).is_none_or(|state| "TtZX".contains(state)))
+    }
+
     /// Waits for its end, if it runs.
     ///
     /// # Panics
@@ -186,6 +218,17 @@ impl Part {
         if let Some(id) = self.process_id().and_then(|id| i32::try_from(id).ok()) {
             // It may have ended by itself, which its status tells.
             let _ = kill(Pid::from_raw(id), signal);
+        }
+    }
+}
+
+/// A part that stands still; it goes on when this is dropped.
+pub struct Halted<'p>(Option<&'p Part>);
+
+impl Drop for Halted<'_> {
+    fn drop(&mut self) {
+        if let Some(part) = self.0 {
+            part.thaw();
         }
     }
 }

@@ -8,8 +8,6 @@
 
 #[path = "crash/moment.rs"]
 mod moment;
-#[path = "crash/restless.rs"]
-mod restless;
 #[path = "crash/witness.rs"]
 mod witness;
 
@@ -19,13 +17,16 @@ use headwater_check::panic::{check_exit, check_words};
 use headwater_e2e::chance::Chance;
 use headwater_e2e::containers::{Container, Tree, containers};
 use headwater_e2e::invariants::Invariants;
+use headwater_e2e::restless::{ANCHORS, Restless, marker};
 use headwater_e2e::running::{Running, processes_in};
 use headwater_event::NodeName;
 use serde_json::Value;
 
 use moment::Moment;
-use restless::{ANCHORS, NODES, Restless, marker};
 use witness::Witness;
+
+/// The nodes.
+const NODES: [&str; 2] = ["node-1", "node-2"];
 
 const SEED: &str = "HEADWATER_CRASH_SEED";
 const ROUNDS: &str = "HEADWATER_CRASH_ROUNDS";
@@ -52,7 +53,7 @@ fn all_run(anchors: &BTreeMap<Container, Vec<Tree>>) -> bool {
 fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
     let mut chance = Chance::from_env(SEED);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut restless = Restless::new(folder.path(), chance.seed());
+    let mut restless = Restless::new(folder.path(), &NODES, chance.seed());
     let args = restless.args();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut running = Running::start(&args);

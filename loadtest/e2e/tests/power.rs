@@ -8,8 +8,6 @@
 
 #[path = "power/machine.rs"]
 mod machine;
-#[path = "crash/restless.rs"]
-mod restless;
 #[path = "crash/witness.rs"]
 mod witness;
 
@@ -22,13 +20,16 @@ use headwater_e2e::chance::Chance;
 use headwater_e2e::containers::{Container, Tree, containers};
 use headwater_e2e::evidence::Evidence;
 use headwater_e2e::invariants::{Broken, Invariants};
+use headwater_e2e::restless::{ANCHORS, Restless, marker};
 use headwater_e2e::running::Running;
 use headwater_event::{Event, NodeName, Seq, StreamId};
 use headwater_lossy::{Loss, Survives};
 
 use machine::Machine;
-use restless::{ANCHORS, NODES, Restless, marker};
 use witness::Witness;
+
+/// The nodes.
+const NODES: [&str; 2] = ["node-1", "node-2"];
 
 const SEED: &str = "HEADWATER_POWER_SEED";
 const ROUNDS: &str = "HEADWATER_POWER_ROUNDS";
@@ -59,7 +60,7 @@ fn a_power_cut_at_any_moment_loses_nothing_that_anybody_was_shown() {
     let Some(mut machine) = Machine::new() else { return };
     let mut chance = Chance::from_env(SEED);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut restless = Restless::new(folder.path(), chance.seed());
+    let mut restless = Restless::new(folder.path(), &NODES, chance.seed());
     let args = restless.args();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut running = Running::start_on(&machine.data(), &args);

@@ -31,7 +31,7 @@ cargo xtask COMMAND
   kafka [ARGS]            run a Kafka on loopback to develop against; ARGS as `--help` says
   fuzz [TARGET...] [--seconds N] [--keep]
                           run fuzz targets, guided by coverage, 60 s each
-  survive [crash|power|sim...] [--rounds N] [--seed N]
+  survive [crash|power|kafka|sim...] [--rounds N] [--seed N]
                           kills, power cuts and simulated runs, for as long as is asked
   path                    print the folder that holds the built `headwater`
 ";

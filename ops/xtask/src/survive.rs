@@ -9,10 +9,12 @@ use crate::step::{self, Failure};
 use crate::suite;
 
 const USAGE: &str = "\
-cargo xtask survive [crash|power|sim...] [--rounds N] [--seed N]
+cargo xtask survive [crash|power|kafka|sim...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
   power       power cuts of the whole program, on a disk that forgets what was not synced
+  kafka       parts as processes on a real Kafka: kill -9 and freezes of each, alone and in
+              pairs, controllers that fight
   sim         controllers, hubs, edges and workers in one deterministic run a seed
   --rounds N  how many (default: as many as every test run has)
   --seed N    the same again; of sim, this one
@@ -28,7 +30,7 @@ struct Test {
     seed: &'static str,
 }
 
-const TESTS: [Test; 3] = [
+const TESTS: [Test; 4] = [
     Test {
         name: "crash",
         target: "crash",
@@ -40,6 +42,12 @@ const TESTS: [Test; 3] = [
         target: "power",
         rounds: "HEADWATER_POWER_ROUNDS",
         seed: "HEADWATER_POWER_SEED",
+    },
+    Test {
+        name: "kafka",
+        target: "survive",
+        rounds: "HEADWATER_SURVIVE_ROUNDS",
+        seed: "HEADWATER_SURVIVE_SEED",
     },
     Test {
         name: "sim",
@@ -123,6 +131,7 @@ mod tests {
         let wish = asked(&["power", "--rounds", "300"]).expect("a wish");
         assert_eq!(wish, Wish { tests: vec![TESTS[1]], rounds: Some(300), seed: None });
         assert_eq!(asked(&["sim", "--seed", "452"]).expect("a wish").seed, Some(452));
+        assert_eq!(asked(&["kafka"]).expect("a wish").tests[0].target, "survive");
     }
 
     #[test]

@@ -1,35 +1,32 @@
 //! Both logs, read as any reader of them would.
 
 use std::error::Error;
-use std::sync::Arc;
 
 use headwater_check::fencing::Seen;
-use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::ReportKey;
 use headwater_event::upstream::{ReportRecord, decode_report};
+use headwater_log::acceptance::RepairKey;
 use headwater_log::{Batch, Ends, Log, Outcome, Recorded, begin_fold, read_birth, starts};
-use headwater_store::Engine;
 
 use super::Evidence;
 
-/// Reads both logs of `engine` into `evidence`.
-pub(super) fn read(engine: Arc<dyn Engine>, evidence: &mut Evidence) -> Result<(), Box<Failure>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// Why a log cannot be read.
+pub(super) type Failure = dyn Error + Send + Sync;
+
+/// Reads both logs into `evidence`, up to where they end now.
+pub(super) fn read(
+    downstream: &dyn Log,
+    upstream: &dyn Log,
+    evidence: &mut Evidence,
+) -> Result<(), Box<Failure>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        downstream(&open(&engine, LogTopic::Downstream)?, evidence).await?;
-        upstream(&open(&engine, LogTopic::Upstream)?, evidence).await
+        read_downstream(downstream, evidence).await?;
+        read_upstream(upstream, evidence).await
     })
 }
 
-type Failure = dyn Error + Send + Sync;
-
-fn open(engine: &Arc<dyn Engine>, topic: LogTopic) -> Result<EmbeddedLog, Box<Failure>> {
-    // Nothing is appended, and every record that is there is young.
-    let clock = Arc::new(|| 0);
-    Ok(EmbeddedLog::open(engine.clone(), EmbeddedSettings::new(topic), clock)?)
-}
-
-async fn downstream(log: &EmbeddedLog, evidence: &mut Evidence) -> Result<(), Box<Failure>> {
+async fn read_downstream(log: &dyn Log, evidence: &mut Evidence) -> Result<(), Box<Failure>> {
     evidence.birth = read_birth(log).await?;
     let Some(birth) = evidence.birth else { return Ok(()) };
     let mut acceptance = begin_fold(log, birth, 0).await?;
@@ -49,9 +46,17 @@ async fn downstream(log: &EmbeddedLog, evidence: &mut Evidence) -> Result<(), Bo
 fn take(evidence: &mut Evidence, recorded: &Recorded, outcome: Outcome) {
     let seen = match outcome {
         Outcome::Claimed { claim, .. } => Seen::Claim(claim.epoch),
-        Outcome::Fenced(fenced) => Seen::PassedOver(fenced.epoch),
+        Outcome::Fenced(fenced) => {
+            let touched = fenced.key.map_or(RepairKey::Head, RepairKey::Entry);
+            evidence.unrepaired.insert((fenced.stream, touched));
+            Seen::PassedOver(fenced.epoch)
+        }
         Outcome::Accepted(envelope) => {
-            let epoch = envelope.epoch;
+            let (epoch, stream) = (envelope.epoch, envelope.stream.clone());
+            let touched = (stream.clone(), RepairKey::of(&envelope.event));
+            if evidence.unrepaired.remove(&touched) {
+                evidence.repairs.insert((stream, envelope.seq));
+            }
             evidence.streams.entry(envelope.stream.clone()).or_default().push(envelope);
             Seen::Visible(epoch)
         }
@@ -62,7 +67,7 @@ fn take(evidence: &mut Evidence, recorded: &Recorded, outcome: Outcome) {
     evidence.readings.entry(recorded.partition).or_default().push((recorded.offset, seen));
 }
 
-async fn upstream(log: &EmbeddedLog, evidence: &mut Evidence) -> Result<(), Box<Failure>> {
+async fn read_upstream(log: &dyn Log, evidence: &mut Evidence) -> Result<(), Box<Failure>> {
     let cursors = starts(log).await?;
     let mut ends = Ends::ahead_of(log, &cursors).await?;
     let mut reader = log.read(cursors).await?;

@@ -20,6 +20,8 @@ pub struct NodeEvidence {
     pub replicas: BTreeMap<StreamId, Replica>,
     /// Its outbox; `None`: it has none yet.
     pub outbox: Option<Held>,
+    /// Whether its edge was ended: nobody expects it to be in step.
+    pub is_away: bool,
 }
 
 /// The replica of one stream.

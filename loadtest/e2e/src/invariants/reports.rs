@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_check::acknowledged;
 use headwater_check::monotonic::Monotonic;
 use headwater_event::{NodeName, Report, ReportBody, ReportId, ReportKey};
-use headwater_view::{NodeStatuses, PodStatusSnapshot};
+use headwater_view::{NodeStatuses, PodStatusSnapshot, StatusDigest};
 
 use super::Broken;
 use crate::evidence::{Evidence, NodeEvidence};
@@ -13,7 +13,8 @@ use crate::evidence::{Evidence, NodeEvidence};
 /// What is known from the looks so far.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    counted: Monotonic,
+    /// By the name of the controller whose picture it is.
+    counted: BTreeMap<String, Monotonic>,
     /// What waited in each outbox at the look before.
     waited: BTreeMap<NodeName, Vec<Report>>,
 }
@@ -21,6 +22,10 @@ pub(super) struct Reports {
 impl Reports {
     pub(super) fn lost_outbox(&mut self, node: &NodeName) {
         self.waited.remove(node);
+    }
+
+    pub(super) fn lost_picture(&mut self, controller: &str) {
+        self.counted.remove(controller);
     }
 
     pub(super) fn look(
@@ -37,17 +42,21 @@ impl Reports {
         if let Some(told) = found.outbox.as_ref().and_then(|outbox| outbox.told.as_ref()) {
             check_told(node, told, logged, waiting)?;
         }
-        for ((_, pod), status) in evidence.picture.iter().filter(|((of, _), _)| of == node) {
-            let key = ReportKey::Resource(pod.with_kind("podstatus"));
-            self.counted.counted(node, &key, status.id)?;
-            let says = |report: &Report| {
-                report.id == status.id
-                    && matches!(&report.body, ReportBody::PodStatus { status: said, .. }
-                        if *said == status.status)
-            };
-            if !logged.iter().any(says) {
-                let id = status.id;
-                return Err(format!("I2 {node}: {pod} shows report {id}, not in the log").into());
+        for (whose, picture) in &evidence.pictures {
+            let counted = self.counted.entry(whose.clone()).or_default();
+            for ((_, pod), status) in picture.iter().filter(|((of, _), _)| of == node) {
+                let key = ReportKey::Resource(pod.with_kind("podstatus"));
+                counted.counted(node, &key, status.id)?;
+                let says = |report: &Report| {
+                    report.id == status.id
+                        && matches!(&report.body, ReportBody::PodStatus { status: said, .. }
+                            if *said == status.status)
+                };
+                if !logged.iter().any(says) {
+                    let id = status.id;
+                    let what = format!("I2 {node}: {pod} shows report {id} at {whose}");
+                    return Err(format!("{what}, which is not in the log").into());
+                }
             }
         }
         Ok(())
@@ -76,6 +85,36 @@ impl Reports {
             .collect();
         Ok(acknowledged::check(node, &forgotten, &ids)?)
     }
+}
+
+/// Nothing waits, and every picture shows what the node told.
+pub(super) fn converged(
+    node: &NodeName,
+    found: &NodeEvidence,
+    evidence: &Evidence,
+) -> Result<(), Broken> {
+    let Some(outbox) = &found.outbox else { return Ok(()) };
+    if let [first, ..] = outbox.reports.as_slice() {
+        let waiting = outbox.reports.len();
+        return Err(format!("I10 {node}: {waiting} reports wait, {} first", first.id).into());
+    }
+    let Some(told) = &outbox.told else {
+        return Err(format!("I10 {node}: a full snapshot is due").into());
+    };
+    let told: BTreeMap<_, _> = told.pods().map(|(pod, told)| (pod.clone(), told.clone())).collect();
+    for (whose, picture) in &evidence.pictures {
+        let shown: BTreeMap<_, _> = picture
+            .iter()
+            .filter(|((of, _), _)| of == node)
+            .map(|((_, pod), shown)| (pod.clone(), StatusDigest::of(&shown.uid, &shown.status)))
+            .collect();
+        if shown != told {
+            let what =
+                format!("I10 {node} told {told:#?}, the picture of {whose} shows {shown:#?}");
+            return Err(what.into());
+        }
+    }
+    Ok(())
 }
 
 /// An id is never issued twice with other content.

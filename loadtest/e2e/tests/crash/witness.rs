@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::restless::NODES;
+use crate::NODES;
 
 /// An event as `history -o json` shows it.
 #[derive(Clone, Debug, Deserialize)]

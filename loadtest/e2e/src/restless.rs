@@ -10,28 +10,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use headwater_e2e::chance::Chance;
 use serde_json::{Value, json};
 
-/// The nodes.
-pub(crate) const NODES: [&str; 2] = ["node-1", "node-2"];
+use crate::chance::Chance;
+use crate::running::WAIT;
 
 /// How the names of what is never touched begin.
-pub(crate) const ANCHORS: &str = "anchor";
+pub const ANCHORS: &str = "anchor";
 
 /// The most of each kind of thing that comes and goes.
 const BRIEF_MAX: u64 = 4;
 const CREW_MAX: u64 = 4;
 
 /// What only the stream of `node` holds.
-pub(crate) fn marker(node: &str) -> String {
+pub fn marker(node: &str) -> String {
     format!("for the eyes of {node}")
 }
 
 /// See the module.
-pub(crate) struct Restless {
+pub struct Restless {
     world: Option<World>,
     thread: Option<JoinHandle<World>>,
     stop: Arc<AtomicBool>,
@@ -40,9 +39,11 @@ pub(crate) struct Restless {
 /// What the source says just now.
 struct World {
     chance: Chance,
+    nodes: Vec<String>,
     manifests: PathBuf,
     beside: PathBuf,
-    socket: PathBuf,
+    /// None: it writes manifests only.
+    socket: Option<PathBuf>,
     word: u64,
     crew: u64,
     /// The node and the command of the pod that is replaced.
@@ -53,13 +54,15 @@ struct World {
 }
 
 impl Restless {
-    /// A source in `folder`.
-    pub(crate) fn new(folder: &Path, seed: u64) -> Self {
+    /// A source in `folder` for `nodes`: the folder `manifests` in it, and what it says over the
+    /// socket `objects.sock` there.
+    pub fn new(folder: &Path, nodes: &[&str], seed: u64) -> Self {
         let mut world = World {
             chance: Chance::of(seed ^ 1),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             manifests: folder.join("manifests"),
             beside: folder.join("beside"),
-            socket: folder.join("objects.sock"),
+            socket: Some(folder.join("objects.sock")),
             word: 0,
             crew: 2,
             swap: (0, 0),
@@ -70,18 +73,35 @@ impl Restless {
         Self { world: Some(world), thread: None, stop: Arc::default() }
     }
 
-    /// How `up` is to be started.
-    pub(crate) fn args(&self) -> Vec<String> {
-        let world = self.world.as_ref().expect("at rest");
-        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-        let (manifests, socket) = (text(&world.manifests), text(&world.socket));
-        let flags = ["--objects", &socket, "--sync-interval", "1s"].map(str::to_owned);
-        [manifests].into_iter().chain(flags).collect()
+    /// The same without the socket.
+    ///
+    /// # Panics
+    /// When it has begun.
+    pub fn on_manifests(folder: &Path, nodes: &[&str], seed: u64) -> Self {
+        let mut restless = Self::new(folder, nodes, seed);
+        restless.world.as_mut().expect("at rest").socket = None;
+        restless
     }
 
-    /// Begins to change.
-    pub(crate) fn begin(&mut self) {
+    /// How `up` is to be started.
+    ///
+    /// # Panics
+    /// When it has begun, or has no socket.
+    pub fn args(&self) -> Vec<String> {
+        let world = self.world.as_ref().expect("at rest");
+        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        let socket = world.socket.as_deref().expect("a socket");
+        let flags = ["--objects", &text(socket), "--sync-interval", "1s"].map(str::to_owned);
+        [text(&world.manifests)].into_iter().chain(flags).collect()
+    }
+
+    /// Begins to change, or goes on with it.
+    ///
+    /// # Panics
+    /// When it has begun.
+    pub fn begin(&mut self) {
         let (mut world, stop) = (self.world.take().expect("at rest"), self.stop.clone());
+        stop.store(false, Ordering::Relaxed);
         self.thread = Some(thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 world.step();
@@ -92,27 +112,63 @@ impl Restless {
         }));
     }
 
-    /// Rests; what was said last is said once more, to whoever listens now.
-    pub(crate) fn settle(&mut self) {
+    /// Changes nothing any more.
+    ///
+    /// # Panics
+    /// When it rests.
+    pub fn rest(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("restless");
-        let mut world = thread.join().expect("it never fails");
+        self.world = Some(thread.join().expect("it never fails"));
+    }
+
+    /// Changes so much, as fast as it can.
+    ///
+    /// # Panics
+    /// When it does not rest.
+    pub fn change(&mut self, changes: u32) {
+        let world = self.world.as_mut().expect("at rest");
+        (0..changes).for_each(|_| world.step());
+    }
+
+    /// Rests, if it does not yet; what was said last is said once more, to whoever listens now.
+    ///
+    /// # Panics
+    /// When nobody listens in [`WAIT`].
+    pub fn settle(&mut self) {
+        if self.thread.is_some() {
+            self.rest();
+        }
+        let world = self.world.as_mut().expect("at rest");
         world.write_all();
-        let deadline = std::time::Instant::now() + headwater_e2e::running::WAIT;
-        while !world.say_wire() {
-            assert!(std::time::Instant::now() < deadline, "the socket hears nothing");
+        let deadline = Instant::now() + WAIT;
+        while world.socket.is_some() && !world.say_wire() {
+            assert!(Instant::now() < deadline, "the socket hears nothing");
             thread::sleep(Duration::from_millis(20));
         }
-        self.world = Some(world);
+    }
+
+    /// What was said over the socket and is to be there.
+    ///
+    /// # Panics
+    /// When it does not rest.
+    pub fn said(&self) -> Vec<Value> {
+        let world = self.world.as_ref().expect("at rest");
+        let said = world.socket.is_some() && world.wire.0 + u64::from(world.wire.1) > 0;
+        let pod = (said && world.wire.1).then(|| world.wired());
+        said.then(|| world.wire_words()).into_iter().chain(pod).collect()
     }
 
     /// The pods that are to be, but for those of the crew, whose names are made.
-    pub(crate) fn pods(&self) -> Vec<String> {
+    ///
+    /// # Panics
+    /// When it does not rest.
+    pub fn pods(&self) -> Vec<String> {
         let world = self.world.as_ref().expect("at rest");
         let each = ["anchor", "blink", "restless"];
         let mut pods: Vec<String> = each
             .iter()
-            .flat_map(|name| NODES.map(|node| format!("{name}-{node}")))
+            .flat_map(|name| world.nodes.iter().map(move |node| format!("{name}-{node}")))
             .chain(world.brief.iter().map(|n| format!("brief-{n}")))
             .chain(world.wire.1.then(|| "wired".to_owned()))
             .chain(["swap".to_owned()])
@@ -123,7 +179,10 @@ impl Restless {
     }
 
     /// Whether these sorted names are those of the pods that are to be.
-    pub(crate) fn names_are(&self, names: &[&str]) -> bool {
+    ///
+    /// # Panics
+    /// When it does not rest.
+    pub fn names_are(&self, names: &[&str]) -> bool {
         let is_crew = |name: &str| name.starts_with("crew-");
         let wanted = self.pods();
         let (crew, others): (Vec<&str>, Vec<&str>) = names.iter().partition(|n| is_crew(n));
@@ -133,7 +192,10 @@ impl Restless {
     }
 
     /// The last word of the ConfigMap that every node has.
-    pub(crate) fn word(&self) -> String {
+    ///
+    /// # Panics
+    /// When it does not rest.
+    pub fn word(&self) -> String {
         self.world.as_ref().expect("at rest").word.to_string()
     }
 }
@@ -161,7 +223,7 @@ impl World {
                 self.write_crew();
             }
             6 => {
-                self.swap = (1 - self.swap.0, self.swap.1 + 1);
+                self.swap = ((self.swap.0 + 1) % self.nodes.len(), self.swap.1 + 1);
                 self.write_swap();
             }
             7 | 8 => self.brief(),
@@ -178,7 +240,7 @@ impl World {
 
     fn write_all(&mut self) {
         fs::create_dir_all(&self.manifests).expect("a folder");
-        for node in NODES {
+        for node in &self.nodes {
             let name = |kind: &str| format!("{kind}-{node}");
             let words = json!({
                 "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name("anchor-words")},
@@ -202,17 +264,24 @@ impl World {
     }
 
     fn write_words(&self) {
-        let words = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"},
-            "data": {"word": self.word.to_string()},
-        });
-        self.write("words", &[words]);
+        let named = |kind: &str, name: &str, word: &str| {
+            json!({
+                "apiVersion": "v1", "kind": kind, "metadata": {"name": name},
+                "data": {"word": word},
+            })
+        };
+        let words = named("ConfigMap", "words", &self.word.to_string());
+        // Base64 of a word that changes less often.
+        let hush =
+            named("Secret", "hush", ["cXVpZXQ=", "c3RpbGw="][usize::from(self.word % 8 > 3)]);
+        self.write("words", &[words, hush]);
     }
 
     fn write_crew(&self) {
         let mut member = pod("crew", "", "c", &["sleep", "86400"]);
         // One on each node at least has the words: those that blink.
         member["metadata"] = json!({"labels": {"app": "crew"}});
+        member["spec"]["containers"][0]["envFrom"] = json!([{"secretRef": {"name": "hush"}}]);
         let crew = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "crew"},
             "spec": {
@@ -227,7 +296,7 @@ impl World {
     fn write_swap(&self) {
         let (node, generation) = self.swap;
         let command = format!("sleep 86400 # {generation}");
-        self.write("swap", &[pod("swap", NODES[node], "c", &["sh", "-c", &command])]);
+        self.write("swap", &[pod("swap", &self.nodes[node], "c", &["sh", "-c", &command])]);
     }
 
     /// A pod that ends soon comes, or one that came goes.
@@ -238,7 +307,7 @@ impl World {
             return;
         }
         self.brief.insert(n);
-        let node = *self.chance.one_of(&NODES);
+        let node = self.chance.one_of(&self.nodes);
         let mut brief = pod(&format!("brief-{n}"), node, "c", &["sleep", "0.1"]);
         brief["spec"]["restartPolicy"] = json!("Never");
         self.write(&format!("brief-{n}"), &[brief]);
@@ -247,23 +316,32 @@ impl World {
     /// Says over the socket what is to be there; whether all of it was heard. What is to go may be
     /// gone already, which is refused.
     fn say_wire(&self) -> bool {
-        let config = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wire"},
-            "data": {"word": self.wire.0.to_string()},
-        });
-        let mut wired = pod("wired", NODES[1], "c", &["sleep", "86400"]);
-        wired["spec"]["volumes"] = json!([{"name": "wire", "configMap": {"name": "wire"}}]);
         let second = if self.wire.1 {
-            json!({"object": wired})
+            json!({"object": self.wired()})
         } else {
             json!({"delete": "default/pod/wired"})
         };
-        let lines = format!("{}\n{second}\n", json!({"object": config}));
+        let lines = format!("{}\n{second}\n", json!({"object": self.wire_words()}));
         self.say(&lines).is_ok_and(|answer| answer["lines"] == 2)
     }
 
+    fn wire_words(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wire"},
+            "data": {"word": self.wire.0.to_string()},
+        })
+    }
+
+    fn wired(&self) -> Value {
+        let node = self.nodes.last().map_or("", String::as_str);
+        let mut wired = pod("wired", node, "c", &["sleep", "86400"]);
+        wired["spec"]["volumes"] = json!([{"name": "wire", "configMap": {"name": "wire"}}]);
+        wired
+    }
+
     fn say(&self, lines: &str) -> std::io::Result<Value> {
-        let mut socket = UnixStream::connect(&self.socket)?;
+        let Some(socket) = &self.socket else { return Ok(Value::Null) };
+        let mut socket = UnixStream::connect(socket)?;
         socket.write_all(lines.as_bytes())?;
         socket.shutdown(Shutdown::Write)?;
         let mut answer = String::new();

@@ -1,0 +1,57 @@
+//! What the parts of a fleet hold, whether they run or not, and the topics between them.
+
+use headwater_kafka::{KafkaLog, KafkaSettings};
+use headwater_rocks::Role;
+use headwater_store::schema;
+
+use super::{Copies, Evidence, Unreadable, log, unreadable};
+use crate::fleet::Fleet;
+use crate::part::{Halted, Part};
+
+/// What brokers call the reader.
+const CLIENT: &str = "headwater.evidence";
+
+impl Evidence {
+    /// Reads what every edge and every controller of `fleet` has on its disk, and both logs up to
+    /// where they end. A part that runs is halted while it is read: what is found is what a kill
+    /// at that moment would have left. Edges stand still until the log is read, which is then
+    /// never behind them.
+    ///
+    /// # Errors
+    /// Names what is there and cannot be read.
+    pub fn of_fleet(fleet: &Fleet) -> Result<Self, Unreadable> {
+        let mut evidence = Self::default();
+        let copies = Copies::new();
+        let edges = fleet.parts().filter(|(_, part)| part.data().join("nodes").is_dir());
+        let edges: Vec<&Part> = edges.map(|(_, part)| part).collect();
+        let _halted: Vec<Halted<'_>> = edges.iter().map(|part| part.halt()).collect();
+        for part in edges {
+            let known: Vec<_> = evidence.nodes.keys().cloned().collect();
+            evidence.read_nodes(part.data(), &copies)?;
+            let of_part = evidence.nodes.iter_mut().filter(|(name, _)| !known.contains(name));
+            of_part.for_each(|(_, node)| node.is_away = part.process_id().is_none());
+        }
+        for (name, part) in fleet.parts().filter(|(_, part)| part.process_id().is_some()) {
+            let picture = part.data().join("controller/picture");
+            let halted = part.halt();
+            let opened = copies.open(&picture, Role::Fold, schema::CONTROLLER)?;
+            drop(halted);
+            if let Some(engine) = opened {
+                let read = evidence.read_picture(name, &*engine);
+                read.map_err(|error| unreadable(&picture, &error))?;
+            }
+        }
+        let read = (|| {
+            let open = |topic: &str| {
+                let mut settings = KafkaSettings::new(fleet.kafka.bootstrap(), topic);
+                CLIENT.clone_into(&mut settings.client_id);
+                settings.positions_shown = false;
+                KafkaLog::new(settings)
+            };
+            let [downstream, upstream] = ["headwater.downstream.v1", "headwater.upstream.v1"];
+            log::read(&open(downstream)?, &open(upstream)?, &mut evidence)
+        })();
+        read.map_err(|reason| unreadable("the log".as_ref(), &reason))?;
+        Ok(evidence)
+    }
+}

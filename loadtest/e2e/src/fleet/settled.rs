@@ -1,0 +1,100 @@
+//! When a fleet has got over what was done to it.
+
+use std::thread;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::{Fleet, POLL};
+use crate::evidence::Evidence;
+use crate::invariants::Invariants;
+use crate::running::WAIT;
+use crate::source;
+
+impl Fleet {
+    /// Waits until every part that was not ended is in step, what the manifests describe and what
+    /// was told is at every node and what the nodes say is in every picture. Whenever it looks at what lies on
+    /// their disks, all that must hold at any time is checked.
+    ///
+    /// # Panics
+    /// At once when something does not hold that must, and when it is not in step in [`WAIT`].
+    pub fn settle_and_check(&self, invariants: &mut Invariants) -> Evidence {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let missing = match self.not_in_step() {
+                Some(missing) => missing,
+                None => {
+                    let evidence = self.check(invariants);
+                    match self.not_converged(invariants, &evidence) {
+                        Some(missing) => missing,
+                        None => return evidence,
+                    }
+                }
+            };
+            assert!(
+                Instant::now() < deadline,
+                "not in step within {WAIT:?}: {missing}\n{}",
+                self.said()
+            );
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Checks all that must hold at any time. The brokers run; the parts may, whatever they do.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub fn check(&self, invariants: &mut Invariants) -> Evidence {
+        match invariants.look_at_fleet(self) {
+            Ok(evidence) => evidence,
+            Err(broken) => panic!("{broken}\n{}", self.said()),
+        }
+    }
+
+    /// What is not in step by what the parts themselves say, if something is not.
+    pub fn not_in_step(&self) -> Option<String> {
+        let (mut controllers, mut writers) = (0, 0);
+        for (name, part) in self.parts().filter(|(_, part)| part.process_id().is_some()) {
+            let Some(status) = part.status() else {
+                return Some(format!("{name} does not answer"));
+            };
+            let is = |what: &str, value: bool| status[what] == value;
+            let missing = match status["part"].as_str() {
+                Some("controller") => {
+                    controllers += 1;
+                    writers += u32::from(is("stands_by", false));
+                    let is_behind = is("stands_by", false) && !is("reconciled", true);
+                    is_behind.then(|| "has not reconciled".to_owned())
+                }
+                Some("hub") => (!is("reconciled", true)).then(|| "has not read the log".to_owned()),
+                Some("edge") => behind(&status),
+                _ => None,
+            };
+            if let Some(missing) = missing {
+                return Some(format!("{name} {missing}"));
+            }
+        }
+        (controllers > 0 && writers != 1).then(|| format!("{writers} controllers write"))
+    }
+
+    fn not_converged(&self, invariants: &Invariants, evidence: &Evidence) -> Option<String> {
+        let converged = invariants.converged(evidence).map_err(|missing| missing.to_string());
+        let mut objects = source::objects(&self.manifests());
+        objects.extend_from_slice(&self.told);
+        converged.and_then(|()| source::check(&objects, evidence)).err()
+    }
+}
+
+/// What an edge is behind with.
+fn behind(status: &Value) -> Option<String> {
+    let node = &status["nodes"][0];
+    if node["connected"] != true {
+        return Some("is not connected".to_owned());
+    }
+    if node["outbox_depth"] != 0 {
+        return Some(format!("has {} reports to make", node["outbox_depth"]));
+    }
+    let mut streams = node["streams"].as_array().into_iter().flatten();
+    let behind = streams.find(|stream| stream["lag_events"] != 0)?;
+    Some(format!("is behind: {behind}"))
+}
