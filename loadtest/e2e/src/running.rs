@@ -333,16 +333,30 @@ pub fn root() -> PathBuf {
     Path::new(&here).join("../..")
 }
 
-/// The folder of the built programs, two above the test's own.
+/// The folder of the built programs: this program's own, or the one above that of a test.
 ///
 /// # Panics
 /// When the program is not there.
 pub fn programs() -> PathBuf {
-    let test = std::env::current_exe().expect("this test is a file");
-    let folder = test.ancestors().nth(2).expect("cargo puts tests into target/PROFILE/deps");
+    built().unwrap_or_else(|at| panic!("{} is missing: run `cargo xtask test`", at.display()))
+}
+
+/// The folder of the built programs, if `headwater` is among them.
+///
+/// # Errors
+/// Says where it is not.
+///
+/// # Panics
+/// When this program is no file.
+pub fn built() -> Result<PathBuf, PathBuf> {
+    let me = std::env::current_exe().expect("this program is a file");
+    let mut folder = me.parent().unwrap_or(Path::new("."));
+    // Cargo puts tests into target/PROFILE/deps.
+    if folder.ends_with("deps") {
+        folder = folder.parent().unwrap_or(folder);
+    }
     let headwater = folder.join("headwater");
-    assert!(headwater.is_file(), "{} is missing: run `cargo xtask test`", headwater.display());
-    folder.to_path_buf()
+    if headwater.is_file() { Ok(folder.to_path_buf()) } else { Err(headwater) }
 }
 
 /// The processes that were started in `folder`: pods, and the shims beside them.

@@ -8,6 +8,7 @@ mod claim;
 mod demo;
 mod deny;
 mod fuzz;
+mod loadtest;
 mod machine;
 mod place;
 mod step;
@@ -33,6 +34,8 @@ cargo xtask COMMAND
                           run fuzz targets, guided by coverage, 60 s each
   survive [crash|power|kafka|sim...] [--rounds N] [--seed N]
                           kills, power cuts and simulated runs, for as long as is asked
+  loadtest [SCENARIO] [ARGS]
+                          run a load-test scenario; alone, list them; or ask it otherwise
   path                    print the folder that holds the built `headwater`
 ";
 
@@ -59,6 +62,7 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "tidy" => tidy::tidy(&place),
         "kafka" => demo::kafka(&place, args),
         "fuzz" => fuzz::fuzz(&place, args),
+        "loadtest" => loadtest::loadtest(&place, args),
         "survive" => survive::survive(&place, args),
         "path" => {
             println!("{}", place.binaries().display());

@@ -1,0 +1,326 @@
+//! The command line: what is asked for, and the exit status that says what became of it.
+//!
+//! | status | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | it failed, or the run was wrong |
+//! | 2 | wrong usage: also a target that the scenario does not support |
+//! | 3 | the run is void: its figures do not count; or `compare` found no difference to conclude from |
+
+mod list;
+mod progress;
+mod summary;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::record::{self, Run};
+use crate::run::{RunError, RunSettings, run};
+use crate::scenario::{EdgeKind, Scenario, ScenarioError, TargetKind};
+use crate::series::{Point, Series};
+use crate::{compare, report};
+
+use self::progress::Bar;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const DOUBT: u8 = 3;
+
+/// How fast, and at what cost, state reaches the edge and comes back.
+#[derive(Debug, Parser)]
+#[command(name = "headwater-loadtest", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the scenarios
+    List {
+        /// `table`, or `name`: one name a line
+        #[arg(short, long, value_enum, default_value_t = list::Output::Table)]
+        output: list::Output,
+    },
+    /// Run a scenario; exits 1 when the run was wrong, 3 when it is void
+    Run(RunArgs),
+    /// Compare two runs
+    Compare {
+        /// The run to compare with: RUN.json, or its folder
+        before: PathBuf,
+        /// The run that is compared
+        after: PathBuf,
+    },
+    /// Show the record of a run once more, and write its report anew
+    Report {
+        /// RUN.json, or its folder
+        run: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Its name, as `list` shows it; or a file that ends with .toml
+    scenario: String,
+    /// What it runs on [default: the first that the scenario supports]
+    #[arg(long, value_enum)]
+    target: Option<TargetArg>,
+    /// For how long load is measured
+    #[arg(long, value_name = "DURATION")]
+    duration: Option<humantime::Duration>,
+    /// How many edges
+    #[arg(long, value_name = "N")]
+    edges: Option<usize>,
+    /// What they are
+    #[arg(long, value_enum)]
+    edge_kind: Option<EdgeArg>,
+    /// Changes a second, over all edges
+    #[arg(long, value_name = "R")]
+    rate: Option<f64>,
+    /// From which the schedule is made [default: another one each time]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Set a key of the scenario: `objects.pods_per_edge=10`
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    sets: Vec<(String, String)>,
+    /// Where the record goes [default: loadtest-runs/SCENARIO-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TargetArg {
+    Embedded,
+    Cluster,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EdgeArg {
+    Real,
+    Light,
+}
+
+/// Reads the command line, does what it says, and gives the exit status.
+pub fn main() -> ExitCode {
+    main_of(std::env::args_os())
+}
+
+fn main_of(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let status = if error.use_stderr() { USAGE } else { 0 };
+            // There is nobody left to tell.
+            let _ = error.print();
+            return ExitCode::from(status);
+        }
+    };
+    let done = match cli.command {
+        Command::List { output } => {
+            print!("{}", list::list(output));
+            Ok(0)
+        }
+        Command::Run(args) => start(args),
+        Command::Compare { before, after } => compared(&before, &after),
+        Command::Report { run } => reported(&run),
+    };
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(Wrong { status, error }) => {
+            eprintln!("headwater-loadtest: {}", chain(&*error));
+            ExitCode::from(status)
+        }
+    }
+}
+
+/// What went wrong, and the status that says so.
+struct Wrong {
+    status: u8,
+    error: Box<dyn Error>,
+}
+
+impl Wrong {
+    fn of(error: impl Error + 'static) -> Self {
+        Self { status: FAILED, error: Box::new(error) }
+    }
+
+    fn usage(error: ScenarioError) -> Self {
+        Self { status: USAGE, error: Box::new(error) }
+    }
+}
+
+fn start(args: RunArgs) -> Result<u8, Wrong> {
+    let sets = args.sets();
+    let scenario = Scenario::load(&args.scenario, &sets).map_err(Wrong::usage)?;
+    let target = args.target.map(|target| match target {
+        TargetArg::Embedded => TargetKind::Embedded,
+        TargetArg::Cluster => TargetKind::Cluster,
+    });
+    let target = scenario.target(target).map_err(Wrong::usage)?;
+    let out = args.out.clone().unwrap_or_else(|| {
+        let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        PathBuf::from("loadtest-runs").join(format!("{}-{}", scenario.name, time.replace(':', "")))
+    });
+    let seed = args.seed.unwrap_or_else(rand::random);
+    eprintln!("again: --seed {seed}");
+    match &scenario.series {
+        None => one(RunSettings { scenario, target, seed, out, tamper: None }).map(|(_, it)| it),
+        Some(values) => {
+            let load = |value: f64| {
+                // What is set last wins.
+                let key = (values.key.clone(), value.to_string());
+                let sets = sets.iter().cloned().chain([key]).collect::<Vec<_>>();
+                Scenario::load(&args.scenario, &sets).map_err(Wrong::usage)
+            };
+            // Before the first run: a value in the middle may be wrong.
+            let runs = values.values.iter().map(|value| Ok((*value, load(*value)?)));
+            let runs = runs.collect::<Result<Vec<_>, Wrong>>()?;
+            let mut series = Series::new(&values.key);
+            let mut worst = 0;
+            for (value, scenario) in runs {
+                let folder = out.join(format!("{}-{value}", values.key));
+                let settings = RunSettings { scenario, target, seed, out: folder, tamper: None };
+                let (run, status) = one(settings)?;
+                series.push(Point::of(value, &run));
+                series.write(&out).map_err(Wrong::of)?;
+                // A wrong one outweighs a void one.
+                worst = if [worst, status].contains(&FAILED) { FAILED } else { worst.max(status) };
+            }
+            print!("{}", summary::series(&series));
+            Ok(worst)
+        }
+    }
+}
+
+/// One run, its record and its report; gives the status that it deserves.
+fn one(settings: RunSettings) -> Result<(Run, u8), Wrong> {
+    let out = settings.out.clone();
+    let bar = Arc::new(Bar::new());
+    let record = run(settings, bar.clone());
+    bar.end();
+    let record = record.map_err(|error: RunError| Wrong::of(error))?;
+    let status = told(&record);
+    let report = report::write(&record, &out).map_err(Wrong::of)?;
+    eprintln!("record: {}", out.join(record::FILE).display());
+    eprintln!("report: {}", report.display());
+    Ok((record, status))
+}
+
+/// Prints what a record says, and gives the status that it deserves.
+fn told(record: &Run) -> u8 {
+    print!("{}", summary::summary(record));
+    match (record.correctness.right, &record.void) {
+        (false, _) => FAILED,
+        (true, Some(_)) => DOUBT,
+        (true, None) => 0,
+    }
+}
+
+fn reported(path: &Path) -> Result<u8, Wrong> {
+    let run = Run::read(path).map_err(Wrong::of)?;
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+    let report = report::write(&run, folder).map_err(Wrong::of)?;
+    let status = told(&run);
+    eprintln!("report: {}", report.display());
+    Ok(status)
+}
+
+fn compared(before: &Path, after: &Path) -> Result<u8, Wrong> {
+    let (before, after) =
+        (Run::read(before).map_err(Wrong::of)?, Run::read(after).map_err(Wrong::of)?);
+    let compared = compare::compare(&before, &after);
+    print!("{}", summary::comparison(&compared));
+    Ok(if compared.refusals.is_empty() { 0 } else { DOUBT })
+}
+
+impl RunArgs {
+    /// What the flags set, in the scenario's own keys; what is set by key comes last and wins.
+    fn sets(&self) -> Vec<(String, String)> {
+        let edge_kind = self.edge_kind.map(|kind| match kind {
+            EdgeArg::Real => EdgeKind::Real.to_string(),
+            EdgeArg::Light => EdgeKind::Light.to_string(),
+        });
+        let flags = [
+            ("duration", self.duration.map(|duration| duration.to_string())),
+            ("edges.count", self.edges.map(|count| count.to_string())),
+            ("edges.kind", edge_kind),
+            ("load.rate", self.rate.map(|rate| format!("{rate:?}"))),
+        ];
+        let flags = flags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        flags.chain(self.sets.iter().cloned()).collect()
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("want KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// An error with its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn status(args: &[&str]) -> ExitCode {
+        main_of([&["headwater-loadtest"], args].concat())
+    }
+
+    #[test]
+    fn wrong_use_exits_2() {
+        Cli::command().debug_assert();
+        for args in [
+            &[][..],
+            &["flood"],
+            &["run"],
+            &["run", "flood"],
+            &["run", "propagation", "--set", "edges"],
+            &["run", "propagation", "--rate", "-1"],
+            &["run", "propagation", "--set", "load.rate=\"much\""],
+            &["run", "propagation", "--target", "moon"],
+            &["run", "propagation", "--target", "embedded", "--edge-kind", "light"],
+            &["compare", "one.json"],
+        ] {
+            assert_eq!(status(args), ExitCode::from(USAGE), "{args:?}");
+        }
+        assert_eq!(status(&["report", "/no/such"]), ExitCode::from(FAILED));
+        assert_eq!(status(&["list", "-o", "name"]), ExitCode::from(0));
+        assert_eq!(status(&["--help"]), ExitCode::from(0));
+    }
+
+    #[test]
+    fn flags_are_keys_of_the_scenario() {
+        let args = ["x", "run", "p", "--duration", "90s", "--edges", "3", "--rate", "50"];
+        let more = ["--edge-kind", "light", "--set", "load.rate=60.0"];
+        let cli = Cli::try_parse_from(args.into_iter().chain(more)).expect("well-formed");
+        let Command::Run(args) = cli.command else { panic!("a run") };
+        let sets = args.sets();
+        let said: Vec<String> = sets.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let wanted = [
+            "duration=1m 30s",
+            "edges.count=3",
+            "edges.kind=light",
+            "load.rate=50.0",
+            "load.rate=60.0",
+        ];
+        assert_eq!(said, wanted);
+    }
+}

@@ -1,0 +1,44 @@
+//! The load-test harness: scenarios as data, open-loop load through the controller's objects
+//! socket, edges real or light, and figures that are only what was measured.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`scenario`] | what a run does, as data |
+//! | [`schedule`], [`payload`] | when what changes, and the bytes of it (pure) |
+//! | [`watching`] | what becomes visible at an edge, and who hears of it |
+//! | [`generator`] | says every change at its moment |
+//! | [`sightings`] | who has seen which change, and how late |
+//! | [`latency`] | histograms, and when a quantile may be spoken of |
+//! | [`target`] | the Headwater that is loaded, started on loopback |
+//! | [`correctness`] | whether a run was right, from what is on disk |
+//! | [`processes`], [`machine`] | what it cost, and where |
+//! | [`run`], [`record`] | one run, and its record |
+//! | [`report`] | a run as one HTML file |
+//! | [`series`] | runs that differ in one key, and how costs grow with it |
+//! | [`compare`] | two runs, and when not to conclude |
+//! | [`cli`] | the command line |
+//! | [`light`] | edges over databases in memory, thousands in one process |
+
+pub mod cli;
+pub mod compare;
+pub mod correctness;
+mod edges;
+pub mod generator;
+mod hops;
+pub mod latency;
+pub mod light;
+mod lock;
+pub mod machine;
+mod metrics;
+pub mod payload;
+mod picture;
+pub mod processes;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod schedule;
+pub mod series;
+pub mod sightings;
+pub mod target;
+pub mod watching;

@@ -1,0 +1,252 @@
+//! Light edges: the code of a real edge over databases in memory, thousands in one process.
+//!
+//! Session, fold, outbox and MetaSync are those of a real edge, driven as a few tasks each instead
+//! of threads; hashes are verified at every push. What they leave out is RocksDB, the pod worker
+//! and the unix socket: a figure of theirs says nothing of an edge's own disk.
+
+mod dial;
+mod wire;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use headwater_edge::{Edge, EdgeConfig, Seams, StartError};
+use headwater_event::NodeName;
+use headwater_proto::local::meta_server::Meta;
+use headwater_proto::local::operation::Verb;
+use headwater_proto::local::{EdgeStatus, Object, Operation, StatusRequest};
+use headwater_store::MemoryEngine;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tonic::Request;
+
+use crate::payload::turn_of;
+use crate::watching::{Group, Watching, Witness};
+
+pub use self::wire::WireCount;
+
+/// Before a watch that ended is opened again: an edge that lags should not be pressed.
+const WATCH_AGAIN: Duration = Duration::from_millis(50);
+
+/// Questions that wait for one edge.
+const QUESTIONS_MAX: usize = 8;
+
+/// What light edges are told.
+#[derive(Clone, Debug)]
+pub struct LightSettings {
+    /// One edge each.
+    pub nodes: Vec<NodeName>,
+    /// Where hubs listen, on loopback.
+    pub hubs: Vec<SocketAddr>,
+    /// Where the first of them reach a hub instead, one each.
+    pub hops: Vec<SocketAddr>,
+    /// What they say of their pods.
+    pub reports: Reports,
+    /// What they watch.
+    pub groups: Vec<Group>,
+}
+
+/// What a light edge reports of its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reports {
+    /// That a pod runs, once for each UID.
+    Running,
+    /// A status that names the turn at which the pod changed last: every change goes back up.
+    Echo,
+}
+
+/// Light edges that run on the Tokio runtime in which they were started.
+#[derive(Debug)]
+pub struct LightEdges {
+    edges: Vec<LightEdge>,
+    wire: Arc<WireCount>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct LightEdge {
+    disks: Disks,
+    cut: watch::Sender<bool>,
+    questions: mpsc::Sender<oneshot::Sender<EdgeStatus>>,
+    tasks: JoinSet<()>,
+}
+
+/// The two databases of a light edge.
+#[derive(Clone, Debug)]
+pub struct Disks {
+    /// The node.
+    pub node: NodeName,
+    /// Its replica.
+    pub state: Arc<MemoryEngine>,
+    /// Its outbox.
+    pub outbox: Arc<MemoryEngine>,
+}
+
+impl LightEdges {
+    /// Starts them all; they connect by themselves. What becomes visible is told to `witness`.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(settings: &LightSettings, witness: &Arc<dyn Witness>) -> Result<Self, StartError> {
+        let wire = Arc::new(WireCount::default());
+        let seams = Seams::default();
+        let start = |(index, node): (usize, &NodeName)| {
+            LightEdge::start(index, node, settings, &seams, &wire, witness)
+        };
+        let edges = settings.nodes.iter().enumerate().map(start).collect::<Result<_, _>>()?;
+        Ok(Self { edges, wire })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// What passed through all of their sockets.
+    pub fn wire(&self) -> &Arc<WireCount> {
+        &self.wire
+    }
+
+    /// Cuts the link of one, or mends it. One that there is not has none.
+    pub fn set_link(&self, edge: usize, cut: bool) {
+        if let Some(edge) = self.edges.get(edge) {
+            edge.cut.send_replace(cut);
+        }
+    }
+
+    /// Where one stands; `None`: it has ended, or there is none.
+    pub async fn status(&self, edge: usize) -> Option<EdgeStatus> {
+        let (reply, answer) = oneshot::channel();
+        self.edges.get(edge)?.questions.send(reply).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// The databases of one, which it goes on writing to.
+    pub fn disks(&self, edge: usize) -> Option<&Disks> {
+        self.edges.get(edge).map(|edge| &edge.disks)
+    }
+
+    /// Ends them all, as a loss of power does; gives their databases.
+    pub async fn stop(self) -> Vec<Disks> {
+        let mut disks = Vec::with_capacity(self.edges.len());
+        for mut edge in self.edges {
+            edge.tasks.shutdown().await;
+            disks.push(edge.disks);
+        }
+        disks
+    }
+}
+
+impl LightEdge {
+    fn start(
+        index: usize,
+        node: &NodeName,
+        settings: &LightSettings,
+        seams: &Seams,
+        wire: &Arc<WireCount>,
+        witness: &Arc<dyn Witness>,
+    ) -> Result<Self, StartError> {
+        let (state, outbox) = (Arc::new(MemoryEngine::new()), Arc::new(MemoryEngine::new()));
+        let (cut, is_cut) = watch::channel(false);
+        // There is no socket: its API is called directly.
+        let hubs = settings.hops.get(index).map_or_else(|| settings.hubs.clone(), |hop| vec![*hop]);
+        let config = EdgeConfig::new(node.clone(), hubs, "none".into());
+        let dial = dial::dial(index, &is_cut, wire);
+        let bare = Edge::bare(&config, state.clone(), outbox.clone(), seams.clone(), dial)?;
+        let meta = Arc::new(bare.meta);
+        let mut tasks = JoinSet::new();
+        for work in [bare.replica, bare.syncer, bare.outbox] {
+            tasks.spawn(async move {
+                if let Err(exit) = work.await {
+                    eprintln!("a light edge ended: {exit}");
+                }
+            });
+        }
+        tasks.spawn(bare.session);
+        for group in settings.groups.iter().copied() {
+            let (meta, witness) = (meta.clone(), witness.clone());
+            tasks.spawn(watch_all(index, group, settings.reports, meta, witness));
+        }
+        let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
+        tasks.spawn(answer(meta, asked));
+        let disks = Disks { node: node.clone(), state, outbox };
+        Ok(Self { disks, cut, questions, tasks })
+    }
+}
+
+/// Watches as a pod worker does, and reports as `reports` says.
+async fn watch_all(
+    edge: usize,
+    group: Group,
+    reports: Reports,
+    meta: Arc<impl Meta>,
+    witness: Arc<dyn Witness>,
+) {
+    // What was reported of each pod.
+    let mut said: HashMap<String, String> = HashMap::new();
+    loop {
+        if let Ok(events) = meta.watch(Request::new(group.request())).await {
+            let mut events = std::pin::pin!(events.into_inner());
+            let mut watching = Watching::new(edge, group, &*witness);
+            while let Some(Ok(event)) = events.next().await {
+                let Some(object) = watching.take(event) else { continue };
+                let Some(status) = status_of(&object, reports) else { continue };
+                let status = format!("{{\"uid\":\"{}\",\"status\":{status}}}", object.uid);
+                if said.get(&object.key) != Some(&status) && report(&*meta, &object, &status).await
+                {
+                    said.insert(object.key, status);
+                }
+            }
+        }
+        tokio::time::sleep(WATCH_AGAIN).await;
+    }
+}
+
+/// The status of a pod; `None`: it is no pod.
+fn status_of(object: &Object, reports: Reports) -> Option<String> {
+    let (_, rest) = object.key.split_once('/')?;
+    rest.starts_with("pod/").then_some(())?;
+    let message = match reports {
+        Reports::Running => String::new(),
+        Reports::Echo => format!(",\"message\":\"turn {}\"", turn_of(&object.object)?),
+    };
+    Some(format!(
+        "{{\"phase\":\"Running\"{message},\"conditions\":[{{\"type\":\"PodScheduled\",\"status\":\
+         \"True\"}},{{\"type\":\"Initialized\",\"status\":\"True\"}},{{\"type\":\
+         \"ContainersReady\",\"status\":\"True\"}},{{\"type\":\"Ready\",\"status\":\"True\"}}]}}"
+    ))
+}
+
+/// Whether the edge took it.
+async fn report(meta: &impl Meta, object: &Object, content: &str) -> bool {
+    let operation = Operation {
+        id: "status".to_owned(),
+        source: "edged".to_owned(),
+        verb: Verb::Update.into(),
+        resource: object.key.replacen("/pod/", "/podstatus/", 1),
+        content: content.as_bytes().to_vec().into(),
+        ..Operation::default()
+    };
+    let result = meta.operate(Request::new(operation)).await;
+    result.is_ok_and(|result| {
+        use headwater_proto::local::operation_result::Outcome;
+        !matches!(result.into_inner().outcome, Some(Outcome::Failure(_)) | None)
+    })
+}
+
+async fn answer(meta: Arc<impl Meta>, mut asked: mpsc::Receiver<oneshot::Sender<EdgeStatus>>) {
+    while let Some(reply) = asked.recv().await {
+        if let Ok(status) = meta.status(Request::new(StatusRequest {})).await {
+            // Whoever asked may have gone.
+            let _ = reply.send(status.into_inner());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Objects as they enter: lines for the controller's objects socket.
+//!
+//! Every object says in an annotation at which turn of the schedule it became what it is, so that
+//! whoever sees it knows which change it sees.
+
+use headwater_event::NodeName;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::schedule::{Kind, ObjectSpec};
+
+/// What stands before the turn in an object's JSON, which is written without blanks.
+const TURN: &[u8] = b"\"headwater.loadtest/turn\":\"";
+
+/// The namespace of all that a harness makes: a run on somebody's deployment stays in it.
+pub const NAMESPACE: &str = "headwater-loadtest";
+
+/// The pod of each node that names the ConfigMaps, and never changes.
+const ANCHOR: &str = "anchor";
+
+/// The letters of filler: six bits each, so that it compresses little.
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The line that makes `object` what it is at `turn`. `intended` is RFC 3339.
+pub fn apply_line(
+    object: &ObjectSpec,
+    nodes: &[NodeName],
+    turn: u32,
+    seed: u64,
+    intended: &str,
+) -> Vec<u8> {
+    let value = json!({ "object": value(object, nodes, turn, seed), "intended_time": intended });
+    line(&value)
+}
+
+/// The line that removes `object`.
+pub fn delete_line(object: &ObjectSpec, intended: &str) -> Vec<u8> {
+    line(&json!({ "delete": object.key, "intended_time": intended }))
+}
+
+/// The line of the pod through which `node` gets the ConfigMaps of `objects`.
+pub fn anchor_line(node: &NodeName, objects: &[ObjectSpec]) -> Vec<u8> {
+    let named = objects.iter().filter(|object| object.kind == Kind::ConfigMap);
+    let from: Vec<Value> = named
+        .map(|object| json!({ "configMapRef": { "name": object.name, "optional": true } }))
+        .collect();
+    line(&json!({ "object": {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": format!("{ANCHOR}-{node}"), "namespace": NAMESPACE },
+        "spec": {
+            "nodeName": node,
+            "containers": [{ "name": "c", "image": "registry.example/c:1", "envFrom": from }],
+        },
+    }}))
+}
+
+/// The turn that an object says it is of.
+pub fn turn_of(object: &[u8]) -> Option<u32> {
+    let at = memchr::memmem::find(object, TURN)? + TURN.len();
+    let digits = object[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&object[at..at + digits]).ok()?.parse().ok()
+}
+
+fn line(value: &Value) -> Vec<u8> {
+    let mut line = value.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+fn value(object: &ObjectSpec, nodes: &[NodeName], turn: u32, seed: u64) -> Value {
+    // What stays from turn to turn, and what is new with each.
+    let kept = object.bytes.saturating_sub(object.fresh);
+    let kept = filler(kept, seed ^ u64::from(object.index));
+    let fresh = filler(object.fresh, seed ^ (u64::from(turn) << 32) ^ u64::from(object.index));
+    let metadata = json!({
+        "name": object.name, "namespace": NAMESPACE,
+        "annotations": { "headwater.loadtest/turn": turn.to_string(), "fresh": fresh },
+    });
+    match object.kind {
+        Kind::Pod => json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+            "spec": {
+                "nodeName": object.node.and_then(|node| nodes.get(node)),
+                "containers": [{
+                    "name": "web", "image": "registry.example/shop/web:1.27",
+                    "ports": [{ "containerPort": 8080 }],
+                    "env": [{ "name": "KEPT", "value": kept }],
+                    "resources": { "limits": { "memory": "64Mi", "cpu": "100m" } },
+                }],
+            },
+        }),
+        Kind::ConfigMap => json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+            "data": { "kept": kept },
+        }),
+        Kind::Service => json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+            "spec": {
+                "selector": { "app": kept },
+                "ports": [{ "port": 80, "targetPort": 8080 }],
+            },
+        }),
+    }
+}
+
+fn filler(bytes: usize, seed: u64) -> String {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut text = String::with_capacity(bytes);
+    while text.len() < bytes {
+        let mut bits = random.next_u64();
+        for _ in 0..10.min(bytes - text.len()) {
+            text.push(char::from(LETTERS[usize::try_from(bits & 63).unwrap_or_default()]));
+            bits >>= 6;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(kind: Kind) -> ObjectSpec {
+        ObjectSpec {
+            index: 3,
+            key: format!("{NAMESPACE}/pod/web-3"),
+            name: "web-3".to_owned(),
+            kind,
+            node: Some(0),
+            bytes: 600,
+            fresh: 200,
+        }
+    }
+
+    #[test]
+    fn an_object_says_its_turn_and_weighs_what_it_should() {
+        let nodes = ["node-1".parse().expect("a name")];
+        for kind in [Kind::Pod, Kind::ConfigMap, Kind::Service] {
+            let line = apply_line(&spec(kind), &nodes, 4_711, 1, "2026-01-31T12:00:00Z");
+            assert_eq!(turn_of(&line), Some(4_711), "{kind:?}");
+            assert!((700..1_100).contains(&line.len()), "{kind:?}: {}", line.len());
+            assert_eq!(line.last(), Some(&b'\n'));
+        }
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_bytes_and_a_turn_changes_some() {
+        let nodes = ["node-1".parse().expect("a name")];
+        let line = |turn, seed| apply_line(&spec(Kind::Pod), &nodes, turn, seed, "t");
+        assert_eq!(line(1, 7), line(1, 7));
+        assert_ne!(line(1, 7), line(1, 8));
+        let (one, two) = (line(1, 7), line(2, 7));
+        let differing = one.iter().zip(&two).filter(|(one, two)| one != two).count();
+        assert!((100..=201).contains(&differing), "{differing}");
+    }
+
+    #[test]
+    fn what_says_no_turn_has_none() {
+        for text in ["{}", "\"headwater.loadtest/turn\":\"\"", "\"headwater.loadtest/turn\":\"x\""]
+        {
+            assert_eq!(turn_of(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(turn_of(b"\"headwater.loadtest/turn\":\"99999999999\""), None);
+    }
+}

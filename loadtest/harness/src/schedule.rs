@@ -1,0 +1,267 @@
+//! When what is to change: made before the run from a seed, so that nothing that happens in the run
+//! can move it (open loop).
+
+use std::fmt;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+use crate::payload::NAMESPACE;
+use crate::scenario::{Arrival, Mix, Scenario};
+
+/// The objects of a run and every change of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// The objects; turn 0 is as they come before the first change.
+    pub objects: Vec<ObjectSpec>,
+    /// The changes in the order of their moments; the first is turn 1.
+    pub turns: Vec<Turn>,
+    /// What it was made from.
+    pub seed: u64,
+}
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectSpec {
+    /// Its number.
+    pub index: u32,
+    /// `<namespace>/<type>/<name>`.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The edge that has it; `None`: every one.
+    pub node: Option<usize>,
+    /// Bytes of its content.
+    pub bytes: usize,
+    /// How many of them are new with each change.
+    pub fresh: usize,
+}
+
+/// What objects there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Of one node.
+    Pod,
+    /// Named by a pod of every node.
+    ConfigMap,
+    /// In the stream that all nodes share.
+    Service,
+}
+
+/// One change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When it is intended, counted from the first of the warm-up.
+    pub at: Duration,
+    /// Of which object.
+    pub object: u32,
+    /// Whether the object goes.
+    pub deletes: bool,
+}
+
+impl Schedule {
+    /// The schedule of `scenario` under `seed`.
+    pub fn new(scenario: &Scenario, seed: u64) -> Self {
+        let objects = objects(scenario);
+        let mut random = StdRng::seed_from_u64(seed);
+        let moments = moments(scenario, &mut random);
+        let mut drawing = Drawing::new(scenario, &objects);
+        let turns = moments.into_iter().map(|at| drawing.draw(at, &mut random)).collect();
+        Self { objects, turns, seed }
+    }
+
+    /// The change of this turn; `None` of turn 0, and behind the last.
+    pub fn turn(&self, turn: u32) -> Option<&Turn> {
+        self.turns.get(usize::try_from(turn).ok()?.checked_sub(1)?)
+    }
+
+    /// How many edges see a change of `object`, of `edges`.
+    pub fn audience(&self, object: u32, edges: usize) -> usize {
+        match self.objects.get(object as usize) {
+            Some(ObjectSpec { node: Some(_), .. }) => 1,
+            Some(_) => edges,
+            None => 0,
+        }
+    }
+
+    /// How long its turns last.
+    pub fn length(&self) -> Duration {
+        self.turns.last().map_or(Duration::ZERO, |turn| turn.at)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pod => "pod",
+            Self::ConfigMap => "configmap",
+            Self::Service => "service",
+        })
+    }
+}
+
+fn objects(scenario: &Scenario) -> Vec<ObjectSpec> {
+    let counts = &scenario.objects;
+    let pods = (0..scenario.edges.count).flat_map(|node| {
+        (0..counts.pods_per_edge)
+            .map(move |pod| (Kind::Pod, Some(node), format!("web-{}-{pod}", node + 1)))
+    });
+    let maps = (0..counts.configmaps).map(|map| (Kind::ConfigMap, None, format!("map-{map}")));
+    let services = (0..counts.services).map(|one| (Kind::Service, None, format!("svc-{one}")));
+    let all = pods.chain(maps).chain(services).zip(0..);
+    all.map(|((kind, node, name), index)| {
+        let mix = scenario.load.mix.iter().find(|mix| mix.kind == kind);
+        ObjectSpec {
+            index,
+            key: format!("{NAMESPACE}/{kind}/{name}"),
+            name,
+            kind,
+            node,
+            bytes: mix.map_or(0, |mix| mix.bytes),
+            fresh: mix.map_or(0, |mix| mix.fresh),
+        }
+    })
+    .collect()
+}
+
+/// The intended moments, in order.
+fn moments(scenario: &Scenario, random: &mut StdRng) -> Vec<Duration> {
+    let load = &scenario.load;
+    let end = scenario.warm_up + scenario.duration;
+    let mean = 1.0 / load.rate;
+    let mut moments = Vec::new();
+    let mut at = 0.0;
+    loop {
+        at += match load.arrival {
+            Arrival::Fixed => mean,
+            // Of what is in (0, 1], so that the logarithm is finite.
+            Arrival::Poisson => -(1.0 - random.random::<f64>()).ln() * mean,
+        };
+        let moment = Duration::from_secs_f64(at);
+        if moment >= end {
+            break;
+        }
+        moments.push(moment);
+    }
+    if let Some(burst) = &load.burst {
+        let mut at = scenario.warm_up + burst.every;
+        while at < end {
+            moments.extend(std::iter::repeat_n(at, burst.events));
+            at += burst.every;
+        }
+        moments.sort();
+    }
+    moments
+}
+
+/// Draws which object changes, and how.
+struct Drawing<'a> {
+    mix: Vec<(&'a Mix, Vec<u32>)>,
+    shares: f64,
+    /// Whether each object is there.
+    present: Vec<bool>,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(scenario: &'a Scenario, objects: &[ObjectSpec]) -> Self {
+        let of_kind = |mix: &'a Mix| {
+            let of_kind = objects.iter().filter(|object| object.kind == mix.kind);
+            (mix, of_kind.map(|object| object.index).collect())
+        };
+        Self {
+            mix: scenario.load.mix.iter().map(of_kind).collect(),
+            shares: scenario.load.mix.iter().map(|mix| mix.share).sum(),
+            present: vec![true; objects.len()],
+        }
+    }
+
+    fn draw(&mut self, at: Duration, random: &mut StdRng) -> Turn {
+        let mut left = random.random::<f64>() * self.shares;
+        let last = self.mix.len().saturating_sub(1);
+        let drawn = self.mix.iter().position(|(mix, _)| {
+            left -= mix.share;
+            left < 0.0
+        });
+        let (mix, objects) = &self.mix[drawn.unwrap_or(last)];
+        let object = objects[random.random_range(0..objects.len())];
+        let present = &mut self.present[object as usize];
+        let deletes = *present && random.random::<f64>() < mix.deletes;
+        *present = !deletes;
+        Turn { at, object, deletes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(load: &str) -> Scenario {
+        let text = format!(
+            "about = \"a\"\nlimit = \"b\"\ntargets = [\"embedded\"]\nduration = \"20s\"\n\
+             warm_up = \"5s\"\nedges = {{ count = 3, kind = \"light\" }}\n\
+             objects = {{ pods_per_edge = 4, configmaps = 2, services = 1 }}\n[load]\n{load}\n\
+             mix = [{{ kind = \"pod\", share = 3.0, bytes = 100, fresh = 10, deletes = 0.2 }},\n\
+             {{ kind = \"service\", share = 1.0, bytes = 50, fresh = 5 }}]"
+        );
+        Scenario::parse("test", "test", &text, &[]).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn a_seed_is_a_whole_schedule() {
+        let scenario = scenario("arrival = \"poisson\"\nrate = 500.0");
+        assert_eq!(Schedule::new(&scenario, 7), Schedule::new(&scenario, 7));
+        assert_ne!(Schedule::new(&scenario, 7).turns, Schedule::new(&scenario, 8).turns);
+    }
+
+    #[test]
+    fn poisson_has_the_rate_and_the_spread_of_poisson() {
+        let scenario = scenario("arrival = \"poisson\"\nrate = 1000.0");
+        let schedule = Schedule::new(&scenario, 1);
+        let count = schedule.turns.len() as f64;
+        assert!((count - 25_000.0).abs() < 800.0, "five deviations: {count}");
+        assert!(schedule.turns.is_sorted_by_key(|turn| turn.at));
+        let gaps = schedule.turns.windows(2).map(|two| (two[1].at - two[0].at).as_secs_f64());
+        let squares: f64 = gaps.map(|gap| (gap * 1000.0 - 1.0).powi(2)).sum::<f64>() / count;
+        assert!((0.9..1.1).contains(&squares), "of an exponential gap it is 1: {squares}");
+    }
+
+    #[test]
+    fn fixed_is_even_and_bursts_come_on_top() {
+        let load = "arrival = \"fixed\"\nrate = 10.0\nburst = { every = \"6s\", events = 50 }";
+        let schedule = Schedule::new(&scenario(load), 1);
+        assert_eq!(schedule.turns.len(), 249 + 3 * 50, "bursts at 11 s, 17 s and 23 s");
+        let at_once = schedule.turns.iter().filter(|turn| turn.at == Duration::from_secs(11));
+        assert!((50..=51).contains(&at_once.count()));
+    }
+
+    #[test]
+    fn what_was_deleted_is_made_anew_before_it_is_deleted_again() {
+        let schedule = Schedule::new(&scenario("arrival = \"fixed\"\nrate = 400.0"), 3);
+        let mut gone = std::collections::BTreeSet::new();
+        for turn in &schedule.turns {
+            let was_gone = gone.contains(&turn.object);
+            if turn.deletes {
+                assert!(!was_gone, "twice");
+                gone.insert(turn.object);
+            } else {
+                gone.remove(&turn.object);
+            }
+        }
+        assert!(schedule.turns.iter().any(|turn| turn.deletes));
+        let services = schedule.turns.iter().filter(|turn| turn.object == 14).count() as f64;
+        assert!((0.2..0.3).contains(&(services / schedule.turns.len() as f64)), "a quarter");
+    }
+
+    #[test]
+    fn a_change_is_seen_where_its_object_is() {
+        let schedule = Schedule::new(&scenario("arrival = \"fixed\"\nrate = 1.0"), 1);
+        assert_eq!((schedule.audience(0, 3), schedule.audience(14, 3)), (1, 3));
+        assert_eq!(schedule.turn(0), None);
+        assert_eq!(schedule.turn(1).map(|turn| turn.at), Some(Duration::from_secs(1)));
+    }
+}

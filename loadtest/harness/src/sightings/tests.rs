@@ -1,0 +1,98 @@
+//! Sightings that come in order, twice, out of order, and not at all.
+
+use super::*;
+use crate::payload::{NAMESPACE, apply_line};
+use crate::schedule::{ObjectSpec, Turn};
+
+/// A pod of edge 0 that changes at turns 1, 3 (deleted) and 4, and a service of all, at turn 2.
+fn sightings() -> Sightings {
+    let object = |index, kind: Kind, node| ObjectSpec {
+        index,
+        key: format!("{NAMESPACE}/{kind}/o"),
+        name: "o".to_owned(),
+        kind,
+        node,
+        bytes: 10,
+        fresh: 10,
+    };
+    let turn = |at, object, deletes| Turn { at: Duration::from_millis(at), object, deletes };
+    let schedule = Schedule {
+        objects: vec![object(0, Kind::Pod, Some(0)), object(1, Kind::Service, None)],
+        turns: vec![turn(1, 0, false), turn(2, 1, false), turn(3, 0, true), turn(4, 0, false)],
+        seed: 1,
+    };
+    let latency = Arc::new(Latency::new(Duration::from_secs(1)));
+    Sightings::new(Arc::new(schedule), 2, 0, Duration::from_millis(2), latency)
+}
+
+fn object(sightings: &Sightings, index: usize, turn: u32) -> Object {
+    let spec = &sightings.schedule.objects[index];
+    let line = apply_line(spec, &["node-1".parse().expect("a name")], turn, 1, "t");
+    Object { key: spec.key.clone(), object: line.into(), ..Object::default() }
+}
+
+/// Lets an edge see turns of an object; a negative one is its removal.
+fn see(sightings: &Sightings, edge: usize, index: usize, turns: &[i64]) {
+    for turn in turns {
+        match u32::try_from(*turn) {
+            Ok(turn) => {
+                sightings.applied(edge, &object(sightings, index, turn), Instant::now());
+            }
+            Err(_) => {
+                let key = sightings.schedule.objects[index].key.clone();
+                sightings.removed(edge, &key, Instant::now());
+            }
+        }
+    }
+}
+
+#[test]
+fn all_that_is_seen_in_order_adds_up() {
+    let sightings = sightings();
+    see(&sightings, 0, 0, &[0]);
+    see(&sightings, 0, 1, &[0]);
+    assert!(!sightings.is_set_up());
+    see(&sightings, 1, 1, &[0]);
+    assert!(sightings.is_set_up() && sightings.restless() == 3);
+    sightings.begin(Instant::now());
+    see(&sightings, 0, 0, &[1, -1, 4]);
+    see(&sightings, 0, 1, &[2]);
+    see(&sightings, 1, 1, &[2, 2]);
+    assert!(sightings.is_at_rest());
+    let account = Account { intended: 5, seen: 5, overwritten: 0, missing: 0 };
+    assert_eq!(sightings.account(), account);
+    assert_eq!(sightings.findings().count, 0);
+    assert_eq!(sightings.latency.count(), 4, "turn 1 warms up");
+}
+
+#[test]
+fn what_a_later_turn_explains_is_overwritten_and_the_rest_is_missing() {
+    let sightings = sightings();
+    see(&sightings, 0, 0, &[0, 4]);
+    see(&sightings, 0, 1, &[0]);
+    see(&sightings, 1, 1, &[0, 2]);
+    assert!(!sightings.is_at_rest(), "edge 0 has not seen turn 2");
+    let account = Account { intended: 5, seen: 2, overwritten: 2, missing: 1 };
+    assert_eq!(sightings.account(), account);
+}
+
+#[test]
+fn what_must_never_be_seen_is_found() {
+    let sightings = sightings();
+    see(&sightings, 1, 0, &[0]);
+    assert!(sightings.findings().first[0].contains("another's"));
+    see(&sightings, 0, 1, &[2, 0]);
+    assert!(sightings.findings().first[1].contains("went back from turn 2 to 0"));
+    see(&sightings, 0, 1, &[-1]);
+    assert!(sightings.findings().first[2].contains("nobody deleted it"));
+}
+
+#[test]
+fn a_listing_without_an_object_says_that_it_is_gone() {
+    let sightings = sightings();
+    see(&sightings, 0, 0, &[0, 1]);
+    sightings.listed(0, Group::Mesh, &BTreeSet::new(), Instant::now());
+    assert_eq!(sightings.count(), 1, "another group's listing says nothing of it");
+    sightings.listed(0, Group::Edged, &BTreeSet::new(), Instant::now());
+    assert_eq!((sightings.count(), sightings.findings().count), (2, 0));
+}

@@ -1,0 +1,377 @@
+//! What a run loads: `headwater up` in one process, or the parts as processes on a real Kafka.
+//!
+//! The harness starts it, on loopback, and leaves nothing behind. What its databases and its log
+//! hold can be read once it is stopped.
+
+mod stopped;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_broker::{BrokerError, Cluster, ClusterSettings};
+use headwater_e2e::part::Part;
+use headwater_e2e::running::{built, headwater};
+use headwater_event::{NameError, NodeName};
+use tempfile::TempDir;
+
+use crate::scenario::{Act, TargetKind};
+
+pub use self::stopped::{NodeDisks, Stopped, StoppedError};
+
+/// How long a part may take to come up. Far more than it needs: two cores may be busy with
+/// something else.
+const START_MAX: Duration = Duration::from_secs(90);
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Partitions of both topics: enough that none of them is a bottleneck, few enough that a claim in
+/// each is quick.
+const PARTITIONS: u32 = 16;
+
+/// Any free port, until a hub says which it is.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// The names of the parts.
+pub(crate) const UP: &str = "up";
+pub(crate) const CONTROLLER: &str = "controller";
+pub(crate) const HUB: &str = "hub";
+pub(crate) const BROKER: &str = "broker";
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub struct TargetSettings {
+    /// What it is.
+    pub kind: TargetKind,
+    /// The nodes.
+    pub nodes: Vec<NodeName>,
+    /// Whether an edge with RocksDB is started for each of them; else they are the caller's.
+    pub starts_edges: bool,
+}
+
+/// A running Headwater.
+pub struct Target {
+    settings: TargetSettings,
+    /// Stopped first.
+    parts: BTreeMap<String, Part>,
+    kafka: Option<Cluster>,
+    objects: PathBuf,
+    folder: TempDir,
+}
+
+/// Why there is no target.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The program was not built.
+    #[error(
+        "{at} is missing: build it with `cargo build -p headwater --bins`, or start by `cargo xtask loadtest`"
+    )]
+    NotBuilt {
+        /// Where it should be.
+        at: PathBuf,
+    },
+    /// There is no room for its data.
+    #[error("no folder for its data")]
+    Folder(#[source] io::Error),
+    /// Kafka does not run.
+    #[error("Kafka does not run")]
+    Kafka(#[from] BrokerError),
+    /// The topics cannot be made.
+    #[error("the topics cannot be made: {said}")]
+    Topics {
+        /// What `headwater topics create` said.
+        said: String,
+    },
+    /// A part did not come up.
+    #[error("{part} does not come up within {} s: {wanted}\n{said}", START_MAX.as_secs())]
+    Late {
+        /// Which.
+        part: String,
+        /// What was waited for.
+        wanted: &'static str,
+        /// What it said.
+        said: String,
+    },
+    /// There is no such part here.
+    #[error("there is no {part} in this target")]
+    NoPart {
+        /// Which.
+        part: String,
+    },
+    /// It cannot be done to that part.
+    #[error("{act} cannot be done to {part}")]
+    Impossible {
+        /// What.
+        act: Act,
+        /// To whom.
+        part: String,
+    },
+    /// What was asked of it was not done.
+    #[error("`headwater {asked}` failed: {said}")]
+    Refused {
+        /// The arguments.
+        asked: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+/// The names of `count` nodes, as `--nodes N` has them.
+///
+/// # Errors
+/// Never for a count that a scenario may have.
+pub fn nodes(count: usize) -> Result<Vec<NodeName>, NameError> {
+    (1..=count).map(|number| format!("node-{number}").parse()).collect()
+}
+
+impl Target {
+    /// Starts it; when this returns the objects socket takes lines.
+    ///
+    /// # Errors
+    /// See [`TargetError`]; nothing runs then.
+    pub fn start(settings: TargetSettings) -> Result<Self, TargetError> {
+        built().map_err(|at| TargetError::NotBuilt { at })?;
+        let folder = TempDir::with_prefix("hwlt-").map_err(TargetError::Folder)?;
+        let objects = folder.path().join("objects.sock");
+        let mut target = Self { settings, parts: BTreeMap::new(), kafka: None, objects, folder };
+        match target.settings.kind {
+            TargetKind::Embedded => target.start_up()?,
+            TargetKind::Cluster => target.start_cluster()?,
+        }
+        Ok(target)
+    }
+
+    fn start_up(&mut self) -> Result<(), TargetError> {
+        let objects = self.objects.display().to_string();
+        let nodes = self.settings.nodes.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let nodes = nodes.join(",");
+        self.add(UP, &["up", "--objects", &objects, "--nodes", &nodes, "--runtime", "hollow"]);
+        self.await_objects(UP)?;
+        self.wait(UP, "its status", |part| part.status().map(drop))
+    }
+
+    fn start_cluster(&mut self) -> Result<(), TargetError> {
+        let kafka = Cluster::start(ClusterSettings::default())?;
+        let brokers = kafka.bootstrap();
+        self.kafka = Some(kafka);
+        make_topics(&brokers)?;
+        let kafka = ["--kafka", &brokers, "--kafka-set", "topic.replication.factor=1"];
+        let objects = self.objects.display().to_string();
+        self.add(CONTROLLER, &[&["controller", "--objects", &objects][..], &kafka].concat());
+        let hub = ["hub", "--listen", ANY_PORT, "--insecure-loopback", "--name", HUB];
+        self.add(HUB, &[&hub[..], &kafka].concat());
+        let address = self.wait(HUB, "an address", |part| part.address("hub.addr"))?;
+        if let Some(hub) = self.parts.get_mut(HUB) {
+            hub.say_instead(ANY_PORT, &address);
+        }
+        if self.settings.starts_edges {
+            for node in self.settings.nodes.clone() {
+                let name = node.to_string();
+                let edge = ["edge", "--node", &name, "--hub", &address, "--insecure-loopback"];
+                self.add(&name, &[&edge[..], &["--runtime", "hollow"]].concat());
+            }
+        }
+        self.await_objects(CONTROLLER)?;
+        self.wait(CONTROLLER, "that it has reconciled", |part| {
+            (part.status()?["reconciled"] == true).then_some(())
+        })
+    }
+
+    fn add(&mut self, name: &str, args: &[&str]) {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        self.parts.insert(name.to_owned(), Part::start(self.folder.path(), name, args));
+    }
+
+    fn await_objects(&self, part: &str) -> Result<(), TargetError> {
+        self.wait(part, "its objects socket", |_| UnixStream::connect(&self.objects).ok().map(drop))
+    }
+
+    fn wait<T>(
+        &self,
+        name: &str,
+        wanted: &'static str,
+        look: impl Fn(&Part) -> Option<T>,
+    ) -> Result<T, TargetError> {
+        let part = self.part(name)?;
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            if let Some(found) = look(part) {
+                return Ok(found);
+            }
+            if Instant::now() >= deadline {
+                return Err(TargetError::Late { part: name.to_owned(), wanted, said: part.said() });
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Where load enters.
+    pub fn objects(&self) -> &Path {
+        &self.objects
+    }
+
+    /// Where the hub listens, of a cluster.
+    pub fn hub(&self) -> Option<SocketAddr> {
+        self.parts.get(HUB)?.address("hub.addr")?.parse().ok()
+    }
+
+    /// The operator socket of whoever has the cloud's picture.
+    pub fn picture(&self) -> PathBuf {
+        self.data(self.cloud()).join("headwater.sock")
+    }
+
+    /// The local API of an edge that was started here.
+    pub fn edge_socket(&self, node: &NodeName) -> PathBuf {
+        self.node_data(node).join("edge.sock")
+    }
+
+    /// Where the metrics of a part are served; of an edge by its node's name.
+    pub fn metrics(&self, part: &str) -> Option<SocketAddr> {
+        self.parts.get(part)?.address("metrics.addr")?.parse().ok()
+    }
+
+    /// The processes that run, by what they are: parts, edges by their node, brokers.
+    pub fn processes(&mut self) -> Vec<(String, u32)> {
+        let parts = self.parts.iter();
+        let mut found: Vec<_> =
+            parts.filter_map(|(name, part)| Some((name.clone(), part.process_id()?))).collect();
+        let brokers = self.kafka.iter_mut().flat_map(Cluster::brokers);
+        found.extend(brokers.filter_map(|broker| Some((BROKER.to_owned(), broker.pid()?))));
+        found
+    }
+
+    /// The names of the parts that serve metrics of a hub and of a controller.
+    pub fn hub_part(&self) -> &'static str {
+        match self.settings.kind {
+            TargetKind::Embedded => UP,
+            TargetKind::Cluster => HUB,
+        }
+    }
+
+    /// The part that has the cloud's picture.
+    pub fn cloud(&self) -> &'static str {
+        match self.settings.kind {
+            TargetKind::Embedded => UP,
+            TargetKind::Cluster => CONTROLLER,
+        }
+    }
+
+    /// Kafka's brokers, as clients begin, of a cluster.
+    pub fn brokers(&self) -> Option<String> {
+        self.kafka.as_ref().map(Cluster::bootstrap)
+    }
+
+    /// Does something to a part, or to a broker.
+    ///
+    /// # Errors
+    /// See [`TargetError`].
+    pub fn act(&mut self, act: Act, to: &str) -> Result<(), TargetError> {
+        if to == BROKER {
+            return self.act_on_broker(act);
+        }
+        let missing = || TargetError::NoPart { part: to.to_owned() };
+        let part = self.parts.get_mut(to).ok_or_else(missing)?;
+        match act {
+            Act::Kill => part.kill(),
+            Act::Start if part.process_id().is_none() => part.start_again(),
+            Act::Freeze => part.freeze(),
+            Act::Thaw => part.thaw(),
+            act => return Err(TargetError::Impossible { act, part: to.to_owned() }),
+        }
+        Ok(())
+    }
+
+    fn act_on_broker(&mut self, act: Act) -> Result<(), TargetError> {
+        let missing = || TargetError::NoPart { part: BROKER.to_owned() };
+        let broker = self.kafka.as_mut().ok_or_else(missing)?.broker(1);
+        match act {
+            Act::Kill => broker.kill()?,
+            Act::Start => broker.start()?,
+            Act::Freeze => broker.freeze()?,
+            Act::Thaw => broker.thaw()?,
+            act => return Err(TargetError::Impossible { act, part: BROKER.to_owned() }),
+        }
+        Ok(())
+    }
+
+    /// Cuts the link of an edge that was started here, or mends it.
+    ///
+    /// # Errors
+    /// When whoever serves it does not do so.
+    pub fn set_link(&self, node: &NodeName, cut: bool) -> Result<(), TargetError> {
+        let verb = if cut { "cut" } else { "restore" };
+        let output = self.part(self.hub_part())?.ask(&["link", verb, node.as_str()]);
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(TargetError::Refused { asked: format!("link {verb} {node}"), said })
+    }
+
+    /// What a part said so far.
+    pub fn said(&self, part: &str) -> String {
+        self.parts.get(part).map(Part::said).unwrap_or_default()
+    }
+
+    /// Stops all but Kafka in order: edges, hub, controller. What they hold can then be read.
+    ///
+    /// # Errors
+    /// See [`TargetError`].
+    pub fn stop(mut self) -> Result<Stopped, TargetError> {
+        let is_edge = |name: &String| ![UP, CONTROLLER, HUB].contains(&name.as_str());
+        let edges: Vec<String> = self.parts.keys().filter(|name| is_edge(name)).cloned().collect();
+        let rest = [HUB, CONTROLLER, UP].map(str::to_owned);
+        for name in edges.into_iter().chain(rest) {
+            if let Some(part) = self.parts.get_mut(&name) {
+                part.thaw();
+                part.stop();
+            }
+        }
+        Ok(Stopped::new(self))
+    }
+
+    fn data(&self, part: &str) -> PathBuf {
+        self.folder.path().join(part)
+    }
+
+    fn node_data(&self, node: &NodeName) -> PathBuf {
+        let part = match self.settings.kind {
+            TargetKind::Embedded => UP,
+            TargetKind::Cluster => node.as_str(),
+        };
+        self.data(part).join("nodes").join(node.as_str())
+    }
+
+    fn part(&self, name: &str) -> Result<&Part, TargetError> {
+        self.parts.get(name).ok_or_else(|| TargetError::NoPart { part: name.to_owned() })
+    }
+}
+
+/// Makes both topics, and waits until the broker knows of them: it takes a moment after it has said
+/// that they are made.
+fn make_topics(brokers: &str) -> Result<(), TargetError> {
+    let partitions = PARTITIONS.to_string();
+    let more = ["--replication-factor", "1", "--partitions", &partitions];
+    ask_of_topics(&[&["create", "--kafka", brokers][..], &more].concat())?;
+    let deadline = Instant::now() + START_MAX;
+    loop {
+        match ask_of_topics(&["describe", "--kafka", brokers]) {
+            Err(_) if Instant::now() < deadline => thread::sleep(POLL),
+            described => return described,
+        }
+    }
+}
+
+fn ask_of_topics(args: &[&str]) -> Result<(), TargetError> {
+    let output = headwater().arg("topics").args(args).output();
+    let output = output.map_err(|error| TargetError::Topics { said: error.to_string() })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(TargetError::Topics { said: String::from_utf8_lossy(&output.stderr).into_owned() })
+}

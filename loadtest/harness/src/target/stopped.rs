@@ -1,0 +1,113 @@
+//! A target that has stopped: its log, its picture, and the databases of its nodes, to be read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
+use headwater_event::NodeName;
+use headwater_kafka::{KafkaLog, KafkaSettings, SettingsError};
+use headwater_log::Log;
+use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_store::{Engine, EngineError, Schema, schema};
+
+use super::{CONTROLLER, Target, UP};
+use crate::scenario::TargetKind;
+
+/// The topic of what goes down.
+const DOWNSTREAM: &str = "headwater.downstream.v1";
+
+/// A target that has stopped; Kafka still runs.
+pub struct Stopped {
+    target: Target,
+    memory: Shared,
+}
+
+/// The two databases of a node.
+#[derive(Clone, Debug)]
+pub struct NodeDisks {
+    /// The node.
+    pub node: NodeName,
+    /// Its replica.
+    pub state: Arc<dyn Engine>,
+    /// Its outbox.
+    pub outbox: Arc<dyn Engine>,
+}
+
+/// What cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoppedError {
+    /// A database.
+    #[error("the database {path} cannot be opened", path = path.display())]
+    Database {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: EngineError,
+    },
+    /// The log on Kafka.
+    #[error("the log on Kafka cannot be read")]
+    Kafka(#[from] SettingsError),
+    /// The embedded log.
+    #[error("the embedded log cannot be read: {reason}")]
+    Log {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Stopped {
+    pub(super) fn new(target: Target) -> Self {
+        Self { target, memory: Shared::new(Budget::CLOUD) }
+    }
+
+    /// The downstream log.
+    ///
+    /// # Errors
+    /// See [`StoppedError`].
+    pub fn downstream(&self) -> Result<Arc<dyn Log>, StoppedError> {
+        if let Some(brokers) = self.target.brokers() {
+            return Ok(Arc::new(KafkaLog::new(KafkaSettings::new(brokers, DOWNSTREAM))?));
+        }
+        let path = self.target.data(UP).join("cloud/log");
+        let engine = self.open(path, Role::Log, schema::LOG)?;
+        // Nothing is appended, and every record that is there is young.
+        let settings = EmbeddedSettings::new(LogTopic::Downstream);
+        let log = EmbeddedLog::open(engine, settings, Arc::new(|| 0));
+        Ok(Arc::new(log.map_err(|error| StoppedError::Log { reason: error.to_string() })?))
+    }
+
+    /// The cloud's picture of what nodes reported.
+    ///
+    /// # Errors
+    /// See [`StoppedError`].
+    pub fn picture(&self) -> Result<Arc<dyn Engine>, StoppedError> {
+        let path = match self.target.settings.kind {
+            TargetKind::Embedded => self.target.data(UP).join("cloud/controller/picture"),
+            TargetKind::Cluster => self.target.data(CONTROLLER).join("controller/picture"),
+        };
+        self.open(path, Role::Fold, schema::CONTROLLER)
+    }
+
+    /// The databases of a node whose edge was started by the target.
+    ///
+    /// # Errors
+    /// See [`StoppedError`].
+    pub fn node(&self, node: &NodeName) -> Result<NodeDisks, StoppedError> {
+        let data = self.target.node_data(node);
+        Ok(NodeDisks {
+            node: node.clone(),
+            state: self.open(data.join("state"), Role::State, schema::NODE_STATE)?,
+            outbox: self.open(data.join("outbox"), Role::Outbox, schema::OUTBOX)?,
+        })
+    }
+
+    fn open(
+        &self,
+        path: PathBuf,
+        role: Role,
+        schema: Schema,
+    ) -> Result<Arc<dyn Engine>, StoppedError> {
+        let engine = RocksEngine::open(&path, role, &self.memory, schema);
+        Ok(Arc::new(engine.map_err(|source| StoppedError::Database { path, source })?))
+    }
+}

@@ -1,0 +1,88 @@
+//! What becomes visible at an edge, as its local API tells it, and who wants to know.
+//!
+//! The watch tells nothing that is not durable at the edge, so what a [`Witness`] hears has gone
+//! the whole way.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use headwater_proto::local::watch_event::Kind;
+use headwater_proto::local::{Object, WatchEvent, WatchRequest};
+
+/// Who hears what becomes visible at which edge. Called from many tasks; must not block.
+pub trait Witness: Send + Sync + 'static {
+    /// An object came, changed, or is listed once more by a watch that began anew.
+    fn applied(&self, edge: usize, object: &Object, at: Instant);
+
+    /// An object is gone.
+    fn removed(&self, edge: usize, key: &str, at: Instant);
+
+    /// A watch of `group` has listed everything that it sees: what is not in `keys` is not there.
+    fn listed(&self, edge: usize, group: Group, keys: &BTreeSet<String>, at: Instant);
+}
+
+/// Who the watch says it is: an edge tells each group what is routed to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// The pod worker: pods and what they name.
+    Edged,
+    /// The service mesh: services and where they are served.
+    Mesh,
+}
+
+impl Group {
+    /// The group that a type of object is told to.
+    pub fn of(kind: &str) -> Self {
+        match kind {
+            "service" | "endpoints" | "endpointslice" => Self::Mesh,
+            _ => Self::Edged,
+        }
+    }
+
+    pub(crate) fn request(self) -> WatchRequest {
+        let subscriber = match self {
+            Self::Edged => "edged",
+            Self::Mesh => "mesh",
+        };
+        WatchRequest { subscriber: subscriber.to_owned(), ..WatchRequest::default() }
+    }
+}
+
+/// A watch of one edge, from its first event to its end.
+pub(crate) struct Watching<'a> {
+    edge: usize,
+    group: Group,
+    witness: &'a dyn Witness,
+    listing: Option<BTreeSet<String>>,
+}
+
+impl<'a> Watching<'a> {
+    /// Tells `witness` what comes of a watch of `group` at `edge`.
+    pub(crate) fn new(edge: usize, group: Group, witness: &'a dyn Witness) -> Self {
+        Self { edge, group, witness, listing: None }
+    }
+
+    /// Takes the next event; gives the object that came with it.
+    pub(crate) fn take(&mut self, event: WatchEvent) -> Option<Object> {
+        let at = Instant::now();
+        let (kind, complete) = (event.kind(), event.complete);
+        match (kind, event.object) {
+            (Kind::Init, _) => self.listing = Some(BTreeSet::new()),
+            (Kind::InitDone, _) => {
+                if let Some(keys) = self.listing.take().filter(|_| complete) {
+                    self.witness.listed(self.edge, self.group, &keys, at);
+                }
+            }
+            (Kind::InitApply | Kind::Apply, Some(object)) => {
+                self.witness.applied(self.edge, &object, at);
+                if let Some(listing) = &mut self.listing {
+                    listing.insert(object.key.clone());
+                }
+                return Some(object);
+            }
+            (Kind::Delete, Some(object)) => self.witness.removed(self.edge, &object.key, at),
+            _ => {}
+        }
+        None
+    }
+}

@@ -1,0 +1,112 @@
+//! Short runs of real scenarios, from an empty disk to the record, the report and the box.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_loadtest::record::Run;
+use headwater_loadtest::report;
+use headwater_loadtest::run::{Live, Observer, RunSettings, run};
+use headwater_loadtest::scenario::{Scenario, TargetKind};
+use headwater_loadtest::target::NodeDisks;
+use headwater_store::{Durability, Range, WriteBatch};
+
+/// Says in the test's output how far it is.
+struct Said;
+
+impl Observer for Said {
+    fn phase(&self, what: &str) {
+        println!("{what}");
+    }
+
+    fn live(&self, _: Live) {}
+}
+
+/// A few seconds of a scenario.
+fn short(
+    name: &str,
+    target: TargetKind,
+    sets: &[(&str, &str)],
+    tamper: Option<fn(&NodeDisks)>,
+) -> (tempfile::TempDir, Run) {
+    let small = [
+        ("duration", "3s"),
+        ("warm_up", "500ms"),
+        ("objects.pods_per_edge", "10"),
+        ("load.rate", "100.0"),
+    ];
+    let sets: Vec<_> =
+        small.iter().chain(sets).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let scenario = Scenario::load(name, &sets).unwrap_or_else(|error| panic!("{error}"));
+    let out = tempfile::tempdir().expect("a folder");
+    let settings = RunSettings { scenario, target, seed: 42, out: out.path().to_owned(), tamper };
+    let record = run(settings, Arc::new(Said)).unwrap_or_else(|error| panic!("{error:?}"));
+    (out, record)
+}
+
+#[test]
+fn propagation_in_one_process_is_measured_and_right() {
+    let (out, record) = short("propagation", TargetKind::Embedded, &[("edges.count", "2")], None);
+    let found = &record.correctness;
+    assert!(found.right, "{found:?}");
+    assert_eq!((found.edges, found.account.missing), (2, 0));
+    assert!(found.replicas >= 2 && found.statuses == 20, "{found:?}");
+    assert!(
+        found.account.intended > 200
+            && found.account.seen + found.account.overwritten == found.account.intended
+    );
+    let propagation = record.propagation.as_ref().expect("a right run has latencies");
+    assert!(propagation.quantiles.count > 200, "{:?}", propagation.quantiles);
+    assert!(propagation.quantiles.p50_ms.is_some_and(|p50| p50 > 0.0));
+    assert!(propagation.quantiles.p99_ms.is_none(), "300 samples carry no p99");
+    let names: Vec<_> = record.costs.processes.iter().map(|of| of.name.as_str()).collect();
+    assert_eq!(names, ["up", "loadtest"]);
+
+    let read = Run::read(out.path()).expect("the record");
+    assert_eq!(read, record, "what is read is what was written");
+    assert!(out.path().join("propagation.hlog").is_file());
+    let html = report::html(&record);
+    assert!(html.matches("<svg").count() >= 4, "{}", html.len());
+}
+
+/// Changes one byte of an object in the replica.
+fn damage(disks: &NodeDisks) {
+    let rows = disks.state.scan(&Range::all(), usize::MAX).expect("readable");
+    let at = |value: &Bytes| value.windows(5).position(|window| window == b"fresh");
+    let found = rows.into_iter().find_map(|row| Some((at(&row.1)?, row)));
+    let (at, (key, value)) = found.expect("an object");
+    let mut value = value.to_vec();
+    value[at] ^= 1;
+    let mut batch = WriteBatch::default();
+    batch.put(key, value);
+    disks.state.write(batch, Durability::Synced).expect("writable");
+}
+
+#[test]
+fn a_damaged_edge_makes_the_box_wrong_and_the_figures_vanish() {
+    let sets = [("edges.count", "1"), ("duration", "1s")];
+    let (out, record) = short("propagation", TargetKind::Embedded, &sets, Some(damage));
+    assert!(!record.correctness.right);
+    let first = &record.correctness.findings.first;
+    assert!(first.iter().any(|finding| finding.contains("its objects make")), "{first:?}");
+    assert!(record.propagation.is_none() && !out.path().join("propagation.hlog").exists());
+    let html = report::html(&record);
+    assert!(html.contains("THE RUN WAS WRONG") && !html.contains("Latency, milliseconds"));
+}
+
+#[test]
+fn light_edges_on_a_real_kafka_say_back_what_they_saw() {
+    let sets = [("edges.count", "4"), ("load.rate", "60.0")];
+    let (_out, record) = short("metasync", TargetKind::Cluster, &sets, None);
+    let found = &record.correctness;
+    assert!(found.right, "{found:?}");
+    assert_eq!((found.edges, found.statuses), (4, 40), "{found:?}");
+    let [down, back] = [&record.propagation, &record.round_trip]
+        .map(|of| of.as_ref().expect("measured").quantiles.clone());
+    assert!(down.count > 100 && back.count > 20, "{down:?} {back:?}");
+    assert!(back.p50_ms >= down.p50_ms, "what comes back went down first: {down:?} {back:?}");
+    let wire = record.wire.expect("counted");
+    assert!(wire.down_bytes > 10_000 && wire.up_bytes > 1_000 && wire.connects >= 4, "{wire:?}");
+    let length = record.scenario.duration;
+    assert_eq!(length, Duration::from_secs(3));
+}
