@@ -1,15 +1,14 @@
 //! The controller as a whole: its tasks, and the handle on them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_event::{NodeName, ResourceKey, StreamId};
-use headwater_follow::{Follower, WallClock, on_its_own_thread};
+use headwater_event::{NodeName, ResourceKey};
+use headwater_follow::{WallClock, on_its_own_thread};
 use headwater_log::Log;
 use headwater_store::{Engine, EngineError, schema};
-use headwater_view::{Selection, StreamReader};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -17,13 +16,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use crate::downstream::{
-    self, Downstream, DrawUuid, OpenError, Progress, SharedInterest, WriterTimings,
+    self, Adopted, Downstream, DrawUuid, OpenError, Progress, SharedInterest, WriterTimings,
 };
 use crate::metrics::ControllerMetrics;
 use crate::picture::Picture;
-use crate::source::{
-    Notice, Published, PublishedObject, SOURCE_QUEUE_EVENTS, Several, Source, SourceError,
-};
+use crate::source::{Notice, Published, SOURCE_QUEUE_EVENTS, Several, Source, SourceError};
 use crate::upstream::Upstream;
 
 /// What the upstream side may demand before the downstream side looks.
@@ -38,9 +35,6 @@ const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long each task may take to end when the controller stops.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
-
-/// Entries read at once when the fold is shown to a source.
-const CHUNK_ENTRIES: usize = 256;
 
 /// What a controller is given.
 pub struct ControllerSeams {
@@ -120,7 +114,7 @@ impl Controller {
         let (log, upstream) = (&*seams.downstream, &*seams.upstream);
         let follower =
             downstream::open(log, upstream, &seams.published, &seams.wall_clock, &draw).await?;
-        let published: Arc<dyn Published> = Arc::new(published(&follower)?);
+        let published: Arc<dyn Published> = Arc::new(downstream::published(&follower)?);
 
         let (stop, release) = (CancellationToken::new(), CancellationToken::new());
         let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);
@@ -164,6 +158,7 @@ impl Controller {
             stop: release.clone(),
             listing: None,
             listed: false,
+            adopted: Adopted::default(),
         };
         let upstream = Upstream {
             log: seams.upstream,
@@ -243,35 +238,6 @@ impl Picture {
     pub fn answer(&self, key: &ResourceKey) -> Option<Bytes> {
         self.object(key).map(|object| object.payload().clone())
     }
-}
-
-/// Every object that an earlier run published, each once.
-fn published(
-    follower: &Follower<()>,
-) -> Result<BTreeMap<ResourceKey, PublishedObject>, EngineError> {
-    let engine = follower.state().engine();
-    let reader = StreamReader::new(&**engine);
-    let mut objects = BTreeMap::new();
-    let streams: Vec<StreamId> =
-        follower.acceptance().streams().map(|(stream, _)| stream.clone()).collect();
-    for stream in streams {
-        let mut after = None;
-        loop {
-            let chunk = reader.entries(&stream, Selection::All, after.as_ref(), CHUNK_ENTRIES)?;
-            let last = chunk.len() < CHUNK_ENTRIES;
-            after = chunk.last().map(|(key, _)| key.clone());
-            for (key, entry) in chunk {
-                if let Some(key) = key.resource() {
-                    let (uid, payload) = (entry.uid, entry.object);
-                    objects.insert(key.clone(), PublishedObject { uid, payload });
-                }
-            }
-            if last {
-                break;
-            }
-        }
-    }
-    Ok(objects)
 }
 
 /// All sources as one: what one of them lists, another's list does not remove.

@@ -12,6 +12,7 @@
 //! missing deletes included, is closed by `Reconciled`. A writer whose append has an unknown
 //! outcome is dropped; the next one claims a higher epoch and compares everything again.
 
+mod adopt;
 mod append;
 mod lost;
 mod open;
@@ -39,10 +40,11 @@ use crate::publish::{difference, rank, snapshot_request};
 use crate::source::{Cause, SourceEvent, with_sources};
 use crate::spans;
 
+pub(crate) use self::adopt::Adopted;
 use self::lost::Lost;
 pub use self::open::OpenError;
 use self::open::follow;
-pub(crate) use self::open::open;
+pub(crate) use self::open::{open, published};
 pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
 
 /// Source events taken in before their differences are appended: long enough a group that one
@@ -152,6 +154,8 @@ pub(crate) struct Downstream {
     pub(crate) stop: CancellationToken,
     pub(crate) listing: Option<BTreeSet<ResourceKey>>,
     pub(crate) listed: bool,
+    /// Whose identity is another than the source says.
+    pub(crate) adopted: Adopted,
 }
 
 /// The log while it is ours to write.
@@ -166,6 +170,8 @@ impl Downstream {
         for node in self.nodes.clone() {
             self.interest.write().declare(&node);
         }
+        let newest = follower.as_ref().and_then(|follower| follower.acceptance().writer());
+        self.adopted.agree_with(newest.map(|claim| claim.writer));
         let mut wait = RETRY_FIRST;
         let mut rebuild = false;
         // Whoever starts beside a writer that works must not take the log from it.
@@ -232,9 +238,14 @@ impl Downstream {
             });
             self.stand_by(&mut follower).await?;
             *stands_by = false;
+            self.adopted.other_wrote();
         }
+        let newest = follower.acceptance().writer().map(|claim| (claim.writer, claim.epoch.0));
         let claimant = Claimant { writer: (self.draw)(), address: None };
         let writer = follower.take_over(&self.log, &claimant).await?;
+        // One that claimed in between may have written too.
+        let between = writer.epoch().0 - 1 != newest.map_or(0, |(_, epoch)| epoch);
+        self.adopted.follow(newest.map(|(writer, _)| writer), claimant.writer, between);
         self.remember_claim(claimant.writer)?;
         Ok(Writing { follower, writer })
     }
@@ -336,6 +347,7 @@ impl Downstream {
                     continue;
                 }
                 SourceEvent::InitApply(object) => {
+                    let object = self.adopted.object(object);
                     if let Some(listing) = &mut self.listing {
                         listing.insert(object.key().clone());
                     }
@@ -348,10 +360,12 @@ impl Downstream {
                     continue;
                 }
                 SourceEvent::Apply(object, mut cause) => {
+                    let object = self.adopted.object(object);
                     spans.extend(self.begin(&mut cause, object.key(), ChangeKind::Applied));
                     (self.interest.write().apply(object), cause)
                 }
                 SourceEvent::Delete { key, uid, mut cause } => {
+                    let uid = self.adopted.end(&key, uid);
                     spans.extend(self.begin(&mut cause, &key, ChangeKind::Removed));
                     (self.interest.write().remove(&key, &uid), cause)
                 }
@@ -394,6 +408,7 @@ impl Downstream {
 
     /// Compares every entry that is published or wanted, appends the differences, and says so.
     async fn compare_everything(&mut self, writing: &mut Writing) -> Result<(), Lost> {
+        self.adopt(&writing.follower)?;
         // What is wanted first, so that nothing vanishes before its replacement is there.
         let wanted = self.interest.read().entries();
         for chunk in wanted.chunks(COMPARE_CHUNK) {

@@ -4,7 +4,7 @@
 //! of *every* kind, then `InitDone`: only there does absence mean that an object is gone. After it,
 //! `Apply` and `Delete`. A source that loses its place starts over with `Init`.
 
-mod incarnation;
+pub(crate) mod incarnation;
 pub mod manifest;
 mod notice;
 pub mod objects;

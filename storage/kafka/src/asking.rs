@@ -1,7 +1,7 @@
 //! Questions about the topic, asked of the cluster and answered in bounded time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,18 +30,34 @@ type Failed = (RDKafkaErrorCode, String);
 pub(crate) struct Asking {
     settings: Arc<KafkaSettings>,
     context: Context,
-    /// Appends nothing: of librdkafka's clients it is the one that has a thread of its own, by
-    /// which it learns of its connections' troubles.
-    client: ThreadedProducer<Context>,
+    client: Mutex<Arc<Asker>>,
 }
+
+/// Appends nothing: of librdkafka's clients it is the one that has a thread of its own, by which it
+/// learns of its connections' troubles.
+type Asker = ThreadedProducer<Context>;
 
 impl Asking {
     pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
         let context = Context::default();
-        let client =
-            ThreadedProducer::from_config_and_context(&settings.asking()?, context.clone())
-                .map_err(|error| SettingsError::Invalid { reason: error.to_string() })?;
+        let client = Mutex::new(Arc::new(asker(&settings, &context)?));
         Ok(Self { settings, context, client })
+    }
+
+    fn client(&self) -> Arc<Asker> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives up a client that had no answer; the next question begins with another. librdkafka
+    /// keeps what it was told last: a broker that comes back names no brokers and no partitions
+    /// for a moment, and who asked just then knows of none ever after.
+    fn retire(&self, used: &Arc<Asker>) {
+        let mut held = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&held, used)
+            && let Ok(another) = asker(&self.settings, &self.context)
+        {
+            *held = Arc::new(another);
+        }
     }
 
     /// The topic's id; blocks.
@@ -176,9 +192,10 @@ impl Asking {
         ask: impl Fn(&Client<Context>, Duration) -> Result<T, Failed>,
     ) -> Result<T, Failed> {
         let deadline = Instant::now() + self.settings.request_timeout;
+        let client = self.client();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match ask(self.client.client(), left.max(AGAIN_AFTER)) {
+            match ask(client.client(), left.max(AGAIN_AFTER)) {
                 Ok(answer) => {
                     self.context.trouble.clear();
                     return Ok(answer);
@@ -186,7 +203,12 @@ impl Asking {
                 Err((code, _)) if is_passing(code) && left > AGAIN_AFTER => {
                     thread::sleep(AGAIN_AFTER);
                 }
-                Err(failed) => return Err(failed),
+                Err(failed) => {
+                    if !is_answer(failed.0) {
+                        self.retire(&client);
+                    }
+                    return Err(failed);
+                }
             }
         }
     }
@@ -226,6 +248,22 @@ fn coded(code: RDKafkaErrorCode) -> Failed {
     (code, String::new())
 }
 
+fn asker(settings: &KafkaSettings, context: &Context) -> Result<Asker, SettingsError> {
+    ThreadedProducer::from_config_and_context(&settings.asking()?, context.clone())
+        .map_err(|error| SettingsError::Invalid { reason: error.to_string() })
+}
+
+/// Whether a broker said so, just now.
+fn is_answer(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::UnknownTopicOrPartition
+            | Code::TopicAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+    )
+}
+
 /// Whether the same question may have an answer in a moment.
 fn is_passing(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
@@ -240,4 +278,20 @@ fn is_passing(code: RDKafkaErrorCode) -> bool {
             | Code::UnknownLeaderEpoch
             | Code::FencedLeaderEpoch
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_without_an_answer_is_given_up() {
+        // Nobody listens at port 1.
+        let mut settings = KafkaSettings::new("127.0.0.1:1", "t");
+        settings.request_timeout = Duration::from_millis(200);
+        let asking = Asking::new(Arc::new(settings)).expect("settings");
+        let first = asking.client();
+        asking.topic_id().expect_err("nobody answers");
+        assert!(!Arc::ptr_eq(&first, &asking.client()));
+    }
 }

@@ -9,12 +9,13 @@ use headwater_event::report::{Incarnation, SnapshotClosed};
 use headwater_event::upstream::encode_report;
 use headwater_event::{
     Boot, Checkpoint, EntryKey, Envelope, Event, NodeStanding, Partition, Report, ReportBody,
-    ReportId, ReportKey, Seq, StateHash, StreamStanding, WriterEpoch,
+    ReportId, ReportKey, Seq, StateHash, StreamId, StreamStanding, WriterEpoch,
 };
+use headwater_follow::Follower;
 use headwater_log::{Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record, Recorded};
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
-use headwater_view::PodStatusSnapshot;
+use headwater_view::{PodStatusSnapshot, Selection, StreamReader};
 use prometheus::Registry;
 use serde_json::{Value, json};
 

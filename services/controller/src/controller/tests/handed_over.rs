@@ -146,3 +146,66 @@ async fn who_stands_by_stops_without_a_word() {
     assert_eq!(writing.controller.progress().borrow().epoch, epoch);
     writing.controller.stop().await;
 }
+
+/// A pod as a controller makes it of a manifest, with a UID of its own.
+fn described(name: &str, uid: &str, command: &str) -> Object {
+    let mut value = pod_value(name, "c");
+    value["metadata"]["uid"] = uid.into();
+    value["metadata"]["annotations"] = json!({"headwater/manifest": "p.yaml"});
+    value["spec"]["containers"][0]["command"] = json!([command]);
+    object(value)
+}
+
+impl World {
+    /// The UIDs of what came to the node and left it, in order.
+    async fn uids(&self) -> Vec<String> {
+        let (events, _) = self.read().await;
+        let of_pod = |event: &&Envelope| {
+            event.event.key().and_then(EntryKey::resource).is_some_and(|key| key.kind() == "pod")
+        };
+        let text = |event: &Envelope| {
+            let sign = if matches!(event.event, Event::Removed(_)) { '-' } else { '+' };
+            format!("{sign}{}", event.event.uid())
+        };
+        events.iter().filter(of_pod).map(text).collect()
+    }
+}
+
+#[tokio::test]
+async fn who_takes_over_goes_on_with_the_pods_that_are_there_whatever_uid_it_drew() {
+    let world = World::new();
+    let writing = world.start().await;
+    writing.list([described("p", "p1", "x"), described("q", "q1", "x")]).await;
+    let standing_by = world.elsewhere().start().await;
+    standing_by.tell([SourceEvent::Init]).await;
+    let same = [described("p", "p2", "x"), described("q", "q2", "x")];
+    standing_by.tell(same.into_iter().map(SourceEvent::InitApply)).await;
+    standing_by.tell([SourceEvent::InitDone]).await;
+    standing_by.stands_by().await;
+    writing.controller.stop().await;
+    standing_by.reconciled(1).await;
+    assert_eq!(world.uids().await, ["+p1", "+q1"], "nothing is said twice");
+
+    // What its source says goes on under the UIDs that it drew.
+    standing_by.delete("d/pod/p", "p2").await;
+    until_true("it is gone", async || world.uids().await.len() == 3).await;
+    standing_by.set(described("p", "p3", "y")).await;
+    until_true("another pod", async || world.uids().await.len() == 4).await;
+    assert_eq!(world.uids().await[2..], ["-p1", "+p3"]);
+
+    // A third one never knew either of them, and one is described in another way by now.
+    let third = world.elsewhere().start().await;
+    third.tell([SourceEvent::Init]).await;
+    let now = [described("p", "p4", "y"), described("q", "q4", "z")];
+    third.tell(now.into_iter().map(SourceEvent::InitApply)).await;
+    third.tell([SourceEvent::InitDone]).await;
+    third.stands_by().await;
+    standing_by.controller.stop().await;
+    third.reconciled(2).await;
+    let uids = world.uids().await;
+    assert_eq!(uids.len(), 5, "{uids:?}");
+    // Not the one that the source drew: had this controller written before, it might be spent.
+    let is_new = uids[4].starts_with('+') && !["+q1", "+q4"].contains(&&*uids[4]);
+    assert!(is_new, "another q, with a UID that nobody had: {uids:?}");
+    third.controller.stop().await;
+}
