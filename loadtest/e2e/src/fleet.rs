@@ -123,6 +123,16 @@ impl Fleet {
         self.add(name, args);
     }
 
+    /// Starts a controller that takes objects as JSON lines too, and gives the socket that it makes.
+    ///
+    /// # Panics
+    /// When it cannot be started at all.
+    pub fn add_source(&mut self, name: &str) -> PathBuf {
+        let socket = self.folder.path().join(format!("{name}.sock"));
+        self.add_controller_with(name, &["--objects", &socket.display().to_string()]);
+        socket
+    }
+
     /// Starts a hub and waits until it listens; started again, it does at the same port.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 //! Depends on nothing but the standard library: it runs first in an empty clone, before the
 //! machine has what the rest needs to be built.
 
+mod bench;
 mod check;
 mod claim;
 mod demo;
@@ -36,6 +37,8 @@ cargo xtask COMMAND
                           kills, power cuts and simulated runs, for as long as is asked
   loadtest [SCENARIO] [ARGS]
                           run a load-test scenario; alone, list them; or ask it otherwise
+  bench [ROW...] [--full] [--seed N]
+                          measure the benchmark table into loadtest/RESULTS.md
   path                    print the folder that holds the built `headwater`
 ";
 
@@ -63,6 +66,7 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "kafka" => demo::kafka(&place, args),
         "fuzz" => fuzz::fuzz(&place, args),
         "loadtest" => loadtest::loadtest(&place, args),
+        "bench" => bench::bench(&place, args),
         "survive" => survive::survive(&place, args),
         "path" => {
             println!("{}", place.binaries().display());

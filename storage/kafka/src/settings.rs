@@ -108,15 +108,22 @@ impl KafkaSettings {
         self.client(&[])
     }
 
-    /// For appending.
-    pub(crate) fn producing(&self) -> Result<ClientConfig, SettingsError> {
+    /// For appending: what the log's own producer is made of, for whoever measures against a bare
+    /// one.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
+    pub fn producing(&self) -> Result<ClientConfig, SettingsError> {
         let mut config = self.client(PRODUCER)?;
         config.set("message.timeout.ms", self.delivery_timeout.as_millis().to_string());
         Ok(config)
     }
 
-    /// For reading.
-    pub(crate) fn reading(&self) -> Result<ClientConfig, SettingsError> {
+    /// For reading: what the log's own readers are made of, likewise.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
+    pub fn reading(&self) -> Result<ClientConfig, SettingsError> {
         let mut config = self.client(CONSUMER)?;
         config.set("group.id", &self.client_id);
         Ok(config)

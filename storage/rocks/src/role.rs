@@ -93,8 +93,9 @@ impl Role {
         }
     }
 
-    /// Every bound that RocksDB would leave open, set.
-    pub(crate) fn options(self, shared: &Shared) -> Options {
+    /// Every bound that RocksDB would leave open, set. What a database is opened with, for whoever
+    /// measures against a bare one.
+    pub fn options(self, shared: &Shared) -> Options {
         let bounds = self.bounds();
         let mut options = Options::default();
         options.set_paranoid_checks(true);

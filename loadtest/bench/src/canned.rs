@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
 use headwater_event::{
     Applied, Assignment, Change, Checkpoint, EntryKey, HashKey, LogId, NodeName, ObjectHash, Seq,
     StateHash, StreamId, WriterEpoch,
@@ -19,17 +19,22 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
+use crate::events::pod;
+use crate::failure::{Failure, Tried};
+
 /// Messages on their way to the socket.
 const OUTBOUND_MAX: usize = 4;
 
-/// Different objects: more than one commit gathers, so that none is written over in its batch.
-const OBJECTS: u64 = 4_096;
+/// How long an edge may take to acknowledge what is waited for.
+const ACKED_WITHIN: Duration = Duration::from_secs(120);
 
 /// What a hub has to say of a node's stream.
 pub(crate) struct Course {
     node: NodeName,
     first: Push,
     pushes: Vec<Push>,
+    /// The stream's hash after each event.
+    hashes: Vec<StateHash>,
     /// Where it ends.
     pub(crate) end: Seq,
 }
@@ -46,18 +51,25 @@ pub(crate) struct Acked {
 #[derive(Clone)]
 pub(crate) struct Canned {
     course: Arc<Course>,
+    slowly: Option<Slowly>,
     go: Arc<Notify>,
     acked: watch::Sender<Acked>,
 }
 
 impl Course {
-    /// `events` events with objects of `object_bytes`, `per_push` in each push.
-    pub(crate) fn new(node: &NodeName, events: u64, object_bytes: usize, per_push: u64) -> Self {
+    /// `events` events of `objects` objects of `object_bytes` each, `per_push` in each push.
+    pub(crate) fn new(
+        node: &NodeName,
+        events: u64,
+        objects: u64,
+        object_bytes: usize,
+        per_push: u64,
+    ) -> Self {
         let stream = StreamId::node(node);
         let log_id = LogId { number: 1, uuid: Uuid::from_u128(7) };
         let hash_key = HashKey::new(&log_id);
         let mut hash = StateHash::EMPTY;
-        let mut held: Vec<Option<ObjectHash>> = vec![None; OBJECTS as usize];
+        let mut held: Vec<Option<ObjectHash>> = vec![None; objects as usize];
         let at = |seq| Checkpoint { log_id, epoch: WriterEpoch(1), seq: Seq(seq) };
 
         let assignment = Assignment::new(node, []).encode();
@@ -86,66 +98,76 @@ impl Course {
             last_part: true,
         };
         let first = push(PushMode::Snapshot, 0, 1, vec![streams], hash);
+        let mut hashes = vec![hash];
         let (mut pushes, mut seq) = (Vec::new(), 1);
         while seq < 1 + events {
             let from = seq;
             let mut changes = Vec::new();
             while seq < 1 + events && seq - from < per_push {
                 seq += 1;
-                let applied = pod(seq, object_bytes);
+                let applied = pod(seq, objects, object_bytes);
                 let object_hash = ObjectHash::of(&applied.object);
-                let before = &mut held[(seq % OBJECTS) as usize];
+                let before = &mut held[(seq % objects) as usize];
                 if let Some(before) = before.replace(object_hash) {
                     hash.subtract(&hash_key, &applied.key, &before);
                 }
                 hash.add(&hash_key, &applied.key, &object_hash);
+                hashes.push(hash);
                 changes.push(applied);
             }
             pushes.push(push(PushMode::Tail, from, seq, changes, hash));
         }
-        Self { node: node.clone(), first, pushes, end: Seq(seq) }
+        Self { node: node.clone(), first, pushes, hashes, end: Seq(seq) }
     }
 }
 
-/// The pod that event `seq` is about: half template, half what differs from event to event.
-fn pod(seq: u64, bytes: usize) -> Applied {
-    let name = format!("web-{:05}", seq % OBJECTS);
-    let uid = Uuid::from_u128(u128::from(seq % OBJECTS)).to_string();
-    let mut object = format!(
-        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"shop","uid":"{uid}","resourceVersion":"{seq}"}},"spec":{{"containers":[{{"name":"web","image":"registry.example/shop/web:1.27","ports":[{{"containerPort":8080}}],"resources":{{"limits":{{"memory":"64Mi"}}}}}}]}},"status":""#,
-    );
-    let mut state = seq;
-    while object.len() < bytes / 2 {
-        object.push_str("x-template ");
+impl Course {
+    /// The stream's hash at `seq`, if there is such an event.
+    pub(crate) fn hash_at(&self, seq: u64) -> Option<&StateHash> {
+        self.hashes.get(usize::try_from(seq.checked_sub(1)?).ok()?)
     }
-    while object.len() < bytes - 2 {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        object.push(char::from(b'a' + (state >> 59) as u8 % 26));
-    }
-    object.push_str("\"}");
-    Applied {
-        key: format!("shop/pod/{name}").parse().expect("a key"),
-        uid,
-        resource_version: seq.to_string(),
-        object: Bytes::from(object),
-    }
+}
+
+/// How fast a course is said.
+#[derive(Clone, Copy)]
+struct Slowly {
+    /// The events up to here as fast as they are taken.
+    after: u64,
+    /// And then a push in each of these.
+    interval: Duration,
 }
 
 impl Canned {
-    /// Serves `course` on a free port.
-    pub(crate) async fn start(course: Arc<Course>) -> (Self, SocketAddr) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("bound");
+    /// Serves `course` on a free port, as fast as it is taken.
+    pub(crate) async fn start(course: Arc<Course>) -> Result<(Self, SocketAddr), Failure> {
+        Self::serve(course, None).await
+    }
+
+    /// The same; after `events`, so many pushes a second.
+    pub(crate) async fn paced(
+        course: Arc<Course>,
+        events: u64,
+        pushes_per_second: u32,
+    ) -> Result<(Self, SocketAddr), Failure> {
+        let interval = Duration::from_secs(1) / pushes_per_second;
+        Self::serve(course, Some(Slowly { after: events, interval })).await
+    }
+
+    async fn serve(
+        course: Arc<Course>,
+        slowly: Option<Slowly>,
+    ) -> Result<(Self, SocketAddr), Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.tried("finding a free port")?;
+        let address = listener.local_addr().tried("finding a free port")?;
         let acked = watch::channel(Acked::default()).0;
-        let hub = Self { course, go: Arc::default(), acked };
+        let hub = Self { course, slowly, go: Arc::default(), acked };
         let service = ReplicationServer::new(hub.clone()).max_encoding_message_size(8 << 20);
         tokio::spawn(
             tonic::transport::Server::builder()
                 .add_service(service)
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
-        (hub, address)
+        Ok((hub, address))
     }
 
     /// Says all there is.
@@ -153,9 +175,17 @@ impl Canned {
         self.go.notify_one();
     }
 
+    /// What was acknowledged so far.
+    pub(crate) fn acked(&self) -> Acked {
+        *self.acked.borrow()
+    }
+
     /// Waits for an acknowledgement.
-    pub(crate) async fn until(&self, is_so: impl FnMut(&Acked) -> bool) {
-        self.acked.subscribe().wait_for(is_so).await.expect("the hub is there");
+    pub(crate) async fn until(&self, is_so: impl FnMut(&Acked) -> bool) -> Result<(), Failure> {
+        let mut acked = self.acked.subscribe();
+        let waiting = tokio::time::timeout(ACKED_WITHIN, acked.wait_for(is_so));
+        waiting.await.tried("the edge does not acknowledge")?.tried("the hub is gone")?;
+        Ok(())
     }
 
     async fn speak(self, window_bytes: u64, outbound: Outbound) {
@@ -176,7 +206,13 @@ impl Canned {
         }
         self.go.notified().await;
         let mut acked = self.acked.subscribe();
+        let mut ticks = self.slowly.map(|slowly| tokio::time::interval(slowly.interval));
         for push in pushes {
+            if let Some((ticks, slowly)) = ticks.as_mut().zip(self.slowly)
+                && push.to.seq.0 > slowly.after
+            {
+                ticks.tick().await;
+            }
             sent += push.bytes();
             let has_room = |acked: &Acked| sent <= acked.received_bytes + window_bytes;
             if acked.wait_for(has_room).await.is_err()
@@ -204,7 +240,8 @@ impl Replication for Canned {
         let hub = self.clone();
         tokio::spawn(async move {
             while let Ok(Some(message)) = inbound.message().await {
-                match EdgeMessage::try_from(message).expect("a message of the protocol") {
+                let Ok(message) = EdgeMessage::try_from(message) else { return };
+                match message {
                     EdgeMessage::Hello(hello) => {
                         tokio::spawn(hub.clone().speak(hello.window_bytes, outbound.clone()));
                     }
@@ -217,7 +254,8 @@ impl Replication for Canned {
                             }
                         });
                     }
-                    EdgeMessage::Diverged(diverged) => panic!("{diverged:?}"),
+                    // It acknowledges no more, which whoever waits for it finds out.
+                    EdgeMessage::Diverged(diverged) => eprintln!("the edge differs: {diverged:?}"),
                     _ => {}
                 }
             }

@@ -1,0 +1,68 @@
+//! Why something could not be measured.
+
+use std::error::Error;
+use std::fmt;
+
+/// What was tried, and why it failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) struct Failure {
+    what: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Failure {
+    pub(crate) fn of(what: impl Into<String>) -> Self {
+        Self { what: what.into(), source: None }
+    }
+
+    /// With all that lies below it.
+    pub(crate) fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = self.source();
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        text
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// Says what was tried when something failed.
+pub(crate) trait Tried<T> {
+    /// `what` was tried.
+    ///
+    /// # Errors
+    /// The failure, named.
+    fn tried(self, what: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> Tried<T> for Result<T, E> {
+    fn tried(self, what: &str) -> Result<T, Failure> {
+        self.map_err(|source| Failure { what: what.to_owned(), source: Some(source.into()) })
+    }
+}
+
+impl<T> Tried<T> for Option<T> {
+    fn tried(self, what: &str) -> Result<T, Failure> {
+        self.ok_or_else(|| Failure::of(what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_chain_is_told() {
+        let failed: Result<u8, _> = "x".parse::<u8>().tried("reading a number");
+        let text = failed.expect_err("no number").chain();
+        assert_eq!(text, "reading a number: invalid digit found in string");
+    }
+}

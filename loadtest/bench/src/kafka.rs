@@ -1,0 +1,73 @@
+//! A broker of one row, and its topics.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use headwater_broker::{Cluster, ClusterSettings};
+use headwater_kafka::KafkaSettings;
+use headwater_kafka::topics::{self, Direction, Plan};
+use tokio::runtime::Runtime;
+
+use crate::failure::{Failure, Tried};
+
+/// How many partitions a topic has here, unless told: as many as are made by default.
+pub(crate) const PARTITIONS: u32 = 12;
+
+/// A broker on loopback; it ends with this.
+pub(crate) struct Kafka {
+    cluster: Cluster,
+    topics: AtomicU32,
+}
+
+impl Kafka {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let cluster = Cluster::start(ClusterSettings::default()).tried("starting Kafka")?;
+        Ok(Self { cluster, topics: AtomicU32::new(0) })
+    }
+
+    /// Makes a topic as `headwater topics create` does, with one replica; gives what a client of
+    /// it is told.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn topic(&self, runtime: &Runtime) -> Result<KafkaSettings, Failure> {
+        topic(&self.cluster.bootstrap(), self.topics.fetch_add(1, Ordering::Relaxed), runtime)
+    }
+}
+
+/// Makes one on the brokers at `bootstrap`.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn topic(
+    bootstrap: &str,
+    number: u32,
+    runtime: &Runtime,
+) -> Result<KafkaSettings, Failure> {
+    let settings = KafkaSettings::new(bootstrap, format!("bench-{number}"));
+    let replicas = 1;
+    let plan = Plan {
+        partitions: PARTITIONS,
+        replicas,
+        replicas_min: replicas,
+        ..Plan::new(Direction::Downstream)
+    };
+    runtime.block_on(topics::create(&settings, &plan)).tried("making a topic")?;
+    Ok(settings)
+}
+
+/// A runtime for one side.
+///
+/// # Errors
+/// When its threads cannot be started.
+pub(crate) fn runtime(name: &str, threads: usize) -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name(name)
+        .enable_all()
+        .build()
+        .tried("starting a runtime")
+}

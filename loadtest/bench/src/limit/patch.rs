@@ -1,0 +1,49 @@
+//! What a compressor makes of the same bytes: what has to be said at least.
+
+use std::io::Write as _;
+
+use zstd::stream::Encoder;
+
+use crate::failure::{Failure, Tried};
+
+/// As `zstd -3` does.
+const LEVEL: i32 = 3;
+
+/// How many bytes say `after` to one who holds `before`, as `zstd --patch-from` does.
+///
+/// # Errors
+/// When the compressor refuses.
+pub(crate) fn bytes(before: &[u8], after: &[u8]) -> Result<usize, Failure> {
+    let encoder = Encoder::with_ref_prefix(Vec::new(), LEVEL, before);
+    end(encoder.tried("making a compressor")?, &[after])
+}
+
+/// How many bytes say all of `objects` in one frame to one who holds nothing.
+///
+/// # Errors
+/// When the compressor refuses.
+pub(crate) fn frame_bytes(objects: &[&[u8]]) -> Result<usize, Failure> {
+    end(Encoder::new(Vec::new(), LEVEL).tried("making a compressor")?, objects)
+}
+
+fn end(mut encoder: Encoder<'_, Vec<u8>>, objects: &[&[u8]]) -> Result<usize, Failure> {
+    encoder.include_checksum(false).tried("setting up a compressor")?;
+    for object in objects {
+        encoder.write_all(object).tried("compressing")?;
+    }
+    Ok(encoder.finish().tried("compressing")?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_the_former_version_needs_little() {
+        let pod = |turn| crate::pods::pod("gw-1", 3, turn, 2 << 10).to_string();
+        let (before, after) = (pod(41), pod(42));
+        let patch = bytes(before.as_bytes(), after.as_bytes()).expect("compresses");
+        let whole = frame_bytes(&[after.as_bytes()]).expect("compresses");
+        assert!(patch < 60 && patch * 5 < whole, "{patch} of {whole}");
+    }
+}

@@ -1,0 +1,334 @@
+//! One hub and one edge in this process, and a hop between them that counts bytes.
+//!
+//! Bytes on the wire are the same wherever hub and edge run and whatever holds the log, which is
+//! in memory here.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use headwater_e2e::proxy::{Conditions, Proxy, Traffic};
+use headwater_edge::{Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams};
+use headwater_event::{
+    Applied, Assignment, EntryKey, Event, LogId, NodeName, Removed, ResourceKey, StreamId,
+};
+use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams};
+use headwater_log::{Draft, Log, MemoryLog, Writer, read_birth};
+use headwater_proto::local::meta_client::MetaClient;
+use headwater_proto::local::operation_result::Outcome;
+use headwater_proto::local::{Operation, operation::Verb};
+use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_session::HubSettings;
+use headwater_session::message::RequestError;
+use headwater_store::{Engine, MemoryEngine, schema};
+use prometheus::Registry;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tonic::transport::Endpoint;
+
+use crate::clock::{memory_log, wall_clock};
+use crate::failure::{Failure, Tried};
+use crate::kafka::runtime;
+use crate::rows::append::{claim, claim_anew};
+
+/// How long anything may take to come about here.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(1);
+
+/// How long nothing may have passed for the hop to be called quiet.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// Events in one append.
+const GROUP: usize = 1_024;
+
+/// The hub, the edge, and what lies between.
+pub(crate) struct Link {
+    /// Stopped first.
+    edge: Option<EdgeHandle>,
+    pub(crate) node: NodeName,
+    log: MemoryLog,
+    writer: Writer,
+    hub: HubHandle,
+    pub(crate) hop: Proxy,
+    folder: TempDir,
+    of_cloud: Runtime,
+    of_node: Runtime,
+}
+
+impl Link {
+    /// A log with the node's stream and nothing in it, its hub, and no edge yet.
+    ///
+    /// # Errors
+    /// When a part does not start.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let (of_cloud, of_node) = (runtime("cloud", 2)?, runtime("node", 2)?);
+        let node: NodeName = "gw-1".parse().tried("a node's name")?;
+        let folder = tempfile::tempdir().tried("making a folder")?;
+        let log = memory_log(1);
+        let seen: Arc<dyn Log> = Arc::new(log.clone());
+        let mut writer = of_cloud.block_on(claim(&seen))?;
+        let draft = assignment(&node);
+        of_cloud.block_on(writer.append(vec![draft])).tried("assigning streams")?;
+        of_cloud.block_on(writer.reconciled()).tried("appending")?;
+        let hub = of_cloud.block_on(Hub::start(
+            HubConfig {
+                name: "hub".to_owned(),
+                listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                tls: None,
+                settings: HubSettings::default(),
+                limits: HubLimits::default(),
+            },
+            HubSeams {
+                downstream: seen,
+                upstream: Arc::new(memory_log(1)),
+                engine: Arc::new(MemoryEngine::new()),
+                answers: Arc::new(NoAnswers),
+                wall_clock: wall_clock(),
+                metrics: HubMetrics::new(&Registry::new()).tried("registering metrics")?,
+            },
+        ));
+        let hub = hub.tried("starting a hub")?;
+        let hop = Proxy::start(hub.address());
+        Ok(Self { edge: None, node, log, writer, hub, hop, folder, of_cloud, of_node })
+    }
+
+    /// Starts the edge on the disk that it has.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_edge(&mut self) -> Result<(), Failure> {
+        let shared = Shared::new(Budget::EDGE);
+        let open = |name, role, schema| -> Result<Arc<dyn Engine>, Failure> {
+            let path = self.folder.path().join(name);
+            let engine = RocksEngine::open(path, role, &shared, schema);
+            Ok(Arc::new(engine.tried("opening a database")?))
+        };
+        let state = open("state", Role::State, schema::NODE_STATE)?;
+        let outbox = open("outbox", Role::Outbox, schema::OUTBOX)?;
+        let config = EdgeConfig::new(self.node.clone(), vec![self.hop.address()], self.socket());
+        let edge = Edge::start(config, state, outbox, Seams::default());
+        self.edge = Some(self.of_node.block_on(edge).tried("starting an edge")?);
+        Ok(())
+    }
+
+    /// Stops the edge; its disk stays.
+    pub(crate) fn stop_edge(&mut self) {
+        if let Some(edge) = self.edge.take() {
+            self.of_node.block_on(edge.stop());
+        }
+    }
+
+    /// Forgets what the edge has on disk.
+    ///
+    /// # Errors
+    /// When the disk does not let go of it.
+    pub(crate) fn wipe_edge(&mut self) -> Result<(), Failure> {
+        self.stop_edge();
+        for name in ["state", "outbox"] {
+            std::fs::remove_dir_all(self.folder.path().join(name)).tried("removing a database")?;
+        }
+        Ok(())
+    }
+
+    /// The last event of the node's stream.
+    pub(crate) fn tail(&self) -> u64 {
+        self.writer.position(&StreamId::node(&self.node)).0.0
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("edge.sock")
+    }
+
+    /// Appends what pods are now; `None` removes one.
+    ///
+    /// # Errors
+    /// When the log does not take it.
+    pub(crate) fn say(
+        &mut self,
+        pods: impl IntoIterator<Item = (String, Option<Bytes>)>,
+    ) -> Result<(), Failure> {
+        let stream = StreamId::node(&self.node);
+        let draft = |(name, object): (String, Option<Bytes>)| {
+            let key = format!("default/pod/{name}").parse::<ResourceKey>();
+            let key = EntryKey::from(key.tried("a pod's name")?);
+            let uid = format!("uid-{name}");
+            let event = match object {
+                Some(object) => {
+                    let resource_version = "1".to_owned();
+                    Event::Applied(Applied { key, uid, resource_version, object })
+                }
+                None => Event::Removed(Removed { key, uid }),
+            };
+            // The writer remembers by itself what it left under a key.
+            Ok(Draft { stream: stream.clone(), event, replaces: None, traceparent: None })
+        };
+        let drafts = pods.into_iter().map(draft).collect::<Result<Vec<_>, Failure>>()?;
+        for group in drafts.chunks(GROUP) {
+            let appending = self.writer.append(group.to_vec());
+            self.of_cloud.block_on(appending).tried("appending")?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the log and makes it again: what the edge stands at means nothing there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn recreate_log(&mut self) -> Result<(), Failure> {
+        let seen: Arc<dyn Log> = Arc::new(self.log.clone());
+        let was = self.log_id()?;
+        self.log.recreate(1);
+        self.writer = self.of_cloud.block_on(claim_anew(&seen, Some(was)))?;
+        let draft = assignment(&self.node);
+        self.of_cloud.block_on(self.writer.append(vec![draft])).tried("assigning streams").map(drop)
+    }
+
+    /// Says that the log has everything.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn reconciled(&mut self) -> Result<(), Failure> {
+        self.of_cloud.block_on(self.writer.reconciled()).tried("appending")
+    }
+
+    fn log_id(&self) -> Result<LogId, Failure> {
+        let birth = self.of_cloud.block_on(read_birth(&self.log)).tried("reading a log")?;
+        Ok(birth.tried("the log has no beginning")?.log_id)
+    }
+
+    /// What the edge says of itself.
+    ///
+    /// # Errors
+    /// When there is none, or it has ended.
+    pub(crate) fn status(&self) -> Result<EdgeStatus, Failure> {
+        let edge = self.edge.as_ref().tried("there is no edge")?;
+        self.of_node.block_on(edge.status()).tried("asking the edge")
+    }
+
+    /// Waits until the edge has synced all that was said and the cloud has all its reports.
+    ///
+    /// # Errors
+    /// When it does not come about.
+    pub(crate) fn in_step(&self) -> Result<(), Failure> {
+        let stream = StreamId::node(&self.node);
+        let (tail, hash) = self.writer.position(&stream);
+        let log_id = self.log_id()?;
+        wait("the edge in step", || {
+            let status = self.status().ok()?;
+            let own = status.streams.iter().find(|one| one.stream == stream)?;
+            let life = own.applied.map(|applied| applied.log_id);
+            let is_there = own.durable == tail && life == Some(log_id);
+            (is_there && status.connected && status.outbox_depth == 0).then_some(())
+        })?;
+        let verified = self.hub.view().verify(&stream).tried("reading the hub's fold")?;
+        match verified {
+            Some(verified) if verified.recomputed == hash => Ok(()),
+            _ => Err(Failure::of("the hub holds something else than was written")),
+        }
+    }
+
+    /// Waits until nothing passes any more, and gives what has passed.
+    ///
+    /// # Errors
+    /// When it never gets quiet.
+    pub(crate) fn quiet(&self) -> Result<Traffic, Failure> {
+        wait("quiet on the wire", || {
+            let before = self.hop.traffic();
+            thread::sleep(QUIET);
+            (self.hop.traffic() == before).then_some(before)
+        })
+    }
+
+    /// Cuts the link, and lets nobody in.
+    pub(crate) fn cut(&self) {
+        self.hop.set(Conditions { closed: true, ..Conditions::default() });
+        self.hop.cut();
+    }
+
+    /// Lets the edge connect again.
+    pub(crate) fn mend(&self) {
+        self.hop.set(Conditions::default());
+    }
+
+    /// Asks the edge's local API, as a pod worker does.
+    ///
+    /// # Errors
+    /// When the edge refuses.
+    pub(crate) fn operate(&self, operations: Vec<Operation>) -> Result<(), Failure> {
+        self.of_node.block_on(operate(&self.socket(), operations))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.stop_edge();
+    }
+}
+
+async fn operate(socket: &Path, operations: Vec<Operation>) -> Result<(), Failure> {
+    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
+    let channel = endpoint.tried("an address")?.connect().await.tried("asking the edge")?;
+    let mut client = MetaClient::new(channel);
+    for operation in operations {
+        let answer = client.operate(operation).await.tried("asking the edge")?.into_inner();
+        if let Some(Outcome::Failure(failure)) = answer.outcome {
+            return Err(Failure::of(format!("the edge refuses: {}", failure.message)));
+        }
+    }
+    Ok(())
+}
+
+/// The operation that says the status of a pod.
+pub(crate) fn status_of(name: &str, status: &Value) -> Operation {
+    let content = serde_json::json!({ "uid": format!("uid-{name}"), "status": status });
+    Operation {
+        source: "edged".to_owned(),
+        verb: Verb::Update.into(),
+        resource: format!("default/podstatus/{name}"),
+        content: content.to_string().into_bytes().into(),
+        ..Operation::default()
+    }
+}
+
+/// Waits until `look` gives something.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Failure> {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::of(format!("{what}: not within {} s", WAIT.as_secs())));
+        }
+        thread::sleep(POLL);
+    }
+}
+
+fn assignment(node: &NodeName) -> Draft {
+    let event = Event::Applied(Applied {
+        key: EntryKey::Streams,
+        uid: String::new(),
+        resource_version: "1".to_owned(),
+        object: Assignment::new(node, []).encode(),
+    });
+    Draft { stream: StreamId::node(node), event, replaces: None, traceparent: None }
+}
+
+/// Answers nobody.
+pub(crate) struct NoAnswers;
+
+#[async_trait::async_trait]
+impl Answers for NoAnswers {
+    async fn answer(&self, _node: &NodeName, _key: &ResourceKey) -> Result<Bytes, RequestError> {
+        Err(RequestError::NotFound)
+    }
+}

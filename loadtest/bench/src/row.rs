@@ -1,0 +1,197 @@
+//! The table: which rows there are.
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::figure::Measured;
+use crate::rows;
+use crate::turns::Turns;
+
+/// A row of the table.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) number: u8,
+    pub(crate) name: &'static str,
+    /// What is measured, and what it is measured against.
+    pub(crate) about: &'static str,
+    measure: fn(&mut Run) -> Result<Measured, Failure>,
+}
+
+/// How a row is to be measured.
+pub(crate) struct Run {
+    /// The long form.
+    pub(crate) full: bool,
+    pub(crate) turns: Turns,
+}
+
+/// How long the short form of a row may take before it is given up: several times what it takes.
+const SHORT_WITHIN: Duration = Duration::from_secs(5 * 60);
+
+/// The long form, likewise.
+const LONG_WITHIN: Duration = Duration::from_secs(60 * 60);
+
+/// In the order of their numbers.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        number: 1,
+        name: "apply",
+        about: "An edge applies events as fast as they come: session, decoding, hashes, derived \
+                rows, RocksDB without syncs; against bare RocksDB given the same batches.",
+        measure: rows::apply::unsynced,
+    },
+    Row {
+        number: 2,
+        name: "apply-synced",
+        about: "The same with a sync for every group; against a file that is given the same bytes \
+                and synced as often.",
+        measure: rows::apply::synced,
+    },
+    Row {
+        number: 3,
+        name: "append",
+        about: "Events appended to Kafka through the log's writer (positions, hashes, records), \
+                against a bare producer of rdkafka's that sends the same records with the same \
+                settings.",
+        measure: rows::append::measure,
+    },
+    Row {
+        number: 4,
+        name: "propagation",
+        about: "From the moment a change was to be said to the controller to the moment a worker \
+                at the node sees it, durable in the edge's RocksDB; against producing and \
+                consuming the same bytes at the same rate on the same broker.",
+        measure: rows::propagation::measure,
+    },
+    Row {
+        number: 5,
+        name: "idle",
+        about: "What an idle edge costs its hub in memory and time; against a bare HTTP/2 server \
+                with as many streams.",
+        measure: rows::crowd::idle,
+    },
+    Row {
+        number: 6,
+        name: "delivery",
+        about: "A hub's time on a processor for each event that it delivers; against a thread \
+                that writes as many bytes to as many sockets.",
+        measure: rows::crowd::delivery,
+    },
+    Row {
+        number: 8,
+        name: "resume",
+        about: "An edge comes back from where it stood, 1 % of its pods changed: bytes on the \
+                wire against the changed objects, compressed.",
+        measure: rows::resume::valid,
+    },
+    Row {
+        number: 9,
+        name: "resume-lost",
+        about: "An edge comes back and what it stood at means nothing any more, 1 % of its pods \
+                changed: bytes on the wire against the changed objects, compressed.",
+        measure: rows::resume::lost,
+    },
+    Row {
+        number: 11,
+        name: "metasync",
+        about: "Pod statuses on their way to the cloud: bytes on the wire against a patch of what \
+                changed, and against sending all statuses once a minute.",
+        measure: rows::metasync::measure,
+    },
+    Row {
+        number: 12,
+        name: "crash",
+        about: "An edge killed while 5,000 events a second come, from its next start to right \
+                answers; against bare RocksDB opening the same database.",
+        measure: rows::crash::measure,
+    },
+    Row {
+        number: 13,
+        name: "bootstrap",
+        about: "A hub folds a log on Kafka from its start, against the slower of consuming the \
+                same topic and writing the same bytes to bare RocksDB; an edge with nothing takes \
+                a snapshot, against the live objects, compressed.",
+        measure: rows::bootstrap::measure,
+    },
+    Row {
+        number: 14,
+        name: "memory",
+        about: "Memory and disk of an edge with its pods, after churn; against a process that has \
+                opened an empty database.",
+        measure: rows::memory::measure,
+    },
+    Row {
+        number: 15,
+        name: "wire",
+        about: "One changed pod on its way to the edge: bytes on the wire against a patch of the \
+                object.",
+        measure: rows::wire::measure,
+    },
+    Row {
+        number: 16,
+        name: "isolation",
+        about: "One edge in a black hole and one that reads a byte a second, among a hundred; \
+                against the same without them.",
+        measure: rows::crowd::isolation,
+    },
+];
+
+impl Row {
+    pub(crate) fn within(full: bool) -> Duration {
+        if full { LONG_WITHIN } else { SHORT_WITHIN }
+    }
+
+    /// Measures it in this process.
+    ///
+    /// # Errors
+    /// When something does not do at all what it should.
+    pub(crate) fn measure(&self, full: bool, seed: u64) -> Result<Measured, Failure> {
+        let mut run = Run { full, turns: Turns::of(seed) };
+        let mut measured = (self.measure)(&mut run)?;
+        measured.busiest_core = run.turns.busiest_core();
+        Ok(measured)
+    }
+}
+
+impl Run {
+    /// One of two numbers, by the form.
+    pub(crate) fn pick<T>(&self, short: T, full: T) -> T {
+        if self.full { full } else { short }
+    }
+}
+
+/// The rows of these numbers or names; all of them where none is named.
+///
+/// # Errors
+/// Names what is no row.
+pub(crate) fn find(words: &[String]) -> Result<Vec<Row>, Failure> {
+    if words.is_empty() {
+        return Ok(ROWS.to_vec());
+    }
+    let find = |word: &String| {
+        let is = |row: &&Row| row.name == word || row.number.to_string() == *word;
+        let found = ROWS.iter().find(is).copied();
+        found.ok_or_else(|| Failure::of(format!("no row {word:?}; there are {}", crate::known())))
+    };
+    words.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_by_number_and_name() {
+        let found = find(&["3".to_owned(), "apply".to_owned()]).expect("there are such rows");
+        assert_eq!(found.iter().map(|row| row.number).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(find(&[]).expect("all").len(), ROWS.len());
+        let failure = find(&["99".to_owned()]).err().expect("none").to_string();
+        assert!(failure.contains("99") && failure.contains("apply"), "{failure}");
+    }
+
+    #[test]
+    fn numbers_and_names_are_of_one_row_each() {
+        assert!(ROWS.windows(2).all(|two| two[0].number < two[1].number));
+        let names: std::collections::BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), ROWS.len());
+    }
+}

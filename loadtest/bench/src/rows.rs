@@ -1,0 +1,12 @@
+//! What is measured, one row of the table a file.
+
+pub(crate) mod append;
+pub(crate) mod apply;
+pub(crate) mod bootstrap;
+pub(crate) mod crash;
+pub(crate) mod crowd;
+pub(crate) mod memory;
+pub(crate) mod metasync;
+pub(crate) mod propagation;
+pub(crate) mod resume;
+pub(crate) mod wire;

@@ -1,0 +1,163 @@
+//! Row 14: what an edge with its pods takes of memory and disk, against a process that has opened
+//! an empty database.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use bytes::Bytes;
+use headwater_e2e::part::Part;
+use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_store::schema;
+use tempfile::TempDir;
+
+use crate::bound::Bound;
+use crate::failure::{Failure, Tried};
+use crate::figure::{Figure, Measured};
+use crate::kafka::runtime;
+use crate::limit::patch;
+use crate::link::{Link, wait};
+use crate::machine::{anonymous_bytes, memory_bytes};
+use crate::pods::{name, pod};
+use crate::process::{edge_status, memory_at_rest};
+use crate::row::Run;
+use crate::samples::Samples;
+
+const OBJECT_BYTES: usize = 4_000;
+
+/// Pods, and the most that an edge with so many should take, in MB: floor and target.
+const SIZES: [(u64, Bound); 2] =
+    [(110, Bound::at_most(60.0, 30.0)), (1_000, Bound::at_most(60.0, 30.0))];
+
+/// Measures it.
+///
+/// # Errors
+/// When the edge does not come in step.
+pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+    let changes = run.pick(10_000, 200_000);
+    let rounds = run.pick(2, 5);
+    let mut measured = Measured::default();
+    for (pods, bound) in SIZES {
+        let (mut ours, mut bare, mut own) = <(Samples, Samples, Samples)>::default();
+        let (mut disk, mut live) = <(Samples, Samples)>::default();
+        for _ in 0..rounds {
+            let taken = churn(pods, changes)?;
+            ours.push(taken.memory / 1e6);
+            bare.push(bare_memory()? / 1e6);
+            own.push(taken.own / 1e6);
+            disk.push(taken.disk / 1e6);
+            live.push(taken.live / 1e6);
+        }
+        let limit = "a process with an empty database";
+        let what = format!("{pods} pods: MB of memory");
+        let figure = Figure::ratio(&what, ours.clone(), limit, bare);
+        measured.push(figure.judged_by(ours).held_to(bound));
+        measured.push(Figure::alone(&format!("{pods} pods: MB of it no file"), own));
+        let what = format!("{pods} pods: MB of disk");
+        let limit = "the live objects, compressed";
+        measured.push(Figure::ratio(&what, disk, limit, live));
+    }
+    measured.set("memory", "PSS from smaps_rollup, once it has come to rest");
+    measured.set("churn", format!("{changes} changes of pods, then rest"));
+    measured.set("object", format!("about {OBJECT_BYTES} bytes of JSON"));
+    measured.set("edge", "a process with hollow pods inside; the hub is in another");
+    measured.note(
+        "Disk is shown and held to nothing: tables and write-ahead log that are not yet due for \
+         compaction are more than 3x of so little.",
+    );
+    Ok(measured)
+}
+
+/// In bytes.
+struct Taken {
+    memory: f64,
+    own: f64,
+    disk: f64,
+    live: f64,
+}
+
+fn churn(pods: u64, changes: u64) -> Result<Taken, Failure> {
+    let mut link = Link::start()?;
+    let node = link.node.to_string();
+    let object = |number, turn| Bytes::from(pod(&node, number, turn, OBJECT_BYTES).to_string());
+    link.say((0..pods).map(|number| (name(&node, number), Some(object(number, 0)))))?;
+    let folder = TempDir::new().tried("making a folder")?;
+    let hub = link.hop.address().to_string();
+    let args = ["edge", "--node", &node, "--hub", &hub, "--insecure-loopback", "--runtime"];
+    let args = args.into_iter().chain(["hollow"]).map(str::to_owned).collect();
+    let edge = Part::start(folder.path(), &node, args);
+    let root = edge.data().join("nodes").join(&node);
+    let of_asking = runtime("asking", 1)?;
+    let in_step = |link: &Link| {
+        let tail = link.tail();
+        wait("the edge in step", || {
+            let status = of_asking.block_on(edge_status(&root.join("edge.sock"))).ok()?;
+            let is_there = status.streams.iter().any(|one| one.durable == tail);
+            (is_there && status.outbox_depth == 0).then_some(())
+        })
+    };
+    in_step(&link)?;
+    let turns: Vec<u64> = (1..=changes).collect();
+    for group in turns.chunks(1_000) {
+        let changed = group.iter().map(|turn| {
+            let number = turn % pods;
+            (name(&node, number), Some(object(number, *turn)))
+        });
+        link.say(changed.collect::<Vec<_>>())?;
+        in_step(&link)?;
+    }
+    let live: Vec<Bytes> = (0..pods).map(|number| object(number, changes)).collect();
+    let live = patch::frame_bytes(&live.iter().map(|one| &one[..]).collect::<Vec<_>>())?;
+    let memory = memory_at_rest(&edge)?;
+    let own = edge.process_id().and_then(anonymous_bytes).tried("it does not run")? as f64;
+    Ok(Taken { memory, own, disk: disk_bytes(&root.join("state"))?, live: live as f64 })
+}
+
+fn disk_bytes(folder: &Path) -> Result<f64, Failure> {
+    let mut bytes = 0;
+    for file in fs::read_dir(folder).tried("reading a database")?.flatten() {
+        // A file that is gone by now counts for nothing.
+        bytes += file.metadata().map_or(0, |metadata| metadata.len());
+    }
+    Ok(bytes as f64)
+}
+
+/// The memory of a process of this program that has opened an empty database and does nothing.
+fn bare_memory() -> Result<f64, Failure> {
+    let program = std::env::current_exe().tried("finding this program")?;
+    let folder = TempDir::new().tried("making a folder")?;
+    let mut command = Command::new(program);
+    command.arg("--hold").arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = Held(command.spawn().tried("starting a process")?);
+    let output = child.0.stdout.take().tried("its output is piped")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).tried("waiting for a process")?;
+    let memory = memory_bytes(child.0.id()).tried("it does not run");
+    Ok(memory? as f64)
+}
+
+/// A process that ends with this.
+struct Held(Child);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Opens an empty database in `folder`, says so, and holds it until its input ends.
+///
+/// # Errors
+/// When it cannot be opened.
+pub(crate) fn hold(folder: &Path) -> Result<(), Failure> {
+    let shared = Shared::new(Budget::EDGE);
+    let state = RocksEngine::open(folder.join("state"), Role::State, &shared, schema::NODE_STATE);
+    let _held = state.tried("opening a database")?;
+    println!("open");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).tried("waiting for the end")?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Row 11: what a node's news cost on the way up, and its silence.
+
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::bound::Bound;
+use crate::failure::Failure;
+use crate::figure::{Figure, Measured};
+use crate::limit::patch;
+use crate::link::{Link, status_of};
+use crate::pods::{PODS_PER_NODE, name, pod};
+use crate::row::Run;
+
+const OBJECT_BYTES: usize = 2 << 10;
+
+/// What has to be said besides the change: key, position, framing.
+const FRAMING_BYTES: f64 = 30.0;
+
+/// How often everything would be sent by one who sends everything, and how often one status
+/// changes here.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Measures it.
+///
+/// # Errors
+/// When the edge does not come in step.
+pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+    let idle = run.pick(Duration::from_secs(60), Duration::from_secs(600));
+    let changes: u64 = run.pick(60, 600);
+    let mut link = Link::start()?;
+    let node = link.node.to_string();
+    let object = |number| Bytes::from(pod(&node, number, 0, OBJECT_BYTES).to_string());
+    link.say((0..PODS_PER_NODE).map(|number| (name(&node, number), Some(object(number)))))?;
+    link.start_edge()?;
+    link.in_step()?;
+    let say = |number, turn| status_of(&name(&node, number), &status(number, turn));
+    link.operate((0..PODS_PER_NODE).map(|number| say(number, 0)).collect())?;
+    link.in_step()?;
+
+    let before = link.quiet()?;
+    let mut ideal = 0.0;
+    for turn in 1..=changes {
+        let number = turn % PODS_PER_NODE;
+        let was = status(number, turn.saturating_sub(PODS_PER_NODE)).to_string();
+        let is = status(number, turn).to_string();
+        ideal += patch::bytes(was.as_bytes(), is.as_bytes())? as f64 + FRAMING_BYTES;
+        link.operate(vec![say(number, turn)])?;
+        link.in_step()?;
+    }
+    let said = link.quiet()?.since(before);
+    let before = link.hop.traffic();
+    thread::sleep(idle);
+    let silent = link.hop.traffic().since(before);
+
+    let each = |bytes: f64| bytes / changes as f64;
+    let a_second = |bytes: u64| bytes as f64 / idle.as_secs_f64();
+    let up = each(said.up as f64);
+    let all: usize = (0..PODS_PER_NODE).map(|number| status(number, 0).to_string().len()).sum();
+    let a_minute = up + a_second(silent.up) * INTERVAL.as_secs_f64();
+
+    let mut measured = Measured::default();
+    let what = "bytes up a status change";
+    measured.push(
+        Figure::ratio(what, up.into(), "zstd --patch-from and 30", each(ideal).into())
+            .held_to(Bound::at_most(2.6, 1.3)),
+    );
+    measured.push(
+        Figure::ratio(
+            "bytes up a minute",
+            a_minute.into(),
+            "all statuses once",
+            (all as f64).into(),
+        )
+        .held_to(Bound::at_most(1.0 / 20.0, 1.0 / 500.0)),
+    );
+    measured.push(
+        Figure::alone("bytes up a second, idle", a_second(silent.up).into())
+            .held_to(Bound::at_most(10.0, 5.0)),
+    );
+    measured.push(Figure::alone("bytes down a second, idle", a_second(silent.down).into()));
+    let down = each(said.down as f64);
+    measured.push(Figure::alone("bytes down a status change", down.into()));
+    measured.set("pods", format!("{PODS_PER_NODE}, each with a status of about 1 KB"));
+    measured.set("changes", format!("{changes}, one by one: a restart and its times"));
+    measured.set("a minute", "one change and a minute's silence");
+    measured.set("idle", format!("{} s", idle.as_secs()));
+    measured.note(
+        "The floors of the change and of the silence are twice their targets: the table has none.",
+    );
+    Ok(measured)
+}
+
+/// A pod's status after `turn`.
+fn status(number: u64, turn: u64) -> Value {
+    let time = |offset: u64| {
+        let seconds = (turn * 61 + offset) % 86_400;
+        format!("2026-03-01T{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    };
+    let condition = |kind: &str| {
+        json!({ "type": kind, "status": "True", "lastProbeTime": null,
+                "lastTransitionTime": "2026-03-01T00:00:07Z" })
+    };
+    let conditions = ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition);
+    json!({
+        "phase": "Running",
+        "hostIP": "192.0.2.7",
+        "podIP": format!("10.42.0.{number}"),
+        "podIPs": [{ "ip": format!("10.42.0.{number}") }],
+        "qosClass": "Burstable",
+        "startTime": "2026-03-01T00:00:00Z",
+        "conditions": conditions,
+        "containerStatuses": [{
+            "name": "web",
+            "image": "registry.example/shop/web:1.27",
+            "containerID": format!("containerd://{number:064x}"),
+            "ready": true,
+            "started": true,
+            "restartCount": turn,
+            "state": { "running": { "startedAt": time(9) } },
+            "lastState": { "terminated": { "exitCode": 1, "reason": "Error",
+                "startedAt": time(1), "finishedAt": time(8) } },
+        }],
+    })
+}
