@@ -14,7 +14,8 @@ use crate::source;
 impl Fleet {
     /// Waits until every part that was not ended is in step, what the manifests describe and what
     /// was told is at every node and what the nodes say is in every picture. Whenever it looks at what lies on
-    /// their disks, all that must hold at any time is checked.
+    /// their disks, all that must hold at any time is checked; in the end, that nobody took more
+    /// memory than it may.
     ///
     /// # Panics
     /// At once when something does not hold that must, and when it is not in step in [`WAIT`].
@@ -27,7 +28,10 @@ impl Fleet {
                     let evidence = self.check(invariants);
                     match self.not_converged(invariants, &evidence) {
                         Some(missing) => missing,
-                        None => return evidence,
+                        None => {
+                            self.check_memory();
+                            return evidence;
+                        }
                     }
                 }
             };
