@@ -5,6 +5,7 @@
 
 mod edge;
 mod hub;
+mod packed;
 mod position;
 mod report;
 #[cfg(test)]
@@ -68,6 +69,12 @@ pub enum WireFault {
         lower: u64,
         /// What bounds it.
         upper: u64,
+    },
+    /// What is packed cannot be unpacked.
+    #[error("cannot be unpacked: {reason}")]
+    Packed {
+        /// What is wrong with it.
+        reason: String,
     },
     /// No key of an entry or a resource.
     #[error("no key")]

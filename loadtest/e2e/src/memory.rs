@@ -7,9 +7,8 @@ use headwater_check::budget::Budget;
 /// What an edge may take.
 pub const EDGE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a hub may take that serves nobody. A controller, which folds the same log, is held to the
-/// same.
-pub const CLOUD_BYTES_MAX: u64 = 64 << 20;
+/// What a hub may take that serves nobody.
+pub const HUB_BYTES_MAX: u64 = 64 << 20;
 
 /// What a hub may take besides for each edge that it serves.
 pub const HUB_BYTES_PER_EDGE: u64 = 32 << 10;
@@ -25,12 +24,12 @@ pub fn peak_bytes(process: u32) -> Option<u64> {
     Some(bytes("VmHWM:")?.saturating_sub(bytes("RssFile:")?))
 }
 
-/// What a part of this kind may take, with so many edges around; `None`: nothing is promised.
+/// What a part of this kind may take, with so many edges around; `None`: nothing is promised, as
+/// for a controller, which lists whole clusters.
 pub fn budget(kind: &str, edges: u64) -> Option<Budget> {
     let max = match kind {
         "edge" => EDGE_BYTES_MAX,
-        "hub" => CLOUD_BYTES_MAX + edges * HUB_BYTES_PER_EDGE,
-        "controller" => CLOUD_BYTES_MAX,
+        "hub" => HUB_BYTES_MAX + edges * HUB_BYTES_PER_EDGE,
         _ => return None,
     };
     Some(Budget { what: format!("memory of a part that is {kind}"), unit: "bytes", max })

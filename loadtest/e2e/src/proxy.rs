@@ -6,9 +6,9 @@
 
 use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant as SystemInstant};
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -69,7 +69,7 @@ struct Hop {
     cuts: watch::Sender<u64>,
     up: AtomicU64,
     down: AtomicU64,
-    connections: AtomicU64,
+    arrivals: Mutex<Vec<SystemInstant>>,
 }
 
 impl Proxy {
@@ -89,7 +89,7 @@ impl Proxy {
             cuts: watch::Sender::default(),
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
-            connections: AtomicU64::new(0),
+            arrivals: Mutex::default(),
         });
         let entered = runtime.enter();
         let listener = TcpListener::from_std(listener).expect("a listener");
@@ -116,8 +116,13 @@ impl Proxy {
     /// What has passed so far: counted when it is taken up, before any delay.
     pub fn traffic(&self) -> Traffic {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Hop { up, down, connections, .. } = &*self.hop;
-        Traffic { up: of(up), down: of(down), connections: of(connections) }
+        let Hop { up, down, .. } = &*self.hop;
+        Traffic { up: of(up), down: of(down), connections: self.arrivals().len() as u64 }
+    }
+
+    /// When each connection came.
+    pub fn arrivals(&self) -> Vec<SystemInstant> {
+        self.hop.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -142,7 +147,7 @@ impl Traffic {
 
 async fn accept(listener: TcpListener, hop: Arc<Hop>) {
     while let Ok((edge, _)) = listener.accept().await {
-        hop.connections.fetch_add(1, Ordering::Relaxed);
+        hop.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(SystemInstant::now());
         if !hop.conditions.borrow().closed {
             tokio::spawn(carry(edge, hop.clone()));
         }

@@ -31,15 +31,26 @@ const NAMED: [(&str, &str, &str); 8] = [
 /// The objects that a folder of manifests describes.
 ///
 /// # Panics
-/// When a file of it cannot be read, or is no YAML.
+/// When a file of it cannot be read, or is neither JSON nor YAML.
 pub fn objects(folder: &Path) -> Vec<Value> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let read = files.flat_map(|file| {
         let text = fs::read_to_string(file.path()).expect("a manifest");
+        if let Ok(document) = serde_json::from_str(&text) {
+            return vec![document];
+        }
         let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(&text);
         documents.unwrap_or_else(|error| panic!("{}: {error}", file.path().display()))
     });
-    read.filter(|document| !document.is_null()).collect()
+    read.filter(|document| !document.is_null()).flat_map(items).collect()
+}
+
+/// The objects of a list; any other document is one itself.
+fn items(mut document: Value) -> Vec<Value> {
+    match document["items"].take() {
+        Value::Array(items) if document["kind"] == "List" => items,
+        _ => vec![document],
+    }
 }
 
 /// Compares what every node that is not away holds with `objects`.

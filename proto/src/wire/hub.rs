@@ -6,6 +6,7 @@ use headwater_session::message::{
     RequestError, Response, Welcome,
 };
 
+use super::packed::{pack, unpack};
 use super::position::{hash, hash_bytes};
 use super::{
     CHANGES_MAX, STREAMS_MAX, WireError, WireFault, at_most, entry_key, optional, required, stream,
@@ -86,12 +87,16 @@ impl From<Push> for wire::Push {
             PushMode::Delta => wire::push::Mode::Delta,
             PushMode::Snapshot => wire::push::Mode::Snapshot,
         };
+        let changes: Vec<wire::Change> = push.changes.into_iter().map(Into::into).collect();
+        let packed = pack(&changes);
+        let changes = if packed.is_some() { Vec::new() } else { changes };
         Self {
             stream: push.stream.to_string(),
             mode: mode.into(),
             from: push.from.0,
             to: Some(push.to.into()),
-            changes: push.changes.into_iter().map(Into::into).collect(),
+            changes,
+            packed: packed.unwrap_or_default(),
             hash: hash_bytes(push.hash),
             part: push.part,
             last_part: push.last_part,
@@ -112,7 +117,11 @@ impl TryFrom<wire::Push> for Push {
                 return Err(WireFault::Unknown { value: push.mode }.of("Push.mode"));
             }
         };
-        let changes = push.changes.into_iter().map(TryInto::try_into);
+        let unpacked = match push.packed.is_empty() {
+            true => Vec::new(),
+            false => unpack(&push.packed)?,
+        };
+        let changes = push.changes.into_iter().chain(unpacked).map(TryInto::try_into);
         Ok(Self {
             stream: stream(&push.stream, "Push.stream")?,
             mode,

@@ -3,6 +3,9 @@
 //! A task of its own reads what the hub says, and waits where the session does not take it, so
 //! that HTTP/2 holds the hub back. The session's clock runs outside, whatever the socket does.
 
+use std::error::Error;
+use std::io;
+
 use futures::{Stream, StreamExt};
 use headwater_identity::{Connector, RefusedByPeer, Verdict};
 use headwater_proto::replication;
@@ -13,7 +16,6 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
-use tonic::codec::CompressionEncoding;
 
 use crate::address::HubAddress;
 use crate::dial::{DialError, dial};
@@ -56,7 +58,7 @@ pub(crate) enum LinkError {
         source: RefusedByPeer,
     },
     /// The hub ended it, or it broke.
-    #[error("the connection to hub {address} ended: {status}")]
+    #[error("the connection to hub {address} ended: {}", in_words(status))]
     Ended {
         /// The hub.
         address: HubAddress,
@@ -112,6 +114,28 @@ impl Link {
     }
 }
 
+/// What happened to a connection, in a few words: what it began with, and not what each layer above
+/// made of it.
+fn in_words(status: &Status) -> String {
+    let (mut io, mut first, mut cause) = (None, None, status.source());
+    while let Some(error) = cause {
+        io = io.or(error.downcast_ref::<io::Error>());
+        first = Some(error);
+        cause = error.source();
+    }
+    match io.map(io::Error::kind) {
+        Some(io::ErrorKind::UnexpectedEof) => "it broke off".to_owned(),
+        Some(io::ErrorKind::ConnectionReset) => "it was reset".to_owned(),
+        Some(io::ErrorKind::TimedOut) => "nothing came through any more".to_owned(),
+        Some(kind) => kind.to_string(),
+        None => match first {
+            Some(first) => first.to_string(),
+            None if status.message().is_empty() => status.code().description().to_owned(),
+            None => status.message().to_owned(),
+        },
+    }
+}
+
 /// Connects to a hub. Nothing has been said when this returns.
 pub(crate) async fn connect(
     address: HubAddress,
@@ -122,8 +146,7 @@ pub(crate) async fn connect(
         dialed.map_err(|source| LinkError::Connect { address: address.clone(), source })?;
     let mut client = ReplicationClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX)
-        .accept_compressed(CompressionEncoding::Zstd);
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let (outgoing, said) = mpsc::channel(OUTGOING_MAX);
     let (heard, incoming) = mpsc::channel(INCOMING_MAX);
     let reader = tokio::spawn(async move {
@@ -174,5 +197,26 @@ pub(crate) fn ended(address: HubAddress, status: Status, verdict: &Verdict) -> L
     match verdict.refusal() {
         Some(source) => LinkError::Refused { address, source },
         None => LinkError::Ended { address, status: Box::new(status) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_told_in_a_few_words() {
+        let ended = |status: Status| {
+            let address = "127.0.0.1:7300".parse().expect("an address");
+            LinkError::Ended { address, status: Box::new(status) }.to_string()
+        };
+        let rude = "peer closed connection without sending TLS close_notify: https://example.org";
+        let rude = io::Error::new(io::ErrorKind::UnexpectedEof, rude);
+        assert_eq!(
+            ended(Status::from_error(Box::new(rude))),
+            "the connection to hub 127.0.0.1:7300 ended: it broke off"
+        );
+        let said = ended(Status::failed_precondition("a session begins with a hello, and soon"));
+        assert!(said.ends_with("ended: a session begins with a hello, and soon"), "{said}");
     }
 }

@@ -84,6 +84,8 @@ struct Running {
 #[derive(Clone)]
 pub(crate) struct NodeView {
     socket: PathBuf,
+    /// Whether its pods are run by this process.
+    runs_pods: bool,
     running: Arc<Mutex<Option<Running>>>,
     trouble: Arc<Mutex<Option<Trouble>>>,
 }
@@ -149,6 +151,11 @@ impl NodeView {
         Some(self.socket.clone())
     }
 
+    /// Whether this process runs the node's pods; else a pod worker of its own does.
+    pub(crate) fn runs_pods(&self) -> bool {
+        self.runs_pods
+    }
+
     /// Why the edge does not run, where it does not.
     pub(crate) fn trouble(&self) -> Option<String> {
         Some(self.lock_trouble()?.what)
@@ -192,8 +199,12 @@ impl Node {
         edge.tls = settings.tls;
         edge.settings.upstream.sync_interval = settings.sync_interval;
 
-        let view =
-            NodeView { socket: socket.clone(), running: Arc::default(), trouble: Arc::default() };
+        let view = NodeView {
+            socket: socket.clone(),
+            runs_pods: settings.runtime.is_some(),
+            running: Arc::default(),
+            trouble: Arc::default(),
+        };
         let stop = CancellationToken::new();
         let supervising = tokio::spawn(supervise(
             NodeConfig {

@@ -219,6 +219,7 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
             notify::stopping();
             return Ok(Outcome::Done);
         }
+        never = notify::starting() => match never {},
     };
 
     let mut health = Health::default();

@@ -48,7 +48,13 @@ pub(super) async fn logs(
     let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).ok_or_else(|| {
         Status::failed_precondition(format!("pod {} is not on a node yet", request.pod))
     })?;
-    let (node, _) = sight.node(node)?;
+    let (node, view) = sight.node(node)?;
+    if !view.runs_pods() {
+        return Err(Status::failed_precondition(format!(
+            "the pods of node {node} are run by a process of its own, `headwater edged`: what they \
+             write lies in the data directory of that one, under nodes/{node}/edged/logs"
+        )));
+    }
     let chosen = container::choose(&pod, &request)?;
     let dir = (sight.node_dirs)(&node);
     let mut written: Vec<(Paths, Vec<PathBuf>, Form)> = Vec::new();

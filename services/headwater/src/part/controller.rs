@@ -56,7 +56,7 @@ impl Part for ControllerPart {
 
     async fn start(settings: ControllerSettings, ground: &Ground) -> Result<Self, Failure> {
         let registry = &ground.metrics.registry;
-        let logs = part::log::open(&settings.kafka, Self::NAME, registry).await?;
+        let logs = part::log::open_when_there(&settings.kafka, Self::NAME, registry).await?;
         let published = open(ground, "published")?;
         let nodes = settings.node_names();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
-use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, HubView};
+use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubMetrics, HubSeams, HubView};
 use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings as SessionSettings;
 use headwater_session::message::RequestError;
@@ -40,11 +40,13 @@ impl Part for HubPart {
     async fn start(settings: HubSettings, ground: &Ground) -> Result<Self, Failure> {
         // Each of several shows its own lag.
         let name = format!("{}.{}", Self::NAME, settings.name);
-        let logs = part::log::open(&settings.kafka, &name, &ground.metrics.registry).await?;
+        let logs =
+            part::log::open_when_there(&settings.kafka, &name, &ground.metrics.registry).await?;
         let path = ground.data.part(Self::NAME).join("store");
         let engine = database::open(&path, Role::Fold, &ground.memory, schema::HUB)?;
         ground.metrics.stores.opened("hub", None, &engine);
         let tls = settings.tls().acceptor()?;
+        let limits = settings.limits();
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let hub = Hub::start(
             HubConfig {
@@ -52,7 +54,7 @@ impl Part for HubPart {
                 listen: settings.listen.unwrap_or(any),
                 tls,
                 settings: SessionSettings::default(),
-                limits: HubLimits::default(),
+                limits,
             },
             HubSeams {
                 downstream: logs.downstream.clone(),

@@ -1,12 +1,19 @@
 //! The log of a part of the cloud: two topics of Kafka's, looked at before anything relies on
 //! them.
 
+use std::time::Duration;
+
 use headwater_kafka::KafkaMetrics;
 use headwater_kafka::topics::{self, Direction, TopicError};
 use prometheus::Registry;
 
+use crate::exit::chain;
 use crate::kafka::{Kafka, KafkaFault, KafkaTableError};
 use crate::operator::Logs;
+
+/// Between two tries to ask a Kafka that does not answer: a cluster that starts is found at once,
+/// and one that is away for long is asked little.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Why the log is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +32,40 @@ pub(crate) enum LogError {
     Metrics(#[from] prometheus::Error),
 }
 
+/// Opens the log for the part of this name, unless it would lose data. A Kafka that cannot be asked
+/// is waited for, aloud: it may start after its parts, as it may go away while they run.
+///
+/// # Errors
+/// See [`LogError`].
+pub(crate) async fn open_when_there(
+    kafka: &Kafka,
+    part: &str,
+    registry: &Registry,
+) -> Result<Logs, LogError> {
+    let mut said = None;
+    loop {
+        let opened = open(kafka, part, registry).await;
+        let Err(LogError::Fault(KafkaFault::Topic(TopicError::Asked { source, .. }))) = &opened
+        else {
+            if said.is_some() && opened.is_ok() {
+                tracing::info!("Kafka answers");
+            }
+            return opened;
+        };
+        let why = chain(source);
+        if said.as_ref() != Some(&why) {
+            tracing::warn!(why, "Kafka cannot be asked about the topics: waiting for it");
+            said = Some(why);
+        }
+        tokio::time::sleep(ASKED_AGAIN_AFTER).await;
+    }
+}
+
 /// Opens the log for the part of this name, unless it would lose data.
 ///
 /// # Errors
 /// See [`LogError`].
-pub(crate) async fn open(kafka: &Kafka, part: &str, registry: &Registry) -> Result<Logs, LogError> {
+async fn open(kafka: &Kafka, part: &str, registry: &Registry) -> Result<Logs, LogError> {
     kafka.refuse_unsafe().await?;
     let opened = kafka.open(part, &KafkaMetrics::new(registry)?)?;
     Ok(Logs { downstream: opened.downstream, upstream: opened.upstream })

@@ -3,6 +3,7 @@
 //!
 //! Without `NOTIFY_SOCKET` in the environment nothing is said.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -17,6 +18,14 @@ const READY_INTERVAL: Duration = Duration::from_millis(200);
 /// How much longer a start may take, said again and again while it goes on: folding a long log
 /// takes as long as it takes.
 const START_LONGER: Duration = Duration::from_secs(30);
+
+/// Asks for longer, for as long as the part has not started: it may wait for others to do so.
+pub(super) async fn starting() -> Infallible {
+    loop {
+        say(&[NotifyState::ExtendTimeoutUsec(longer()), NotifyState::Status("starting")]);
+        tokio::time::sleep(START_LONGER / 4).await;
+    }
+}
 
 /// Says when the part is ready, and then that it lives, for as long as it does.
 pub(super) async fn tell(health: Health, stop: CancellationToken) {
@@ -35,11 +44,14 @@ pub(super) fn stopping() {
 }
 
 async fn until_ready(health: &Health) {
-    let longer = u32::try_from(START_LONGER.as_micros()).unwrap_or(u32::MAX);
     while !health.answer(Question::Ready, &Asked::default()).passed {
-        say(&[NotifyState::ExtendTimeoutUsec(longer)]);
+        say(&[NotifyState::ExtendTimeoutUsec(longer())]);
         tokio::time::sleep(READY_INTERVAL).await;
     }
+}
+
+fn longer() -> u32 {
+    u32::try_from(START_LONGER.as_micros()).unwrap_or(u32::MAX)
 }
 
 /// What does not live is not said to: the service manager then starts it again.

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use headwater_hub::HubLimits;
 use serde::{Deserialize, Serialize};
 
-use super::{MetricsAt, Settings, Unusable, check_kafka_is_named};
+use super::{MetricsAt, Settings, Unusable, check_kafka_is_named, duration_text};
 use crate::cli::DATA_DEFAULT;
 use crate::exit::chain;
 use crate::kafka::Kafka;
@@ -32,6 +34,14 @@ pub(crate) struct HubSettings {
     pub(crate) tls_key: Option<PathBuf>,
     /// Whether to serve without TLS, on a loopback address.
     pub(crate) insecure_loopback: bool,
+    /// How many edges a second it lets in once `hellos_at_once` have come; the same for all hubs
+    /// of a log, for one that stops hands its edges over at twice this rate.
+    pub(crate) hellos_per_second: u32,
+    /// How many edges may come at once before that rate holds.
+    pub(crate) hellos_at_once: u32,
+    /// How long it may take, once told to stop, to hand its edges over.
+    #[serde(with = "duration_text")]
+    pub(crate) handover_within: Duration,
     /// Where the log is.
     pub(crate) kafka: Kafka,
     /// Data directory.
@@ -46,6 +56,7 @@ pub(crate) struct HubSettings {
 
 impl Default for HubSettings {
     fn default() -> Self {
+        let limits = HubLimits::default();
         let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         Self {
             listen: None,
@@ -54,6 +65,9 @@ impl Default for HubSettings {
             tls_cert: None,
             tls_key: None,
             insecure_loopback: false,
+            hellos_per_second: limits.hellos_per_second,
+            hellos_at_once: limits.hellos_at_once,
+            handover_within: limits.handover_within,
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
@@ -73,6 +87,13 @@ impl Settings for HubSettings {
             let what =
                 format!("{listen} is not loopback: without TLS a hub serves this machine alone");
             return Err(Unusable::new("listen", what));
+        }
+        for (setting, count) in
+            [("hellos_per_second", self.hellos_per_second), ("hellos_at_once", self.hellos_at_once)]
+        {
+            if count == 0 {
+                return Err(Unusable::new(setting, "want at least 1: nobody would be let in"));
+            }
         }
         check_kafka_is_named(&self.kafka)
     }
@@ -98,6 +119,16 @@ impl PartSettings for HubSettings {
 }
 
 impl HubSettings {
+    /// What it allows all of its edges together.
+    pub(crate) fn limits(&self) -> HubLimits {
+        HubLimits {
+            hellos_per_second: self.hellos_per_second,
+            hellos_at_once: self.hellos_at_once,
+            handover_within: self.handover_within,
+            ..HubLimits::default()
+        }
+    }
+
     /// Which certificate it shows, and which it believes.
     pub(crate) fn tls(&self) -> Tls<'_> {
         Tls {

@@ -1,0 +1,14 @@
+//! Hubs and their edges as processes, on a real Kafka: edges that go to another hub, hubs that come
+//! and go, and what all that costs on the wire and in memory.
+
+mod broker_away;
+mod bytes;
+mod lost_disk;
+mod rolling;
+mod site;
+
+/// Few, so that a claim in each is quick.
+const PARTITIONS: u32 = 3;
+
+/// What edges and hubs are told that have no certificates.
+const PLAIN: [&str; 1] = ["--insecure-loopback"];
