@@ -6,6 +6,7 @@ mod bytes;
 mod lost_disk;
 mod rolling;
 mod site;
+mod slow;
 
 /// Few, so that a claim in each is quick.
 const PARTITIONS: u32 = 3;

@@ -68,6 +68,15 @@ impl Objects {
         self.config_map(name, &text);
     }
 
+    /// A ConfigMap of so many bytes that nothing makes smaller than half of them.
+    pub(crate) fn noise(&mut self, name: &str, bytes: usize) {
+        let mut text = String::new();
+        while text.len() < bytes {
+            text.push_str(&format!("{:016x}", self.chance.below(u64::MAX)));
+        }
+        self.config_map(name, &text);
+    }
+
     /// No longer has the ConfigMap.
     pub(crate) fn remove(&mut self, name: &str) {
         self.objects.remove(&format!("configmap/{name}"));
@@ -108,7 +117,7 @@ pub(crate) fn wait_until_logged(fleet: &Fleet, node: &str, count: usize) -> Vec<
 }
 
 /// Whether the node has everything up to this event of its stream.
-fn has(fleet: &Fleet, node: &str, seq: usize) -> Option<bool> {
+pub(crate) fn has(fleet: &Fleet, node: &str, seq: usize) -> Option<bool> {
     let status = fleet.part(node).status()?;
     let own = &status["nodes"][0];
     let stream = format!("node/{node}");
