@@ -150,11 +150,35 @@ impl Cluster {
     /// # Errors
     /// When Kafka does not take them.
     pub fn allow(&self, rights: &[[&str; 4]]) -> Result<(), BrokerError> {
+        let rights: Vec<&str> = rights.iter().flatten().copied().collect();
+        self.administer("granting rights", "allow", &rights)
+    }
+
+    /// Changes settings of a topic: each a name and a value.
+    ///
+    /// # Errors
+    /// When Kafka does not take them.
+    pub fn set(&self, topic: &str, settings: &[[&str; 2]]) -> Result<(), BrokerError> {
+        let mut args = vec![topic];
+        args.extend(settings.iter().flatten());
+        self.administer("changing a topic's settings", "set", &args)
+    }
+
+    /// Deletes topics, and returns when none of them is there any more.
+    ///
+    /// # Errors
+    /// When Kafka does not do it.
+    pub fn delete(&self, topics: &[&str]) -> Result<(), BrokerError> {
+        self.administer("deleting topics", "delete", topics)
+    }
+
+    fn administer(&self, what: &str, thing: &str, rest: &[&str]) -> Result<(), BrokerError> {
         // The brokers' own listener asks nobody who they are.
         let one = |ports: &Ports| format!("127.0.0.1:{}", ports[1]);
         let mut args = vec![self.ports.values().map(one).collect::<Vec<_>>().join(",")];
-        args.extend(rights.iter().flatten().map(|it| (*it).to_owned()));
-        self.distribution.allow(&args)
+        args.push(thing.to_owned());
+        args.extend(rest.iter().map(|it| (*it).to_owned()));
+        self.distribution.administer(what, &args)
     }
 
     /// The broker with this number, from 1.

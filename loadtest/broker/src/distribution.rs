@@ -17,7 +17,7 @@ use crate::properties;
 const VERSION: &str = "4.3.1";
 
 const POM: &str = include_str!("../kafka/pom.xml");
-const ALLOW: &str = include_str!("../kafka/Allow.java");
+const ADMIN: &str = include_str!("../kafka/Admin.java");
 const LOG4J: &str = include_str!("../kafka/log4j2.properties");
 
 /// Any 16 bytes in URL-safe base64; topics have random ids of their own.
@@ -134,11 +134,11 @@ impl Distribution {
         ]
     }
 
-    /// Grants rights, as `Allow.java` takes them.
-    pub(crate) fn allow(&self, args: &[String]) -> Result<(), BrokerError> {
+    /// Does `what` to a cluster, as `Admin.java` takes it.
+    pub(crate) fn administer(&self, what: &str, args: &[String]) -> Result<(), BrokerError> {
         let scratch = tempfile::tempdir().map_err(BrokerError::file(env::temp_dir()))?;
-        let source = scratch.path().join("Allow.java");
-        fs::write(&source, ALLOW).map_err(BrokerError::file(&source))?;
+        let source = scratch.path().join("Admin.java");
+        fs::write(&source, ADMIN).map_err(BrokerError::file(&source))?;
         let mut all = vec![
             "-XX:TieredStopAtLevel=1".to_owned(),
             self.logging(),
@@ -147,7 +147,7 @@ impl Distribution {
             source.display().to_string(),
         ];
         all.extend_from_slice(args);
-        process::run("granting rights", "java", &all)
+        process::run(what, "java", &all)
     }
 
     fn class_path(&self) -> String {

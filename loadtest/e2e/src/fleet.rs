@@ -43,6 +43,8 @@ pub struct Fleet {
     pub told: Vec<Value>,
     folder: TempDir,
     replicas: u32,
+    /// Settings of the table `kafka` beside [`TIMEOUTS`].
+    said: Vec<String>,
 }
 
 impl Fleet {
@@ -59,10 +61,21 @@ impl Fleet {
     /// # Panics
     /// When Kafka does not start, or the topics cannot be made.
     pub fn on(settings: ClusterSettings, partitions: u32) -> Self {
+        Self::saying(settings, partitions, &[])
+    }
+
+    /// As [`Fleet::on`]; each of `said` is a setting of the table `kafka`, told to whoever makes
+    /// the topics and to every part of the cloud.
+    ///
+    /// # Panics
+    /// When Kafka does not start, or the topics cannot be made.
+    pub fn saying(settings: ClusterSettings, partitions: u32, said: &[&str]) -> Self {
+        let said = said.iter().map(|it| (*it).to_owned()).collect();
         let replicas = settings.brokers.clamp(1, 3);
         let kafka = Cluster::start(settings).expect("Kafka starts");
         let folder = TempDir::new().expect("a temporary folder");
-        let fleet = Self { parts: BTreeMap::new(), kafka, told: Vec::new(), folder, replicas };
+        let (parts, told) = (BTreeMap::new(), Vec::new());
+        let fleet = Self { parts, kafka, told, folder, replicas, said };
         fs::create_dir(fleet.manifests()).expect("a folder of manifests");
         fleet.make_topics(partitions);
         fleet
@@ -73,10 +86,9 @@ impl Fleet {
     /// # Panics
     /// When they cannot be made.
     pub fn make_topics(&self, partitions: u32) {
-        let (replicas, partitions) = (self.replicas.to_string(), partitions.to_string());
         let mut command = headwater();
-        command.args(["topics", "create", "--kafka", &self.kafka.bootstrap()]);
-        command.args(["--replication-factor", &replicas, "--partitions", &partitions]);
+        command.args(["topics", "create", "--partitions", &partitions.to_string()]);
+        command.args(self.on_kafka(&[]));
         let made = command.output().expect("headwater starts");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
@@ -119,7 +131,7 @@ impl Fleet {
         let [manifests, file] = [manifests, file].map(|path| path.display().to_string());
         let args = ["controller", "--manifests", &manifests, "--config", &file];
         let mut args: Vec<_> = args.iter().chain(more).map(|arg| (*arg).to_owned()).collect();
-        args.extend(self.on_kafka());
+        args.extend(self.on_kafka(&TIMEOUTS));
         self.add(name, args);
     }
 
@@ -148,7 +160,7 @@ impl Fleet {
     pub fn add_hub_with(&mut self, name: &str, more: &[&str]) {
         let args = ["hub", "--listen", ANY_PORT, "--name", name];
         let mut args = args.iter().chain(more).map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
-        args.extend(self.on_kafka());
+        args.extend(self.on_kafka(&TIMEOUTS));
         self.add(name, args);
         let address =
             self.wait_for(&format!("{name} listens"), |fleet| fleet.part(name).address("hub.addr"));
@@ -264,10 +276,11 @@ impl Fleet {
         self.parts.iter().map(one).collect()
     }
 
-    fn on_kafka(&self) -> Vec<String> {
+    fn on_kafka(&self, settings: &[&str]) -> Vec<String> {
         let replicas = format!("topic.replication.factor={}", self.replicas);
         let mut args = vec!["--kafka".to_owned(), self.kafka.bootstrap()];
-        for set in TIMEOUTS.into_iter().chain([replicas.as_str()]) {
+        let settings = settings.iter().copied().chain([replicas.as_str()]);
+        for set in settings.chain(self.said.iter().map(String::as_str)) {
             args.extend(["--kafka-set".to_owned(), set.to_owned()]);
         }
         args

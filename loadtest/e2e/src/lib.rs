@@ -10,5 +10,6 @@ pub mod part;
 pub mod proxy;
 pub mod restless;
 pub mod running;
+pub mod small_disk;
 pub mod source;
 pub mod transcript;

@@ -89,6 +89,11 @@ impl Part {
         self.process.as_ref().map(Child::id)
     }
 
+    /// Whether the process that was started last runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| matches!(process.try_wait(), Ok(None)))
+    }
+
     /// What kind of part it is: `hub`, `edge`.
     pub fn kind(&self) -> &str {
         self.args.first().map_or("", String::as_str)

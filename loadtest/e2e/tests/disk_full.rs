@@ -2,9 +2,6 @@
 //! `status`, pods go on, other nodes go on, and when there is room again the node does by itself,
 //! with nothing lost that was acknowledged.
 
-#[path = "disk_full/small_disk.rs"]
-mod small_disk;
-
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,10 +9,9 @@ use std::time::{Duration, Instant};
 use headwater_check::panic::check_words;
 use headwater_e2e::containers::containers;
 use headwater_e2e::running::Running;
+use headwater_e2e::small_disk::SmallDisk;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use small_disk::SmallDisk;
 
 /// How long a node may take to go on by itself once there is room.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::downstream::{
     self, Adopted, Downstream, DrawUuid, OpenError, Progress, SharedInterest, WriterTimings,
 };
+use crate::inherited;
 use crate::metrics::ControllerMetrics;
 use crate::picture::Picture;
 use crate::source::{Notice, Published, SOURCE_QUEUE_EVENTS, Several, Source, SourceError};
@@ -114,7 +115,7 @@ impl Controller {
         let (log, upstream) = (&*seams.downstream, &*seams.upstream);
         let follower =
             downstream::open(log, upstream, &seams.published, &seams.wall_clock, &draw).await?;
-        let published: Arc<dyn Published> = Arc::new(downstream::published(&follower)?);
+        let published: Arc<dyn Published> = Arc::new(inherited::published(&*seams.published)?);
 
         let (stop, release) = (CancellationToken::new(), CancellationToken::new());
         let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);

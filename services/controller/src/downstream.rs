@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 use uuid::Uuid;
 
+use crate::inherited;
 use crate::interest::{Affected, Interest};
 use crate::metrics::{ChangeKind, DownstreamMetrics};
 use crate::publish::{difference, rank, snapshot_request};
@@ -44,7 +45,7 @@ pub(crate) use self::adopt::Adopted;
 use self::lost::Lost;
 pub use self::open::OpenError;
 use self::open::follow;
-pub(crate) use self::open::{open, published};
+pub(crate) use self::open::open;
 pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
 
 /// Source events taken in before their differences are appended: long enough a group that one
@@ -241,12 +242,13 @@ impl Downstream {
             self.adopted.other_wrote();
         }
         let newest = follower.acceptance().writer().map(|claim| (claim.writer, claim.epoch.0));
-        let claimant = Claimant { writer: (self.draw)(), address: None };
+        let above = inherited::epoch(&*self.engine)?;
+        let claimant = Claimant { above, ..Claimant::new((self.draw)()) };
         let writer = follower.take_over(&self.log, &claimant).await?;
         // One that claimed in between may have written too.
         let between = writer.epoch().0 - 1 != newest.map_or(0, |(_, epoch)| epoch);
         self.adopted.follow(newest.map(|(writer, _)| writer), claimant.writer, between);
-        self.remember_claim(claimant.writer)?;
+        self.remember_claim(claimant.writer, writer.epoch())?;
         Ok(Writing { follower, writer })
     }
 
@@ -428,6 +430,7 @@ impl Downstream {
         }
         self.repair(writing).await?;
         writing.writer.reconciled().await?;
+        inherited::forget(&*self.engine)?;
         self.metrics.reconciled();
         self.progress.send_modify(|progress| progress.reconciled = true);
         Ok(())
@@ -487,7 +490,7 @@ impl Downstream {
             Demand::Snapshot(node) => {
                 let stream = StreamId::node(&node);
                 let published = self.published(&stream, &EntryKey::SnapshotRequest)?;
-                let draft = snapshot_request(stream, published.as_ref());
+                let draft = snapshot_request(stream, published.as_ref(), (self.draw)());
                 self.metrics.snapshot_requested();
                 tracing::info!(%node, "the node's statuses do not add up; asking for all of them");
                 self.append(writing, vec![draft]).await

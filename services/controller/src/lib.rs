@@ -7,6 +7,7 @@
 
 mod controller;
 mod downstream;
+mod inherited;
 pub mod interest;
 mod lives;
 mod metrics;

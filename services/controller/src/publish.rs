@@ -4,6 +4,10 @@ use headwater_event::{Applied, EntryKey, Event, Removed, StreamId};
 use headwater_log::Draft;
 use headwater_object::payload::same_payload;
 use headwater_view::Entry;
+use uuid::Uuid;
+
+/// The largest number that every reader of JSON reads as it is.
+const REQUEST_MAX: u64 = (1 << 53) - 1;
 
 /// The place of an event in a group: what a pod names comes before it, and leaves after it.
 pub(crate) fn rank(event: &Event) -> u8 {
@@ -41,14 +45,12 @@ pub(crate) fn difference(
     })
 }
 
-/// The entry that asks a node for its whole snapshot: the next number.
-pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>) -> Draft {
-    let asked = published
-        .and_then(|entry| serde_json::from_slice::<serde_json::Value>(&entry.object).ok())
-        // Earlier writers put the number into an object, which no edge understood.
-        .and_then(|asked| asked.as_u64().or_else(|| asked["request"].as_u64()))
-        .unwrap_or_default();
-    let object = asked.saturating_add(1).to_string();
+/// The entry that asks a node for its whole snapshot: another number than any before, made of
+/// `draw`. Counted up, it would come again where the log lost the last one, or is another; a node
+/// answers each number once.
+pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>, draw: Uuid) -> Draft {
+    let (high, low) = draw.as_u64_pair();
+    let object = ((high ^ low) & REQUEST_MAX).to_string();
     Draft {
         stream,
         event: Event::Applied(Applied {
@@ -128,20 +130,16 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_a_snapshot_is_the_next_number_and_nothing_else() {
-        let object = |before: Option<&[u8]>| {
-            let entry = before.map(|object| Entry {
-                object: Bytes::copy_from_slice(object),
-                ..published(&applied("", "", ""))
-            });
-            match snapshot_request(StreamId::Cluster, entry.as_ref()).event {
+    fn a_request_for_a_snapshot_is_a_number_as_an_edge_reads_it_and_never_the_same() {
+        let object =
+            |draw: u128| match snapshot_request(StreamId::Cluster, None, Uuid::from_u128(draw))
+                .event
+            {
                 Event::Applied(applied) => serde_json::from_slice::<u64>(&applied.object).ok(),
                 _ => None,
-            }
-        };
-        assert_eq!(object(None), Some(1), "as an edge reads it");
-        assert_eq!(object(Some(b"7")), Some(8));
-        assert_eq!(object(Some(br#"{"request":7}"#)), Some(8));
+            };
+        assert!(object(u128::MAX / 3).is_some_and(|number| number <= REQUEST_MAX));
+        assert_ne!(object(7), object(8));
     }
 
     #[test]

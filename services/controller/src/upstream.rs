@@ -94,12 +94,25 @@ impl Upstream {
                 Lost::Engine(_) => false,
             };
             tracing::warn!(%error, refold, "the upstream log is not folded just now");
-            if refold && let Err(error) = forget_fold(&*self.engine) {
+            if refold && let Err(error) = self.begin_anew(matches!(error, Lost::Read(_))).await {
                 tracing::error!(%error, "the cloud's picture cannot be emptied");
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(RETRY_LAST);
         }
+    }
+
+    /// Empties the picture. Where the log lost something, as at a topic that is made again, what
+    /// nodes were told that it has may be among it: they are asked for all of it.
+    async fn begin_anew(&self, has_lost: bool) -> Result<(), EngineError> {
+        if has_lost {
+            let known: Result<Vec<_>, _> = STANDINGS.rows(&*self.engine).collect();
+            for (node, _) in known? {
+                // The downstream side ends only with the controller.
+                let _ = self.demands.send(Demand::Snapshot(node)).await;
+            }
+        }
+        forget_fold(&*self.engine)
     }
 
     async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, Lost> {
@@ -164,6 +177,13 @@ impl Upstream {
                 return Err(Lost::Differs);
             }
             let _ = self.demands.send(Demand::Snapshot(node.clone())).await;
+        }
+        // A node that a hub knows has said how its pods are, unless the log has lost it.
+        let known: Result<Vec<_>, _> = STANDINGS.rows(&*self.engine).collect();
+        for (node, _) in known? {
+            if statuses.node(&node).is_none_or(|statuses| statuses.closed().is_none()) {
+                let _ = self.demands.send(Demand::Snapshot(node)).await;
+            }
         }
         Ok(())
     }

@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) damaged: BTreeSet<StreamId>,
     /// Whether the upstream log was read to its end, so that known identities are complete.
     pub(crate) knows_identities: bool,
+    /// Why the log is not followed just now.
+    pub(crate) trouble: Option<String>,
 }
 
 impl Facts {
@@ -103,17 +105,18 @@ impl Fold {
             claims: acceptance.partitions().values().map(PartitionState::claimed).collect(),
             damaged: follower.damaged().clone(),
             knows_identities: facts.knows_identities,
+            trouble: None,
         };
         let changed = *facts != now;
         *facts = now;
         changed
     }
 
-    /// The log can no longer be followed: nothing is served until it is again.
-    pub(crate) fn lose(&self) {
+    /// The log cannot be followed, for this reason: nothing is served until it is again.
+    pub(crate) fn lose(&self, trouble: String) {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
-        let knows_identities = facts.knows_identities;
-        *facts = Facts { knows_identities, ..Facts::default() };
+        let (knows_identities, trouble) = (facts.knows_identities, Some(trouble));
+        *facts = Facts { knows_identities, trouble, ..Facts::default() };
     }
 
     /// A complete fold of this log, without a follower.

@@ -35,15 +35,16 @@ impl Following {
         loop {
             let Err(error) = self.follow(rebuild, &mut wait).await;
             self.metrics.lost(&error);
+            // One that nobody has written to yet is no news at a hub that starts.
             if !matches!(error, FollowError::Unborn) {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "the downstream log is not followed just now"
                 );
                 rebuild = error.asks_for_rebuild();
-                self.fold.lose();
-                self.wakers.wake_all();
             }
+            self.fold.lose(chain(&error));
+            self.wakers.wake_all();
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(REOPEN_LAST);
         }
@@ -79,6 +80,7 @@ impl Following {
             }
         }
     }
+
     fn count(&self, step: &Step) {
         for outcome in &step.outcomes {
             self.metrics.folded(outcome);
@@ -87,6 +89,12 @@ impl Following {
                     tracing::debug!(
                         %stream, seq = found.0, expected = expected.0,
                         "events are missing; the stream stands"
+                    );
+                }
+                Outcome::Malformed(malformed) => {
+                    tracing::error!(
+                        error = %chain(malformed),
+                        "its stream stands until a writer of a higher epoch takes it up"
                     );
                 }
                 Outcome::Fenced(Fenced { stream, seq, epoch, claimed, .. }) => {
@@ -102,4 +110,10 @@ impl Following {
             self.metrics.read_to(cursor, *high);
         }
     }
+}
+
+/// An error and what it comes from.
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }

@@ -271,6 +271,11 @@ impl HubView {
         facts.folded && facts.reconciled && facts.knows_identities
     }
 
+    /// Why the log is not followed just now, if it is not.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.fold.facts().trouble
+    }
+
     /// Cuts or restores the link of a node.
     pub fn set_link(&self, node: &NodeName, cut: bool) {
         self.shared.set_link(node, cut);

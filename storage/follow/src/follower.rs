@@ -18,7 +18,9 @@ use headwater_log::{
     Acceptance, Batch, BirthError, ClaimError, Claimant, Claiming, Log, ReadError, Reader,
     Recorded, Writer, begin_fold, read_birth,
 };
-use headwater_store::{Durability, Engine, EngineError, Folded, Json, Table, TableId, WriteBatch};
+use headwater_store::{
+    Durability, Engine, EngineError, Folded, Json, OUTLIVES_FOLD_FROM, Table, TableId, WriteBatch,
+};
 use headwater_view::{
     ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamReader, StreamState,
 };
@@ -35,7 +37,8 @@ const STREAMS: Table<StreamId, Json<StreamPosition>, Folded> = Table::new(TableI
 /// brings its object (at most 1.5 MiB) to the state and perhaps to a table of the part's own.
 const COMMIT_BYTES: usize = 1 << 20;
 
-/// The first byte behind the schema: everything from here on is folded and may be folded again.
+/// The first byte behind the schema: everything from here to [`OUTLIVES_FOLD_FROM`] is folded and
+/// may be folded again.
 const FOLDED_FROM: u8 = TableId::Meta.prefix() + 1;
 
 /// A view that follows a log.
@@ -418,13 +421,14 @@ fn is_intact(engine: &dyn Engine) -> Result<bool, EngineError> {
     Ok(true)
 }
 
-/// Empties what was folded into `engine`, cursors included: all but its schema.
+/// Empties what was folded into `engine`, cursors included: all but its schema and the tables that
+/// are made to outlive it.
 ///
 /// # Errors
 /// As [`Engine::write`].
 pub fn forget_fold(engine: &dyn Engine) -> Result<(), EngineError> {
     let mut wipe = WriteBatch::default();
-    wipe.delete_range(vec![FOLDED_FROM], vec![u8::MAX]);
+    wipe.delete_range(vec![FOLDED_FROM], vec![OUTLIVES_FOLD_FROM]);
     engine.write(wipe, Durability::Buffered)
 }
 

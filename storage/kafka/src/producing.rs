@@ -201,7 +201,8 @@ fn code_of(error: &KafkaError) -> RDKafkaErrorCode {
     error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)
 }
 
-/// Whether a record that failed so is certainly not in the log, and never will be.
+/// Whether the record is what Kafka does not take, now or ever: whoever appends may leave it out.
+/// A topic that is missing or denied, or a broker that is away, is nothing that is wrong with it.
 fn is_refusal(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
@@ -211,10 +212,6 @@ fn is_refusal(code: RDKafkaErrorCode) -> bool {
             | Code::InvalidMessageSize
             | Code::InvalidRecord
             | Code::PolicyViolation
-            | Code::TopicAuthorizationFailed
-            | Code::UnknownPartition
-            | Code::UnknownTopic
-            | Code::QueueFull
     )
 }
 
@@ -258,5 +255,21 @@ mod tests {
         assert!(finished.try_recv().is_ok());
         let failed = call.outcome().expect_err("none is written");
         assert!(failed.len() == 2 && failed.into_iter().all(is_refusal));
+    }
+
+    #[test]
+    fn a_topic_that_cannot_be_written_just_now_refuses_no_record() {
+        use RDKafkaErrorCode as Code;
+        for code in [
+            Code::UnknownTopic,
+            Code::UnknownTopicOrPartition,
+            Code::UnknownPartition,
+            Code::TopicAuthorizationFailed,
+            Code::QueueFull,
+            Code::MessageTimedOut,
+        ] {
+            assert!(!is_refusal(code), "{code:?}: a report would be left out for it");
+        }
+        assert!(is_refusal(Code::MessageSizeTooLarge));
     }
 }

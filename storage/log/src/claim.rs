@@ -35,6 +35,17 @@ pub struct Claimant {
     pub writer: Uuid,
     /// Where hubs reach it, where it listens.
     pub address: Option<String>,
+    /// The highest epoch that it ever knew to be claimed. A log that lost its tail may have lost
+    /// that claim, while edges have what was written under it: another writer's events must not
+    /// pass for those.
+    pub above: WriterEpoch,
+}
+
+impl Claimant {
+    /// One that listens nowhere and knows of no writer but those in the log.
+    pub fn new(writer: Uuid) -> Self {
+        Self { writer, address: None, above: WriterEpoch::default() }
+    }
 }
 
 /// Why a claim did not make a writer.
@@ -89,6 +100,7 @@ impl Claiming {
         }
         let highest = acceptance.partitions().values().map(|state| state.claimed()).max();
         let highest = highest.unwrap_or_default().max(before_first(&acceptance.birth().log_id));
+        let highest = highest.max(claimant.above);
         let claim = Claim {
             epoch: highest.next(),
             writer: claimant.writer,

@@ -113,7 +113,8 @@ pub struct Description {
 /// Why an append failed, by what the caller then knows.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Certainly not written: no record of the call is in the log. The log goes on.
+    /// Certainly not written: no record of the call is in the log, and one of them never will be,
+    /// for what it is. The log goes on.
     #[error("the log refused the append: {reason}")]
     Rejected {
         /// What was wrong with it.

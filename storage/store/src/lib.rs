@@ -60,6 +60,6 @@ pub use engine::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBa
 pub use key::{Key, PrefixOf, TextStart};
 pub use memory::{Failure, MemoryEngine, Survives};
 pub use position::{Position, StreamPosition};
-pub use registry::TableId;
+pub use registry::{OUTLIVES_FOLD_FROM, TableId};
 pub use schema::Schema;
 pub use table::{Folded, Free, Rows, Table};

@@ -76,7 +76,16 @@ pub enum TableId {
     StaleReports = 0x56,
     /// The last claim of the log that this controller won.
     OwnClaim = 0x57,
+
+    /// Objects that the log held once and may not hold yet again.
+    Inherited = 0x60,
+    /// The highest epoch of a writer of the log that this controller ever met.
+    HighestEpoch = 0x61,
 }
+
+/// The first byte of the tables that outlive the fold that they lie beside: those before it are
+/// wiped with it, [`TableId::Meta`] aside.
+pub const OUTLIVES_FOLD_FROM: u8 = TableId::Inherited.prefix();
 
 /// Bytes of tables that no longer exist. Never to be given away again.
 pub const RETIRED: &[u8] = &[];
@@ -114,6 +123,8 @@ impl TableId {
         Self::Terminations,
         Self::StaleReports,
         Self::OwnClaim,
+        Self::Inherited,
+        Self::HighestEpoch,
     ];
 
     /// The byte that begins each key of the table.
@@ -173,6 +184,8 @@ mod tests {
                 "55 Terminations",
                 "56 StaleReports",
                 "57 OwnClaim",
+                "60 Inherited",
+                "61 HighestEpoch",
             ]
         );
     }

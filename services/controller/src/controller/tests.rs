@@ -23,6 +23,7 @@ use super::*;
 use crate::picture::Filter;
 use crate::source::{Cause, SourceEvent, SourceKind};
 
+mod another_life;
 mod damaged;
 mod fallen_back;
 mod handed_over;

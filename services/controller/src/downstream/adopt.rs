@@ -15,7 +15,8 @@ use headwater_object::Object;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Downstream, Lost, published};
+use super::{Downstream, Lost};
+use crate::inherited;
 use crate::source::incarnation::is_same_object;
 use crate::source::manifest::MANIFEST_ANNOTATION;
 
@@ -97,7 +98,7 @@ impl Downstream {
         if !std::mem::take(&mut self.adopted.is_due) {
             return Ok(());
         }
-        let published = published(follower)?;
+        let published = inherited::published(&**follower.state().engine())?;
         let mut interest = self.interest.write();
         let described: Vec<Object> = interest.objects().cloned().collect();
         for object in described {

@@ -3,7 +3,7 @@
 use headwater_event::{Applied, EntryKey, Event};
 use headwater_follow::Step;
 use headwater_log::acceptance::RepairKey;
-use headwater_log::{Draft, WriterError, repair};
+use headwater_log::{Draft, Outcome, WriterError, repair};
 use headwater_view::Entry;
 use tokio::time::Instant;
 
@@ -82,9 +82,7 @@ impl Downstream {
         self.progress.send_modify(|progress| progress.appended += appended as u64);
         while writing.writer.in_flight() > 0 {
             let step = writing.follower.next().await?;
-            for outcome in &step.outcomes {
-                writing.writer.observe(outcome);
-            }
+            writing.observe(&step)?;
             // What was appended behind another's claim never comes back as an event.
             if !writing.writer.is_alive() {
                 return Err(Lost::Fenced);
@@ -95,9 +93,7 @@ impl Downstream {
 
     /// Looks at what others wrote: a higher claim ends this writer, a fenced record is mended.
     pub(super) async fn observe(&mut self, writing: &mut Writing, step: &Step) -> Result<(), Lost> {
-        for outcome in &step.outcomes {
-            writing.writer.observe(outcome);
-        }
+        writing.observe(step)?;
         if !writing.writer.is_alive() {
             return Err(Lost::Fenced);
         }
@@ -117,6 +113,29 @@ impl Downstream {
             drafts.push(repair(stream, touched, present));
         }
         self.append(writing, drafts).await
+    }
+}
+
+impl Writing {
+    /// Takes note of what was read. A stream that stands takes nothing more in this epoch, however
+    /// often it is appended: the next one takes it up.
+    fn observe(&mut self, step: &Step) -> Result<(), Lost> {
+        for outcome in &step.outcomes {
+            self.writer.observe(outcome);
+            let (stream, why) = match outcome {
+                Outcome::Hole(hole) => {
+                    (Some(&hole.stream), format!("seq {} is missing", hole.expected))
+                }
+                Outcome::Malformed(malformed) => (malformed.stream.as_ref(), malformed.to_string()),
+                _ => continue,
+            };
+            let position = stream.and_then(|stream| self.follower.acceptance().stream(stream));
+            let stopped = position.and_then(|position| position.stopped);
+            if let Some(stream) = stream.filter(|_| stopped >= Some(self.writer.epoch())) {
+                return Err(Lost::Stands { stream: stream.clone(), why });
+            }
+        }
+        Ok(())
     }
 }
 

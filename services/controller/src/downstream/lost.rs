@@ -1,5 +1,6 @@
 //! Why the downstream side loses its log or its writer, and begins again.
 
+use headwater_event::StreamId;
 use headwater_follow::{FollowError, TakeOverError};
 use headwater_log::{BirthError, ClaimError, WriterError};
 use headwater_store::EngineError;
@@ -15,6 +16,8 @@ pub(super) enum Lost {
     Claim(#[from] ClaimError),
     #[error("another controller has claimed the log")]
     Fenced,
+    #[error("stream {stream} takes nothing more in this epoch: {why}")]
+    Stands { stream: StreamId, why: String },
     #[error("the log has no birth")]
     Birth(#[from] BirthError),
     #[error("the log cannot be written")]
@@ -30,7 +33,7 @@ impl Lost {
             Self::Claim(_) => Setback::Claim,
             Self::Fenced => Setback::Fenced,
             Self::Birth(_) => Setback::Birth,
-            Self::Write(_) => Setback::Write,
+            Self::Write(_) | Self::Stands { .. } => Setback::Write,
             Self::Engine(_) => Setback::Engine,
         }
     }

@@ -6,12 +6,14 @@
 
 use std::pin::pin;
 
+use headwater_event::WriterEpoch;
 use headwater_follow::Follower;
 use headwater_store::{Batch, Durability, EngineError, Free, Json, Table, TableId};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::{Demand, Downstream, GROUP_EVENTS, Lost};
+use crate::inherited;
 
 /// Under which UUID this controller last became the writer. Whoever starts over the same database,
 /// which only one process can open, knows that this writer is gone.
@@ -30,9 +32,14 @@ impl Downstream {
     }
 
     /// Remembers the claim that was won, beyond a loss of power.
-    pub(super) fn remember_claim(&self, writer: Uuid) -> Result<(), EngineError> {
+    pub(super) fn remember_claim(
+        &self,
+        writer: Uuid,
+        epoch: WriterEpoch,
+    ) -> Result<(), EngineError> {
         let mut batch = Batch::new();
         batch.put(&OWN_CLAIM, &(), &Json(writer));
+        inherited::met(&mut batch, epoch);
         batch.write(&*self.engine, Durability::Synced)
     }
 

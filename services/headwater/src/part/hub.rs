@@ -80,10 +80,13 @@ impl Part for HubPart {
     }
 
     fn sight(&self, ground: &Ground) -> Option<Sight> {
+        let (view, base) = (self.hub.view(), ground.sight(operator::Part::Hub));
+        let others = base.troubles.clone();
         Some(Sight {
             logs: Some(self.logs.clone()),
             hub: Some(self.hub.view()),
-            ..ground.sight(operator::Part::Hub)
+            troubles: Arc::new(move || view.trouble().into_iter().chain(others()).collect()),
+            ..base
         })
     }
 

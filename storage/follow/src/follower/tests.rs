@@ -122,7 +122,7 @@ impl Owner {
     async fn claim(&mut self) {
         let log: Arc<dyn Log> = Arc::new(self.log.clone());
         self.read().await;
-        let claimant = Claimant { writer: Uuid::new_v4(), address: None };
+        let claimant = Claimant::new(Uuid::new_v4());
         let writer = self.follower.take_over(&log, &claimant).await;
         self.writer = Some(writer.expect("nobody else claims"));
     }

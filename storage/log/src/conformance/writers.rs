@@ -95,7 +95,7 @@ impl Follower {
     }
 
     async fn claim(&mut self, number: u128) -> Result<Writer, ClaimError> {
-        let claimant = Claimant { writer: Uuid::from_u128(number), address: None };
+        let claimant = Claimant::new(Uuid::from_u128(number));
         let Self { log, reader, acceptance, seen, .. } = self;
         let mut each = |_: &_, outcomes: Vec<_>| seen.extend(outcomes);
         claim(log, reader.as_mut(), acceptance, &claimant, &|| 0, &mut each).await

@@ -41,7 +41,7 @@ impl Told {
             let batch = reader.next().await.expect("readable");
             acceptance.accept_batch(&batch, 0);
         }
-        let claimant = Claimant { writer: Uuid::from_u128(2), address: None };
+        let claimant = Claimant::new(Uuid::from_u128(2));
         let shared: Arc<dyn Log> = Arc::new(log.clone());
         let (clock, mut each) = (|| 0, |_: &_, _: Vec<_>| {});
         let writer = claim(&shared, reader.as_mut(), &mut acceptance, &claimant, &clock, &mut each);

@@ -53,7 +53,7 @@ impl Owner {
         let mut each = |batch: &_, outcomes: Vec<_>| folded.take(batch, &outcomes, true);
         let clock = move || now_ms;
         self.claims += 1;
-        let claimant = Claimant { writer: Uuid::from_u128(self.claims), address: None };
+        let claimant = Claimant::new(Uuid::from_u128(self.claims));
         let won = claim(&log, reader.as_mut(), acceptance, &claimant, &clock, &mut each).await?;
         self.writer = Some(won);
         Ok(())

@@ -5,7 +5,7 @@ use headwater_store::Survives;
 use super::*;
 
 /// A source that says what it is told was published, and nothing else.
-struct Curious(mpsc::Sender<Vec<(String, String)>>);
+pub(super) struct Curious(pub(super) mpsc::Sender<Vec<(String, String)>>);
 
 #[async_trait]
 impl Source for Curious {

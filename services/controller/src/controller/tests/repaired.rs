@@ -133,3 +133,31 @@ async fn a_repair_of_unknown_outcome_is_made_again() {
     world.weeks_pass();
     assert_eq!(world.phase_anew().await.as_deref(), Some("Running"));
 }
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_costs_an_epoch_and_holds_nobody_up() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let before = running.controller.progress().borrow().epoch;
+    let record = Record {
+        key: "node/a d/configmap/c".into(),
+        value: Some("{}".into()),
+        header: Bytes::from_static(b"\xff"),
+        traceparent: None,
+    };
+    let partition = StreamId::node(&"a".parse().expect("a name")).partition(2);
+    world.downstream.append(vec![Append { partition, record }]).await.expect("there is room");
+    running.reconciled(before.0).await;
+    running.set(config("c", 2, "y")).await;
+    until_true("the change", async || {
+        let (events, _) = world.read().await;
+        let says_y = |event: &Envelope| match &event.event {
+            Event::Applied(applied) => applied.object.windows(3).any(|it| it == b"\"y\""),
+            Event::Removed(_) | Event::Head => false,
+        };
+        events.iter().any(says_y)
+    })
+    .await;
+    running.controller.stop().await;
+}

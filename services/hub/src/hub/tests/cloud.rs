@@ -50,7 +50,7 @@ impl Cloud {
             events.extend(accepted(follower.next().await.expect("readable").outcomes));
         }
         let log: Arc<dyn Log> = Arc::new(downstream.clone());
-        let claimant = Claimant { writer: Uuid::new_v4(), address: None };
+        let claimant = Claimant::new(Uuid::new_v4());
         let writer = follower.take_over(&log, &claimant).await.expect("nobody else claims");
         Self { downstream, upstream, follower, writer, events }
     }

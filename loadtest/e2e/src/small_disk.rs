@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A tmpfs, taken away when dropped.
-pub(crate) struct SmallDisk {
+pub struct SmallDisk {
     at: PathBuf,
 }
 
 impl SmallDisk {
     /// Mounts one of `mib` MiB at `at`, which is made if it is not there; none, said aloud, where
     /// nothing can be mounted. In CI that is a failure.
-    pub(crate) fn mount(at: &Path, mib: u64) -> Option<Self> {
+    pub fn mount(at: &Path, mib: u64) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory");
         let size = format!("size={mib}m");
         let mut mount = Command::new("mount");
@@ -30,7 +30,7 @@ impl SmallDisk {
     }
 
     /// Fills the disk but for `left` bytes.
-    pub(crate) fn fill(&self, left: u64) {
+    pub fn fill(&self, left: u64) {
         let mut filler = File::create(self.filler()).expect("a file");
         // Until nothing more fits.
         for size in [1 << 20, 1 << 12] {
@@ -41,7 +41,7 @@ impl SmallDisk {
     }
 
     /// Makes room.
-    pub(crate) fn make_room(&self) {
+    pub fn make_room(&self) {
         fs::remove_file(self.filler()).expect("it was filled");
     }
 

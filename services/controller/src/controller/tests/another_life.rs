@@ -1,0 +1,78 @@
+//! A log that is made again under a controller: the next life goes on where the one before ended.
+
+use super::fallen_back::Curious;
+use super::*;
+
+/// What a source that starts now is told of what was published: keys and UIDs. Nothing is listed,
+/// as if the controller were killed before.
+async fn told(world: &World) -> Vec<(String, String)> {
+    let (told, mut tells) = mpsc::channel(1);
+    let (unused, _) = mpsc::channel(1);
+    let running = world.start_with(vec![Box::new(Curious(told))], unused).await;
+    let found = tells.recv().await.expect("it runs");
+    running.controller.stop().await;
+    found
+}
+
+#[tokio::test]
+async fn what_was_published_keeps_its_uid_in_the_next_life_of_the_log() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), pod("q", "c")]).await;
+    running.controller.stop().await;
+    let published = told(&world).await;
+    assert_eq!(published.len(), 2, "{published:?}");
+
+    world.downstream.recreate(2);
+    // Nothing is in the new life yet, however often a controller dies before it lists.
+    for _ in 0..2 {
+        assert_eq!(told(&world).await, published);
+    }
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    running.controller.stop().await;
+    let now = told(&world).await;
+    assert_eq!(now, published[..1], "what left the source is not remembered for ever");
+}
+
+#[tokio::test]
+async fn what_nodes_told_a_log_that_was_lost_is_asked_for_again() {
+    let world = World::new();
+    let node: NodeName = "a".parse().expect("a name");
+    world.append_upstream(&node, position(&node, Vec::new())).await;
+    world.report("a", 1, status("Running")).await;
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    until_true("a status", async || phase(&running).await.as_deref() == Some("Running")).await;
+
+    world.upstream.recreate(2);
+    let asked = async || {
+        let (events, _) = world.read().await;
+        let is_request = |event: &Envelope| event.event.key() == Some(&EntryKey::SnapshotRequest);
+        events.iter().any(is_request)
+    };
+    until_true("the question", asked).await;
+    assert_eq!(phase(&running).await.as_deref(), Some("Pending"), "nobody has said it again");
+    world.report("a", 2, status("Running")).await;
+    until_true("the answer", async || phase(&running).await.as_deref() == Some("Running")).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn an_epoch_whose_claim_the_log_has_lost_is_not_claimed_again() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    let lost = running.controller.progress().borrow().epoch;
+    running.controller.stop().await;
+    let published = told(&world).await;
+
+    // Its birth is left: edges may have all that was written under that claim.
+    world.downstream.truncate(Partition(0), headwater_event::Offset(1));
+    world.downstream.truncate(Partition(1), headwater_event::Offset(0));
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    assert!(running.controller.progress().borrow().epoch > lost);
+    running.controller.stop().await;
+    assert_eq!(told(&world).await, published);
+}
