@@ -73,11 +73,10 @@ fn an_unclean_leader_that_lacks_the_tail_is_followed_and_edges_are_set_right() {
     scene.put(&Pod::anchor(left), 2);
     scene.remove(&comes);
     scene.fleet.kafka.broker(lacks).start().expect("it comes back");
-    scene.wait_for("the unclean leader", |fleet| {
-        (Place::of(fleet, DOWNSTREAM, 0)?.leader == Some(lacks)).then_some(())
-    });
+    for part in [CONTROLLER, HUB] {
+        scene.wait_until_said(part, "the log was truncated");
+    }
     scene.fleet.kafka.broker(leader).start().expect("it comes back");
-    scene.wait_until_said(HUB, "the log was truncated");
     scene.check();
 }
 
