@@ -173,7 +173,7 @@ pub(crate) async fn claim_anew(
     while !follower.is_folded() {
         follower.next().await.tried("reading a log")?;
     }
-    let claimant = Claimant { writer: Uuid::new_v4(), address: None };
+    let claimant = Claimant::new(Uuid::new_v4());
     follower.take_over(log, &claimant).await.tried("claiming a log")
 }
 
