@@ -4,12 +4,12 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp};
 
 use crate::failure::{Failure, Tried};
 use crate::figure::Measured;
@@ -23,9 +23,22 @@ const POLL: Duration = Duration::from_millis(50);
 /// # Errors
 /// When it cannot be measured.
 pub(crate) fn measure(row: &Row, full: bool, seed: u64, out: &Path) -> Result<(), Failure> {
+    thread::spawn(end_with_parent);
     let measured = row.measure(full, seed)?;
     let text = serde_json::to_vec(&measured).tried("writing what came out")?;
     fs::write(out, text).tried("writing what came out")
+}
+
+/// Ends this process and all that it started when whoever started it is gone: it holds the other
+/// end of the input, and a signal typed at a terminal does not come here.
+fn end_with_parent() {
+    let mut input = std::io::stdin().lock();
+    // The end and an error both mean that nobody is there.
+    let _ = std::io::copy(&mut input, &mut std::io::sink());
+    // Started by hand it leads no group of its own, and has no parent to follow.
+    if getpgrp() == Pid::this() {
+        let _ = killpg(getpgrp(), Signal::SIGKILL);
+    }
 }
 
 /// Measures `row` in a process of its own.
@@ -40,7 +53,8 @@ pub(crate) fn start(row: &Row, full: bool, seed: u64) -> Result<Measured, Failur
     command.arg(row.number.to_string()).arg("--alone").arg(&out);
     command.args(["--seed", &seed.to_string()]).args(full.then_some("--full"));
     // What it starts belongs to its group, and ends with it.
-    let mut child = command.process_group(0).spawn().tried("starting a process")?;
+    let command = command.process_group(0).stdin(Stdio::piped());
+    let mut child = command.spawn().tried("starting a process")?;
     let ended = wait(&mut child, Row::within(full));
     end_group(&child);
     ended?;

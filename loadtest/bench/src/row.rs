@@ -25,7 +25,7 @@ pub(crate) struct Run {
 }
 
 /// How long the short form of a row may take before it is given up: several times what it takes.
-const SHORT_WITHIN: Duration = Duration::from_secs(5 * 60);
+const SHORT_WITHIN: Duration = Duration::from_secs(8 * 60);
 
 /// The long form, likewise.
 const LONG_WITHIN: Duration = Duration::from_secs(60 * 60);

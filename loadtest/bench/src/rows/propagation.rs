@@ -253,12 +253,13 @@ fn watch(
             let event = next.await.tried("a change is not seen")?.tried("the watch ended")?;
             let Some(event) = event else { return Err(Failure::of("the watch ended")) };
             match event.kind() {
-                Kind::InitDone => {
+                // An edge lists again when it has all of a stream for the first time.
+                Kind::InitDone if waiting.is_none() => {
                     ready.send(()).tried("nobody waits for the watch")?;
                     let pace = begins.recv().tried("nobody says when to begin")?;
                     waiting = Some(Waiting::new(base, pace, PODS_PER_NODE));
                 }
-                Kind::Apply => {
+                Kind::Apply | Kind::InitApply => {
                     let object = event.object.map(|object| object.object).unwrap_or_default();
                     if let (Some(waiting), Some(turn)) = (&mut waiting, turn_of(&object)) {
                         waiting.see(turn);
