@@ -56,7 +56,7 @@ fn propagation_in_one_process_is_measured_and_right() {
             && found.account.seen + found.account.overwritten == found.account.intended
     );
     let propagation = record.propagation.as_ref().expect("a right run has latencies");
-    assert!(propagation.quantiles.count > 200, "{:?}", propagation.quantiles);
+    assert!(propagation.quantiles.count > 100, "{:?}", propagation.quantiles);
     assert!(propagation.quantiles.p50_ms.is_some_and(|p50| p50 > 0.0));
     assert!(propagation.quantiles.p99_ms.is_none(), "300 samples carry no p99");
     let names: Vec<_> = record.costs.processes.iter().map(|of| of.name.as_str()).collect();
