@@ -140,8 +140,17 @@ fn a_status_that_the_cloud_does_not_have_makes_it_wrong() {
         status: Bytes::from_static(b"{}"),
     };
     fold.fold(&node(), id, &body, &mut batch);
-    let nowhere: [headwater_store::StreamPosition; 0] = [];
-    batch.commit(&picture, &nowhere, Durability::Synced).expect("commits");
+    // A folded state moves only with a position; which one does not matter here.
+    let somewhere = headwater_store::StreamPosition {
+        stream: stream(),
+        checkpoint: headwater_event::Checkpoint {
+            log_id: log_id(),
+            epoch: WriterEpoch(1),
+            seq: Seq(1),
+        },
+        hash: StateHash::EMPTY,
+    };
+    batch.commit(&picture, &[somewhere], Durability::Synced).expect("commits");
     let mut check = Check::default();
     check.node(&disks, &picture).expect("readable");
     check.event(&log[0], &key, &mut BTreeMap::new());
