@@ -297,6 +297,7 @@ mod tests {
             &["run", "propagation", "--set", "load.rate=\"much\""],
             &["run", "propagation", "--target", "moon"],
             &["run", "propagation", "--target", "embedded", "--edge-kind", "light"],
+            &["run", "storm", "--target", "embedded"],
             &["compare", "one.json"],
         ] {
             assert_eq!(status(args), ExitCode::from(USAGE), "{args:?}");

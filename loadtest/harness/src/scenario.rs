@@ -358,17 +358,16 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Target`].
     pub fn target(&self, asked: Option<TargetKind>) -> Result<TargetKind, ScenarioError> {
-        let is_light = self.edges.kind == EdgeKind::Light;
-        if is_light && asked.or(self.targets.first().copied()) == Some(TargetKind::Embedded) {
-            return Err(ScenarioError::LightEmbedded);
-        }
         match asked.or(self.targets.first().copied()) {
-            Some(target) if self.targets.contains(&target) => Ok(target),
-            target => Err(ScenarioError::Target {
+            Some(target) if !self.targets.contains(&target) => Err(ScenarioError::Target {
                 name: self.name.clone(),
-                target: target.unwrap_or(TargetKind::Embedded),
+                target,
                 supported: self.supported(),
             }),
+            Some(TargetKind::Embedded) if self.edges.kind == EdgeKind::Light => {
+                Err(ScenarioError::LightEmbedded)
+            }
+            target => Ok(target.unwrap_or(TargetKind::Embedded)),
         }
     }
 
