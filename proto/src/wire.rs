@@ -62,6 +62,10 @@ pub enum WireFault {
         /// How many there may be.
         max: usize,
     },
+    /// A patch where only whole objects go: in a delta or snapshot, in a removal, or of a reserved
+    /// entry.
+    #[error("a patch, where only a whole object goes")]
+    Patch,
     /// A position above one that bounds it.
     #[error("{lower} is above {upper}")]
     OutOfOrder {

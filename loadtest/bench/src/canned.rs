@@ -10,9 +10,7 @@ use headwater_event::{
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::{Replication, ReplicationServer};
-use headwater_session::message::{
-    EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, PushedChange, Welcome,
-};
+use headwater_session::message::{EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, Welcome};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
@@ -85,14 +83,7 @@ impl Course {
             mode,
             from: Seq(from),
             to: at(to),
-            changes: changes
-                .into_iter()
-                .map(|applied| PushedChange {
-                    change: Change::Applied(applied),
-                    traceparent: None,
-                    appended_ms: None,
-                })
-                .collect(),
+            changes: changes.into_iter().map(|applied| Change::Applied(applied).into()).collect(),
             hash,
             part: 0,
             last_part: true,

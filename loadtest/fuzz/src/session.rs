@@ -170,7 +170,7 @@ fn change(input: &mut Unstructured<'_>) -> Result<PushedChange> {
         let object = Bytes::from_static(object.as_bytes());
         Change::Applied(Applied { key, uid, resource_version, object })
     };
-    Ok(PushedChange { change, traceparent: None, appended_ms: None })
+    Ok(change.into())
 }
 
 fn push(input: &mut Unstructured<'_>) -> Result<Push> {

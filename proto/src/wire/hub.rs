@@ -121,13 +121,17 @@ impl TryFrom<wire::Push> for Push {
             true => Vec::new(),
             false => unpack(&push.packed)?,
         };
-        let changes = push.changes.into_iter().chain(unpacked).map(TryInto::try_into);
+        let changes = push.changes.into_iter().chain(unpacked).map(PushedChange::try_from);
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        if mode != PushMode::Tail && changes.iter().any(|change| change.base.is_some()) {
+            return Err(WireFault::Patch.of("Change.base"));
+        }
         Ok(Self {
             stream: stream(&push.stream, "Push.stream")?,
             mode,
             from: Seq(push.from),
             to: required(push.to, "Push.to")?.try_into()?,
-            changes: changes.collect::<Result<_, _>>()?,
+            changes,
             hash: hash(&push.hash, "Push.hash")?,
             part: push.part,
             last_part: push.last_part,
@@ -137,9 +141,11 @@ impl TryFrom<wire::Push> for Push {
 
 impl From<PushedChange> for wire::Change {
     fn from(pushed: PushedChange) -> Self {
-        let traceparent = pushed.traceparent.unwrap_or_default();
-        let appended_ms = pushed.appended_ms;
-        match pushed.change {
+        let PushedChange { change, base, traceparent, appended_ms } = pushed;
+        let itself = String::new();
+        let base = base.map(|base| if base == *change.key() { itself } else { base.into() });
+        let traceparent = traceparent.unwrap_or_default();
+        match change {
             Change::Applied(applied) => Self {
                 key: applied.key.into(),
                 uid: applied.uid,
@@ -147,6 +153,7 @@ impl From<PushedChange> for wire::Change {
                 object: Some(applied.object),
                 traceparent,
                 appended_ms,
+                base,
             },
             Change::Removed(removed) => Self {
                 key: removed.key.into(),
@@ -155,6 +162,7 @@ impl From<PushedChange> for wire::Change {
                 object: None,
                 traceparent,
                 appended_ms,
+                base: None,
             },
         }
     }
@@ -168,6 +176,15 @@ impl TryFrom<wire::Change> for PushedChange {
         let appended_ms = change.appended_ms;
         let key = entry_key(&change.key, "Change.key")?;
         let uid = change.uid;
+        let base = match change.base.as_deref() {
+            None => None,
+            // What Headwater keeps beside the objects is small, and read as it comes.
+            Some(_) if key.resource().is_none() || change.object.is_none() => {
+                return Err(WireFault::Patch.of("Change.base"));
+            }
+            Some("") => Some(key.clone()),
+            Some(base) => Some(entry_key(base, "Change.base")?),
+        };
         let change = match change.object {
             Some(object) => Change::Applied(Applied {
                 key,
@@ -177,7 +194,7 @@ impl TryFrom<wire::Change> for PushedChange {
             }),
             None => Change::Removed(Removed { key, uid }),
         };
-        Ok(Self { change, traceparent, appended_ms })
+        Ok(Self { change, base, traceparent, appended_ms })
     }
 }
 

@@ -123,24 +123,28 @@ fn change() -> impl Strategy<Value = PushedChange> {
         ),
         (entry_key(), ".{0,8}").prop_map(|(key, uid)| Change::Removed(Removed { key, uid })),
     ];
-    (change, traceparent(), any::<Option<i64>>()).prop_map(|(change, traceparent, appended_ms)| {
-        PushedChange { change, traceparent, appended_ms }
-    })
+    (change, any::<Option<bool>>(), traceparent(), any::<Option<i64>>()).prop_map(
+        |(change, patched, traceparent, appended_ms)| {
+            let is_patch =
+                matches!(change, Change::Applied(_)) && change.key().resource().is_some();
+            let base = patched.filter(|_| is_patch).map(|itself| match itself {
+                true => change.key().clone(),
+                false => "ns/pod/alike".parse().expect("a key"),
+            });
+            PushedChange { change, base, traceparent, appended_ms }
+        },
+    )
 }
 
 fn push() -> impl Strategy<Value = Push> {
     let mode = prop_oneof![Just(PushMode::Tail), Just(PushMode::Delta), Just(PushMode::Snapshot)];
     let place = (stream(), mode, any::<u64>(), checkpoint());
     (place, vec(change(), 0..4), hash(), any::<u32>(), any::<bool>()).prop_map(
-        |((stream, mode, from, to), changes, hash, part, last_part)| Push {
-            stream,
-            mode,
-            from: Seq(from),
-            to,
-            changes,
-            hash,
-            part,
-            last_part,
+        |((stream, mode, from, to), mut changes, hash, part, last_part)| {
+            if mode != PushMode::Tail {
+                changes.iter_mut().for_each(|pushed| pushed.base = None);
+            }
+            Push { stream, mode, from: Seq(from), to, changes, hash, part, last_part }
         },
     )
 }

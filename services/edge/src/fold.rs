@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use headwater_event::{EntryKey, Seq, StreamId};
 use headwater_session::message::{Push, PushMode};
 use headwater_view::{
-    Advance, Effect, Effected, FoldError, Mode, Projection, Refusal, StreamState,
+    Advance, Effect, Effected, FoldError, Incoming, Mode, Projection, Refusal, StreamState,
 };
 use tracing::Span;
 
@@ -138,7 +138,7 @@ impl From<Push> for Intake {
                     let seq = if is_each { Seq(seq) } else { to.seq };
                     causes.insert(key.clone(), Cause::of(cause, key, &stream, seq));
                 }
-                pushed.change
+                Incoming { change: pushed.change, base: pushed.base }
             })
             .collect();
         let advance = Advance::new(stream, mode, from, to, hash, changes).part(part, last_part);

@@ -6,6 +6,7 @@
 
 mod catch_up;
 mod history;
+mod patches;
 mod source;
 
 use std::collections::BTreeSet;

@@ -293,7 +293,7 @@ pub(crate) fn lag(
     let since_ms = if tail.seq > applied {
         let from = applied.max(standing.raw_from);
         let first = source.events(stream, from, from.next(), 1)?;
-        first.first().map(|envelope| envelope.time_ms)
+        first.first().map(|event| event.time_ms)
     } else {
         None
     };

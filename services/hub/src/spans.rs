@@ -76,11 +76,8 @@ mod tests {
 
     fn pushed(traceparent: Option<&str>) -> PushedChange {
         let key = "d/configmap/app".parse().expect("a key");
-        PushedChange {
-            change: Change::Removed(Removed { key, uid: "u".to_owned() }),
-            traceparent: traceparent.map(str::to_owned),
-            appended_ms: None,
-        }
+        let change = Change::Removed(Removed { key, uid: "u".to_owned() });
+        PushedChange { traceparent: traceparent.map(str::to_owned), ..change.into() }
     }
 
     fn push_of(mode: PushMode) -> Push {

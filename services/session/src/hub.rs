@@ -33,8 +33,8 @@ use service::Service;
 
 use crate::message::{
     Ack, Diverged, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, PROTOCOL, Parked, Push,
-    PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
-    StreamPosition, StreamProgress, Welcome,
+    PushMode, Refusal, RefusalCode, Reports, Request, RequestError, Response, StreamPosition,
+    StreamProgress, Welcome,
 };
 use crate::settings::HubSettings;
 use crate::source::{Readiness, Source, SourceError, Standing};
@@ -608,11 +608,7 @@ fn tail(
         return Err(SourceError { reason });
     };
     let (epoch, seq, hash) = (last.epoch, last.seq, last.hash);
-    let changes = events.into_iter().filter_map(|event| {
-        let change = event.event.change()?;
-        let (traceparent, appended_ms) = (event.traceparent, Some(event.time_ms));
-        Some(PushedChange { change, traceparent, appended_ms })
-    });
+    let changes = events.into_iter().filter_map(|event| event.change);
     Ok(Push {
         stream: stream.clone(),
         mode: PushMode::Tail,

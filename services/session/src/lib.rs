@@ -29,4 +29,4 @@ pub use hub::{HubEnd, HubInput, HubOutput, HubSession, HubStream, Violation};
 pub use memory::{FoldError, MemorySource};
 pub use registry::{Registry, SessionId, Verdict};
 pub use settings::{EdgeSettings, HubSettings};
-pub use source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing};
+pub use source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing, TailEvent};

@@ -9,7 +9,7 @@ use headwater_event::{
 };
 
 use crate::message::{PushedChange, change_bytes};
-use crate::source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing};
+use crate::source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing, TailEvent};
 
 /// Folds envelopes, in memory. What it is given are the events that count, in order.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ impl Source for MemorySource {
         from: Seq,
         to: Seq,
         bytes_max: u64,
-    ) -> Result<Vec<Envelope>, SourceError> {
+    ) -> Result<Vec<TailEvent>, SourceError> {
         let mut events = Vec::new();
         let mut bytes = 0;
         for event in self.folds.get(stream).into_iter().flat_map(|fold| &fold.raw) {
@@ -207,7 +207,7 @@ impl Source for MemorySource {
             if !events.is_empty() && bytes > bytes_max {
                 break;
             }
-            events.push(event.clone());
+            events.push(event.clone().into());
         }
         Ok(events)
     }
@@ -218,12 +218,12 @@ impl Source for MemorySource {
             for latest in fold.entries.values().filter(|latest| latest.seq > since) {
                 let traceparent = latest.traceparent.clone();
                 let change = Change::Applied(latest.what.clone());
-                changes.insert(latest.seq, PushedChange { change, traceparent, appended_ms: None });
+                changes.insert(latest.seq, PushedChange { traceparent, ..change.into() });
             }
             for latest in fold.removed.values().filter(|latest| latest.seq > since) {
                 let traceparent = latest.traceparent.clone();
                 let change = Change::Removed(latest.what.clone());
-                changes.insert(latest.seq, PushedChange { change, traceparent, appended_ms: None });
+                changes.insert(latest.seq, PushedChange { traceparent, ..change.into() });
             }
         }
         Ok(Box::new(Prepared { changes: changes.into_values().collect() }))
@@ -231,11 +231,7 @@ impl Source for MemorySource {
 
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
         let entries = self.folds.get(stream).into_iter().flat_map(|fold| fold.entries.values());
-        let changes = entries.map(|latest| PushedChange {
-            change: Change::Applied(latest.what.clone()),
-            traceparent: None,
-            appended_ms: None,
-        });
+        let changes = entries.map(|latest| Change::Applied(latest.what.clone()).into());
         Ok(Box::new(Prepared { changes: changes.collect() }))
     }
 

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use headwater_event::{
-    Change, Checkpoint, Identity, LogId, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash,
-    StreamId,
+    Change, Checkpoint, EntryKey, Identity, LogId, Report, ReportBody, ReportId, ResourceKey, Seq,
+    StateHash, StreamId,
 };
 
 /// The version of the protocol that this build speaks.
@@ -125,11 +125,21 @@ pub struct Push {
 pub struct PushedChange {
     /// The change.
     pub change: Change,
+    /// `Some`: the object of `change` is a patch against the object that this entry has before
+    /// the change; where that is the entry itself, its UID stays and is not said. Told of a tail.
+    pub base: Option<EntryKey>,
     /// W3C trace context.
     pub traceparent: Option<String>,
     /// When the log appended the event, in milliseconds since the Unix epoch; told of a tail.
     /// For people; nothing is ordered by it.
     pub appended_ms: Option<i64>,
+}
+
+impl From<Change> for PushedChange {
+    /// With the whole object, and without a word on what caused it.
+    fn from(change: Change) -> Self {
+        Self { change, base: None, traceparent: None, appended_ms: None }
+    }
 }
 
 /// Cumulative acknowledgement.

@@ -56,8 +56,8 @@ pub trait Source {
     ) -> Result<Option<Seq>, SourceError>;
 
     /// The events of `(from, to]`, in order and without a gap, cut where they exceed
-    /// `bytes_max` (counted as [`crate::message::change_bytes`]) but at least one. Asked only
-    /// for `from >= raw_from` of the standing.
+    /// `bytes_max` (counted as [`crate::message::change_bytes`], with whole objects) but at least
+    /// one. Asked only for `from >= raw_from` of the standing.
     ///
     /// # Errors
     /// When the fold cannot be read.
@@ -67,7 +67,7 @@ pub trait Source {
         from: Seq,
         to: Seq,
         bytes_max: u64,
-    ) -> Result<Vec<Envelope>, SourceError>;
+    ) -> Result<Vec<TailEvent>, SourceError>;
 
     /// Each key changed after `since`, once, its latest change, removals included. Asked only
     /// for `since >= delta_from` of the standing. Ends at the present standing.
@@ -88,6 +88,33 @@ pub trait Source {
     /// # Errors
     /// When the fold cannot be read.
     fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError>;
+}
+
+/// An event, as a tail tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TailEvent {
+    /// Position in the stream.
+    pub seq: Seq,
+    /// The writer that appended it.
+    pub epoch: WriterEpoch,
+    /// The state hash after it.
+    pub hash: StateHash,
+    /// When the log appended it, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// What it changes; `None`: nothing, it is a head.
+    pub change: Option<PushedChange>,
+}
+
+impl From<Envelope> for TailEvent {
+    /// With the whole object.
+    fn from(envelope: Envelope) -> Self {
+        let Envelope { seq, epoch, hash, traceparent, time_ms, event, .. } = envelope;
+        let appended_ms = Some(time_ms);
+        let change = event.change();
+        let change =
+            change.map(|change| PushedChange { traceparent, appended_ms, ..change.into() });
+        Self { seq, epoch, hash, time_ms, change }
+    }
 }
 
 /// A delta or snapshot being read: the stream as it stood when it was asked for, whatever the

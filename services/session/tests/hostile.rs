@@ -111,7 +111,7 @@ fn change() -> impl Strategy<Value = PushedChange> {
                 Change::Applied(Applied { key, uid, resource_version, object })
             }
         };
-        PushedChange { change, traceparent: None, appended_ms: None }
+        change.into()
     })
 }
 

@@ -6,8 +6,8 @@ use headwater_event::{
     Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, PushedChange, Refusal,
-    RefusalCode, Reports, Request, RequestError, StreamPosition, Welcome,
+    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode, Reports,
+    Request, RequestError, StreamPosition, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubEnd, HubInput, HubOutput,
@@ -53,7 +53,7 @@ fn push(mode: PushMode, from: u64, to: u64) -> Push {
         mode,
         from: Seq(from),
         to: at(to),
-        changes: vec![PushedChange { change, traceparent: None, appended_ms: None }],
+        changes: vec![change.into()],
         hash: hash(1),
         part: 0,
         last_part: true,

@@ -9,6 +9,7 @@
 //! | [`object`] | an object that was checked: key, UID, payload, what it names |
 //! | [`error`] | why something is no object |
 //! | [`defaults`] | what a Kubernetes API server fills in on a write, where readers rely on it |
+//! | [`patch`] | an object as its difference to another one |
 //! | [`payload`] | which part of an object is replicated, and as which bytes |
 //! | [`references`] | which other objects an object names |
 //! | [`status`] | when two pod statuses say the same |
@@ -17,6 +18,7 @@ pub mod defaults;
 pub mod error;
 pub mod object;
 pub mod object_type;
+pub mod patch;
 pub mod payload;
 pub mod references;
 mod shape;

@@ -1,8 +1,8 @@
 //! What moves a replica's stream forward: a tail, a delta or a snapshot, whole or in parts.
 
-use headwater_event::{Change, Checkpoint, Seq, StateHash, StreamId};
+use headwater_event::{Checkpoint, Seq, StateHash, StreamId};
 
-use crate::prepared::Prepared;
+use crate::prepared::{Incoming, Prepared};
 
 /// How a replica is brought forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,10 @@ impl Advance {
         from: Seq,
         to: Checkpoint,
         hash: StateHash,
-        changes: impl IntoIterator<Item = Change>,
+        changes: impl IntoIterator<Item = impl Into<Incoming>>,
     ) -> Self {
-        let changes = changes.into_iter().map(|change| Prepared::new(to.seq, change)).collect();
+        let changes =
+            changes.into_iter().map(|change| Prepared::new(to.seq, change.into())).collect();
         Self { stream, mode, from, to, hash, changes, part: 0, last_part: true }
     }
 

@@ -173,6 +173,11 @@ impl EncodedEntry {
         }
         Self(row)
     }
+
+    /// What is stored, where that has an encoding.
+    pub(crate) fn entry(&self) -> Option<Entry> {
+        Entry::decode(self.0.clone().ok()?).ok()
+    }
 }
 
 impl Value for EncodedEntry {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 
 use headwater_event::{Applied, EntryKey, HashKey, ObjectHash, Removed, StateHash, StreamId};
+use headwater_object::patch::patched;
 use headwater_store::{Batch, Engine, EngineError, Folded};
 
 use crate::effect::Effected;
@@ -33,6 +34,7 @@ pub(crate) struct Generation {
 pub(crate) struct Draft<'g> {
     generation: &'g mut Generation,
     engine: &'g dyn Engine,
+    batch: &'g mut Batch<Folded>,
     hash_key: HashKey,
     /// The hash after the changes.
     pub(crate) hash: StateHash,
@@ -62,11 +64,17 @@ impl Generation {
     }
 
     /// Begins to fold changes on trial.
-    pub(crate) fn draft<'g>(&'g mut self, engine: &'g dyn Engine, hash_key: HashKey) -> Draft<'g> {
+    pub(crate) fn draft<'g>(
+        &'g mut self,
+        engine: &'g dyn Engine,
+        batch: &'g mut Batch<Folded>,
+        hash_key: HashKey,
+    ) -> Draft<'g> {
         Draft {
             hash: self.hash,
             generation: self,
             engine,
+            batch,
             hash_key,
             bytes: 0,
             before: Vec::new(),
@@ -99,21 +107,45 @@ impl Draft<'_> {
             Prepared::Applied { applied, object_hash, row } => {
                 self.apply(applied, object_hash, row)
             }
+            Prepared::Patched { applied, base, seq } => {
+                let whole = Prepared::whole(seq, self.patch(applied, &base)?);
+                self.fold(whole)
+            }
             Prepared::Removed(removed) => self.remove(removed.key),
         }
     }
 
     /// Takes the changes over, their rows into the batch. Gives what they did, in order.
-    pub(crate) fn accept(mut self, batch: &mut Batch<Folded>) -> Vec<Effected> {
+    pub(crate) fn accept(mut self) -> Vec<Effected> {
         for (row, entry) in self.writes.drain(..) {
             match entry {
-                Some(entry) => batch.put(&ENCODED, &row, &entry),
-                None => batch.delete(&ENCODED, &row),
+                Some(entry) => self.batch.put(&ENCODED, &row, &entry),
+                None => self.batch.delete(&ENCODED, &row),
             }
         }
         self.before.clear();
         self.generation.hash = self.hash;
         std::mem::take(&mut self.effected)
+    }
+
+    /// The whole object of which `applied` has a patch. One that cannot be applied stays as it
+    /// is: the state hash then comes out otherwise, which refuses the input.
+    fn patch(&self, mut applied: Applied, base: &EntryKey) -> Result<Applied, EngineError> {
+        let row = self.generation.rows.entry(base);
+        let drafted = self.writes.iter().rev().find(|(written, _)| *written == row);
+        let entry = match drafted {
+            Some((_, entry)) => entry.as_ref().and_then(EncodedEntry::entry),
+            None => self.batch.get(self.engine, &ENTRIES, &row)?,
+        };
+        if let Some(entry) = entry {
+            if *base == applied.key {
+                applied.uid = entry.uid;
+            }
+            if let Ok(object) = patched(&entry.object, &applied.object) {
+                applied.object = object;
+            }
+        }
+        Ok(applied)
     }
 
     fn apply(

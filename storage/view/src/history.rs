@@ -7,13 +7,18 @@ use headwater_event::{
     Applied, Change, Checkpoint, EntryKey, Envelope, Event, HashKey, LogId, ObjectHash, Removed,
     Seq, StateHash, StreamId, WriterEpoch,
 };
+use headwater_object::patch::patch;
 use headwater_store::Engine;
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::advance::{Advance, Mode};
 use crate::effect::{Effect, Effected};
+use crate::prepared::Incoming;
 use crate::stream_reader::{Selection, StreamReader};
+
+/// What every object says, so that a patch of one is worth its while.
+const SPEC: &str = "sixty-four bytes of what is the same in every object of this stream";
 
 /// What a state holds: uid, resource version and object by key.
 pub(crate) type Model = BTreeMap<EntryKey, (String, String, Bytes)>;
@@ -91,20 +96,41 @@ impl History {
         Checkpoint { log_id: self.log_id, epoch: WriterEpoch(1), seq: Seq(seq as u64) }
     }
 
-    /// What brings a replica from `from` to `to`.
+    /// What brings a replica from `from` to `to`; in a tail, with patches where there may be.
     pub(crate) fn advance(&self, mode: Mode, from: usize, to: usize) -> Advance {
         let tail = self.events[from..to].iter().filter_map(|envelope| envelope.event.change());
-        let changes: Vec<_> = match mode {
-            Mode::Tail => tail.collect(),
+        let changes: Vec<Incoming> = match mode {
+            Mode::Tail => (from..to).filter_map(|before| self.incoming(before)).collect(),
             Mode::Delta => {
                 let latest: BTreeMap<_, _> =
                     tail.map(|change| (change.key().clone(), change)).collect();
-                latest.into_values().collect()
+                latest.into_values().map(Incoming::from).collect()
             }
-            Mode::Snapshot => self.states[to].iter().map(applied).map(Change::Applied).collect(),
+            Mode::Snapshot => {
+                let entries = self.states[to].iter().map(applied).map(Change::Applied);
+                entries.map(Incoming::from).collect()
+            }
         };
         let (stream, to_hash) = (self.stream.clone(), self.hashes[to]);
         Advance::new(stream, mode, Seq(from as u64), self.checkpoint(to), to_hash, changes)
+    }
+
+    /// The event behind seq `before`, as a patch against what is there, of the same entry or else
+    /// of any other.
+    fn incoming(&self, before: usize) -> Option<Incoming> {
+        let state = &self.states[before];
+        let change = self.events[before].event.change()?;
+        let Change::Applied(applied) = &change else { return Some(change.into()) };
+        let itself = state.get_key_value(&applied.key);
+        let base = itself.filter(|(_, (uid, ..))| *uid == applied.uid);
+        let base = base.or_else(|| state.iter().find(|(key, _)| **key != applied.key));
+        let patched = base.and_then(|(key, (.., object))| {
+            let object = patch(object, &applied.object)?;
+            let uid = if *key == applied.key { String::new() } else { applied.uid.clone() };
+            let change = Change::Applied(Applied { uid, object, ..applied.clone() });
+            Some(Incoming { change, base: Some(key.clone()) })
+        });
+        patched.or(Some(change.into()))
     }
 
     /// Asserts that `engine` holds exactly the state after the position it says it has, and
@@ -215,7 +241,7 @@ fn event(seq: Seq, step: &Step, state: &mut Model) -> Event {
                 (Step::Apply { .. }, Some(uid)) => uid,
                 _ => format!("uid-{seq}"),
             };
-            let object = Bytes::from(format!("{{\"{key}\":{object}}}"));
+            let object = Bytes::from(format!("{{\"{key}\":{object},\"spec\":\"{SPEC}\"}}"));
             state.insert(key.clone(), (uid, seq.to_string(), object));
             Event::Applied(applied((&key, &state[&key])))
         }

@@ -40,6 +40,7 @@ pub use materializer::{Bounds, Materializer, Position, Released, SyncTicket};
 pub use node_statuses::{Closing, NodeStatuses, Told};
 pub use pod_status_fold::{PodStatusFold, ReportedStatus};
 pub use pod_status_snapshot::{PodStatusSnapshot, StatusDigest};
+pub use prepared::Incoming;
 pub use projection::{FoldError, Projection};
 pub use refusal::Refusal;
 pub use stream_reader::{Selection, StreamReader, Verification};

@@ -154,14 +154,14 @@ impl StreamState {
         let mut kept = Vec::new();
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
-            let mut draft = staged.generation.draft(&*engine, hash_key);
+            let mut draft = staged.generation.draft(&*engine, &mut self.batch, hash_key);
             while draft.bytes < self.bounds.staged_batch_bytes_max
                 && let Some(change) = changes.next()
             {
                 check(stream, staged.mode, staged.to.seq, &change)?;
                 draft.fold(change)?;
             }
-            let effected = draft.accept(&mut self.batch);
+            let effected = draft.accept();
             staged.check_effected(stream, &effected)?;
             if keep_effected {
                 kept.extend(effected);

@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::{
-    Change, Checkpoint, Cursor, EntryKey, Envelope, Event, HashKey, LogId, Partition, StateHash,
-    StreamId,
+    Checkpoint, Cursor, EntryKey, Envelope, Event, HashKey, LogId, Partition, StateHash, StreamId,
 };
 use headwater_store::{
     Batch, Durability, Engine, EngineError, Folded, StreamPosition, Table, TableId,
@@ -25,7 +24,7 @@ use headwater_store::{
 use crate::admission::{admit_advance, admit_event};
 use crate::advance::{Advance, Continuity, Mode};
 use crate::effect::{Effect, extend};
-use crate::entry::{ENTRIES, Held, RowKey};
+use crate::entry::{ENTRIES, Entry, Held, RowKey};
 use crate::prepared::Prepared;
 use crate::projection::FoldError;
 use crate::refusal::Refusal;
@@ -132,6 +131,19 @@ impl StreamState {
     pub fn held(&mut self, stream: &StreamId, key: &EntryKey) -> Result<Option<Held>, EngineError> {
         let slot = Slot::of(&mut self.slots, &*self.engine, stream)?;
         Ok(slot.visible.held(&*self.engine, key)?.map(std::borrow::Cow::into_owned))
+    }
+
+    /// The entry that `stream` holds under `key`, the open batch included.
+    ///
+    /// # Errors
+    /// As [`headwater_store::Read::get`].
+    pub fn entry(
+        &mut self,
+        stream: &StreamId,
+        key: &EntryKey,
+    ) -> Result<Option<Entry>, EngineError> {
+        let slot = Slot::of(&mut self.slots, &*self.engine, stream)?;
+        self.batch.get(&*self.engine, &ENTRIES, &slot.visible.rows.entry(key))
     }
 
     /// Folds one event of the log `log_id`.
@@ -300,9 +312,9 @@ impl StreamState {
         let Envelope { stream, seq, epoch, hash: claimed, event, .. } = envelope;
         let to = Checkpoint { log_id, epoch, seq };
         let held_before = slot.visible.held_entries();
-        let mut draft = slot.visible.draft(&*self.engine, hash_key);
+        let mut draft = slot.visible.draft(&*self.engine, &mut self.batch, hash_key);
         match event {
-            Event::Applied(applied) => draft.fold(Prepared::new(seq, Change::Applied(applied)))?,
+            Event::Applied(applied) => draft.fold(Prepared::whole(seq, applied))?,
             Event::Removed(removed) => draft.fold(Prepared::Removed(removed))?,
             Event::Head => {}
         }
@@ -311,7 +323,7 @@ impl StreamState {
             let (expected, found) = (claimed, hash);
             return Err(FoldError::Refused(Refusal::Diverged { stream, seq, expected, found }));
         }
-        let effected = draft.accept(&mut self.batch);
+        let effected = draft.accept();
         self.held_entries += slot.visible.held_entries() - held_before;
         slot.move_to(to, hash, claimed);
         extend(effects, &stream, seq, effected);
@@ -330,7 +342,7 @@ impl StreamState {
         admit_advance(slot.checkpoint(), &advance).map_err(FoldError::Refused)?;
         let Advance { stream, to, hash: expected, changes, .. } = advance;
         let held_before = slot.visible.held_entries();
-        let mut draft = slot.visible.draft(&*self.engine, hash_key);
+        let mut draft = slot.visible.draft(&*self.engine, &mut self.batch, hash_key);
         for change in changes {
             draft.fold(change)?;
         }
@@ -339,7 +351,7 @@ impl StreamState {
             let (seq, found) = (to.seq, hash);
             return Err(FoldError::Refused(Refusal::Diverged { stream, seq, expected, found }));
         }
-        let effected = draft.accept(&mut self.batch);
+        let effected = draft.accept();
         self.held_entries += slot.visible.held_entries() - held_before;
         slot.move_to(to, hash, hash);
         extend(effects, &stream, to.seq, effected);

@@ -66,15 +66,10 @@ impl Hub {
     }
 
     fn snapshot(&self) -> Push {
-        let changes = self.objects.iter().map(|(key, (uid, object))| PushedChange {
-            change: Change::Applied(Applied {
-                key: key.clone().into(),
-                uid: uid.clone(),
-                resource_version: "s".to_owned(),
-                object: object.clone(),
-            }),
-            traceparent: None,
-            appended_ms: None,
+        let changes = self.objects.iter().map(|(key, (uid, object))| {
+            let (key, uid) = (key.clone().into(), uid.clone());
+            let (resource_version, object) = ("s".to_owned(), object.clone());
+            Change::Applied(Applied { key, uid, resource_version, object }).into()
         });
         self.push(PushMode::Snapshot, Seq::ZERO, changes.collect())
     }
@@ -99,7 +94,7 @@ impl Hub {
         self.push(
             PushMode::Tail,
             from,
-            vec![PushedChange { change, traceparent, appended_ms: Some(1) }],
+            vec![PushedChange { traceparent, appended_ms: Some(1), ..change.into() }],
         )
     }
 

@@ -85,13 +85,9 @@ mod tests {
 
     #[test]
     fn parts_are_cut_at_the_bound_but_never_empty_before_the_end() {
-        let change = |n: u8| PushedChange {
-            change: Change::Removed(Removed {
-                key: format!("d/pod/p{n}").parse().expect("a key"),
-                uid: "u".to_owned(),
-            }),
-            traceparent: None,
-            appended_ms: None,
+        let change = |n: u8| -> PushedChange {
+            let key = format!("d/pod/p{n}").parse().expect("a key");
+            Change::Removed(Removed { key, uid: "u".to_owned() }).into()
         };
         let one = change_bytes(&change(1).change);
         let mut changes = Changes::new((1..=5).map(change).collect());

@@ -3,12 +3,17 @@
 
 use bytes::Bytes;
 use headwater_event::{
-    Applied, EntryKey, Envelope, Event, Removed, Seq, StateHash, StreamId, WriterEpoch,
+    Applied, Change, EntryKey, Envelope, Event, Removed, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_follow::Rows;
+use headwater_object::patch::patched_bytes;
+use headwater_session::TailEvent;
+use headwater_session::message::{CHANGE_OVERHEAD_BYTES, PushedChange};
 use headwater_store::{Batch, DecodeError, EngineError, Folded, Json, Proto, Read, Table, TableId};
 use headwater_view::{Continuity, StreamState};
 use serde::{Deserialize, Serialize};
+
+use super::patches::{Patch, Patches};
 
 /// Events of a stream that are kept as they came: what an edge that is a little behind gets.
 /// Twice what a session sends as a tail before it prefers a delta.
@@ -81,15 +86,20 @@ pub(crate) struct EventRow {
     uid: String,
     #[prost(string, tag = "8")]
     resource_version: String,
-    /// Unset for a head and a removal.
+    /// Unset for a head and a removal; with `base`, the patch.
     #[prost(bytes = "bytes", optional, tag = "9")]
     object: Option<Bytes>,
+    /// The entry against whose object, as it was before the event, `object` is a patch; empty for
+    /// the entry of `key`.
+    #[prost(string, optional, tag = "10")]
+    base: Option<String>,
 }
 
 /// Derives the history rows.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     limits: Limits,
+    patches: Patches,
 }
 
 /// How much of the past is kept of each stream.
@@ -120,6 +130,7 @@ impl Rows for History {
         continuity: Continuity,
         state: &mut StreamState,
     ) -> Result<(), EngineError> {
+        let patch = self.patches.patch(envelope, continuity, state)?;
         let engine = state.engine().clone();
         let batch = state.batch();
         let stream = &envelope.stream;
@@ -139,7 +150,7 @@ impl Rows for History {
         if let Some(key) = envelope.event.key() {
             note_change(batch, &*engine, envelope, key, &mut history)?;
         }
-        batch.put(&EVENTS, &(stream.clone(), envelope.seq), &Proto(EventRow::of(envelope)));
+        batch.put(&EVENTS, &(stream.clone(), envelope.seq), &Proto(EventRow::of(envelope, patch)));
         if envelope.seq.0.saturating_sub(history.raw_from.0) > self.limits.raw_events_max {
             history.raw_from = history.raw_from.next();
             batch.delete(&EVENTS, &(stream.clone(), history.raw_from));
@@ -149,6 +160,10 @@ impl Rows for History {
         }
         batch.put(&STREAMS, stream, &Json(history));
         Ok(())
+    }
+
+    fn restarted(&mut self) {
+        self.patches = Patches::default();
     }
 }
 
@@ -214,50 +229,68 @@ fn forget_removals(
 }
 
 impl EventRow {
-    fn of(envelope: &Envelope) -> Self {
-        let object = match &envelope.event {
-            Event::Applied(applied) => Some(applied.object.clone()),
-            Event::Removed(_) | Event::Head => None,
-        };
-        Self {
+    fn of(envelope: &Envelope, patch: Option<Patch>) -> Self {
+        let key = envelope.event.key().map(|key| key.as_str().to_owned()).unwrap_or_default();
+        let mut row = Self {
             epoch: envelope.epoch.0,
             epoch_first_seq: envelope.epoch_first_seq.0,
             time_ms: envelope.time_ms,
             hash: Bytes::copy_from_slice(&envelope.hash.to_bytes()),
             traceparent: envelope.traceparent.clone(),
-            key: envelope.event.key().map(|key| key.as_str().to_owned()).unwrap_or_default(),
+            key,
             uid: envelope.event.uid().to_owned(),
             resource_version: envelope.event.resource_version().to_owned(),
-            object,
+            object: None,
+            base: None,
+        };
+        match (&envelope.event, patch) {
+            (Event::Applied(_), Some(patch)) => {
+                row.object = Some(patch.bytes);
+                row.base = Some(patch.base.map(String::from).unwrap_or_default());
+            }
+            (Event::Applied(applied), None) => row.object = Some(applied.object.clone()),
+            (Event::Removed(_) | Event::Head, _) => {}
         }
+        row
     }
 
-    /// The event that the row of `stream` and `seq` keeps.
-    pub(crate) fn envelope(self, stream: StreamId, seq: Seq) -> Result<Envelope, DecodeError> {
+    /// What the change counts as, with its object whole.
+    pub(crate) fn change_bytes(&self) -> u64 {
+        let object = self.object.as_ref().map_or(0, |object| match &self.base {
+            Some(_) => patched_bytes(object).unwrap_or(object.len()),
+            None => object.len(),
+        });
+        let texts = self.key.len() + self.uid.len() + self.resource_version.len();
+        (texts + object) as u64 + CHANGE_OVERHEAD_BYTES
+    }
+
+    /// The event that the row of `seq` keeps.
+    pub(crate) fn tail_event(self, seq: Seq) -> Result<TailEvent, DecodeError> {
         let malformed =
             |reason: &dyn std::fmt::Display| DecodeError::malformed("event row", reason);
         let hash: [u8; 32] =
             self.hash.as_ref().try_into().map_err(|_| malformed(&"its hash has not 32 bytes"))?;
-        let event = if self.key.is_empty() {
-            Event::Head
-        } else {
-            let key: EntryKey = self.key.parse().map_err(|error| malformed(&error))?;
-            let (uid, resource_version) = (self.uid, self.resource_version);
-            match self.object {
-                Some(object) => Event::Applied(Applied { key, uid, resource_version, object }),
-                None => Event::Removed(Removed { key, uid }),
-            }
+        let (epoch, hash) = (WriterEpoch(self.epoch), StateHash::from_bytes(&hash));
+        let time_ms = self.time_ms;
+        if self.key.is_empty() {
+            return Ok(TailEvent { seq, epoch, hash, time_ms, change: None });
+        }
+        let key: EntryKey = self.key.parse().map_err(|error| malformed(&error))?;
+        let base = match self.base.as_deref() {
+            None => None,
+            Some("") => Some(key.clone()),
+            Some(base) => Some(base.parse().map_err(|error| malformed(&error))?),
         };
-        Ok(Envelope {
-            stream,
-            seq,
-            epoch: WriterEpoch(self.epoch),
-            epoch_first_seq: Seq(self.epoch_first_seq),
-            time_ms: self.time_ms,
-            hash: StateHash::from_bytes(&hash),
-            traceparent: self.traceparent,
-            event,
-        })
+        // The UID of what is patched stays, and need not be said.
+        let uid = if base.as_ref() == Some(&key) { String::new() } else { self.uid };
+        let resource_version = self.resource_version;
+        let change = match self.object {
+            Some(object) => Change::Applied(Applied { key, uid, resource_version, object }),
+            None => Change::Removed(Removed { key, uid }),
+        };
+        let (traceparent, appended_ms) = (self.traceparent, Some(time_ms));
+        let change = PushedChange { change, base, traceparent, appended_ms };
+        Ok(TailEvent { seq, epoch, hash, time_ms, change: Some(change) })
     }
 }
 

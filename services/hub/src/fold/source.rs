@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use headwater_event::{
-    Applied, Assignment, Change, Checkpoint, EntryKey, Envelope, Identity, LogId, NodeName,
-    Removed, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
+    Applied, Assignment, Change, Checkpoint, EntryKey, Identity, LogId, NodeName, Removed,
+    ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_object::references::references;
-use headwater_session::message::{PushedChange, change_bytes};
-use headwater_session::{CatchUp, Readiness, Source, SourceError, Standing};
+use headwater_session::message::PushedChange;
+use headwater_session::{CatchUp, Readiness, Source, SourceError, Standing, TailEvent};
 use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
 
@@ -67,11 +67,7 @@ impl<'f> FoldSource<'f> {
     fn read_snapshot(&self, stream: &StreamId) -> Result<Vec<PushedChange>, SourceError> {
         let mut changes = Vec::new();
         self.each_entry(stream, Selection::All, |key, entry| {
-            changes.push(PushedChange {
-                change: applied(key, entry),
-                traceparent: None,
-                appended_ms: None,
-            });
+            changes.push(applied(key, entry).into());
             true
         })?;
         Ok(changes)
@@ -165,20 +161,19 @@ impl Source for FoldSource<'_> {
         from: Seq,
         to: Seq,
         bytes_max: u64,
-    ) -> Result<Vec<Envelope>, SourceError> {
+    ) -> Result<Vec<TailEvent>, SourceError> {
         let (first, end) = ((stream.clone(), from.next()), (stream.clone(), to.next()));
         let mut events = Vec::new();
         let mut bytes = 0;
         for row in EVENTS.rows_between(&*self.read, &first, &end) {
-            let ((stream, seq), Proto(row)) = row.map_err(unreadable)?;
-            let envelope = row
-                .envelope(stream, seq)
-                .map_err(|error| SourceError { reason: error.to_string() })?;
-            bytes += envelope.event.change().map_or(0, |change| change_bytes(&change));
-            if bytes > bytes_max && !events.is_empty() {
+            let ((_, seq), Proto(row)) = row.map_err(unreadable)?;
+            let bytes_before = bytes;
+            bytes += row.change_bytes();
+            if bytes > bytes_max && bytes_before > 0 {
                 break;
             }
-            events.push(envelope);
+            let event = row.tail_event(seq);
+            events.push(event.map_err(|error| SourceError { reason: error.to_string() })?);
         }
         Ok(events)
     }
@@ -198,7 +193,7 @@ impl Source for FoldSource<'_> {
                     applied(row.key, entry)
                 }
             };
-            changes.push(PushedChange { change, traceparent, appended_ms: None });
+            changes.push(PushedChange { traceparent, ..change.into() });
         }
         Ok(Box::new(Changes::new(changes)))
     }

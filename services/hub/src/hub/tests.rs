@@ -156,6 +156,11 @@ async fn an_edge_that_is_far_behind_gets_each_key_once() {
     for n in 0..1200 {
         cloud.set("node/a", &format!("c{}", n % 7), Some(format!("{{\"n\":{n}}}"))).await;
     }
+    let stream = StreamId::node(&"a".parse().expect("a name"));
+    until_true("a hub that has read it all", async || {
+        hub.view().lag(&stream, Seq::ZERO).is_ok_and(|lag| lag.tail.seq == Seq(1203))
+    })
+    .await;
     let mut edge = Edge::resume(hub.address(), identity("a", 1, 1), replicas).await;
     edge.hear_until("a delta", |edge| edge.seq("node/a") == 1203).await;
     assert_eq!(edge.modes("node/a")[0], PushMode::Delta);

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::effect::Effected;
 use crate::history::{History, Model, follow, log_id, parts, steps};
+use crate::prepared::Prepared;
 use crate::stream_reader::{Selection, StreamReader};
 
 const NODE: &str = "node/gw-1";
@@ -14,7 +15,7 @@ const NODE: &str = "node/gw-1";
 fn open(engine: &Arc<MemoryEngine>) -> StreamState {
     // Small bounds, so that each of them is met.
     let bounds =
-        FoldBounds { held_entries_max: 5, direct_bytes_max: 60, staged_batch_bytes_max: 100 };
+        FoldBounds { held_entries_max: 5, direct_bytes_max: 400, staged_batch_bytes_max: 600 };
     StreamState::open(engine.clone(), bounds).expect("opens")
 }
 
@@ -124,6 +125,20 @@ proptest! {
         prop_assert_eq!(differing.len(), usize::from(damage), "{:?}", differing);
         prop_assert_eq!(history.assert_prefix(&*engine), count);
     }
+}
+
+#[test]
+fn a_patch_against_another_base_is_refused_as_what_it_is() {
+    let (history, engine, mut state) = replica(5);
+    let mut advance = history.advance(Mode::Tail, 5, 6);
+    let [Prepared::Patched { base, .. }] = &mut advance.changes[..] else {
+        panic!("no patch: {advance:?}")
+    };
+    *base = "ns/pod/p9".parse().expect("a key");
+    let refused = refusal(state.apply_advance(advance, &mut Vec::new()));
+    assert!(matches!(refused, Refusal::Diverged { .. }), "{refused:?}");
+    state.commit(Durability::Synced).expect("commits");
+    assert_eq!(history.assert_prefix(&*engine), 5, "nothing of it is there");
 }
 
 /// Ten events of distinct objects, folded into a fresh engine up to `at`.

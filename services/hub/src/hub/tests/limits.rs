@@ -2,6 +2,9 @@
 
 use futures::future::join_all;
 use headwater_proto::replication::replication_client::ReplicationClient;
+use rand::SeedableRng as _;
+use rand::distr::{Alphanumeric, SampleString as _};
+use rand::rngs::StdRng;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -10,9 +13,10 @@ use super::*;
 /// A window that nothing here fills: what holds a session up is the socket.
 const WINDOW: u64 = 64 << 20;
 
-/// An object of 100 kB.
+/// An object of 100 kB that no packing makes smaller than half of that.
 fn large() -> Option<String> {
-    Some(format!("{{\"data\":\"{}\"}}", "x".repeat(100_000)))
+    let noise = Alphanumeric.sample_string(&mut StdRng::seed_from_u64(1), 100_000);
+    Some(format!("{{\"data\":\"{noise}\"}}"))
 }
 
 /// A cloud whose node `a` has more state than a window or an unread socket takes.

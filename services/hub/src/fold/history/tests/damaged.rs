@@ -53,7 +53,7 @@ proptest! {
         read(&engine, Seq(tail as u64));
         more.iter().for_each(|(key, object)| model.append(*key, *object));
         if let Ok(mut state) = StreamState::open(engine.clone(), FoldBounds::default()) {
-            let (mut rows, mut effects) = (History { limits }, Vec::new());
+            let (mut rows, mut effects) = (History { limits, ..History::default() }, Vec::new());
             for envelope in &model.events[tail..] {
                 let noted = rows.accepted(envelope, Continuity::Sparse, &mut state);
                 let folded = noted.is_ok().then(|| {

@@ -1,0 +1,138 @@
+//! An object said as its difference to another one: most updates change a field or two of many.
+//!
+//! A patch is one zstd frame that was compressed with the base as its prefix, as `zstd
+//! --patch-from` makes it. Whoever has the base, byte for byte, gets the object back byte for
+//! byte; with another base comes an error or other bytes, so the result is to be checked by hash.
+
+use bytes::Bytes;
+use zstd::zstd_safe::{CCtx, CParameter, DCtx, get_error_name, get_frame_content_size};
+
+use crate::object::OBJECT_BYTES_MAX;
+
+/// The level: on objects of 2 KiB the ones above it take twice the time for the same size.
+const LEVEL: i32 = 1;
+
+/// A patch is worth its while if it is shorter than the object by this factor: else compressing
+/// many objects together does as well, and needs no base.
+const WORTH: usize = 2;
+
+/// Bytes that are no patch of this base.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a patch cannot be applied: {reason}")]
+pub struct PatchError {
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What turns `base` into `object`; `None` where it is not worth its while.
+pub fn patch(base: &[u8], object: &[u8]) -> Option<Bytes> {
+    let room = object.len() / WORTH;
+    if base.is_empty() || object.len().max(base.len()) > OBJECT_BYTES_MAX {
+        return None;
+    }
+    let mut patch = Vec::with_capacity(room);
+    let mut with = CCtx::try_create()?;
+    with.set_parameter(CParameter::CompressionLevel(LEVEL)).ok()?;
+    with.ref_prefix(base).ok()?;
+    // One that needs more room ends in an error.
+    with.compress2(&mut patch, object).ok()?;
+    Some(patch.into())
+}
+
+/// How many bytes the object has that comes of `patch`: what it says, and at most
+/// [`OBJECT_BYTES_MAX`].
+///
+/// # Errors
+/// When it is no patch, or the object would be too large.
+pub fn patched_bytes(patch: &[u8]) -> Result<usize, PatchError> {
+    let size = get_frame_content_size(patch)
+        .map_err(|_| error("no zstd frame"))?
+        .ok_or_else(|| error("it does not name its content size"))?;
+    let size = usize::try_from(size).ok().filter(|size| *size <= OBJECT_BYTES_MAX);
+    size.ok_or_else(|| error("its object is larger than any object"))
+}
+
+/// The object that `patch` makes of `base`. Takes no more memory than the object.
+///
+/// # Errors
+/// When it is no patch of that base.
+pub fn patched(base: &[u8], patch: &[u8]) -> Result<Bytes, PatchError> {
+    let size = patched_bytes(patch)?;
+    let mut object = Vec::with_capacity(size);
+    let mut with = DCtx::try_create().ok_or_else(|| error("no memory"))?;
+    let found = with
+        .ref_prefix(base)
+        .and_then(|_| with.decompress(&mut object, patch))
+        .map_err(|code| error(get_error_name(code)))?;
+    if found == size { Ok(object.into()) } else { Err(error("it holds less than it says")) }
+}
+
+fn error(reason: &str) -> PatchError {
+    PatchError { reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(image: &str) -> Vec<u8> {
+        let container = |n: u32| {
+            json!({
+                "name": format!("c{n}"), "image": image, "command": ["sleep", n.to_string()],
+                "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}},
+                "volumeMounts": [{"name": "settings", "mountPath": format!("/etc/{n}")}],
+            })
+        };
+        let containers: Vec<_> = (0..8).map(container).collect();
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
+        serde_json::to_vec(&pod).expect("JSON")
+    }
+
+    #[test]
+    fn an_update_of_a_field_is_a_small_part_of_the_object() {
+        let (before, after) = (pod("shop:1.0"), pod("shop:1.1"));
+        let patch = patch(&before, &after).expect("worth it");
+        assert!(patch.len() * 10 < after.len(), "{} of {}", patch.len(), after.len());
+        assert_eq!(patched_bytes(&patch), Ok(after.len()));
+        assert_eq!(patched(&before, &patch).expect("patched"), after);
+    }
+
+    #[test]
+    fn what_has_nothing_in_common_is_no_patch() {
+        assert_eq!(patch(b"", &pod("shop")), None);
+        assert_eq!(patch(&pod("shop"), br#"{"data":{"a":"Zm9v"}}"#), None);
+    }
+
+    #[test]
+    fn another_base_never_gives_the_object() {
+        let patch = patch(&pod("shop:1.0"), &pod("shop:1.1")).expect("worth it");
+        for other in [pod("till:3.0"), pod("shop:1.0")[1..].to_vec(), Vec::new()] {
+            assert_ne!(patched(&other, &patch).ok().as_deref(), Some(&pod("shop:1.1")[..]));
+        }
+    }
+
+    #[test]
+    fn a_patch_that_would_take_too_much_memory_is_refused_before() {
+        let bomb = zstd::bulk::compress(&vec![0; OBJECT_BYTES_MAX + 1], 1).expect("compresses");
+        assert!(patched(b"base", &bomb).expect_err("too large").reason.contains("larger"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_object_comes_back(base in any::<Vec<u8>>(), object in any::<Vec<u8>>()) {
+            if let Some(patch) = patch(&base, &object) {
+                prop_assert_eq!(patched(&base, &patch).expect("patched"), object);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_bounded(base in any::<Vec<u8>>(), bytes in any::<Vec<u8>>()) {
+            if let Ok(object) = patched(&base, &bytes) {
+                prop_assert!(object.len() <= OBJECT_BYTES_MAX);
+            }
+        }
+    }
+}
