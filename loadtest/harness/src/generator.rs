@@ -1,13 +1,13 @@
 //! The generator: says every change at its intended moment, whatever the system does (open loop).
 //!
 //! ```text
-//!  schedule --pacer: waits for the moment--> queue --writer--> objects socket
-//!                     | how late it was                         ^ answers
-//!                     v                                         |
-//!                    lag                                      reader
+//!  schedule --maker--> lines --pacer: waits for the moment--> queue --writer--> objects socket
+//!                                | how late it was                                 | answers
+//!                                v                                                 v
+//!                               lag                                              reader
 //! ```
 //!
-//! The pacer makes each line before its moment and does nothing at the moment but hand it over, so
+//! Lines are made before their moments, and the pacer does nothing at a moment but hand one over, so
 //! its lag is the machine's and not the system's: a controller that takes no lines fills the queue,
 //! and every change that waits there grows older from its intended moment on.
 
@@ -36,6 +36,9 @@ pub const LAG_P99_MS_MAX: f64 = 1.0;
 /// Lines that wait for the socket: a minute of a thousand a second. With more the generator waits,
 /// is late, and the run is void.
 const QUEUE_LINES_MAX: usize = 65_536;
+
+/// Lines that are made ahead of their moments: more than any burst, a few MiB.
+const AHEAD_LINES_MAX: usize = 4_096;
 
 /// A refusal that is kept in words; the rest is counted.
 const REFUSALS_MAX: usize = 20;
@@ -173,24 +176,22 @@ impl Generator {
         stop: impl Fn() -> bool,
     ) -> Result<Driven, GeneratorError> {
         let wall = SystemTime::now() + began.saturating_duration_since(Instant::now());
-        for (turn, number) in schedule.turns.iter().zip(1..) {
-            if stop() {
-                break;
+        thread::scope(|scope| {
+            let (made, lines) = sync_channel(AHEAD_LINES_MAX);
+            scope.spawn(move || make(schedule, nodes, wall, &made));
+            for (at, line) in lines {
+                if stop() {
+                    break;
+                }
+                let moment = began + at;
+                thread::sleep(moment.saturating_duration_since(Instant::now()));
+                let late = moment.elapsed();
+                self.progress.handed_over.fetch_add(1, Ordering::Relaxed);
+                self.say(line)?;
+                self.late(late, at >= measured_from);
             }
-            let Some(object) = schedule.objects.get(turn.object as usize) else { continue };
-            let intended = rfc3339(wall + turn.at);
-            let line = if turn.deletes {
-                delete_line(object, &intended)
-            } else {
-                apply_line(object, nodes, number, schedule.seed, &intended)
-            };
-            let moment = began + turn.at;
-            thread::sleep(moment.saturating_duration_since(Instant::now()));
-            let late = moment.elapsed();
-            self.progress.handed_over.fetch_add(1, Ordering::Relaxed);
-            self.say(line)?;
-            self.late(late, turn.at >= measured_from);
-        }
+            Ok::<_, GeneratorError>(())
+        })?;
         self.end()
     }
 
@@ -225,6 +226,27 @@ impl Driven {
     pub fn kept_up(&self) -> bool {
         let lag = self.lag.p99_ms.or(self.lag.max_ms);
         lag.is_none_or(|lag| lag <= LAG_P99_MS_MAX)
+    }
+}
+
+/// Makes every line, as far ahead of its moment as there is room, until nobody takes them.
+fn make(
+    schedule: &Schedule,
+    nodes: &[NodeName],
+    wall: SystemTime,
+    made: &SyncSender<(Duration, Vec<u8>)>,
+) {
+    for (turn, number) in schedule.turns.iter().zip(1..) {
+        let Some(object) = schedule.objects.get(turn.object as usize) else { continue };
+        let intended = rfc3339(wall + turn.at);
+        let line = if turn.deletes {
+            delete_line(object, &intended)
+        } else {
+            apply_line(object, nodes, number, schedule.seed, &intended)
+        };
+        if made.send((turn.at, line)).is_err() {
+            return;
+        }
     }
 }
 
