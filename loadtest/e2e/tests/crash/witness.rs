@@ -52,6 +52,8 @@ impl Witness {
             let notes = File::options().create(true).append(true).open(&self.file);
             let following = headwater()
                 .args(["history", stream, "-f", "-o", "json", "--from", &shown.to_string()])
+                // What is shown is compared with the log, byte for byte.
+                .arg("--show-secrets")
                 .arg("--data")
                 .arg(running.data())
                 .stdout(notes.expect("notes"))
