@@ -194,13 +194,13 @@ async fn pass(
     let take = async move {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            hop.until(|conditions| !conditions.black_hole).await;
-            let conditions = *hop.conditions.borrow();
+            let conditions = hop.until(|conditions| !conditions.black_hole).await;
             let most = rate(&conditions).map_or(CHUNK_BYTES, |rate| rate.max(1) as usize);
             let read = tokio::select! {
-                read = from.read(&mut chunk[..most.min(CHUNK_BYTES)]) => read.unwrap_or(0),
+                biased;
                 // What comes from now on falls under what is said now.
-                () = hop.until(|now| *now != conditions) => continue,
+                _ = hop.until(|now| *now != conditions) => continue,
+                read = from.read(&mut chunk[..most.min(CHUNK_BYTES)]) => read.unwrap_or(0),
             };
             counter.fetch_add(read as u64, Ordering::Relaxed);
             let bytes = Bytes::copy_from_slice(&chunk[..read]);
@@ -211,7 +211,7 @@ async fn pass(
                 let pause = Duration::from_secs(read as u64) / rate.max(1);
                 tokio::select! {
                     () = sleep(pause) => {}
-                    () = hop.until(|now| *now != conditions) => {}
+                    _ = hop.until(|now| *now != conditions) => {}
                 }
             }
         }
@@ -231,11 +231,13 @@ async fn pass(
 }
 
 impl Hop {
-    /// Returns when the conditions are so.
-    async fn until(&self, are: impl Fn(&Conditions) -> bool) {
+    /// Returns when the conditions are so, with how they then are.
+    async fn until(&self, are: impl Fn(&Conditions) -> bool) -> Conditions {
         let mut conditions = self.conditions.subscribe();
-        if conditions.wait_for(|conditions| are(conditions)).await.is_err() {
-            pending().await
+        let found = conditions.wait_for(|conditions| are(conditions)).await.map(|found| *found);
+        match found {
+            Ok(found) => found,
+            Err(_) => pending().await,
         }
     }
 }

@@ -24,7 +24,7 @@ use headwater_follow::forget_fold;
 use headwater_log::{Batch as LogBatch, Ends, Log, ReadError, Recorded, starts};
 use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, Table, TableId};
-use headwater_view::{PodStatusFold, Told};
+use headwater_view::{NodeStatuses, PodStatusFold, Told};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tracing::Span;
@@ -209,7 +209,11 @@ impl Upstream {
         for recorded in &records.records {
             let kind = match ReportKey::decode(&recorded.record.key) {
                 Ok((node, ReportKey::Position)) => {
-                    fold_standing(&mut batch, &node, recorded);
+                    let standing = fold_standing(&mut batch, &node, recorded);
+                    let said = fold.statuses.node(&node).and_then(NodeStatuses::closed);
+                    if said.is_none() && standing.is_some_and(|standing| has_told_all(&standing)) {
+                        demands.push(Demand::Snapshot(node));
+                    }
                     RecordKind::Position
                 }
                 Ok(_) => self.fold_report(fold, recorded, &mut batch, &mut demands, &mut spans)?,
@@ -340,16 +344,31 @@ impl Upstream {
     }
 }
 
-fn fold_standing(batch: &mut Batch<Folded>, node: &NodeName, recorded: &Recorded) {
+/// Notes where the node stands, and gives it.
+fn fold_standing(
+    batch: &mut Batch<Folded>,
+    node: &NodeName,
+    recorded: &Recorded,
+) -> Option<NodeStanding> {
     let Some(value) = &recorded.record.value else {
         batch.delete(&STANDINGS, node);
-        return;
+        return None;
     };
     match serde_json::from_slice::<NodeStanding>(value) {
-        Ok(standing) => batch.put(&STANDINGS, node, &Json(standing)),
+        Ok(standing) => {
+            batch.put(&STANDINGS, node, &Json(standing.clone()));
+            Some(standing)
+        }
         Err(error) => {
             let (partition, offset) = (recorded.partition, recorded.offset);
             tracing::warn!(%partition, %offset, %error, "a position record cannot be read");
+            None
         }
     }
+}
+
+/// Whether the log has had the closing of a snapshot of this node, which says that it closed one
+/// and that nothing waits to be acknowledged.
+fn has_told_all(standing: &NodeStanding) -> bool {
+    standing.meta_sync_ms > 0 && standing.outbox_depth == 0
 }

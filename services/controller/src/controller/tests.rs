@@ -543,7 +543,11 @@ async fn a_log_made_again_gets_the_next_number_from_a_controller_that_never_knew
 }
 
 fn position(node: &NodeName, streams: Vec<StreamStanding>) -> Record {
-    let standing = NodeStanding {
+    position_record(node, &standing(streams))
+}
+
+fn standing(streams: Vec<StreamStanding>) -> NodeStanding {
+    NodeStanding {
         hub: "hub-1".to_owned(),
         connected: true,
         incarnation: Incarnation(1),
@@ -552,10 +556,13 @@ fn position(node: &NodeName, streams: Vec<StreamStanding>) -> Record {
         contact_ms: 1_000,
         meta_sync_ms: 0,
         streams,
-    };
+    }
+}
+
+fn position_record(node: &NodeName, standing: &NodeStanding) -> Record {
     Record {
         key: ReportKey::Position.record_key(node).into(),
-        value: Some(serde_json::to_vec(&standing).expect("JSON").into()),
+        value: Some(serde_json::to_vec(standing).expect("JSON").into()),
         header: Bytes::new(),
         traceparent: None,
     }

@@ -46,16 +46,38 @@ async fn what_nodes_told_a_log_that_was_lost_is_asked_for_again() {
     until_true("a status", async || phase(&running).await.as_deref() == Some("Running")).await;
 
     world.upstream.recreate(2);
-    let asked = async || {
-        let (events, _) = world.read().await;
-        let is_request = |event: &Envelope| event.event.key() == Some(&EntryKey::SnapshotRequest);
-        events.iter().any(is_request)
-    };
-    until_true("the question", asked).await;
+    until_true("the question", async || is_asked(&world).await).await;
     let is_gone = async || phase(&running).await.as_deref() == Some("Pending");
     until_true("a picture without what nobody has said again", is_gone).await;
     world.report("a", 2, status("Running")).await;
     until_true("the answer", async || phase(&running).await.as_deref() == Some("Running")).await;
+    running.controller.stop().await;
+}
+
+/// Whether a node was asked for all of its statuses.
+async fn is_asked(world: &World) -> bool {
+    let (events, _) = world.read().await;
+    events.iter().any(|event| event.event.key() == Some(&EntryKey::SnapshotRequest))
+}
+
+#[tokio::test]
+async fn a_node_that_has_told_what_the_log_has_not_is_asked_again() {
+    let world = World::new();
+    let node: NodeName = "a".parse().expect("a name");
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    // One that has just come, or that still waits to be heard, says it by itself.
+    let come = standing(Vec::new());
+    let waits = NodeStanding { meta_sync_ms: 1, outbox_depth: 1, ..come.clone() };
+    for standing in [&come, &waits] {
+        world.append_upstream(&node, position_record(&node, standing)).await;
+    }
+    let has_seen = async || running.controller.picture().standings().is_ok_and(|s| !s.is_empty());
+    until_true("its standing", has_seen).await;
+    assert!(!is_asked(&world).await);
+    let told = NodeStanding { outbox_depth: 0, ..waits };
+    world.append_upstream(&node, position_record(&node, &told)).await;
+    until_true("the question", async || is_asked(&world).await).await;
     running.controller.stop().await;
 }
 
