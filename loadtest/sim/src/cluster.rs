@@ -205,6 +205,7 @@ impl Cluster {
         let mut state = lock(&self.0.state);
         let Some(object) = state.objects.remove(key) else { return };
         self.0.frame.note(format_args!("cluster lost {key} {}", object.uid()));
+        state.may_leave(&object);
         let (key, uid) = (key.clone(), object.uid().to_owned());
         state.changes.push(SourceEvent::Delete { key, uid, cause: Cause::default() });
         state.want(&self.0.nodes);
@@ -220,12 +221,8 @@ impl State {
             nodes.iter().map(|node| (node, BTreeSet::new())).collect();
         for pod in self.objects.values().filter(|object| object.key().kind() == "pod") {
             let Some(keys) = pod.node().and_then(|node| keys.get_mut(node)) else { continue };
-            let value = pod.value();
-            let config = &value["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"];
-            let secret = &value["spec"]["volumes"][0]["secret"]["secretName"];
             keys.insert(pod.key().clone());
-            keys.insert(named("configmap", config.as_str().unwrap_or_default()));
-            keys.insert(named("secret", secret.as_str().unwrap_or_default()));
+            keys.extend(named_by(pod));
         }
         let of_nodes =
             keys.into_iter().map(|(node, keys)| (StreamId::node(node), self.there(keys)));
@@ -244,10 +241,29 @@ impl State {
         self.wanted = wanted;
     }
 
+    /// What a pod that goes names may leave its node, and come back for another pod: a controller
+    /// learns from the node that a pod has ended, maybe before its source tells it of the other.
+    fn may_leave(&mut self, pod: &Object) {
+        let Some(node) = pod.node().filter(|_| pod.key().kind() == "pod") else { return };
+        let removed = self.removed.entry(StreamId::node(node)).or_default();
+        for object in named_by(pod).iter().filter_map(|key| self.objects.get(key)) {
+            removed.remove(EntryKey::from(object.key().clone()), object.uid().to_owned());
+        }
+    }
+
     fn there(&self, keys: BTreeSet<ResourceKey>) -> BTreeMap<ResourceKey, String> {
         let uid = |key: &ResourceKey| Some(self.objects.get(key)?.uid().to_owned());
         keys.into_iter().filter_map(|key| Some((key.clone(), uid(&key)?))).collect()
     }
+}
+
+/// The objects that a pod names.
+fn named_by(pod: &Object) -> [ResourceKey; 2] {
+    let value = pod.value();
+    let config = &value["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"];
+    let secret = &value["spec"]["volumes"][0]["secret"]["secretName"];
+    let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    [named("configmap", &name(config)), named("secret", &name(secret))]
 }
 
 /// One controller's watch of the cluster.
