@@ -65,6 +65,13 @@ async fn try_open(
 
 /// Follows to where the log ends.
 async fn drain(follower: &mut Follower<()>, log: &MemoryLog) -> Vec<Outcome> {
+    try_drain(follower, log).await.expect("the log can be folded")
+}
+
+async fn try_drain(
+    follower: &mut Follower<()>,
+    log: &MemoryLog,
+) -> Result<Vec<Outcome>, FollowError> {
     let mut outcomes = Vec::new();
     loop {
         let mut behind = false;
@@ -72,9 +79,26 @@ async fn drain(follower: &mut Follower<()>, log: &MemoryLog) -> Vec<Outcome> {
             behind |= cursor.next < log.bounds(cursor.partition).await.expect("there").high;
         }
         if !behind {
-            return outcomes;
+            return Ok(outcomes);
         }
-        outcomes.extend(follower.next().await.expect("the log can be folded").outcomes);
+        outcomes.extend(follower.next().await?.outcomes);
+    }
+}
+
+/// Follows to where the log ends, folding anew as the parts do where compaction may have passed
+/// the follower by: a stream whose first events an append lost looks just so behind a gap.
+async fn drain_or_rebuild(
+    follower: &mut Follower<()>,
+    log: &MemoryLog,
+    engine: &Arc<MemoryEngine>,
+) {
+    match try_drain(follower, log).await {
+        Err(FollowError::PassedBy { .. }) => {
+            let rebuilt = Follower::rebuild(log, engine.clone(), (), clock(log)).await;
+            *follower = rebuilt.expect("it can be folded");
+            drain(follower, log).await;
+        }
+        drained => drop(drained.expect("the log can be folded")),
     }
 }
 
@@ -257,7 +281,7 @@ async fn play(acts: Vec<Act>) {
                 owner.repair().await;
             }
             Act::Follow => {
-                drain(&mut follower, &log).await;
+                drain_or_rebuild(&mut follower, &log, &engine).await;
                 assert!(follower.is_folded() && follower.damaged().is_empty());
                 owner.check_prefix(&follower);
             }
@@ -271,7 +295,7 @@ async fn play(acts: Vec<Act>) {
             }
             Act::Pass { ms } => {
                 // A running follower is never away: only a crashed one sleeps.
-                drain(&mut follower, &log).await;
+                drain_or_rebuild(&mut follower, &log, &engine).await;
                 engine = Arc::new(engine.crash(Survives::Everything));
                 log.advance_clock(ms);
                 owner.writer.as_mut().expect("claimed").heartbeat().await.expect("appended");
@@ -285,7 +309,7 @@ async fn play(acts: Vec<Act>) {
             }
         }
     }
-    drain(&mut follower, &log).await;
+    drain_or_rebuild(&mut follower, &log, &engine).await;
     owner.check_prefix(&follower);
     owner.check_replay(&follower).await;
 }
