@@ -24,7 +24,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wea
 use std::time::Duration;
 
 use headwater_event::{EntryKey, Event, NodeName, ResourceKey, StreamId, WriterEpoch};
-use headwater_follow::{Follower, WallClock};
+use headwater_follow::{FollowError, Follower, WallClock};
 use headwater_log::{Claimant, Draft, Log, Writer};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, Selection, StreamReader};
@@ -46,6 +46,7 @@ use self::lost::Lost;
 pub use self::open::OpenError;
 use self::open::follow;
 pub(crate) use self::open::open;
+use self::timings::heads_interval;
 pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
 
 /// Source events taken in before their differences are appended: long enough a group that one
@@ -54,10 +55,6 @@ const GROUP_EVENTS: usize = 512;
 
 /// Entries of the fold looked at between two appends of a comparison of everything.
 const COMPARE_CHUNK: usize = 256;
-
-/// How often heads are appended behind removals: far within the retention of tombstones, rare
-/// enough to cost nothing.
-const HEADS_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Waits before a lost log or writer is tried again: doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -287,7 +284,9 @@ impl Downstream {
     }
 
     async fn publish_as_it_comes(&mut self, writing: &mut Writing) -> Result<Ended, Lost> {
-        let mut heads = tokio::time::interval(HEADS_INTERVAL);
+        let log = self.log.describe().await.map_err(FollowError::from)?;
+        let replay_window = Duration::from_millis(log.replay_window_ms);
+        let mut heads = tokio::time::interval(heads_interval(replay_window));
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The claim was a sign of life.
         let interval = self.timings.heartbeat_interval;

@@ -9,7 +9,6 @@ use crate::scene::{DOWNSTREAM, HUB, NODES, Pod, Scene};
 const WINDOW: &str = "topic.replay.window=2s";
 
 #[test]
-#[ignore = "fails now and then: a removal at the end of a stream may be compacted before its head is written"]
 fn what_was_compacted_away_while_an_edge_slept_reaches_it_all_the_same() {
     let mut scene = Scene::begin(ClusterSettings::default(), &[WINDOW]);
     // The cleaner waits for nothing but the window.

@@ -284,7 +284,8 @@ impl Scene {
         let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
         assert!(seqs.windows(2).all(|two| two[0] < two[1]), "{stream}: {seqs:?}");
         let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
-        for event in &events {
+        // A head says how far its stream went, over and over, and nothing of an object.
+        for event in events.iter().filter(|event| event["kind"] != "Head") {
             let Some(key) = event["key"].as_str() else { continue };
             let before = last.insert(key, &event["object"]);
             let is_said_twice = before == Some(&event["object"]) && !self.is_repaired;

@@ -1,4 +1,5 @@
-//! How often a writer says that it lives, and how long its silence lasts before another claims.
+//! How often a writer says that it lives, how long its silence lasts before another claims, and
+//! how often it says how far its streams went.
 
 use std::time::Duration;
 
@@ -8,6 +9,21 @@ pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// How many heartbeats must be missed before another claims: a log that is slow for a while is no
 /// silence.
 pub const HEARTBEATS_MISSED: u32 = 3;
+
+/// The longest between two rounds of heads: rare enough to cost nothing.
+const HEADS_INTERVAL_MAX: Duration = Duration::from_secs(600);
+
+/// The shortest between two rounds, for logs whose window is next to nothing.
+const HEADS_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Rounds of heads in a replay window.
+const HEADS_PER_WINDOW: u32 = 4;
+
+/// How often heads are appended behind removals: well within the replay window of the log, before
+/// whose end compaction does not touch a tombstone.
+pub(super) fn heads_interval(replay_window: Duration) -> Duration {
+    (replay_window / HEADS_PER_WINDOW).clamp(HEADS_INTERVAL_MIN, HEADS_INTERVAL_MAX)
+}
 
 /// How a writer and those who stand by deal with each other. The same for all controllers of one
 /// log.
@@ -29,5 +45,18 @@ impl WriterTimings {
 impl Default for WriterTimings {
     fn default() -> Self {
         Self { heartbeat_interval: HEARTBEAT_INTERVAL, heartbeats_missed: HEARTBEATS_MISSED }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_well_within_the_window() {
+        let ms = Duration::from_millis;
+        assert_eq!(heads_interval(Duration::from_secs(7 * 24 * 3600)), HEADS_INTERVAL_MAX);
+        assert_eq!(heads_interval(ms(2_000)), ms(500));
+        assert_eq!(heads_interval(Duration::ZERO), HEADS_INTERVAL_MIN);
     }
 }
