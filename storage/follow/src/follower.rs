@@ -439,6 +439,10 @@ fn restore(engine: &dyn Engine, birth: LogBirth) -> Result<Option<Acceptance>, E
         let (partition, bytes) = row?;
         // A form that this build does not know is folded anew.
         let Ok(state) = serde_json::from_slice::<PartitionState>(&bytes) else { return Ok(None) };
+        // Nor is one that lies in another's place: its cursor would be another's.
+        if state.cursor.partition != partition {
+            return Ok(None);
+        }
         partitions.push((partition, state));
     }
     let expected = (0..birth.partitions).map(Partition);

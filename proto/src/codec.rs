@@ -1,0 +1,44 @@
+//! Protobuf over gRPC with small buffers: a hub holds thousands of streams on which little is
+//! said, and tonic's own buffers are of 8 KiB each way.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::codec::{BufferSettings, Codec};
+use tonic_prost::ProstCodec;
+
+/// Bytes of a buffer between two messages; it grows with a message that needs more. A heartbeat,
+/// an acknowledgement and most patches fit.
+const BUFFER_BYTES: usize = 512;
+
+/// Encoded bytes at which the transport takes over before more are encoded: a few TCP segments.
+const YIELD_BYTES: usize = 32 << 10;
+
+/// The codec of all services.
+#[derive(Clone, Copy, Debug)]
+pub struct LeanCodec<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> Default for LeanCodec<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> Codec for LeanCodec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = <ProstCodec<T, U> as Codec>::Encoder;
+    type Decoder = <ProstCodec<T, U> as Codec>::Decoder;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFER_BYTES, YIELD_BYTES))
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(BUFFER_BYTES, YIELD_BYTES))
+    }
+}
