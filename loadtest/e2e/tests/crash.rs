@@ -12,13 +12,14 @@ mod moment;
 mod witness;
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use headwater_check::panic::{check_exit, check_words};
 use headwater_e2e::chance::Chance;
 use headwater_e2e::containers::{Container, Tree, containers};
 use headwater_e2e::invariants::Invariants;
 use headwater_e2e::restless::{ANCHORS, Restless, marker};
-use headwater_e2e::running::{Running, processes_in};
+use headwater_e2e::running::{Running, WAIT, processes_in};
 use headwater_event::NodeName;
 use serde_json::Value;
 
@@ -92,13 +93,19 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
 
     restless.settle();
     let again = format!("at the end ({SEED}={})", chance.seed());
-    settled(&running, &restless);
-    assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{again}");
-    witness.attend(&running);
-    running.kill();
-    let evidence = invariants.look(&running.data()).unwrap_or_else(|e| panic!("{again}: {e}"));
-    invariants.converged(&evidence).unwrap_or_else(|e| panic!("{again}: {e}"));
-    witness.check(&evidence).unwrap_or_else(|lost| panic!("{again}: {lost}"));
+    let deadline = Instant::now() + WAIT;
+    loop {
+        settled(&running, &restless);
+        assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{again}");
+        witness.attend(&running);
+        running.kill();
+        let evidence = invariants.look(&running.data()).unwrap_or_else(|e| panic!("{again}: {e}"));
+        witness.check(&evidence).unwrap_or_else(|lost| panic!("{again}: {lost}"));
+        let Err(missing) = invariants.converged(&evidence) else { break };
+        // Some pods go on by themselves: a kill may meet what they just did on its way.
+        assert!(Instant::now() < deadline, "{again}: {missing}");
+        running.start_again();
+    }
 
     running.start_again();
     settled(&running, &restless);

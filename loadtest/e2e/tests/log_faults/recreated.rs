@@ -5,6 +5,7 @@ use std::path::Path;
 
 use headwater_broker::ClusterSettings;
 use headwater_e2e::fleet::Fleet;
+use serde_json::Value;
 
 use crate::scene::{CONTROLLER, DOWNSTREAM, HUB, NODES, PARTITIONS, Pod, Scene, UPSTREAM, segment};
 
@@ -18,7 +19,12 @@ fn topics_that_are_made_again_are_the_next_life_and_no_edge_drops_anything_for_i
     scene.fleet.kafka.delete(&[DOWNSTREAM, UPSTREAM]).expect("they are deleted");
     scene.wait_until_said(HUB, "there is no topic");
     scene.fleet.make_topics(PARTITIONS);
-    scene.wait_until_said(HUB, "the topic was re-created");
+    // The new ones are empty, and the hub knows.
+    scene.wait_for("a hub at an empty log", |fleet| {
+        let status = fleet.part(HUB).status()?;
+        let mut troubles = status["troubles"].as_array()?.iter().filter_map(Value::as_str);
+        troubles.any(|trouble| trouble.contains("the log is empty")).then_some(())
+    });
     // What is removed while there is no log is to be gone all the same.
     let [left, _] = NODES;
     scene.put(&Pod::anchor(left), 1);
