@@ -18,6 +18,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(FILES, ["."])?;
     // For gRPC reflection.
     std::fs::write(out.join("headwater.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .bytes(".")
+        .codec_path("crate::codec::LeanCodec")
+        .compile_fds(descriptors)?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Generated types stop here: [`wire`] turns the messages of the replication protocol into those
 //! of `headwater-session` and back, and refuses what the protocol does not allow.
 
+pub mod codec;
 mod generated;
 pub mod wire;
 

@@ -20,6 +20,7 @@ use headwater_store::{Engine, Read};
 use catch_up::SharedSnapshots;
 pub(crate) use history::History;
 pub(crate) use source::FoldSource;
+use source::Moment;
 
 use crate::known::Known;
 
@@ -27,7 +28,7 @@ use crate::known::Known;
 pub(crate) struct Fold {
     engine: Arc<dyn Engine>,
     known: Arc<Known>,
-    facts: RwLock<Facts>,
+    facts: RwLock<Arc<Facts>>,
     snapshots: SharedSnapshots,
 }
 
@@ -72,12 +73,17 @@ impl Fold {
         Self { engine, known, facts: RwLock::default(), snapshots: SharedSnapshots::default() }
     }
 
-    /// The fold as it is now; it does not move while the value lives. What it holds is never
-    /// older than the facts: a fold that is given up is emptied only after [`Fold::lose`], so
-    /// that nobody takes it for a complete one.
+    /// The fold as it is when it is first asked something; from then on it does not move while
+    /// the value lives.
     pub(crate) fn source(&self) -> FoldSource<'_> {
+        FoldSource::new(self)
+    }
+
+    /// The fold as it is now. What it holds is never older than the facts: a fold that is given up
+    /// is emptied only after [`Fold::lose`], so that nobody takes it for a complete one.
+    fn moment(&self) -> Moment<'_> {
         let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
-        FoldSource::new(facts.clone(), self.engine.snapshot(), &self.known, &self.snapshots)
+        Moment::new(facts.clone(), self.engine.snapshot())
     }
 
     /// A consistent view of the stored streams.
@@ -91,7 +97,7 @@ impl Fold {
     }
 
     /// What is true of the fold as a whole.
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> Arc<Facts> {
         self.facts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -108,8 +114,10 @@ impl Fold {
             knows_identities: facts.knows_identities,
             trouble: None,
         };
-        let changed = *facts != now;
-        *facts = now;
+        let changed = **facts != now;
+        if changed {
+            *facts = Arc::new(now);
+        }
         changed
     }
 
@@ -117,18 +125,21 @@ impl Fold {
     pub(crate) fn lose(&self, trouble: String) {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         let (knows_identities, trouble) = (facts.knows_identities, Some(trouble));
-        *facts = Facts { knows_identities, trouble, ..Facts::default() };
+        *facts = Arc::new(Facts { knows_identities, trouble, ..Facts::default() });
     }
 
     /// A complete fold of this log, without a follower.
     #[cfg(test)]
     pub(crate) fn assume_log(&self, log_id: LogId) {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
-        *facts = Facts { log_id: Some(log_id), folded: true, reconciled: true, ..Facts::default() };
+        let complete =
+            Facts { log_id: Some(log_id), folded: true, reconciled: true, ..Facts::default() };
+        *facts = Arc::new(complete);
     }
 
     /// The upstream log was read to its end.
     pub(crate) fn identities_known(&self) {
-        self.facts.write().unwrap_or_else(PoisonError::into_inner).knows_identities = true;
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut facts).knows_identities = true;
     }
 }

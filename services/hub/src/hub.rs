@@ -273,7 +273,7 @@ impl HubView {
 
     /// Why the log is not followed just now, if it is not.
     pub fn trouble(&self) -> Option<String> {
-        self.shared.fold.facts().trouble
+        self.shared.fold.facts().trouble.clone()
     }
 
     /// Cuts or restores the link of a node.

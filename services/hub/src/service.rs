@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures::stream::Map;
 use futures::{Stream, StreamExt};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
@@ -22,6 +23,11 @@ const INBOUND_MAX: usize = 64;
 /// What comes from an edge, as the transport has it.
 type Heard = Result<wire::EdgeMessage, Status>;
 
+/// What goes to an edge.
+pub(crate) type Said = Map<ReceiverStream<Box<ToSay>>, fn(Box<ToSay>) -> ToSay>;
+
+type ToSay = Result<wire::HubMessage, Status>;
+
 /// Serves edges.
 pub(crate) struct Service {
     shared: Arc<Shared>,
@@ -35,7 +41,7 @@ impl Service {
 
 #[tonic::async_trait]
 impl Replication for Service {
-    type SessionStream = ReceiverStream<Result<wire::HubMessage, Status>>;
+    type SessionStream = Said;
 
     async fn session(
         &self,
@@ -51,7 +57,7 @@ pub(crate) fn converse(
     shared: &Arc<Shared>,
     mut stream: impl Stream<Item = Heard> + Send + Unpin + 'static,
     peer: Peer,
-) -> ReceiverStream<Result<wire::HubMessage, Status>> {
+) -> Said {
     let (outbound, messages) = mpsc::channel(shared.limits.outbound_messages_max.max(1));
     let connections = shared.connections.clone();
     let shared = shared.clone();
@@ -65,12 +71,12 @@ pub(crate) fn converse(
             Some(Ok(EdgeMessage::Hello(hello))) => hello,
             Some(Ok(_)) => {
                 shared.metrics.sessions.hello(HelloEnd::Missing);
-                let _ = outbound.send(Err(no_hello())).await;
+                let _ = outbound.send(Box::new(Err(no_hello()))).await;
                 return;
             }
             Some(Err(status)) => {
                 shared.metrics.sessions.hello(HelloEnd::Missing);
-                let _ = outbound.send(Err(status)).await;
+                let _ = outbound.send(Box::new(Err(status))).await;
                 return;
             }
             None => return,
@@ -84,13 +90,13 @@ pub(crate) fn converse(
                 let over = SessionOver::Refused(code);
                 shared.metrics.sessions.hello(HelloEnd::Refused(over));
                 let refusal = Refusal { code, message: why.to_string() };
-                let _ = outbound.send(Ok(HubMessage::Refusal(refusal).into())).await;
+                let _ = outbound.send(Box::new(Ok(HubMessage::Refusal(refusal).into()))).await;
                 return;
             }
         };
         let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
         // The channel is fresh and has room.
-        let _ = inbound.send(Ok(EdgeMessage::Hello(hello))).await;
+        let _ = inbound.send(Box::new(Ok(EdgeMessage::Hello(hello)))).await;
         let mut serving = pin!(Connection::serve(shared, node, peer.until(), decoded, outbound));
         // The session decides when it is over; what the edge still says is then not read.
         tokio::select! {
@@ -99,7 +105,7 @@ pub(crate) fn converse(
             () = read(stream, inbound) => serving.await,
         }
     });
-    ReceiverStream::new(messages)
+    ReceiverStream::new(messages).map(|message| *message)
 }
 
 fn no_hello() -> Status {
@@ -108,11 +114,11 @@ fn no_hello() -> Status {
 
 async fn read(
     mut stream: impl Stream<Item = Heard> + Unpin,
-    inbound: mpsc::Sender<Result<EdgeMessage, Status>>,
+    inbound: mpsc::Sender<Box<Result<EdgeMessage, Status>>>,
 ) {
     while let Some(message) = next(&mut stream).await {
         let failed = message.is_err();
-        if inbound.send(message).await.is_err() || failed {
+        if inbound.send(Box::new(message)).await.is_err() || failed {
             return;
         }
     }

@@ -42,11 +42,12 @@ const STANDING_INTERVAL: Duration = Duration::from_millis(100);
 /// Answers to requests under way; the session allows no more requests than that.
 const ANSWERS_MAX: usize = 64;
 
-/// What the edge sends, decoded, or why nothing more comes.
-pub(crate) type Inbound = mpsc::Receiver<Result<EdgeMessage, Status>>;
+/// What the edge sends, decoded, or why nothing more comes. Boxed, as all that waits in a session's
+/// channels: a channel holds room for dozens, and a hub has thousands of sessions.
+pub(crate) type Inbound = mpsc::Receiver<Box<Result<EdgeMessage, Status>>>;
 
 /// What goes to the edge.
-pub(crate) type Outbound = mpsc::Sender<Result<wire::HubMessage, Status>>;
+pub(crate) type Outbound = mpsc::Sender<Box<Result<wire::HubMessage, Status>>>;
 
 /// A connection being served.
 pub(crate) struct Connection {
@@ -59,7 +60,7 @@ pub(crate) struct Connection {
     bell: Arc<Notify>,
     subscribed: BTreeSet<StreamId>,
     appended: mpsc::Sender<ReportId>,
-    answers: mpsc::Sender<Response>,
+    answers: mpsc::Sender<Box<Response>>,
     /// Who the edge said it is; outlives the session, so that its end can be told.
     identity: Option<Identity>,
     heartbeat: EdgeHeartbeat,
@@ -89,7 +90,7 @@ impl Connection {
         if let Err(why) = shared.enter(id, &node, dismiss) {
             shared.metrics.sessions.hello(HelloEnd::TurnedAway(why.name()));
             let refusal = why.refusal(&node);
-            let _ = outbound.send(Ok(HubMessage::Refusal(refusal).into())).await;
+            let _ = outbound.send(Box::new(Ok(HubMessage::Refusal(refusal).into()))).await;
             return;
         }
         let mut connection = Self {
@@ -137,19 +138,19 @@ impl Connection {
                     Dismissal::Refused(refusal) => HubInput::Dismissed(refusal),
                     Dismissal::Leaving => HubInput::Leaving(HUB_STOPS.to_owned()),
                 },
-                message = events.inbound.recv() => match message {
+                message = events.inbound.recv() => match message.map(|message| *message) {
                     Some(Ok(message)) => {
                         self.contact_ms = (self.shared.wall_clock)();
                         HubInput::Received(message)
                     }
                     Some(Err(status)) => {
-                        let _ = self.outbound.send(Err(status)).await;
+                        let _ = self.outbound.send(Box::new(Err(status))).await;
                         return SessionOver::Broken;
                     }
                     None => return SessionOver::Left,
                 },
                 Some(id) = events.appends.recv() => HubInput::Appended(id),
-                Some(answer) = events.answered.recv() => HubInput::Answered(answer),
+                Some(answer) = events.answered.recv() => HubInput::Answered(*answer),
                 () = bell.notified() => HubInput::Advanced,
                 () = self.turn.granted() => HubInput::Advanced,
                 () = &mut unvouched => HubInput::Dismissed(expired(&self.node)),
@@ -229,7 +230,7 @@ impl Connection {
                 room = &mut room => {
                     let Ok(room) = room else { return ControlFlow::Break(SessionOver::Left) };
                     self.tally.sending(&message, &self.shared.wall_clock);
-                    room.send(Ok(message.into()));
+                    room.send(Box::new(Ok(message.into())));
                     return ControlFlow::Continue(());
                 }
                 Some(dismissal) = self.dismissed.recv() => {
@@ -354,7 +355,7 @@ impl Connection {
 struct Events {
     inbound: Inbound,
     appends: mpsc::Receiver<ReportId>,
-    answered: mpsc::Receiver<Response>,
+    answered: mpsc::Receiver<Box<Response>>,
 }
 
 fn expired(node: &NodeName) -> Refusal {
@@ -366,11 +367,11 @@ async fn answer_within(
     id: u64,
     timeout_ms: u64,
     answer: impl Future<Output = Result<bytes::Bytes, RequestError>>,
-    answers: mpsc::Sender<Response>,
+    answers: mpsc::Sender<Box<Response>>,
 ) {
     let outcome = tokio::time::timeout(Duration::from_millis(timeout_ms), answer)
         .await
         .unwrap_or_else(|_| Err(RequestError::Unavailable("no answer in time".to_owned())));
     // The session may have ended meanwhile.
-    let _ = answers.send(Response { id, outcome }).await;
+    let _ = answers.send(Box::new(Response { id, outcome })).await;
 }

@@ -1,7 +1,13 @@
 //! The fold as a session reads it during one step.
+//!
+//! Most steps read nothing: an acknowledgement moves the session alone. So the fold is looked at
+//! when something is first asked of it, and what a step asks of a stream again and again is read
+//! once.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use headwater_event::{
     Applied, Assignment, Change, Checkpoint, EntryKey, Identity, LogId, NodeName, Removed,
@@ -13,32 +19,38 @@ use headwater_session::{CatchUp, Readiness, Source, SourceError, Standing, TailE
 use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
 
-use super::Facts;
-use super::catch_up::{Changes, SharedSnapshots};
+use super::catch_up::Changes;
 use super::history::{CHANGES, EVENTS, STREAMS, StreamHistory};
-use crate::known::Known;
+use super::{Facts, Fold};
 
 /// Entries read from the store at once.
 const CHUNK_ENTRIES: usize = 256;
 
-/// The fold at one moment.
+/// The fold at one moment: that of the first question.
 pub(crate) struct FoldSource<'f> {
-    facts: Facts,
-    read: Box<dyn Read + 'f>,
-    known: &'f Known,
-    snapshots: &'f SharedSnapshots,
+    fold: &'f Fold,
+    moment: OnceCell<Moment<'f>>,
     has_turn: bool,
     asked: Cell<bool>,
 }
 
+/// What does not move while a step lasts.
+pub(super) struct Moment<'f> {
+    pub(super) facts: Arc<Facts>,
+    pub(super) read: Box<dyn Read + 'f>,
+    /// The histories that were read.
+    histories: RefCell<BTreeMap<StreamId, Rc<StreamHistory>>>,
+}
+
+impl<'f> Moment<'f> {
+    pub(super) fn new(facts: Arc<Facts>, read: Box<dyn Read + 'f>) -> Self {
+        Self { facts, read, histories: RefCell::default() }
+    }
+}
+
 impl<'f> FoldSource<'f> {
-    pub(super) fn new(
-        facts: Facts,
-        read: Box<dyn Read + 'f>,
-        known: &'f Known,
-        snapshots: &'f SharedSnapshots,
-    ) -> Self {
-        Self { facts, read, known, snapshots, has_turn: true, asked: Cell::new(false) }
+    pub(super) fn new(fold: &'f Fold) -> Self {
+        Self { fold, moment: OnceCell::new(), has_turn: true, asked: Cell::new(false) }
     }
 
     /// As a session reads it whose turn it is to catch up, or is not.
@@ -51,13 +63,31 @@ impl<'f> FoldSource<'f> {
         self.asked.get()
     }
 
-    fn reader(&self) -> StreamReader<'_> {
-        StreamReader::new(&*self.read)
+    fn moment(&self) -> &Moment<'f> {
+        self.moment.get_or_init(|| self.fold.moment())
     }
 
-    fn history(&self, stream: &StreamId) -> Result<StreamHistory, SourceError> {
-        let row = STREAMS.get(&*self.read, stream).map_err(unreadable)?;
-        Ok(row.map(|Json(history)| history).unwrap_or_default())
+    fn facts(&self) -> &Facts {
+        &self.moment().facts
+    }
+
+    fn read(&self) -> &dyn Read {
+        &*self.moment().read
+    }
+
+    fn reader(&self) -> StreamReader<'_> {
+        StreamReader::new(self.read())
+    }
+
+    fn history(&self, stream: &StreamId) -> Result<Rc<StreamHistory>, SourceError> {
+        let Moment { read, histories, .. } = self.moment();
+        if let Some(history) = histories.borrow().get(stream) {
+            return Ok(history.clone());
+        }
+        let row = STREAMS.get(&**read, stream).map_err(unreadable)?;
+        let history = Rc::new(row.map(|Json(history)| history).unwrap_or_default());
+        histories.borrow_mut().insert(stream.clone(), history.clone());
+        Ok(history)
     }
 
     fn entry(&self, stream: &StreamId, key: &EntryKey) -> Result<Option<Entry>, SourceError> {
@@ -103,7 +133,8 @@ impl<'f> FoldSource<'f> {
 impl Source for FoldSource<'_> {
     fn log_id(&self) -> Option<LogId> {
         // Before identities are known, a hello could not be answered rightly.
-        self.facts.log_id.filter(|_| self.facts.knows_identities)
+        let facts = self.facts();
+        facts.log_id.filter(|_| facts.knows_identities)
     }
 
     fn may_catch_up(&self) -> bool {
@@ -124,20 +155,21 @@ impl Source for FoldSource<'_> {
     }
 
     fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
-        Ok(self.known.of(node))
+        Ok(self.fold.known.of(node))
     }
 
     fn standing(&self, stream: &StreamId) -> Result<Standing, SourceError> {
-        let log_id = self.facts.log_id;
+        let facts = self.facts();
+        let log_id = facts.log_id;
         let log_id =
             log_id.ok_or_else(|| SourceError { reason: "no log is folded yet".to_owned() })?;
-        let claimed = self.facts.claimed(stream);
+        let claimed = facts.claimed(stream);
         let nothing = Checkpoint { log_id, epoch: claimed, seq: Seq::ZERO };
         let position = self.reader().position(stream).map_err(unreadable)?;
         let (mut checkpoint, hash) = position.unwrap_or((nothing, StateHash::EMPTY));
         checkpoint.epoch = checkpoint.epoch.max(claimed);
         let history = self.history(stream)?;
-        let readiness = match &self.facts {
+        let readiness = match facts {
             facts if !facts.folded || facts.damaged.contains(stream) => Readiness::Folding,
             facts if !facts.reconciled => Readiness::Folded,
             _ => Readiness::Reconciled,
@@ -165,7 +197,7 @@ impl Source for FoldSource<'_> {
         let (first, end) = ((stream.clone(), from.next()), (stream.clone(), to.next()));
         let mut events = Vec::new();
         let mut bytes = 0;
-        for row in EVENTS.rows_between(&*self.read, &first, &end) {
+        for row in EVENTS.rows_between(self.read(), &first, &end) {
             let ((_, seq), Proto(row)) = row.map_err(unreadable)?;
             let bytes_before = bytes;
             bytes += row.change_bytes();
@@ -181,7 +213,7 @@ impl Source for FoldSource<'_> {
     fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError> {
         let first = (stream.clone(), since.next());
         let mut changes = Vec::new();
-        for row in CHANGES.rows_of_from(&*self.read, stream, &first) {
+        for row in CHANGES.rows_of_from(self.read(), stream, &first) {
             let (_, Json(row)) = row.map_err(unreadable)?;
             let traceparent = row.traceparent;
             let change = match row.removed {
@@ -204,7 +236,7 @@ impl Source for FoldSource<'_> {
             return Ok(Box::new(Changes::new(self.read_snapshot(stream)?)));
         }
         let position = self.reader().position(stream).map_err(unreadable)?;
-        let changes = self.snapshots.at(stream, position, || self.read_snapshot(stream))?;
+        let changes = self.fold.snapshots.at(stream, position, || self.read_snapshot(stream))?;
         Ok(Box::new(Changes::shared(changes)))
     }
 
