@@ -24,6 +24,12 @@ use crate::thread_time::ThreadTime;
 
 const OBJECT_BYTES: usize = 2 << 10;
 
+/// A pace at which hardly two messages of one edge meet.
+const STEADY_PER_SECOND: u32 = 2_000;
+
+/// More than anybody takes.
+const BURST_PER_SECOND: u32 = 1_000_000;
+
 /// Row 5: memory and time of a hub for each edge that is idle.
 ///
 /// # Errors
@@ -86,27 +92,30 @@ fn bare_slope(first: u64, steps: u64, step: u64) -> Result<Samples, Failure> {
 /// # Errors
 /// When something is not delivered.
 pub(crate) fn delivery(run: &mut Run) -> Result<Measured, Failure> {
-    let (nodes, per_second) = (100, 2_000);
+    let nodes = 100;
     let count: u64 = run.pick(6_000, 120_000);
     let rounds = run.pick(5, 9);
     let mut crowd = Crowd::start(nodes, OBJECT_BYTES)?;
     crowd.connect(0..nodes, None)?;
-    let taken = run.turns.take(rounds, [true, false], |is_ours| {
-        if !is_ours {
-            return bare_writer(nodes, count);
-        }
+    let sides = [Some(STEADY_PER_SECOND), Some(BURST_PER_SECOND), None];
+    let taken = run.turns.take(rounds, sides, |pace| {
+        let Some(per_second) = pace else { return bare_writer(nodes, count) };
         let taken = crowd.drive(Pace::new(per_second, count, 0), nodes)?;
         Ok(taken.processor.as_secs_f64() * 1e6 / count as f64)
     })?;
     let of = |side: usize| taken.iter().map(|round| round[side]).collect::<Samples>();
     let mut measured = Measured::default();
-    let (ours, bare) = (of(0), of(1));
-    let what = "node-scoped: us of the hub a message";
-    let figure = Figure::ratio(what, ours.clone(), "a bare TCP writer", bare);
-    measured.push(figure.judged_by(ours).held_to(Bound::at_most(10.0, 4.0)));
+    let (steady, burst, bare) = (of(0), of(1), of(2));
+    for (ours, how) in [(burst, "in a burst"), (steady, "one by one")] {
+        let what = format!("node-scoped, {how}: us of the hub a message");
+        let figure = Figure::ratio(&what, ours.clone(), "a bare TCP writer", bare.clone());
+        measured.push(figure.judged_by(ours).held_to(Bound::at_most(10.0, 4.0)));
+    }
     broadcast(run, &mut crowd, &mut measured)?;
     measured.set("edges", format!("{nodes}, light"));
-    measured.set("messages", format!("{count} of {OBJECT_BYTES} bytes, {per_second} a second"));
+    measured.set("messages", format!("{count} of {OBJECT_BYTES} bytes"));
+    measured.set("one by one", format!("{STEADY_PER_SECOND} a second: each is a wake of its own"));
+    measured.set("in a burst", "all at once: as fast as the controller appends them");
     measured
         .set("counted", "all of the hub's process: reading Kafka, folding into RocksDB, sending");
     Ok(measured)
