@@ -14,7 +14,6 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::service_fn;
@@ -52,8 +51,7 @@ pub(super) fn dial(index: usize, cut: &watch::Receiver<bool>, count: &Arc<WireCo
                 .await
                 .map_err(|error| Status::unavailable(error.to_string()))?
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX)
-                .accept_compressed(CompressionEncoding::Zstd);
+                .max_encoding_message_size(MESSAGE_BYTES_MAX);
             let (to_hub, said) = mpsc::channel(OUTGOING_MAX);
             // A hub may answer only once it was greeted: the session begins before that.
             let session = async move { client.session(ReceiverStream::new(said)).await };
