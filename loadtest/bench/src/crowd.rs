@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use headwater_e2e::fleet::Fleet;
 use headwater_event::NodeName;
+use headwater_loadtest::kernel::processor_time;
 use headwater_loadtest::light::{LightEdges, LightSettings, Reports};
 use headwater_loadtest::watching::{Group, Witness};
 use headwater_proto::local::Object;
@@ -18,7 +19,6 @@ use tokio::runtime::Runtime;
 use crate::failure::{Failure, Tried};
 use crate::kafka::{PARTITIONS, runtime};
 use crate::link::wait;
-use crate::machine::processor_time;
 use crate::pace::{Latency, Pace};
 use crate::pods::{pod, turn_of};
 use crate::waiting::Waiting;

@@ -39,6 +39,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use headwater_loadtest::kernel::load;
 
 use crate::failure::{Failure, Tried};
 use crate::machine::Machine;
@@ -101,8 +102,8 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut results = Results::read(&args.root)?;
     let mut failed = 0;
     for row in wanted {
-        eprintln!("== row {}: {} (seed {seed}, load {:.1})", row.number, row.name, machine::load());
-        let load = machine::load();
+        let load = load();
+        eprintln!("== row {}: {} (seed {seed}, load {load:.1})", row.number, row.name);
         let section = match child::start(&row, args.full, seed) {
             Ok(measured) => Section::of(&row, &machine, load, args.full, seed, measured),
             Err(failure) => {

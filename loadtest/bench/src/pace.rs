@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use headwater_loadtest::latency::histogram;
 
 use crate::failure::Failure;
 
@@ -63,13 +64,13 @@ impl Pace {
     }
 }
 
-/// A distribution of times: microseconds to a minute, three digits.
+/// A distribution of times, of the range and the digits that load tests have.
 #[derive(Clone, Debug)]
 pub(crate) struct Latency(Histogram<u64>);
 
 impl Latency {
     pub(crate) fn new() -> Self {
-        Self(Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are in order"))
+        Self(histogram())
     }
 
     pub(crate) fn record(&mut self, taken: Duration) {

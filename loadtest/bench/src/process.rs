@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use headwater_e2e::part::Part;
+use headwater_loadtest::kernel::memory_bytes;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{EdgeStatus, StatusRequest};
 use tonic::transport::Endpoint;
 
 use crate::failure::{Failure, Tried};
-use crate::machine::memory_bytes;
 
 /// Between two looks at a memory that is to come to rest.
 const REST: Duration = Duration::from_millis(500);

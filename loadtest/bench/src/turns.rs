@@ -1,12 +1,12 @@
 //! Ours and its limits by turns, in random order: what a neighbour does to the machine meanwhile
 //! meets all of them alike.
 
+use headwater_loadtest::kernel::Cores;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use crate::failure::Failure;
-use crate::machine::Cores;
 
 /// Takes turns, and sees how busy the machine is meanwhile.
 #[derive(Debug)]
@@ -40,7 +40,8 @@ impl Turns {
             for index in order {
                 let before = Cores::now();
                 results[index] = Some(turn(sides[index])?);
-                self.busiest.push(Cores::now().busiest_since(&before));
+                let busy = Cores::now().busy_since(&before);
+                self.busiest.push(busy.into_iter().fold(0.0, f64::max));
             }
             let mut results = results.into_iter().flatten();
             done.push(std::array::from_fn(|_| results.next().expect("every side had its turn")));

@@ -1,8 +1,7 @@
 //! How much memory a process took at most, and how much each part may take (I12).
 
-use std::fs;
-
 use headwater_check::budget::Budget;
+use procfs::process::Process;
 
 /// What an edge may take.
 pub const EDGE_BYTES_MAX: u64 = 64 << 20;
@@ -16,12 +15,8 @@ pub const HUB_BYTES_PER_EDGE: u64 = 32 << 10;
 /// The most memory of its own that the process ever had, in bytes, if it still is: its peak without
 /// the pages of files, which are the system's to drop, and in a build with debug information many.
 pub fn peak_bytes(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let bytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
-    };
-    Some(bytes("VmHWM:")?.saturating_sub(bytes("RssFile:")?))
+    let status = Process::new(i32::try_from(process).ok()?).ok()?.status().ok()?;
+    Some(status.vmhwm?.saturating_sub(status.rssfile?) << 10)
 }
 
 /// What a part of this kind may take, with so many edges around; `None`: nothing is promised, as

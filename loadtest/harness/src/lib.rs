@@ -11,7 +11,7 @@
 //! | [`latency`] | histograms, and when a quantile may be spoken of |
 //! | [`target`] | the Headwater that is loaded, started on loopback |
 //! | [`correctness`] | whether a run was right, from what is on disk |
-//! | [`processes`], [`machine`] | what it cost, and where |
+//! | [`processes`], [`kernel`], [`machine`] | what it cost, and where |
 //! | [`run`], [`record`] | one run, and its record |
 //! | [`report`] | a run as one HTML file |
 //! | [`series`] | runs that differ in one key, and how costs grow with it |
@@ -25,6 +25,7 @@ pub mod correctness;
 mod edges;
 pub mod generator;
 mod hops;
+pub mod kernel;
 pub mod latency;
 pub mod light;
 mod lock;

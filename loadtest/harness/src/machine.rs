@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use headwater_e2e::running::headwater;
+use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
 /// The machine.
@@ -33,19 +34,15 @@ pub struct Versions {
 impl Machine {
     /// This one.
     pub fn here() -> Self {
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
-        let after = |text: &str, key: &str| {
-            let line = text.lines().find(|line| line.starts_with(key))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        };
-        let (cpu, memory) = (text("/proc/cpuinfo"), text("/proc/meminfo"));
-        let kib = after(&memory, "MemTotal").unwrap_or_default();
-        let kib = kib.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
+        let memory = Meminfo::current().map_or(0, |memory| memory.mem_total);
+        let cpu = CpuInfo::current().ok();
+        let cpu = cpu.and_then(|cpu| cpu.model_name(0).map(str::to_owned));
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
-            cpu: after(&cpu, "model name").unwrap_or_default(),
+            cpu: cpu.unwrap_or_default(),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
-            memory_bytes: kib.unwrap_or_default() << 10,
-            kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+            memory_bytes: memory,
+            kernel: kernel.trim().to_owned(),
         }
     }
 }

@@ -2,11 +2,11 @@
 //! core of the machine was, whoever kept it busy.
 
 use std::collections::HashMap;
-use std::fs;
 use std::time::{Duration, Instant};
 
-use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Cores, memory_bytes, processor_time};
 
 /// Between two looks at processor time.
 pub const CPU_EVERY: Duration = Duration::from_secs(1);
@@ -70,37 +70,27 @@ pub struct Costs {
 #[derive(Debug)]
 pub struct Sampler {
     began: Instant,
-    ticks_per_second: f64,
     last: Option<Instant>,
     memory_last: Option<Instant>,
-    /// Ticks of each process at the look before.
-    ticks: HashMap<u32, u64>,
+    /// Processor time of each process at the look before.
+    taken: HashMap<u32, Duration>,
     records: Vec<ProcessRecord>,
-    cores: Vec<CoreTicks>,
-    cores_first: Vec<CoreTicks>,
+    cores: Cores,
+    cores_first: Cores,
     over_time: Vec<CoresAt>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct CoreTicks {
-    busy: u64,
-    all: u64,
 }
 
 impl Sampler {
     /// Times count from `began`, the first measured moment.
     pub fn new(began: Instant) -> Self {
-        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten();
         Self {
             began,
-            // What Linux has had on every architecture for decades.
-            ticks_per_second: ticks.map_or(100.0, |ticks| ticks as f64),
             last: None,
             memory_last: None,
-            ticks: HashMap::new(),
+            taken: HashMap::new(),
             records: Vec::new(),
-            cores: Vec::new(),
-            cores_first: Vec::new(),
+            cores: Cores::default(),
+            cores_first: Cores::default(),
             over_time: Vec::new(),
         }
     }
@@ -115,23 +105,23 @@ impl Sampler {
             self.memory_last = Some(now);
         }
         for (name, id) in processes {
-            let Some(ticks) = cpu_ticks(*id) else { continue };
+            let Some(taken) = processor_time(*id) else { continue };
             // One that was started since is new, and what it used before this look is its own.
-            let before = self.ticks.insert(*id, ticks);
-            let first = if passed.is_none() { ticks } else { 0 };
-            let used = ticks.saturating_sub(before.unwrap_or(first)) as f64 / self.ticks_per_second;
+            let before = self.taken.insert(*id, taken);
+            let first = if passed.is_none() { taken } else { Duration::ZERO };
+            let used = taken.saturating_sub(before.unwrap_or(first)).as_secs_f64();
             let record = record(&mut self.records, name);
             record.cpu_s += used;
-            let pss_bytes = sees_memory.then(|| pss_bytes(*id)).flatten();
+            let pss_bytes = sees_memory.then(|| memory_bytes(*id)).flatten();
             record.pss_bytes_max = record.pss_bytes_max.max(pss_bytes);
             record.pss_bytes_last = pss_bytes.or(record.pss_bytes_last);
             if let Some(passed) = passed.filter(|passed| *passed > 0.0) {
                 record.over_time.push(ProcessAt { at_s, cores: used / passed, pss_bytes });
             }
         }
-        let cores = core_ticks(&fs::read_to_string("/proc/stat").unwrap_or_default());
+        let cores = Cores::now();
         if passed.is_some() {
-            self.over_time.push(CoresAt { at_s, busy: busy(&self.cores, &cores) });
+            self.over_time.push(CoresAt { at_s, busy: cores.busy_since(&self.cores) });
         } else {
             self.cores_first.clone_from(&cores);
         }
@@ -146,7 +136,7 @@ impl Sampler {
             record.cores_mean = if seconds > 0.0 { record.cpu_s / seconds } else { 0.0 };
         }
         Costs {
-            cores_busy_mean: busy(&self.cores_first, &self.cores),
+            cores_busy_mean: self.cores.busy_since(&self.cores_first),
             processes: self.records,
             cores_over_time: self.over_time,
         }
@@ -172,50 +162,6 @@ fn record<'r>(records: &'r mut Vec<ProcessRecord>, name: &str) -> &'r mut Proces
         records.len() - 1
     });
     &mut records[at]
-}
-
-/// User and system time of a process, in ticks.
-fn cpu_ticks(id: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name of the program stands in brackets and may hold anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
-}
-
-fn pss_bytes(id: u32) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib << 10)
-}
-
-/// Of each core, from the text of `/proc/stat`.
-fn core_ticks(stat: &str) -> Vec<CoreTicks> {
-    let cores = stat.lines().filter(|line| {
-        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    });
-    cores
-        .map(|line| {
-            let fields: Vec<u64> =
-                line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
-            // The first eight; guest time is in the first two already.
-            let all: u64 = fields.iter().take(8).sum();
-            let idle: u64 = fields.iter().skip(3).take(2).sum();
-            CoreTicks { busy: all.saturating_sub(idle), all }
-        })
-        .collect()
-}
-
-fn busy(before: &[CoreTicks], after: &[CoreTicks]) -> Vec<f64> {
-    let both = before.iter().zip(after);
-    both.map(|(before, after)| {
-        let all = after.all.saturating_sub(before.all);
-        if all == 0 { 0.0 } else { after.busy.saturating_sub(before.busy) as f64 / all as f64 }
-    })
-    .collect()
 }
 
 #[cfg(test)]
@@ -244,13 +190,8 @@ mod tests {
 
     #[test]
     fn a_busy_core_marks_the_run() {
-        let stat =
-            "cpu  1 1 1 1\ncpu0 10 0 10 70 10 0 0 0 5 0\ncpu1 90 0 5 5 0 0 0 0 0 0\nintr 1\n";
-        let cores = core_ticks(stat);
-        assert_eq!(cores, [CoreTicks { busy: 20, all: 100 }, CoreTicks { busy: 95, all: 100 }]);
-        let none = [CoreTicks::default(); 2];
         let costs = |busy| Costs { cores_busy_mean: busy, ..Costs::default() };
-        let said = costs(busy(&none, &cores)).saturated().expect("0.95");
+        let said = costs(vec![0.2, 0.95]).saturated().expect("0.95");
         assert!(said.starts_with("core 1 was 95 % busy"), "{said}");
         assert_eq!(costs(vec![0.85, 0.2]).saturated(), None);
         assert_eq!(costs(Vec::new()).saturated(), None);

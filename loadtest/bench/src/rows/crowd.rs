@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use headwater_e2e::proxy::{Conditions, Proxy};
+use headwater_loadtest::kernel::processor_time;
 
 use crate::bound::Bound;
 use crate::crowd::{Crowd, Taken};
@@ -15,7 +16,6 @@ use crate::figure::{Figure, Measured};
 use crate::kafka::runtime;
 use crate::limit::h2::BareServer;
 use crate::link::wait;
-use crate::machine::processor_time;
 use crate::pace::Pace;
 use crate::process::{memory_at_rest, memory_at_rest_of};
 use crate::row::Run;

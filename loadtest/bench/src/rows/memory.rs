@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
 use headwater_e2e::part::Part;
+use headwater_loadtest::kernel::{anonymous_bytes, memory_bytes};
 use headwater_rocks::{Budget, RocksEngine, Role, Shared};
 use headwater_store::schema;
 use tempfile::TempDir;
@@ -18,7 +19,6 @@ use crate::figure::{Figure, Measured};
 use crate::kafka::runtime;
 use crate::limit::patch;
 use crate::link::{Link, wait};
-use crate::machine::{anonymous_bytes, memory_bytes};
 use crate::pods::{name, pod};
 use crate::process::{edge_status, memory_at_rest};
 use crate::row::Run;

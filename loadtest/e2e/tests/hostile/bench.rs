@@ -5,11 +5,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use headwater_e2e::memory::peak_bytes;
 use headwater_e2e::running::{Running, processes_in};
 use serde_json::Value;
 
-/// Resident memory of the whole process, two nodes and the cloud, whatever is sent to it.
-const RESIDENT_KIB_MAX: u64 = 512 << 10;
+/// Memory that the whole process ever had, two nodes and the cloud, whatever is sent to it.
+const PEAK_BYTES_MAX: u64 = 512 << 20;
 
 /// Two nodes, and on the first a pod that names the ConfigMap `words`.
 pub(crate) struct Bench {
@@ -43,8 +44,9 @@ impl Bench {
         });
         let said = self.running.said();
         assert!(!said.contains("panicked"), "after {after}:\n{said}");
-        let resident = self.resident_kib();
-        assert!(resident <= RESIDENT_KIB_MAX, "{resident} KiB are resident after {after}");
+        let process = u32::try_from(self.process()).expect("a process id");
+        let peak = peak_bytes(process).expect("it lives");
+        assert!(peak <= PEAK_BYTES_MAX, "{peak} bytes were taken after {after}");
     }
 
     /// Where the hub listens: of the process's listening sockets the one that talks HTTP/2 at
@@ -70,14 +72,6 @@ impl Bench {
     pub(crate) fn sockets(&self) -> [PathBuf; 2] {
         let data = self.running.data();
         [data.join("nodes/node-1/edge.sock"), data.join("headwater.sock")]
-    }
-
-    fn resident_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process()));
-        let status = status.expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-        number.expect("a process has a size")
     }
 
     /// The process that is `up`: the one whose command says so.
