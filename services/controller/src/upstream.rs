@@ -178,10 +178,9 @@ impl Upstream {
             }
             let _ = self.demands.send(Demand::Snapshot(node.clone())).await;
         }
-        // A node that a hub knows has said how its pods are, unless the log has lost it.
         let known: Result<Vec<_>, _> = STANDINGS.rows(&*self.engine).collect();
-        for (node, _) in known? {
-            if statuses.node(&node).is_none_or(|statuses| statuses.closed().is_none()) {
+        for (node, Json(standing)) in known? {
+            if is_lost(&node, &standing, statuses) {
                 let _ = self.demands.send(Demand::Snapshot(node)).await;
             }
         }
@@ -210,8 +209,7 @@ impl Upstream {
             let kind = match ReportKey::decode(&recorded.record.key) {
                 Ok((node, ReportKey::Position)) => {
                     let standing = fold_standing(&mut batch, &node, recorded);
-                    let said = fold.statuses.node(&node).and_then(NodeStatuses::closed);
-                    if said.is_none() && standing.is_some_and(|standing| has_told_all(&standing)) {
+                    if standing.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
                         demands.push(Demand::Snapshot(node));
                     }
                     RecordKind::Position
@@ -367,8 +365,9 @@ fn fold_standing(
     }
 }
 
-/// Whether the log has had the closing of a snapshot of this node, which says that it closed one
-/// and that nothing waits to be acknowledged.
-fn has_told_all(standing: &NodeStanding) -> bool {
-    standing.meta_sync_ms > 0 && standing.outbox_depth == 0
+/// Whether the log has lost what this node told. It had the closing of a snapshot, since the node
+/// says that it closed one and that nothing waits to be acknowledged; and none was read.
+fn is_lost(node: &NodeName, standing: &NodeStanding, statuses: &PodStatusFold) -> bool {
+    let has_told_all = standing.meta_sync_ms > 0 && standing.outbox_depth == 0;
+    has_told_all && statuses.node(node).and_then(NodeStatuses::closed).is_none()
 }
