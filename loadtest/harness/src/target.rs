@@ -352,23 +352,11 @@ impl Target {
     }
 }
 
-/// Makes both topics, and waits until the broker knows of them: it takes a moment after it has said
-/// that they are made.
+/// Makes both topics.
 fn make_topics(brokers: &str) -> Result<(), TargetError> {
     let partitions = PARTITIONS.to_string();
     let more = ["--replication-factor", "1", "--partitions", &partitions];
-    ask_of_topics(&[&["create", "--kafka", brokers][..], &more].concat())?;
-    let deadline = Instant::now() + START_MAX;
-    loop {
-        match ask_of_topics(&["describe", "--kafka", brokers]) {
-            Err(_) if Instant::now() < deadline => thread::sleep(POLL),
-            described => return described,
-        }
-    }
-}
-
-fn ask_of_topics(args: &[&str]) -> Result<(), TargetError> {
-    let output = headwater().arg("topics").args(args).output();
+    let output = headwater().args(["topics", "create", "--kafka", brokers]).args(more).output();
     let output = output.map_err(|error| TargetError::Topics { said: error.to_string() })?;
     if output.status.success() {
         return Ok(());

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use headwater_event::{Partition, TopicId};
 use headwater_log::{Bounds, ReadError};
@@ -13,6 +15,9 @@ use super::{Configured, Plan};
 use crate::asking::{Asking, blocking};
 use crate::clients::{Context, words};
 use crate::settings::{KafkaSettings, SettingsError};
+
+/// The wait before a broker is asked again that does not know a topic yet.
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// A topic as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +95,9 @@ pub enum TopicError {
     Brokers(#[source] ReadError),
 }
 
-/// Makes the topic of `settings` by `plan`. When this returns `Ok`, Kafka has it; its partitions
-/// can be used a moment later.
+/// Makes the topic of `settings` by `plan`. When this returns `Ok`, Kafka has it, and the broker that
+/// answers names a leader for each of its partitions, unless it does not come to know them within
+/// the time for a request.
 ///
 /// # Errors
 /// [`TopicError::Exists`] where there is one, and the others.
@@ -115,12 +121,40 @@ pub async fn create(settings: &KafkaSettings, plan: &Plan) -> Result<(), TopicEr
     tokio::task::spawn_blocking(move || drop(admin));
     let made = made.map_err(|error| refused(error.to_string()))?;
     match made.into_iter().next() {
-        Some(Ok(_)) => Ok(()),
+        Some(Ok(_)) => {
+            wait_until_known(settings).await;
+            Ok(())
+        }
         Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
             Err(TopicError::Exists { topic: topic.clone() })
         }
         Some(Err((_, code))) => Err(refused(words(code, &settings.topic))),
         None => Err(refused("Kafka gave no answer".to_owned())),
+    }
+}
+
+/// Waits until a topic that was just made can be used: brokers learn of it one after the other, and
+/// who asks one too early is told that there is none. Whatever else is wrong, it is made, and whoever
+/// uses it finds out.
+async fn wait_until_known(settings: &KafkaSettings) {
+    let Ok(asking) = Asking::new(Arc::new(settings.clone())) else { return };
+    let deadline = Instant::now() + settings.request_timeout;
+    let known = blocking(move || {
+        loop {
+            let is_known = asking.topic_id_if_any()?.is_some()
+                && asking.places().is_ok_and(|all| all.values().all(|one| one.leader.is_some()));
+            if is_known || Instant::now() > deadline {
+                return Ok(is_known);
+            }
+            thread::sleep(AGAIN_AFTER);
+        }
+    });
+    match known.await {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::warn!(topic = settings.topic, "brokers do not know the new topic yet")
+        }
+        Err(error) => tracing::debug!(%error, topic = settings.topic, "the new topic is not seen"),
     }
 }
 
