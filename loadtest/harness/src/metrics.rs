@@ -4,20 +4,24 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long an answer may take that is waited for.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// The sum of all samples of the metric `name` at `address`; `None`: it has none.
+/// The sums of all samples of each of the metrics `names` at `address`; `None`: it has none.
 ///
 /// # Errors
-/// When nobody answers in time.
-pub(crate) fn sum(address: SocketAddr, name: &str) -> io::Result<Option<f64>> {
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
-    stream.set_read_timeout(Some(ANSWER_MAX))?;
+/// When nobody answers `within` that time.
+pub(crate) fn sums<const N: usize>(
+    address: SocketAddr,
+    names: [&str; N],
+    within: Duration,
+) -> io::Result<[Option<f64>; N]> {
+    let mut stream = TcpStream::connect_timeout(&address, within)?;
+    stream.set_read_timeout(Some(within))?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(sum_in(&answer, name))
+    Ok(names.map(|name| sum_in(&answer, name)))
 }
 
 fn sum_in(text: &str, name: &str) -> Option<f64> {

@@ -8,6 +8,7 @@
 
 mod files;
 mod looking;
+mod wire;
 
 use std::fs;
 use std::io;
@@ -383,7 +384,10 @@ impl Running {
             target.metrics(target.cloud())
         };
         if let Some(cloud) = cloud {
-            let lags = move || metrics::sum(cloud, UPSTREAM_LAG).ok().flatten() != Some(0.0);
+            let lags = move || {
+                let lag = metrics::sums(cloud, [UPSTREAM_LAG], metrics::ANSWER_MAX);
+                !lag.is_ok_and(|[lag]| lag == Some(0.0))
+            };
             while Instant::now() < deadline
                 && tokio::task::spawn_blocking(lags).await.unwrap_or(false)
             {

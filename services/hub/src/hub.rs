@@ -369,11 +369,11 @@ async fn serve(
     stop: CancellationToken,
 ) {
     let limits = shared.limits.clone();
-    let metrics = shared.metrics.handshakes.clone();
+    let metrics = shared.metrics.clone();
     if let Some(tls) = &tls {
-        metrics.until(tls.not_after());
+        metrics.handshakes.until(tls.not_after());
     }
-    let incoming = socket::incoming(listener, &limits, tls, metrics);
+    let incoming = socket::incoming(listener, &limits, tls, &metrics);
     let service = ReplicationServer::new(Service::new(shared))
         .max_decoding_message_size(limits.receive_bytes_max)
         .max_encoding_message_size(limits.send_bytes_max);

@@ -9,6 +9,7 @@
 //! | `session` | sessions, pushes, requests |
 //! | `upstream` | reports on their way into the log |
 //! | `fold` | how far the downstream log is folded |
+//! | `wire` | what passes through their sockets |
 //! | `scrape` | what is looked up when somebody asks |
 
 mod fold;
@@ -16,6 +17,7 @@ mod handshake;
 mod scrape;
 mod session;
 mod upstream;
+mod wire;
 
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
@@ -29,11 +31,13 @@ pub(crate) use handshake::{Handshake, HandshakeMetrics};
 pub(crate) use scrape::Scrape;
 pub(crate) use session::{HelloEnd, SessionMetrics, SessionOver};
 pub(crate) use upstream::{RecordKind, UpstreamMetrics};
+pub(crate) use wire::WireMetrics;
 
 /// The metrics of a hub. Cheap to clone; one per registry.
 #[derive(Clone)]
 pub struct HubMetrics {
     pub(crate) handshakes: HandshakeMetrics,
+    pub(crate) wire: WireMetrics,
     pub(crate) sessions: SessionMetrics,
     pub(crate) upstream: UpstreamMetrics,
     pub(crate) fold: FoldMetrics,
@@ -51,6 +55,7 @@ impl HubMetrics {
         registry.register(Box::new(scrape.clone()))?;
         Ok(Self {
             handshakes: HandshakeMetrics::new(&families)?,
+            wire: WireMetrics::new(&families)?,
             sessions: SessionMetrics::new(&families)?,
             upstream: UpstreamMetrics::new(&families)?,
             fold: FoldMetrics::new(&families)?,

@@ -3,6 +3,8 @@
 //! The hello's own deadline answers a stream on which nothing is said. This one ends what never
 //! comes as far as a stream.
 
+mod counted;
+
 use std::future::ready;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -14,14 +16,15 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use headwater_identity::{Acceptor, HandshakeError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpIncoming};
 
+use self::counted::Counted;
 use crate::limits::HubLimits;
-use crate::metrics::{Handshake, HandshakeMetrics};
+use crate::metrics::{Handshake, HandshakeMetrics, HubMetrics};
 use crate::peer::Peer;
 
 /// Deadlines for the hello that a connection is given: one for opening a stream, one for what
@@ -48,8 +51,8 @@ pub(crate) struct Socket {
 }
 
 enum Transport {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Counted),
+    Tls(Box<TlsStream<Counted>>),
 }
 
 /// Why a connection came to nothing.
@@ -67,7 +70,7 @@ pub(crate) fn incoming(
     listener: TcpListener,
     limits: &HubLimits,
     tls: Option<Acceptor>,
-    metrics: HandshakeMetrics,
+    metrics: &HubMetrics,
 ) -> impl Stream<Item = io::Result<Socket>> + use<> {
     let slots = limits.connections_max.min(Semaphore::MAX_PERMITS);
     let slots = Arc::new(Semaphore::new(slots));
@@ -75,14 +78,15 @@ pub(crate) fn incoming(
         tls,
         handshake_within: limits.handshake_within,
         hello_within: limits.hello_within.saturating_mul(HELLO_DEADLINES),
-        metrics,
+        metrics: metrics.handshakes.clone(),
     };
+    let wire = metrics.wire.clone();
     TcpIncoming::from(listener)
         .with_nodelay(Some(true))
         .with_keepalive(Some(limits.tcp_keepalive))
         .filter_map(move |accepted| {
             ready(match (accepted, slots.clone().try_acquire_owned()) {
-                (Ok(stream), Ok(slot)) => Some(Ok((stream, slot))),
+                (Ok(stream), Ok(slot)) => Some(Ok((Counted::new(stream, wire.clone()), slot))),
                 (Ok(_), Err(_)) => {
                     tracing::debug!("a connection is closed: the hub has as many as it may have");
                     None
@@ -104,8 +108,8 @@ pub(crate) fn incoming(
 }
 
 impl Door {
-    async fn pass(self, stream: TcpStream, slot: OwnedSemaphorePermit) -> Option<Socket> {
-        let from = stream.peer_addr().ok();
+    async fn pass(self, stream: Counted, slot: OwnedSemaphorePermit) -> Option<Socket> {
+        let from = stream.peer();
         let (stream, peer) = match &self.tls {
             None => (Transport::Plain(stream), Peer::default()),
             Some(tls) => {
@@ -138,7 +142,7 @@ impl Door {
     }
 }
 
-async fn shake_hands(tls: &Acceptor, stream: TcpStream) -> Result<(Transport, Peer), Turned> {
+async fn shake_hands(tls: &Acceptor, stream: Counted) -> Result<(Transport, Peer), Turned> {
     let (stream, certificate) = tls.accept(stream).await?;
     let peer = Peer::of(certificate, |certificate| {
         certificate.not_after.duration_since(tls.now()).unwrap_or_default()
@@ -157,15 +161,15 @@ impl Connected for Socket {
 impl Transport {
     fn reader(&mut self) -> Pin<&mut dyn AsyncRead> {
         match self {
-            Self::Plain(stream) => Pin::<&mut TcpStream>::new(stream),
-            Self::Tls(stream) => Pin::<&mut TlsStream<TcpStream>>::new(stream),
+            Self::Plain(stream) => Pin::<&mut Counted>::new(stream),
+            Self::Tls(stream) => Pin::<&mut TlsStream<Counted>>::new(stream),
         }
     }
 
     fn writer(&mut self) -> Pin<&mut dyn AsyncWrite> {
         match self {
-            Self::Plain(stream) => Pin::<&mut TcpStream>::new(stream),
-            Self::Tls(stream) => Pin::<&mut TlsStream<TcpStream>>::new(stream),
+            Self::Plain(stream) => Pin::<&mut Counted>::new(stream),
+            Self::Tls(stream) => Pin::<&mut TlsStream<Counted>>::new(stream),
         }
     }
 }

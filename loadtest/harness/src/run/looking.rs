@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
+use super::wire::WireLooks;
 use crate::latency::Latency;
 use crate::light::WireCount;
 use crate::processes::{CPU_EVERY, Costs, Sampler};
-use crate::record::{Wire, WireAt};
+use crate::record::Wire;
 use crate::target::Target;
 
 /// What this program is called among the processes.
@@ -46,7 +47,7 @@ impl Looking {
         let stops = stop.clone();
         let thread = thread::spawn(move || {
             let mut sampler = Sampler::new(measured);
-            let mut wire = sockets.map(|sockets| WireLooks::new(sockets, measured));
+            let mut wire = WireLooks::new(sockets, measured);
             let mut next = measured;
             let last = measured + duration;
             while !stops.load(Ordering::Relaxed) {
@@ -55,17 +56,18 @@ impl Looking {
                     latencies.iter().for_each(|latency| latency.turn(now));
                 }
                 if now >= next && next <= last {
-                    let mut processes = target.blocking_lock().processes();
+                    let (mut processes, hub) = {
+                        let mut target = target.blocking_lock();
+                        (target.processes(), target.metrics(target.hub_part()))
+                    };
                     processes.push((ME.to_owned(), std::process::id()));
                     sampler.look(&processes);
-                    if let Some(wire) = &mut wire {
-                        wire.look();
-                    }
+                    wire.look(hub);
                     next += CPU_EVERY;
                 }
                 thread::sleep(TICK);
             }
-            Looked { costs: sampler.costs(), wire: wire.map(|wire| wire.wire) }
+            Looked { costs: sampler.costs(), wire: wire.end() }
         });
         Self { stop, thread }
     }
@@ -74,40 +76,5 @@ impl Looking {
     pub(super) fn end(self) -> Looked {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
-    }
-}
-
-/// Looks at the sockets of light edges.
-struct WireLooks {
-    sockets: Arc<WireCount>,
-    measured: Instant,
-    last: Option<(Instant, u64, u64, u64)>,
-    wire: Wire,
-}
-
-impl WireLooks {
-    fn new(sockets: Arc<WireCount>, measured: Instant) -> Self {
-        let counted_at = "the sockets of the light edges".to_owned();
-        Self { sockets, measured, last: None, wire: Wire { counted_at, ..Wire::default() } }
-    }
-
-    fn look(&mut self) {
-        let now = Instant::now();
-        let (down, up) = (self.sockets.received(), self.sockets.sent());
-        let connects = self.sockets.connects();
-        if let Some((then, down_then, up_then, connects_then)) = self.last {
-            let passed = (now - then).as_secs_f64().max(f64::EPSILON);
-            let (down, up) = (down - down_then, up - up_then);
-            self.wire.down_bytes += down;
-            self.wire.up_bytes += up;
-            self.wire.over_time.push(WireAt {
-                at_s: now.saturating_duration_since(self.measured).as_secs_f64(),
-                down_per_s: down as f64 / passed,
-                up_per_s: up as f64 / passed,
-                connects: connects - connects_then,
-            });
-        }
-        self.wire.connects = connects;
-        self.last = Some((now, down, up, connects));
     }
 }

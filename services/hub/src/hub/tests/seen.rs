@@ -67,7 +67,10 @@ async fn deliveries_and_reports_are_counted_one_by_one() {
     ] {
         assert_eq!(value(&registry, series), Some(expected), "{series}");
     }
-    assert!(value(&registry, r#"push_bytes_total{mode="tail"}"#).is_some_and(|bytes| bytes > 0.0));
+    for series in [r#"push_bytes_total{mode="tail"}"#, "received_bytes_total", "sent_bytes_total"] {
+        assert!(value(&registry, series).is_some_and(|bytes| bytes > 0.0), "{series}");
+    }
+    assert_eq!(value(&registry, "connections_total"), Some(1.0));
     for partition in 0..2 {
         let series = format!(r#"fold_lag_records{{partition="{partition}"}}"#);
         assert_eq!(value(&registry, &series), Some(0.0));
