@@ -21,7 +21,7 @@ const STYLE: &str = "\
 body{font:15px/1.45 system-ui,sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;color:#222}\
 h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse}\
 td,th{padding:.15em 1em .15em 0;text-align:right;font-variant-numeric:tabular-nums}\
-td:first-child,th:first-child{text-align:left}th{border-bottom:1px solid #999}\
+td:first-child,th:first-child,td:nth-child(2):last-child,th:nth-child(2):last-child{text-align:left}th{border-bottom:1px solid #999}\
 .wrong{background:#b00020;color:#fff;font-size:2em;font-weight:700;padding:.6em;text-align:center}\
 .mark{background:#ffe8a3;padding:.4em .8em}.right{color:#0a6b2d;font-weight:600}\
 svg{max-width:100%;height:auto}pre{white-space:pre-wrap;background:#f6f6f6;padding:1em}\
@@ -172,7 +172,7 @@ impl Page {
             title: &format!("{name}: percentiles"),
             x: "percentile",
             y: "ms",
-            x_label: &|nines| format!("{:.4}", 100.0 * (1.0 - 10_f64.powf(-nines))),
+            x_label: &|nines| percentile(nines).unwrap_or_default(),
             marks: &[],
             lines: &[Line { name: String::new(), points: points.collect() }],
         });
@@ -337,8 +337,17 @@ impl Page {
     }
 }
 
+/// What is absent in a second breaks the line off: nobody is to read through a stall.
 fn points(over_time: &[LatencyAt], value: impl Fn(&LatencyAt) -> Option<f64>) -> Vec<(f64, f64)> {
-    over_time.iter().filter_map(|at| Some((at.at_s, value(at)?))).collect()
+    over_time.iter().map(|at| (at.at_s, value(at).unwrap_or(f64::NAN))).collect()
+}
+
+/// The percentile of so many nines, where they are whole: 0, 90, 99, 99.9.
+fn percentile(nines: f64) -> Option<String> {
+    let whole = nines.round();
+    let is_whole = (nines - whole).abs() < 1e-6 && whole >= 0.0;
+    let digits = (whole - 2.0).max(0.0) as usize;
+    is_whole.then(|| format!("{:.digits$}", 100.0 * (1.0 - 10_f64.powf(-whole))))
 }
 
 /// What was done to the parts, where it is drawn.

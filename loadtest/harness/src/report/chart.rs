@@ -7,6 +7,7 @@ use plotters::drawing::IntoDrawingArea;
 use plotters::element::{PathElement, Text};
 use plotters::prelude::Cartesian2d;
 use plotters::series::LineSeries;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, IntoFont, Palette, Palette99, RGBColor, WHITE};
 
 /// Width and height, in the SVG's own unit.
@@ -14,6 +15,13 @@ const SIZE: (u32, u32) = (960, 300);
 
 /// Room above the largest value.
 const HEADROOM: f64 = 1.08;
+
+/// Marks that lie close to each other say what they are in so many rows, of this part of the height.
+const MARK_ROWS: usize = 4;
+const MARK_ROW: f64 = 0.06;
+
+/// From here on, as a part of the width, a mark's words stand before it.
+const MARK_TURNS: f64 = 0.7;
 
 const MARK: RGBColor = RGBColor(176, 0, 32);
 
@@ -33,7 +41,14 @@ pub(super) struct Chart<'a> {
 /// A line; without a name there is no legend.
 pub(super) struct Line {
     pub(super) name: String,
+    /// Where the second is no number, nothing was measured: the line is broken off there.
     pub(super) points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    fn pieces(&self) -> impl Iterator<Item = &[(f64, f64)]> {
+        self.points.split(|(_, value)| value.is_nan()).filter(|piece| !piece.is_empty())
+    }
 }
 
 impl<'a> Chart<'a> {
@@ -48,7 +63,7 @@ impl<'a> Chart<'a> {
     /// # Errors
     /// In words, why it cannot be drawn.
     pub(super) fn svg(&self) -> Result<String, String> {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let points = || self.lines.iter().flat_map(Line::pieces).flatten();
         let Some(x_max) = points().map(|point| point.0).max_by(f64::total_cmp) else {
             return Err("nothing was measured".to_owned());
         };
@@ -90,30 +105,39 @@ impl<'a> Chart<'a> {
             .x_desc(self.x)
             .y_desc(self.y)
             .x_label_formatter(&|value| (self.x_label)(*value))
+            .y_label_formatter(&|value| amount(*value))
             .draw()
             .map_err(text)?;
         for (index, line) in self.lines.iter().enumerate() {
             let style = Palette99::pick(index).stroke_width(2);
-            let drawn = chart.draw_series(LineSeries::new(line.points.iter().copied(), style));
-            let drawn = drawn.map_err(text)?;
-            if !line.name.is_empty() {
-                drawn
-                    .label(&line.name)
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+            for (number, piece) in line.pieces().enumerate() {
+                // One point alone is no line.
+                let dot = if piece.len() == 1 { 2 } else { 0 };
+                let series = LineSeries::new(piece.iter().copied(), style).point_size(dot);
+                let drawn = chart.draw_series(series).map_err(text)?;
+                if number == 0 && !line.name.is_empty() {
+                    drawn
+                        .label(&line.name)
+                        .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+                }
             }
         }
-        for (at, what) in self.marks {
-            let style = ("sans-serif", 11).into_font().color(&MARK);
+        for (index, (at, what)) in self.marks.iter().enumerate() {
+            let is_late = *at > x_min + MARK_TURNS * (x_max - x_min);
+            let side = if is_late { HPos::Right } else { HPos::Left };
+            let style = ("sans-serif", 11).into_font().color(&MARK).pos(Pos::new(side, VPos::Top));
+            let row = (index % MARK_ROWS) as f64;
             let upright = [(*at, 0.0), (*at, y_max)];
             let line = PathElement::new(upright, MARK.stroke_width(1));
-            let words = Text::new(what.clone(), (*at, y_max), style);
+            let words = format!(" {what} ");
+            let words = Text::new(words, (*at, y_max * (1.0 - MARK_ROW * row)), style);
             chart.draw_series([line]).map_err(text)?;
             chart.draw_series([words]).map_err(text)?;
         }
         if self.lines.iter().any(|line| !line.name.is_empty()) {
             chart
                 .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
+                .position(SeriesLabelPosition::MiddleRight)
                 .background_style(WHITE.mix(0.8))
                 .border_style(BLACK.mix(0.2))
                 .draw()
@@ -123,6 +147,19 @@ impl<'a> Chart<'a> {
         area.present().map_err(text)?;
         Ok(())
     }
+}
+
+/// A value in few characters.
+pub(super) fn amount(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        size if size >= 1e9 => (value / 1e9, "G"),
+        size if size >= 1e6 => (value / 1e6, "M"),
+        size if size >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    // Steps of an axis are 1, 2 or 5 of something: what is further behind the point is rounding.
+    let rounded = (scaled * 1e4).round() / 1e4;
+    format!("{rounded}{unit}")
 }
 
 /// An error that borrows nothing of what was drawn on.
