@@ -1,0 +1,113 @@
+//! A log in memory with its writer, and a hub that folds it into RocksDB.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headwater_event::{Applied, Assignment, EntryKey, Event, NodeName, ObjectHash, ResourceKey};
+use headwater_follow::Follower;
+use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams};
+use headwater_log::{
+    BirthWish, Claimant, Draft, Log, MemoryLog, MemorySettings, Writer, read_or_create_birth,
+};
+use headwater_rocks::{Budget, Role};
+use headwater_session::HubSettings;
+use headwater_session::message::RequestError;
+use headwater_store::{MemoryEngine, schema};
+use prometheus::Registry;
+use uuid::Uuid;
+
+use crate::counted::Counted;
+use crate::pods::{PODS, node, pod, stream};
+
+/// See the module.
+pub(crate) struct Cloud {
+    pub(crate) hub: Arc<HubHandle>,
+    pub(crate) store: Arc<Counted>,
+    writer: Writer,
+    follower: Follower<()>,
+    /// Turns said so far.
+    said: u64,
+}
+
+struct NoAnswers;
+
+#[tonic::async_trait]
+impl Answers for NoAnswers {
+    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<Bytes, RequestError> {
+        Err(RequestError::NotFound)
+    }
+}
+
+impl Cloud {
+    /// A cloud that has the node and its pods, each once.
+    pub(crate) async fn start() -> Self {
+        let log = MemoryLog::new(MemorySettings::default());
+        let clock: headwater_follow::WallClock = {
+            let log = log.clone();
+            Arc::new(move || log.now_ms())
+        };
+        let wish = BirthWish { previous: None, uuid: Uuid::from_u128(1) };
+        read_or_create_birth(&log, wish).await.expect("born");
+        let published = Arc::new(MemoryEngine::new());
+        let opening = Follower::open(&log, published, (), clock.clone());
+        let mut follower = opening.await.expect("can be followed");
+        while !follower.is_folded() {
+            follower.next().await.expect("readable");
+        }
+        let shared: Arc<dyn Log> = Arc::new(log.clone());
+        let claimant = Claimant::new(Uuid::from_u128(2));
+        let writer = follower.take_over(&shared, &claimant).await.expect("nobody else claims");
+
+        let store = Arc::new(Counted::new(Role::Fold, Budget::CLOUD_PART, schema::HUB));
+        let config = HubConfig {
+            name: "hub".to_owned(),
+            listen: ([127, 0, 0, 1], 1).into(),
+            tls: None,
+            settings: HubSettings::default(),
+            limits: HubLimits::default(),
+        };
+        let seams = HubSeams {
+            downstream: shared,
+            upstream: Arc::new(MemoryLog::new(MemorySettings::default())),
+            engine: store.clone(),
+            answers: Arc::new(NoAnswers),
+            wall_clock: clock,
+            metrics: HubMetrics::new(&Registry::new()).expect("a fresh registry"),
+        };
+        let hub = Hub::start_unheard(config, seams).await.expect("starts");
+        let mut cloud = Self { hub: Arc::new(hub), store, writer, follower, said: 0 };
+        let streams = Applied {
+            key: EntryKey::Streams,
+            uid: String::new(),
+            resource_version: String::new(),
+            object: Assignment::new(&node(), []).encode(),
+        };
+        cloud.append([streams]).await;
+        cloud.say(PODS).await;
+        cloud.writer.reconciled().await.expect("appended");
+        cloud
+    }
+
+    /// The next `count` turns, in one append.
+    pub(crate) async fn say(&mut self, count: u64) {
+        let turns = self.said..self.said + count;
+        self.said += count;
+        self.append(turns.map(pod)).await;
+    }
+
+    async fn append(&mut self, objects: impl IntoIterator<Item = Applied>) {
+        let mut drafts: Vec<Draft> = Vec::new();
+        for applied in objects {
+            let held = self.follower.state_mut().held(&stream(), &applied.key);
+            // What is in the same append the writer knows by itself.
+            let replaces: Option<ObjectHash> = held.expect("readable").map(|held| held.object_hash);
+            let event = Event::Applied(applied);
+            drafts.push(Draft { stream: stream(), event, replaces, traceparent: None });
+        }
+        self.writer.append(drafts).await.expect("appended");
+        while self.writer.in_flight() > 0 {
+            let outcomes = self.follower.next().await.expect("readable").outcomes;
+            outcomes.iter().for_each(|outcome| self.writer.observe(outcome));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What hub and edge say to each other, as the bytes of the wire, counted and kept.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use headwater_edge::bare::{Dial, Wire};
+use headwater_hub::HubHandle;
+use headwater_proto::replication::{EdgeMessage, HubMessage};
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+/// Messages on their way at most, as little as a socket may hold.
+const ON_THE_WAY_MAX: usize = 4;
+
+/// What went over a wire. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tape(Arc<Mutex<Said>>);
+
+/// Every message, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    /// By the hub.
+    pub(crate) down: Vec<Bytes>,
+    /// By the edge.
+    pub(crate) up: Vec<Bytes>,
+}
+
+impl Tape {
+    /// What was said so far.
+    pub(crate) fn said(&self) -> Said {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Said {
+    /// What was said after `before`.
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        self.down.drain(..before.down.len());
+        self.up.drain(..before.up.len());
+        self
+    }
+
+    /// The bytes of `messages`.
+    pub(crate) fn bytes(messages: &[Bytes]) -> u64 {
+        messages.iter().map(|message| message.len() as u64).sum()
+    }
+}
+
+/// The way to `hub`; what goes over it is kept on `tape`.
+pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> Dial {
+    Arc::new(move |_| {
+        let (hub, tape) = (hub.clone(), tape.clone());
+        async move {
+            let (to_hub, mut said) = mpsc::channel::<EdgeMessage>(ON_THE_WAY_MAX);
+            let (up, at_hub) = mpsc::channel(ON_THE_WAY_MAX);
+            let (down, at_edge) = mpsc::channel(ON_THE_WAY_MAX);
+            let mut from_hub = hub.converse(ReceiverStream::new(at_hub).boxed());
+            let kept = tape.clone();
+            tokio::spawn(async move {
+                while let Some(message) = said.recv().await {
+                    kept.lock().up.push(Bytes::from(message.encode_to_vec()));
+                    if up.send(Ok(message)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            tokio::spawn(async move {
+                while let Some(Ok(message)) = from_hub.next().await {
+                    let bytes = Bytes::from(message.encode_to_vec());
+                    tape.lock().down.push(bytes.clone());
+                    if down.send(bytes).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Ok(Wire { to_hub, from_hub: decoded(at_edge) })
+        }
+        .boxed()
+    })
+}
+
+/// The way to a hub that says what comes out of `said`, whatever it is told. It takes one
+/// connection.
+pub(crate) fn to_player(said: mpsc::Receiver<Bytes>) -> Dial {
+    let said = Arc::new(Mutex::new(Some(said)));
+    Arc::new(move |_| {
+        let said = said.lock().unwrap_or_else(PoisonError::into_inner).take();
+        async move {
+            let said = said.ok_or_else(|| Status::unavailable("it was asked before"))?;
+            let (to_hub, mut heard) = mpsc::channel(ON_THE_WAY_MAX);
+            tokio::spawn(async move { while heard.recv().await.is_some() {} });
+            Ok(Wire { to_hub, from_hub: decoded(said) })
+        }
+        .boxed()
+    })
+}
+
+fn decoded(at_edge: mpsc::Receiver<Bytes>) -> BoxStream<'static, Result<HubMessage, Status>> {
+    let messages = ReceiverStream::new(at_edge).map(|bytes: Bytes| HubMessage::decode(bytes));
+    messages.map(|message| message.map_err(|error| Status::internal(error.to_string()))).boxed()
+}
