@@ -2,14 +2,20 @@
 //!
 //! Into the wire always succeeds; from the wire, everything is checked once, here, and trusted
 //! from then on. [`WireError`] names the field that is wrong.
+//!
+//! What an edge says is said and heard in a session, by a [`Speaker`] and a [`Listener`]: they leave
+//! out, and put back, what follows from what was said before.
 
 mod edge;
 mod hub;
 mod packed;
 mod position;
 mod report;
+pub mod session;
 #[cfg(test)]
 mod tests;
+
+pub use session::{Listener, Speaker};
 
 use headwater_event::stream::StreamIdError;
 use headwater_event::{EntryKey, KeyError, NameError, NodeName, ResourceKey, StreamId};
@@ -73,6 +79,23 @@ pub enum WireFault {
         lower: u64,
         /// What bounds it.
         upper: u64,
+    },
+    /// It stands for what was said before it in its session, and there is none.
+    #[error("it means nothing outside of its session")]
+    OutOfSession,
+    /// Reports went missing in a session.
+    #[error("{said} reports were sent before, {heard} arrived")]
+    Missed {
+        /// How many were sent.
+        said: u64,
+        /// How many arrived.
+        heard: u64,
+    },
+    /// It builds on something that was not said in its session.
+    #[error("it builds on {what}, and there is none in this session")]
+    NotSaid {
+        /// On what.
+        what: String,
     },
     /// What is packed cannot be unpacked.
     #[error("cannot be unpacked: {reason}")]

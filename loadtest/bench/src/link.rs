@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headwater_e2e::proxy::{Conditions, Proxy, Traffic};
-use headwater_edge::{Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams};
+use headwater_edge::{Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams, Settings};
 use headwater_event::{
     Applied, Assignment, EntryKey, Event, LogId, NodeName, Removed, ResourceKey, StreamId,
 };
@@ -52,6 +52,8 @@ pub(crate) struct Link {
     /// Stopped first.
     edge: Option<EdgeHandle>,
     pub(crate) node: NodeName,
+    /// Of the edge that is started next.
+    pub(crate) settings: Settings,
     log: MemoryLog,
     writer: Writer,
     hub: HubHandle,
@@ -95,7 +97,8 @@ impl Link {
         ));
         let hub = hub.tried("starting a hub")?;
         let hop = Proxy::start(hub.address());
-        Ok(Self { edge: None, node, log, writer, hub, hop, folder, of_cloud, of_node })
+        let settings = Settings::default();
+        Ok(Self { edge: None, node, settings, log, writer, hub, hop, folder, of_cloud, of_node })
     }
 
     /// Starts the edge on the disk that it has.
@@ -111,7 +114,11 @@ impl Link {
         };
         let state = open("state", Role::State, schema::NODE_STATE)?;
         let outbox = open("outbox", Role::Outbox, schema::OUTBOX)?;
-        let config = EdgeConfig::new(self.node.clone(), vec![self.hop.address()], self.socket());
+        let hubs = vec![self.hop.address()];
+        let config = EdgeConfig {
+            settings: self.settings.clone(),
+            ..EdgeConfig::new(self.node.clone(), hubs, self.socket())
+        };
         let edge = Edge::start(config, state, outbox, Seams::default());
         self.edge = Some(self.of_node.block_on(edge).tried("starting an edge")?);
         Ok(())

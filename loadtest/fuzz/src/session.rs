@@ -221,7 +221,6 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
             outbox_depth: number(input)?,
             time_ms: input.arbitrary()?,
             meta_sync_ms: input.arbitrary()?,
-            progress: progress(input)?,
         }),
         _ => EdgeMessage::Request(request(input)?),
     })

@@ -1,14 +1,25 @@
 //! Messages of the wire. The generated decoders, and our conversions behind them.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use headwater_proto::wire::{Listener, Speaker};
 use headwater_proto::{local, operator, replication};
 use headwater_session::message::{EdgeMessage, HubMessage};
 use prost::Message;
 
-/// What an edge says.
+/// What an edge says: as a first message, and as a session of messages, each after its length.
 pub fn edge(bytes: &[u8]) {
     converts::<replication::EdgeMessage, EdgeMessage>(bytes);
+    let (mut rest, mut speaker) = (bytes, Speaker::default());
+    let (mut listener, mut kept) = (Listener::default(), BTreeMap::new());
+    let (mut another, mut kept_there) = (Listener::default(), BTreeMap::new());
+    while let Ok(message) = replication::EdgeMessage::decode_length_delimited(&mut rest) {
+        let Ok(heard) = listener.hear(message, &mut kept) else { return };
+        let said = speaker.say(heard.clone());
+        let understood = another.hear(said, &mut kept_there);
+        assert_eq!(understood.expect("what was written is read"), heard);
+    }
 }
 
 /// What a hub says.

@@ -368,10 +368,8 @@ impl Inspector {
 
 impl Inspect for Inspector {
     fn edge_said(&self, edge: usize, message: &EdgeMessage) {
-        match message {
-            EdgeMessage::Ack(ack) => self.check_progress(edge, &ack.progress),
-            EdgeMessage::Heartbeat(heartbeat) => self.check_progress(edge, &heartbeat.progress),
-            _ => {}
+        if let EdgeMessage::Ack(ack) = message {
+            self.check_progress(edge, &ack.progress);
         }
     }
 

@@ -1,11 +1,13 @@
 //! What an edge says.
 
-use headwater_event::Seq;
+use headwater_event::{Identity, Seq, StreamId};
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, Reports, Request,
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, Reports, Request, StreamPosition,
 };
 
-use super::{REPORTS_MAX, STREAMS_MAX, WireError, at_most, required, resource_key, stream};
+use super::{
+    REPORTS_MAX, STREAMS_MAX, WireError, WireFault, at_most, required, resource_key, stream,
+};
 use crate::replication as wire;
 use wire::edge_message::Message;
 
@@ -32,19 +34,35 @@ impl TryFrom<wire::EdgeMessage> for EdgeMessage {
             Message::Ack(ack) => Self::Ack(ack.try_into()?),
             Message::Diverged(diverged) => Self::Diverged(diverged.try_into()?),
             Message::Reports(reports) => Self::Reports(reports.try_into()?),
-            Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.try_into()?),
+            Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.into()),
             Message::Request(request) => Self::Request(request.try_into()?),
         })
     }
 }
 
 impl From<Hello> for wire::Hello {
+    /// One log and the node's own name are said once.
     fn from(hello: Hello) -> Self {
+        let own = StreamId::node(&hello.identity.node);
+        let log_id = hello.positions.first().map(|position| position.checkpoint.log_id);
+        let position = |position: StreamPosition| {
+            let is_own = position.stream == own;
+            let is_same = Some(position.checkpoint.log_id) == log_id;
+            let mut position = wire::StreamPosition::from(position);
+            if is_own {
+                position.stream.clear();
+            }
+            if let Some(checkpoint) = position.checkpoint.as_mut().filter(|_| is_same) {
+                checkpoint.log_id = None;
+            }
+            position
+        };
         Self {
             protocol: hello.protocol,
+            positions: hello.positions.into_iter().map(position).collect(),
             identity: Some(hello.identity.into()),
-            positions: hello.positions.into_iter().map(Into::into).collect(),
             window_bytes: hello.window_bytes,
+            log_id: log_id.map(Into::into),
         }
     }
 }
@@ -54,13 +72,24 @@ impl TryFrom<wire::Hello> for Hello {
 
     fn try_from(mut hello: wire::Hello) -> Result<Self, WireError> {
         at_most(&hello.positions, STREAMS_MAX, "Hello.positions")?;
+        let identity: Identity = required(hello.identity, "Hello.identity")?.try_into()?;
         // A position without a checkpoint says that nothing is held, as its absence does.
         hello.positions.retain(|position| position.checkpoint.is_some());
-        let positions = hello.positions.into_iter().map(TryInto::try_into);
+        let positions = hello.positions.into_iter().map(|mut position| {
+            if position.stream.is_empty() {
+                position.stream = StreamId::node(&identity.node).to_string();
+            }
+            if let Some(checkpoint) = &mut position.checkpoint
+                && checkpoint.log_id.is_none()
+            {
+                checkpoint.log_id = hello.log_id.clone();
+            }
+            position.try_into()
+        });
         Ok(Self {
             protocol: hello.protocol,
-            identity: required(hello.identity, "Hello.identity")?.try_into()?,
             positions: positions.collect::<Result<_, _>>()?,
+            identity,
             window_bytes: hello.window_bytes,
         })
     }
@@ -108,6 +137,7 @@ impl From<Reports> for wire::Reports {
         Self {
             reports: reports.reports.into_iter().map(Into::into).collect(),
             after: reports.after.map(Into::into),
+            before: 0,
         }
     }
 }
@@ -117,6 +147,9 @@ impl TryFrom<wire::Reports> for Reports {
 
     fn try_from(reports: wire::Reports) -> Result<Self, WireError> {
         at_most(&reports.reports, REPORTS_MAX, "Reports.reports")?;
+        if reports.before != 0 {
+            return Err(WireFault::OutOfSession.of("Reports.before"));
+        }
         let after = reports.after.map(Into::into);
         let reports = reports.reports.into_iter().map(TryInto::try_into);
         Ok(Self { after, reports: reports.collect::<Result<_, _>>()? })
@@ -125,27 +158,17 @@ impl TryFrom<wire::Reports> for Reports {
 
 impl From<EdgeHeartbeat> for wire::EdgeHeartbeat {
     fn from(heartbeat: EdgeHeartbeat) -> Self {
-        Self {
-            outbox_depth: heartbeat.outbox_depth,
-            time_ms: heartbeat.time_ms,
-            meta_sync_ms: heartbeat.meta_sync_ms,
-            progress: heartbeat.progress.into_iter().map(Into::into).collect(),
-        }
+        let EdgeHeartbeat { outbox_depth, time_ms, meta_sync_ms } = heartbeat;
+        let meta_sync_ago_ms = (meta_sync_ms != 0).then(|| time_ms.wrapping_sub(meta_sync_ms));
+        Self { outbox_depth, time_ms, meta_sync_ago_ms }
     }
 }
 
-impl TryFrom<wire::EdgeHeartbeat> for EdgeHeartbeat {
-    type Error = WireError;
-
-    fn try_from(heartbeat: wire::EdgeHeartbeat) -> Result<Self, WireError> {
-        at_most(&heartbeat.progress, STREAMS_MAX, "EdgeHeartbeat.progress")?;
-        let progress = heartbeat.progress.into_iter().map(TryInto::try_into);
-        Ok(Self {
-            outbox_depth: heartbeat.outbox_depth,
-            time_ms: heartbeat.time_ms,
-            meta_sync_ms: heartbeat.meta_sync_ms,
-            progress: progress.collect::<Result<_, _>>()?,
-        })
+impl From<wire::EdgeHeartbeat> for EdgeHeartbeat {
+    fn from(heartbeat: wire::EdgeHeartbeat) -> Self {
+        let wire::EdgeHeartbeat { outbox_depth, time_ms, meta_sync_ago_ms } = heartbeat;
+        let meta_sync_ms = meta_sync_ago_ms.map_or(0, |ago_ms| time_ms.wrapping_sub(ago_ms));
+        Self { outbox_depth, time_ms, meta_sync_ms }
     }
 }
 

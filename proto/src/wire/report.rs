@@ -1,10 +1,10 @@
 //! Reports.
 
 use headwater_event::report::SnapshotClosed;
-use headwater_event::{Report, ReportBody, ResourceKey};
+use headwater_event::{Report, ReportBody, ReportId, ResourceKey};
 
 use super::position::{hash, hash_bytes};
-use super::{WireError, optional, required, resource_key};
+use super::{WireError, WireFault, optional, required, resource_key};
 use crate::replication as wire;
 use wire::report::Body;
 
@@ -14,6 +14,8 @@ impl From<Report> for wire::Report {
             id: Some(report.id.into()),
             traceparent: report.traceparent.unwrap_or_default(),
             body: Some(body_to_wire(report.body)),
+            keep: 0,
+            base: 0,
         }
     }
 }
@@ -40,7 +42,7 @@ fn body_to_wire(body: ReportBody) -> Body {
             hash: hash_bytes(closed.hash),
             pods: closed.pods,
             full: closed.full,
-            first: Some(closed.first.into()),
+            first: (closed.first != ReportId::default()).then(|| closed.first.into()),
         }),
         ReportBody::Node { object } => Body::Node(object),
         ReportBody::PodTerminated { pod, uid } => Body::PodTerminated(pod_ref(pod, uid)),
@@ -74,6 +76,9 @@ fn body_from_wire(body: Body) -> Result<ReportBody, WireError> {
         Body::Message(message) => {
             let key = resource_key(&message.key, "Message.key")?;
             ReportBody::Message { key, content: message.content }
+        }
+        Body::Packed(_) | Body::Patch(_) | Body::Closed(_) => {
+            return Err(WireFault::OutOfSession.of("Report.body"));
         }
     })
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use headwater_proto::replication;
+use headwater_proto::wire::Speaker;
 use headwater_session::message::EdgeMessage;
 
 /// The messages of one connection that its socket has not taken. The session bounds reports and
@@ -10,6 +12,7 @@ use headwater_session::message::EdgeMessage;
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     waiting: VecDeque<EdgeMessage>,
+    speaker: Speaker,
 }
 
 impl Outgoing {
@@ -38,14 +41,14 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
-    /// Takes the next message.
-    pub(crate) fn pop(&mut self) -> Option<EdgeMessage> {
-        self.waiting.pop_front()
+    /// Takes the next message, as the socket is to have it.
+    pub(crate) fn pop(&mut self) -> Option<replication::EdgeMessage> {
+        self.waiting.pop_front().map(|message| self.speaker.say(message))
     }
 
     /// Forgets everything: it belonged to another connection.
     pub(crate) fn clear(&mut self) {
-        self.waiting.clear();
+        *self = Self::default();
     }
 }
 
@@ -74,6 +77,6 @@ mod tests {
             outgoing.push(message);
         }
         let said: Vec<_> = std::iter::from_fn(|| outgoing.pop()).collect();
-        assert_eq!(said, [ack(3), reports(), heartbeat(2), reports()]);
+        assert_eq!(said, [ack(3), reports(), heartbeat(2), reports()].map(Into::into));
     }
 }

@@ -20,7 +20,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use headwater_event::{Identity, ResourceKey};
-use headwater_proto::replication;
 use headwater_session::message::{EdgeHeartbeat, RefusalCode, Request, RequestError};
 use headwater_session::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, EdgeStream, SessionEnd,
@@ -264,7 +263,7 @@ impl Session {
                     && let Some(message) = self.outgoing.pop()
                 {
                     // There was room a moment ago, and this task alone sends.
-                    let _ = link.outgoing.try_send(replication::EdgeMessage::from(message));
+                    let _ = link.outgoing.try_send(message);
                 }
             }
         }
@@ -507,7 +506,6 @@ impl Session {
             outbox_depth: status.depth as u64,
             time_ms: self.clock.wall_ms(),
             meta_sync_ms: status.last_meta_sync_ms,
-            progress: Vec::new(),
         })
     }
 

@@ -32,6 +32,7 @@ use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
 use crate::peer::Peer;
 use crate::reports::Upstream;
+use crate::said;
 use crate::service::{Service, converse};
 use crate::shared::{Answers, Sessions, Shared, WallClock};
 use crate::socket;
@@ -149,6 +150,7 @@ impl Hub {
     /// See [`HubError`].
     pub async fn start_unheard(config: HubConfig, seams: HubSeams) -> Result<HubHandle, HubError> {
         schema::HUB.check(&*seams.engine)?;
+        said::wipe(&*seams.engine)?;
         let address = config.listen;
         let partitions = seams.upstream.describe().await?.partitions;
 

@@ -14,6 +14,7 @@ mod metrics;
 mod pace;
 mod peer;
 mod reports;
+mod said;
 mod service;
 mod session;
 mod shared;

@@ -16,9 +16,10 @@ pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 /// come then wait to be accepted.
 pub const HANDSHAKES_MAX: usize = 1_024;
 
-/// HTTP/2 pings on a connection, so that a half-open one is noticed: within this and
-/// [`KEEPALIVE_TIMEOUT`], before the 45 s after which a silent session ends.
-pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+/// How long nothing may come on a connection before it is pinged, so that a half-open one is
+/// noticed: within this and [`KEEPALIVE_TIMEOUT`], before the 45 s after which a silent session
+/// ends. An edge lets less time pass between its heartbeats, so that an idle one is not pinged.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 
 /// How long the answer to a ping may take.
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);

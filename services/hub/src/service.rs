@@ -7,6 +7,8 @@ use futures::stream::Map;
 use futures::{Stream, StreamExt};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
+use headwater_proto::wire::session::Unheard;
+use headwater_proto::wire::{Listener, WireError};
 use headwater_session::message::{EdgeMessage, HubMessage, Refusal, RefusalCode};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -14,6 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::metrics::{HelloEnd, SessionOver};
 use crate::peer::Peer;
+use crate::said::SaidReports;
 use crate::session::Connection;
 use crate::shared::Shared;
 
@@ -65,7 +68,7 @@ pub(crate) fn converse(
         let hello = tokio::select! {
             biased;
             () = shared.stop.cancelled() => return,
-            hello = tokio::time::timeout(shared.limits.hello_within, next(&mut stream)) => hello,
+            hello = tokio::time::timeout(shared.limits.hello_within, first(&mut stream)) => hello,
         };
         let hello = match hello.unwrap_or_else(|_| Some(Err(no_hello()))) {
             Some(Ok(EdgeMessage::Hello(hello))) => hello,
@@ -97,12 +100,15 @@ pub(crate) fn converse(
         let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
         // The channel is fresh and has room.
         let _ = inbound.send(Box::new(Ok(EdgeMessage::Hello(hello)))).await;
-        let mut serving = pin!(Connection::serve(shared, node, peer.until(), decoded, outbound));
+        let id = shared.next_session();
+        let said = SaidReports::new(shared.fold.engine().clone(), id);
+        let mut serving =
+            pin!(Connection::serve(shared, id, node, peer.until(), decoded, outbound));
         // The session decides when it is over; what the edge still says is then not read.
         tokio::select! {
             biased;
             () = &mut serving => {}
-            () = read(stream, inbound) => serving.await,
+            () = read(stream, inbound, said) => serving.await,
         }
     });
     ReceiverStream::new(messages).map(|message| *message)
@@ -115,8 +121,11 @@ fn no_hello() -> Status {
 async fn read(
     mut stream: impl Stream<Item = Heard> + Unpin,
     inbound: mpsc::Sender<Box<Result<EdgeMessage, Status>>>,
+    mut said: SaidReports,
 ) {
-    while let Some(message) = next(&mut stream).await {
+    let mut listener = Listener::default();
+    while let Some(message) = stream.next().await {
+        let message = message.and_then(|message| hear(message, &mut listener, &mut said));
         let failed = message.is_err();
         if inbound.send(Box::new(message)).await.is_err() || failed {
             return;
@@ -124,12 +133,33 @@ async fn read(
     }
 }
 
-/// The next message, checked; `None` at the end of the stream.
-async fn next(
+/// The first message, checked: nothing was said yet that it could build on. `None` at the end of
+/// the stream.
+async fn first(
     stream: &mut (impl Stream<Item = Heard> + Unpin),
 ) -> Option<Result<EdgeMessage, Status>> {
-    Some(stream.next().await?.and_then(|message| {
-        EdgeMessage::try_from(message)
-            .map_err(|error| Status::invalid_argument(format!("a message cannot be read: {error}")))
-    }))
+    let message = stream.next().await?;
+    Some(message.and_then(|message| message.try_into().map_err(unreadable)))
+}
+
+/// A message, made whole and checked.
+fn hear(
+    message: wire::EdgeMessage,
+    listener: &mut Listener,
+    said: &mut SaidReports,
+) -> Result<EdgeMessage, Status> {
+    let broken = |error| {
+        tracing::error!(%error, "what an edge says cannot be kept: its session ends");
+        Status::unavailable("the hub's store failed")
+    };
+    let message = listener.hear(message, said).map_err(|unheard| match unheard {
+        Unheard::Wire(error) => unreadable(error),
+        Unheard::Kept(error) => broken(error),
+    })?;
+    said.heard().map_err(broken)?;
+    Ok(message)
+}
+
+fn unreadable(error: WireError) -> Status {
+    Status::invalid_argument(format!("a message cannot be read: {error}"))
 }

@@ -73,15 +73,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Serves one connection of `node` to its end.
+    /// Serves one connection of `node` to its end; `id` is its own.
     pub(crate) async fn serve(
         shared: Arc<Shared>,
+        id: SessionId,
         node: NodeName,
         vouched_until: Option<Instant>,
         inbound: Inbound,
         outbound: Outbound,
     ) {
-        let id = shared.next_session();
         let (dismiss, dismissed) = mpsc::channel(1);
         // One for every report that may wait for the log, so that none is passed over.
         let (appended, appends) = mpsc::channel(shared.settings.reports_unappended_max.max(1));

@@ -550,14 +550,13 @@ impl EdgeSession {
         outputs.push(EdgeOutput::Send(EdgeMessage::Ack(ack)));
     }
 
-    /// Sends the newest heartbeat, behind an acknowledgement that covers its positions.
+    /// Sends the newest heartbeat, behind what the hub was not told of the streams.
     fn beat(&mut self, outputs: &mut Vec<EdgeOutput>) {
         if !self.is_open() {
             return;
         }
-        let Some(mut heartbeat) = self.heartbeat.take() else { return };
+        let Some(heartbeat) = self.heartbeat.take() else { return };
         self.acknowledge(outputs);
-        heartbeat.progress = self.progress();
         outputs.push(EdgeOutput::Send(EdgeMessage::Heartbeat(heartbeat)));
     }
 

@@ -243,7 +243,6 @@ impl HubSession {
             (Phase::Expecting, EdgeMessage::Hello(hello)) => self.greeted(hello, outputs),
             (Phase::Open { .. }, EdgeMessage::Ack(ack)) => self.acknowledged(&ack, outputs),
             (Phase::Open { .. }, EdgeMessage::Heartbeat(heartbeat)) => {
-                self.progressed(&heartbeat.progress, outputs)?;
                 outputs.push(HubOutput::Alive(heartbeat));
                 Ok(())
             }

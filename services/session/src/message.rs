@@ -190,8 +190,6 @@ pub struct EdgeHeartbeat {
     pub time_ms: i64,
     /// When it last closed a pod status snapshot, same clock; zero is never.
     pub meta_sync_ms: i64,
-    /// As in [`Ack`].
-    pub progress: Vec<StreamProgress>,
 }
 
 /// A hub's sign of life: where the streams of this node end.

@@ -159,9 +159,7 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
         (stream(), seq()).prop_map(|(stream, seq)| EdgeMessage::Diverged(Diverged { stream, seq })),
         (prop::option::of(report_id()), reports())
             .prop_map(|(after, reports)| EdgeMessage::Reports(Reports { after, reports })),
-        progress().prop_map(|progress| {
-            EdgeMessage::Heartbeat(EdgeHeartbeat { progress, ..EdgeHeartbeat::default() })
-        }),
+        Just(EdgeMessage::Heartbeat(EdgeHeartbeat::default())),
         request().prop_map(EdgeMessage::Request),
     ]
 }

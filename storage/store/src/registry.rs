@@ -81,6 +81,8 @@ pub enum TableId {
     Inherited = 0x60,
     /// The highest epoch of a writer of the log that this controller ever met.
     HighestEpoch = 0x61,
+    /// Per session and number: what the edge said there. Each session takes its own away.
+    SaidReports = 0x62,
 }
 
 /// The first byte of the tables that outlive the fold that they lie beside: those before it are
@@ -125,6 +127,7 @@ impl TableId {
         Self::OwnClaim,
         Self::Inherited,
         Self::HighestEpoch,
+        Self::SaidReports,
     ];
 
     /// The byte that begins each key of the table.
@@ -186,6 +189,7 @@ mod tests {
                 "57 OwnClaim",
                 "60 Inherited",
                 "61 HighestEpoch",
+                "62 SaidReports",
             ]
         );
     }

@@ -4,6 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_e2e::proxy::Traffic;
+use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bound::Bound;
@@ -31,26 +33,8 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     let idle = run.pick(Duration::from_secs(60), Duration::from_secs(600));
     let changes: u64 = run.pick(60, 600);
     let mut link = Link::start()?;
-    let node = link.node.to_string();
-    let object = |number| Bytes::from(pod(&node, number, 0, OBJECT_BYTES).to_string());
-    link.say((0..PODS_PER_NODE).map(|number| (name(&node, number), Some(object(number)))))?;
-    link.start_edge()?;
-    link.in_step()?;
-    let say = |number, turn| status_of(&name(&node, number), &status(number, turn));
-    link.operate((0..PODS_PER_NODE).map(|number| say(number, 0)).collect())?;
-    link.in_step()?;
-
-    let before = link.quiet()?;
-    let mut ideal = 0.0;
-    for turn in 1..=changes {
-        let number = turn % PODS_PER_NODE;
-        let was = status(number, turn.saturating_sub(PODS_PER_NODE)).to_string();
-        let is = status(number, turn).to_string();
-        ideal += patch::bytes(was.as_bytes(), is.as_bytes())? as f64 + FRAMING_BYTES;
-        link.operate(vec![say(number, turn)])?;
-        link.in_step()?;
-    }
-    let said = link.quiet()?.since(before);
+    begin(&mut link, PODS_PER_NODE)?;
+    let (said, ideal) = change(&link, PODS_PER_NODE, changes)?;
     let before = link.hop.traffic();
     thread::sleep(idle);
     let silent = link.hop.traffic().since(before);
@@ -93,6 +77,37 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
+/// Starts an edge whose pods have said how they are.
+fn begin(link: &mut Link, pods: u64) -> Result<(), Failure> {
+    let node = link.node.to_string();
+    let object = |number| Bytes::from(pod(&node, number, 0, OBJECT_BYTES).to_string());
+    link.say((0..pods).map(|number| (name(&node, number), Some(object(number)))))?;
+    link.start_edge()?;
+    link.in_step()?;
+    link.operate((0..pods).map(|number| say(&node, number, 0)).collect())?;
+    link.in_step()
+}
+
+/// Changes statuses one by one: what passed, and what had to be said at least.
+fn change(link: &Link, pods: u64, changes: u64) -> Result<(Traffic, f64), Failure> {
+    let node = link.node.to_string();
+    let before = link.quiet()?;
+    let mut ideal = 0.0;
+    for turn in 1..=changes {
+        let number = turn % pods;
+        let was = status(number, turn.saturating_sub(pods)).to_string();
+        let is = status(number, turn).to_string();
+        ideal += patch::bytes(was.as_bytes(), is.as_bytes())? as f64 + FRAMING_BYTES;
+        link.operate(vec![say(&node, number, turn)])?;
+        link.in_step()?;
+    }
+    Ok((link.quiet()?.since(before), ideal))
+}
+
+fn say(node: &str, number: u64, turn: u64) -> Operation {
+    status_of(&name(node, number), &status(number, turn))
+}
+
 /// A pod's status after `turn`.
 fn status(number: u64, turn: u64) -> Value {
     let time = |offset: u64| {
@@ -124,4 +139,56 @@ fn status(number: u64, turn: u64) -> Value {
                 "startedAt": time(1), "finishedAt": time(8) } },
         }],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_edge::Settings;
+    use headwater_hub::HubLimits;
+
+    use super::*;
+    use crate::link::wait;
+
+    /// Heartbeats in a minute of silence.
+    fn heartbeats_a_minute() -> u64 {
+        60 / Settings::default().session.heartbeat_interval.as_secs()
+    }
+
+    #[test]
+    fn a_change_of_a_status_goes_up_as_what_changed() {
+        let mut link = Link::start().expect("a hub");
+        link.settings.session.heartbeat_interval = Duration::from_secs(3600);
+        let (pods, changes) = (8, 24);
+        begin(&mut link, pods).expect("an edge");
+        let (said, ideal) = change(&link, pods, changes).expect("changes");
+        let (up, ideal) = (said.up as f64 / changes as f64, ideal / changes as f64);
+        println!("{up} bytes up a change, at least {ideal}");
+        // 32 of them are the hash of the snapshot, 14 frames.
+        assert!(up <= 1.36 * ideal, "{up} bytes up a change, at least {ideal}");
+    }
+
+    #[test]
+    fn a_minute_of_silence_takes_three_heartbeats_and_nothing_else() {
+        let interval = Settings::default().session.heartbeat_interval;
+        assert!(
+            interval + Duration::from_secs(2) <= HubLimits::default().keepalive_interval,
+            "a hub pings an edge that beats every {interval:?}: both ends say more then"
+        );
+        let mut link = Link::start().expect("a hub");
+        link.settings.session.heartbeat_interval = Duration::from_secs(1);
+        begin(&mut link, 8).expect("an edge");
+        let mut before = link.quiet().expect("quiet").up;
+        for _ in 0..3 {
+            let now = wait("a heartbeat", || {
+                let now = link.hop.traffic().up;
+                (now > before).then_some(now)
+            });
+            let now = now.expect("a heartbeat");
+            let minute = (now - before) * heartbeats_a_minute();
+            println!("{minute} bytes up a minute");
+            // 1.5 bytes a second; what frames it has 14 of each 28.
+            assert!((60..=90).contains(&minute), "{minute} bytes up a minute");
+            before = now;
+        }
+    }
 }

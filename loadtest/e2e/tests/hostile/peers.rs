@@ -77,7 +77,8 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
         let key = "default/configmap/words".to_owned();
         Message::Request(wire::Request { id: 7, timeout_ms: u64::MAX, key })
     };
-    let reports = |reports, after| Message::Reports(wire::Reports { reports, after });
+    let reports = |reports, after| Message::Reports(wire::Reports { reports, after, before: 0 });
+    let short = |body, keep| wire::Report { body: Some(body), keep, ..report(0, 1) };
     let breaches: Vec<(&str, Vec<Message>)> = vec![
         (
             "bytes acknowledged beyond what was sent",
@@ -99,6 +100,26 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
         (
             "reports behind others that never came",
             vec![reports(Vec::new(), Some(wire::ReportId { incarnation: 1, boot: 1, seq: 9 }))],
+        ),
+        (
+            "reports behind others that never came, in short",
+            vec![Message::Reports(wire::Reports { before: 9, ..wire::Reports::default() })],
+        ),
+        (
+            "a report without an id behind none",
+            vec![reports(vec![wire::Report { id: None, ..report(0, 1) }], None)],
+        ),
+        (
+            "a patch of what was never said",
+            vec![reports(vec![short(wire::report::Body::Patch(vec![9; 99].into()), 1)], None)],
+        ),
+        (
+            "a frame that unpacks to megabytes",
+            vec![reports(vec![short(wire::report::Body::Packed(bomb()), 1)], None)],
+        ),
+        (
+            "what is no frame",
+            vec![reports(vec![short(wire::report::Body::Packed(vec![9; 99].into()), 1)], None)],
         ),
         ("two requests of one id", vec![request(), request()]),
         ("a second hello", vec![Message::Hello(hello("node-2", 999))]),
@@ -174,7 +195,19 @@ async fn say(hub: SocketAddr, said: Vec<Message>) -> End {
 fn hello(node: &str, boot: u64) -> wire::Hello {
     let identity = wire::Identity { node: node.to_owned(), incarnation: 1, boot, nonce: 1 };
     let positions = Vec::new();
-    wire::Hello { protocol: 1, identity: Some(identity), positions, window_bytes: u64::MAX }
+    wire::Hello {
+        protocol: 1,
+        identity: Some(identity),
+        positions,
+        window_bytes: u64::MAX,
+        log_id: None,
+    }
+}
+
+/// A zstd frame of 16 MiB, as reports have them: without its magic number.
+fn bomb() -> bytes::Bytes {
+    let frame = zstd::bulk::compress(&vec![0; 16 << 20], 1).expect("it packs");
+    bytes::Bytes::from(frame).slice(4..)
 }
 
 fn at(stream: &str, seq: u64, uuid_bytes: usize) -> wire::Hello {

@@ -12,6 +12,7 @@ use headwater_event::{
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::{Replication, ReplicationServer};
+use headwater_proto::wire::Listener;
 use headwater_session::message::{
     EdgeMessage, HubMessage, Refusal, RefusalCode, RequestError, Response as Answer,
 };
@@ -248,6 +249,7 @@ async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, o
         (id, Some(settings))
     };
     let mut moved = shared.moved.subscribe();
+    let (mut listener, mut kept) = (Listener::default(), BTreeMap::new());
     let mut session: Option<HubSession> = None;
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     let mut now_ms = 0;
@@ -255,7 +257,8 @@ async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, o
         let input = tokio::select! {
             message = inbound.message() => {
                 let Ok(Some(message)) = message else { break };
-                let message = EdgeMessage::try_from(message).expect("a message of the protocol");
+                let message = listener.hear(message, &mut kept);
+                let message = message.expect("a message of the protocol");
                 if let (EdgeMessage::Hello(hello), Some(settings)) = (&message, settings.take()) {
                     session = Some(HubSession::new(settings, hello.identity.node.clone()));
                 }

@@ -388,6 +388,25 @@ async fn an_edge_that_reads_nothing_delays_neither_others_nor_the_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_edge_said_is_kept_on_disk_until_its_session_is_over() {
+    let cloud = Cloud::new(&["a"]).await;
+    let disk = Arc::new(MemoryEngine::new());
+    let hub = hub_on(&cloud.logs(), &disk).await;
+    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    let mut reports = Vec::new();
+    for seq in 1..=3 {
+        reports.push(edge.report(seq).await);
+        edge.hear_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
+    }
+    assert_eq!(cloud.reports(edge.node()).await, reports, "in the log they are whole");
+    assert_eq!(said::rows(&*disk), 3);
+    drop(edge);
+    hub.stop().await;
+    assert_eq!(said::rows(&*disk), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_goes_on_from_its_own_disk_and_from_an_empty_one() {
     let mut cloud = Cloud::new(&["a"]).await;
     let disk = Arc::new(MemoryEngine::new());

@@ -13,6 +13,7 @@ use headwater_event::{
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_client::ReplicationClient;
+use headwater_proto::wire::Speaker;
 use headwater_session::message::{HubMessage, PushMode, StreamPosition};
 use headwater_session::{EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, SessionEnd};
 use tokio::sync::mpsc;
@@ -36,6 +37,7 @@ pub(super) struct Edge {
     session: EdgeSession,
     pub(super) identity: Identity,
     pub(super) said: mpsc::Sender<wire::EdgeMessage>,
+    speaker: Speaker,
     heard: Streaming<wire::HubMessage>,
     pub(super) replicas: BTreeMap<StreamId, Replica>,
     staged: BTreeMap<StreamId, Vec<Change>>,
@@ -98,6 +100,7 @@ impl Edge {
             session: EdgeSession::new(EdgeSettings::default(), state),
             identity,
             said,
+            speaker: Speaker::default(),
             heard,
             replicas,
             staged: BTreeMap::new(),
@@ -182,7 +185,7 @@ impl Edge {
             for output in self.session.step(input) {
                 match output {
                     EdgeOutput::Send(message) => {
-                        let _ = self.said.send(message.into()).await;
+                        let _ = self.said.send(self.speaker.say(message)).await;
                     }
                     EdgeOutput::Apply(push) => {
                         let stream = push.stream.clone();
