@@ -201,6 +201,7 @@ const CONSUMER: &[Safe] = &[
     open("fetch.wait.max.ms", "100", "measured: shorter waits cut the tail of the latency"),
     open("fetch.error.backoff.ms", "100", "a leader that has moved is found soon"),
     open("queued.max.messages.kbytes", "8192", "the default takes 64 MiB for each reader"),
+    open("fetch.queue.backoff.ms", "10", "a full queue would stop a replay for a second each time"),
 ];
 
 /// Settings that have another place, or would take a promise away.
