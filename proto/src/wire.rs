@@ -26,6 +26,9 @@ pub const STREAMS_MAX: usize = 1024;
 /// Changes in one push; a frame is full before.
 pub const CHANGES_MAX: usize = 65_536;
 
+/// Entries of a summary, and those that a correction speaks of.
+pub const SUMMARY_ENTRIES_MAX: usize = headwater_session::settings::SUMMARY_ENTRIES_MAX;
+
 /// Reports in one message; the window of a session is far smaller.
 pub const REPORTS_MAX: usize = 16_384;
 
@@ -72,6 +75,17 @@ pub enum WireFault {
     /// entry.
     #[error("a patch, where only a whole object goes")]
     Patch,
+    /// Bytes that are no whole number of elements.
+    #[error("{found} bytes, want a multiple of {of}")]
+    Multiple {
+        /// The length of one element.
+        of: usize,
+        /// The length there is.
+        found: usize,
+    },
+    /// What is gone, said where nothing was compared.
+    #[error("entries that are gone, where only a correction says so")]
+    Gone,
     /// A position above one that bounds it.
     #[error("{lower} is above {upper}")]
     OutOfOrder {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use headwater_event::{Change, EntryKey, Envelope, HashKey, LogId, ObjectHash, Seq, StateHash};
+use headwater_event::{
+    Change, DigestKey, EntryDigest, EntryKey, Envelope, Gone, HashKey, LogId, ObjectHash, Seq,
+    StateHash,
+};
 
 /// The entries of a stream at one position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,22 @@ impl State {
             hash.add(&key, entry_key, &entry.object);
         }
         hash
+    }
+
+    /// What a replica with this state says of it, an entry of an object a digest, where all have
+    /// this resource version.
+    pub fn digests(&self, digest_key: &DigestKey, resource_version: &str) -> Vec<EntryDigest> {
+        let objects = self.entries.iter().filter(|(key, _)| key.resource().is_some());
+        let digest = |key, entry: &Entry| {
+            digest_key.digest(key, &entry.uid, resource_version, &entry.object)
+        };
+        objects.map(|(key, entry)| digest(key, entry)).collect()
+    }
+
+    /// What stays of it for a correction: reserved entries come anew.
+    pub fn retain(&mut self, gone: &Gone) {
+        let mut goes = gone.goes();
+        self.entries.retain(|key, _| key.resource().is_some() && !goes.next().unwrap_or_default());
     }
 
     /// The first key whose entries differ, with both.

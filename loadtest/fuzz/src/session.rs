@@ -3,13 +3,14 @@
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Assignment, Boot, Change, Checkpoint, Envelope, Event, Identity, Incarnation, LogId,
-    NodeName, Removed, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+    Applied, Assignment, Boot, Change, Checkpoint, DigestKey, EntryDigest, Envelope, Event, Gone,
+    Identity, Incarnation, LogId, NodeName, ObjectHash, Removed, Report, ReportBody, ReportId, Seq,
+    StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, Parked,
-    Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
-    StreamPosition, StreamProgress, Welcome,
+    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
+    Parked, Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError,
+    Response, StreamPosition, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -176,13 +177,44 @@ fn change(input: &mut Unstructured<'_>) -> Result<PushedChange> {
 fn push(input: &mut Unstructured<'_>) -> Result<Push> {
     Ok(Push {
         stream: stream(input)?,
-        mode: *input.choose(&[PushMode::Tail, PushMode::Delta, PushMode::Snapshot])?,
+        mode: *input.choose(&[
+            PushMode::Tail,
+            PushMode::Delta,
+            PushMode::Snapshot,
+            PushMode::Correction,
+        ])?,
         from: seq(input)?,
         to: checkpoint(input)?,
+        gone: gone(input)?,
         changes: some(input, change)?,
         hash: hash(input)?,
         part: *input.choose(&[0, 0, 1, 2, u32::MAX])?,
         last_part: input.arbitrary()?,
+    })
+}
+
+/// What nothing or a few entries say of what is gone; sometimes anything.
+fn gone(input: &mut Unstructured<'_>) -> Result<Gone> {
+    Ok(match input.arbitrary::<u8>()? % 8 {
+        0 => Gone::from_runs(input.arbitrary()?),
+        1 | 2 => Gone::of(input.arbitrary::<[bool; 2]>()?),
+        _ => Gone::default(),
+    })
+}
+
+/// That of the hub's state, which is zero here, or another.
+fn nonce(input: &mut Unstructured<'_>) -> Result<u64> {
+    if input.ratio(1, 8)? { input.arbitrary() } else { Ok(0) }
+}
+
+/// Of what the hub holds as well, or of something else.
+fn digests(input: &mut Unstructured<'_>) -> Result<Vec<EntryDigest>> {
+    some(input, |input| {
+        if input.arbitrary()? {
+            return Ok(EntryDigest::from_bytes(input.arbitrary()?));
+        }
+        let key = "ns/pod/a".parse().expect("an entry key");
+        Ok(DigestKey::new(0).digest(&key, "", "", &ObjectHash::of(&[b'x'; 200])))
     })
 }
 
@@ -200,7 +232,7 @@ fn refusal() -> Refusal {
 }
 
 fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
-    Ok(match input.arbitrary::<u8>()? % 6 {
+    Ok(match input.arbitrary::<u8>()? % 7 {
         0 => EdgeMessage::Hello(Hello {
             protocol: if input.ratio(1, 8)? { input.arbitrary()? } else { 1 },
             identity: identity(input)?,
@@ -222,6 +254,11 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
             time_ms: input.arbitrary()?,
             meta_sync_ms: input.arbitrary()?,
         }),
+        5 => EdgeMessage::Summary(Summary {
+            stream: stream(input)?,
+            nonce: nonce(input)?,
+            digests: digests(input)?,
+        }),
         _ => EdgeMessage::Request(request(input)?),
     })
 }
@@ -240,6 +277,7 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
         5 => HubMessage::Parked(Parked { stream: stream(input)?, reason: String::new() }),
         6 => HubMessage::Refusal(refusal()),
         7 => HubMessage::Goodbye(Goodbye { reason: String::new() }),
+        8 => HubMessage::Compare(Compare { stream: stream(input)?, nonce: nonce(input)? }),
         _ => HubMessage::Push(push(input)?),
     })
 }
@@ -260,6 +298,11 @@ fn edge_input(input: &mut Unstructured<'_>) -> Result<EdgeInput> {
         12 => EdgeInput::Asked(request(input)?),
         13 => EdgeInput::Heartbeat(EdgeHeartbeat::default()),
         14 => EdgeInput::Tick(number(input)?),
+        15 | 16 => EdgeInput::Summarized {
+            stream: stream(input)?,
+            nonce: nonce(input)?,
+            digests: digests(input)?,
+        },
         _ => EdgeInput::Received(hub_message(input)?),
     })
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Change, Checkpoint, HashKey, LogId, ObjectHash, Removed, Seq, StateHash, StreamId,
-    WriterEpoch,
+    Applied, Change, Checkpoint, EntryKey, Gone, HashKey, LogId, ObjectHash, Removed, Seq,
+    StateHash, StreamId, WriterEpoch,
 };
 use headwater_store::{Durability, Engine, MemoryEngine, TableId, WriteBatch};
 use headwater_view::{
@@ -119,18 +119,19 @@ fn advance(input: &mut Unstructured<'_>, state: &mut StreamState) -> Result<Adva
         Seq(applied.0.saturating_add(u64::from(input.int_in_range(0..=3u8)?)))
     };
     let to = Checkpoint { log_id, epoch: WriterEpoch(input.int_in_range(0..=2)?), seq };
-    let mode = *input.choose(&[Mode::Tail, Mode::Delta, Mode::Snapshot])?;
+    let mode = *input.choose(&[Mode::Tail, Mode::Delta, Mode::Snapshot, Mode::Correction])?;
+    let gone = match mode {
+        Mode::Correction if input.ratio(1, 8)? => Gone::from_runs(input.arbitrary()?),
+        Mode::Correction => Gone::of(input.arbitrary::<[bool; 3]>()?),
+        Mode::Tail | Mode::Delta | Mode::Snapshot => Gone::default(),
+    };
     let hash = if input.ratio(1, 8)? {
         StateHash::from_bytes(&[1; 32])
     } else {
-        let start = match mode {
-            Mode::Snapshot => StateHash::EMPTY,
-            Mode::Tail | Mode::Delta => stands.map_or(StateHash::EMPTY, |(_, hash)| hash),
-        };
-        hash_after(state, &stream, mode, &log_id, start, &changes)
+        hash_after(state, &stream, mode, &log_id, &gone, &changes)
     };
     let part = *input.choose(&[0, 0, 0, 1, 2])?;
-    let whole = Advance::new(stream, mode, from, to, hash, changes);
+    let whole = Advance::new(stream, mode, from, to, hash, changes).without(gone);
     Ok(whole.part(part, input.ratio(3, 4)?))
 }
 
@@ -148,30 +149,34 @@ fn change(input: &mut Unstructured<'_>) -> Result<Change> {
 
 /// The state hash that these changes lead to, each key's last change counting.
 fn hash_after(
-    state: &mut StreamState,
+    state: &StreamState,
     stream: &StreamId,
     mode: Mode,
     log_id: &LogId,
-    mut hash: StateHash,
+    gone: &Gone,
     changes: &[Change],
 ) -> StateHash {
-    let hash_key = HashKey::new(log_id);
-    let mut latest = BTreeMap::new();
+    let reader = StreamReader::new(state.engine());
+    let held = reader.entries(stream, Selection::All, None, ENTRIES_MAX).expect("written by us");
+    let mut goes = gone.goes();
+    let mut stays = |key: &EntryKey| match mode {
+        Mode::Tail | Mode::Delta => true,
+        Mode::Snapshot => false,
+        Mode::Correction => key.resource().is_some() && !goes.next().unwrap_or_default(),
+    };
+    let held = held.into_iter().filter(|(key, _)| stays(key));
+    let mut entries: BTreeMap<_, _> = held.map(|(key, entry)| (key, entry.object_hash)).collect();
     for change in changes {
-        let object = match change {
-            Change::Applied(applied) => Some(ObjectHash::of(&applied.object)),
-            Change::Removed(_) => None,
-        };
-        latest.insert(change.key().clone(), object);
-    }
-    for (key, object) in latest {
-        let held = state.held(stream, &key).expect("it was written by us");
-        if let Some(held) = held.filter(|_| mode != Mode::Snapshot) {
-            hash.subtract(&hash_key, &key, &held.object_hash);
-        }
-        if let Some(object) = object {
-            hash.add(&hash_key, &key, &object);
+        match change {
+            Change::Applied(applied) => {
+                entries.insert(applied.key.clone(), ObjectHash::of(&applied.object));
+            }
+            Change::Removed(removed) => {
+                entries.remove(&removed.key);
+            }
         }
     }
+    let (hash_key, mut hash) = (HashKey::new(log_id), StateHash::EMPTY);
+    entries.iter().for_each(|(key, object)| hash.add(&hash_key, key, object));
     hash
 }

@@ -384,6 +384,7 @@ impl Inspect for Inspector {
                     headwater_session::message::PushMode::Tail => "push of a tail",
                     headwater_session::message::PushMode::Delta => "push of a delta",
                     headwater_session::message::PushMode::Snapshot => "push of a snapshot",
+                    headwater_session::message::PushMode::Correction => "push of a correction",
                 });
                 self.frame.check(isolation::check_stream(&node, &push.stream));
                 let marks: Vec<_> = self
@@ -418,6 +419,7 @@ impl Inspect for Inspector {
                 let (stream, reason) = (&parked.stream, &parked.reason);
                 self.frame.note(format_args!("edge {edge}: {stream} is parked: {reason}"));
             }
+            HubMessage::Compare(_) => self.frame.count("comparison"),
             HubMessage::Heartbeat(_) | HubMessage::Response(_) | HubMessage::Goodbye(_) => {}
         }
     }

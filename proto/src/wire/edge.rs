@@ -1,12 +1,13 @@
 //! What an edge says.
 
-use headwater_event::{Identity, Seq, StreamId};
+use headwater_event::{EntryDigest, Identity, Seq, StreamId};
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, Reports, Request, StreamPosition,
+    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, Reports, Request, StreamPosition, Summary,
 };
 
 use super::{
-    REPORTS_MAX, STREAMS_MAX, WireError, WireFault, at_most, required, resource_key, stream,
+    REPORTS_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most, required,
+    resource_key, stream,
 };
 use crate::replication as wire;
 use wire::edge_message::Message;
@@ -20,6 +21,7 @@ impl From<EdgeMessage> for wire::EdgeMessage {
             EdgeMessage::Reports(reports) => Message::Reports(reports.into()),
             EdgeMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             EdgeMessage::Request(request) => Message::Request(request.into()),
+            EdgeMessage::Summary(summary) => Message::Summary(summary.into()),
         };
         Self { message: Some(message) }
     }
@@ -36,6 +38,7 @@ impl TryFrom<wire::EdgeMessage> for EdgeMessage {
             Message::Reports(reports) => Self::Reports(reports.try_into()?),
             Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.into()),
             Message::Request(request) => Self::Request(request.try_into()?),
+            Message::Summary(summary) => Self::Summary(summary.try_into()?),
         })
     }
 }
@@ -184,5 +187,35 @@ impl TryFrom<wire::Request> for Request {
     fn try_from(request: wire::Request) -> Result<Self, WireError> {
         let key = resource_key(&request.key, "Request.key")?;
         Ok(Self { id: request.id, timeout_ms: request.timeout_ms, key })
+    }
+}
+
+impl From<Summary> for wire::Summary {
+    fn from(summary: Summary) -> Self {
+        let digests = summary.digests.iter().flat_map(|digest| digest.to_bytes());
+        Self {
+            stream: summary.stream.to_string(),
+            nonce: summary.nonce,
+            digests: digests.collect::<Vec<_>>().into(),
+        }
+    }
+}
+
+impl TryFrom<wire::Summary> for Summary {
+    type Error = WireError;
+
+    fn try_from(summary: wire::Summary) -> Result<Self, WireError> {
+        const FIELD: &str = "Summary.digests";
+        let (digests, rest) = summary.digests.as_chunks();
+        if !rest.is_empty() {
+            let (of, found) = (EntryDigest::BYTES, summary.digests.len());
+            return Err(WireFault::Multiple { of, found }.of(FIELD));
+        }
+        at_most(digests, SUMMARY_ENTRIES_MAX, FIELD)?;
+        Ok(Self {
+            stream: stream(&summary.stream, "Summary.stream")?,
+            nonce: summary.nonce,
+            digests: digests.iter().copied().map(EntryDigest::from_bytes).collect(),
+        })
     }
 }

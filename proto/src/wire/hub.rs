@@ -1,15 +1,16 @@
 //! What a hub says.
 
-use headwater_event::{Applied, Change, Removed, Seq, StreamId};
+use headwater_event::{Applied, Change, Gone, Removed, Seq, StreamId};
 use headwater_session::message::{
-    Goodbye, HubHeartbeat, HubMessage, Parked, Push, PushMode, PushedChange, Refusal, RefusalCode,
-    RequestError, Response, Welcome,
+    Compare, Goodbye, HubHeartbeat, HubMessage, Parked, Push, PushMode, PushedChange, Refusal,
+    RefusalCode, RequestError, Response, Welcome,
 };
 
 use super::packed::{pack, unpack};
 use super::position::{hash, hash_bytes};
 use super::{
-    CHANGES_MAX, STREAMS_MAX, WireError, WireFault, at_most, entry_key, optional, required, stream,
+    CHANGES_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most, entry_key,
+    optional, required, stream,
 };
 use crate::replication as wire;
 use wire::hub_message::Message;
@@ -20,6 +21,7 @@ impl From<HubMessage> for wire::HubMessage {
         let message = match message {
             HubMessage::Welcome(welcome) => Message::Welcome(welcome.into()),
             HubMessage::Push(push) => Message::Push(push.into()),
+            HubMessage::Compare(compare) => Message::Compare(compare.into()),
             HubMessage::ReportsAcked(through) => {
                 Message::ReportsAcked(wire::ReportsAcked { through: Some(through.into()) })
             }
@@ -42,6 +44,7 @@ impl TryFrom<wire::HubMessage> for HubMessage {
         Ok(match required(message.message, "HubMessage.message")? {
             Message::Welcome(welcome) => Self::Welcome(welcome.try_into()?),
             Message::Push(push) => Self::Push(push.try_into()?),
+            Message::Compare(compare) => Self::Compare(compare.try_into()?),
             Message::ReportsAcked(acked) => {
                 Self::ReportsAcked(required(acked.through, "ReportsAcked.through")?.into())
             }
@@ -86,6 +89,7 @@ impl From<Push> for wire::Push {
             PushMode::Tail => wire::push::Mode::Tail,
             PushMode::Delta => wire::push::Mode::Delta,
             PushMode::Snapshot => wire::push::Mode::Snapshot,
+            PushMode::Correction => wire::push::Mode::Correction,
         };
         let changes: Vec<wire::Change> = push.changes.into_iter().map(Into::into).collect();
         let packed = pack(&changes);
@@ -100,6 +104,7 @@ impl From<Push> for wire::Push {
             hash: hash_bytes(push.hash),
             part: push.part,
             last_part: push.last_part,
+            gone: push.gone.runs().to_vec(),
         }
     }
 }
@@ -113,6 +118,7 @@ impl TryFrom<wire::Push> for Push {
             wire::push::Mode::Tail => PushMode::Tail,
             wire::push::Mode::Delta => PushMode::Delta,
             wire::push::Mode::Snapshot => PushMode::Snapshot,
+            wire::push::Mode::Correction => PushMode::Correction,
             wire::push::Mode::Unspecified => {
                 return Err(WireFault::Unknown { value: push.mode }.of("Push.mode"));
             }
@@ -131,11 +137,42 @@ impl TryFrom<wire::Push> for Push {
             mode,
             from: Seq(push.from),
             to: required(push.to, "Push.to")?.try_into()?,
+            gone: gone(push.gone, mode)?,
             changes,
             hash: hash(&push.hash, "Push.hash")?,
             part: push.part,
             last_part: push.last_part,
         })
+    }
+}
+
+/// What a push says is gone: no more than a summary has.
+fn gone(runs: Vec<u32>, mode: PushMode) -> Result<Gone, WireError> {
+    const FIELD: &str = "Push.gone";
+    if mode != PushMode::Correction && !runs.is_empty() {
+        return Err(WireFault::Gone.of(FIELD));
+    }
+    // Runs of nothing are none; the first alone may be one.
+    at_most(&runs, SUMMARY_ENTRIES_MAX + 1, FIELD)?;
+    let gone = Gone::from_runs(runs);
+    let (count, max) = (usize::try_from(gone.entries()).unwrap_or(usize::MAX), SUMMARY_ENTRIES_MAX);
+    if count > max {
+        return Err(WireFault::TooMany { count, max }.of(FIELD));
+    }
+    Ok(gone)
+}
+
+impl From<Compare> for wire::Compare {
+    fn from(compare: Compare) -> Self {
+        Self { stream: compare.stream.to_string(), nonce: compare.nonce }
+    }
+}
+
+impl TryFrom<wire::Compare> for Compare {
+    type Error = WireError;
+
+    fn try_from(compare: wire::Compare) -> Result<Self, WireError> {
+        Ok(Self { stream: stream(&compare.stream, "Compare.stream")?, nonce: compare.nonce })
     }
 }
 

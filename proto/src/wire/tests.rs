@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use headwater_event::report::SnapshotClosed;
 use headwater_event::{
-    Applied, Boot, Change, Checkpoint, EntryKey, EventHeader, Identity, Incarnation, LogId,
-    Removed, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
+    Applied, Boot, Change, Checkpoint, EntryDigest, EntryKey, EventHeader, Gone, Identity,
+    Incarnation, LogId, Removed, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash,
+    StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, Parked,
-    Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
-    StreamPosition, StreamProgress, Welcome,
+    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
+    Parked, Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError,
+    Response, StreamPosition, StreamProgress, Summary, Welcome,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -137,14 +138,21 @@ fn change() -> impl Strategy<Value = PushedChange> {
 }
 
 fn push() -> impl Strategy<Value = Push> {
-    let mode = prop_oneof![Just(PushMode::Tail), Just(PushMode::Delta), Just(PushMode::Snapshot)];
+    let mode = prop_oneof![
+        Just(PushMode::Tail),
+        Just(PushMode::Delta),
+        Just(PushMode::Snapshot),
+        Just(PushMode::Correction),
+    ];
     let place = (stream(), mode, any::<u64>(), checkpoint());
-    (place, vec(change(), 0..4), hash(), any::<u32>(), any::<bool>()).prop_map(
-        |((stream, mode, from, to), mut changes, hash, part, last_part)| {
+    let gone = vec(any::<bool>(), 0..9).prop_map(Gone::of);
+    (place, gone, vec(change(), 0..4), hash(), any::<u32>(), any::<bool>()).prop_map(
+        |((stream, mode, from, to), gone, mut changes, hash, part, last_part)| {
+            let gone = if mode == PushMode::Correction { gone } else { Gone::default() };
             if mode != PushMode::Tail {
                 changes.iter_mut().for_each(|pushed| pushed.base = None);
             }
-            Push { stream, mode, from: Seq(from), to, changes, hash, part, last_part }
+            Push { stream, mode, from: Seq(from), to, gone, changes, hash, part, last_part }
         },
     )
 }
@@ -170,6 +178,12 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
         (any::<u64>(), any::<u64>(), resource_key()).prop_map(|(id, timeout_ms, key)| {
             EdgeMessage::Request(Request { id, timeout_ms, key })
         }),
+        (stream(), any::<u64>(), vec(any::<[u8; 6]>(), 0..5)).prop_map(
+            |(stream, nonce, digests)| {
+                let digests = digests.into_iter().map(EntryDigest::from_bytes).collect();
+                EdgeMessage::Summary(Summary { stream, nonce, digests })
+            }
+        ),
     ]
 }
 
@@ -197,6 +211,8 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
             }
         ),
         push().prop_map(HubMessage::Push),
+        (stream(), any::<u64>())
+            .prop_map(|(stream, nonce)| HubMessage::Compare(Compare { stream, nonce })),
         report_id().prop_map(HubMessage::ReportsAcked),
         vec(position(), 0..3).prop_map(|tails| HubMessage::Heartbeat(HubHeartbeat { tails })),
         (any::<u64>(), outcome)
@@ -302,4 +318,47 @@ fn a_wrong_field_is_named() {
     let progress = vec![wire::StreamProgress::default(); super::STREAMS_MAX + 1];
     let many = Ack::try_from(wire::Ack { received_bytes: 0, progress }).expect_err("too many");
     assert!(matches!(many.fault, WireFault::TooMany { .. }));
+}
+
+#[test]
+fn a_comparison_is_bounded() {
+    use wire::push::Mode;
+    let summary = |bytes| {
+        let digests = Bytes::from(vec![7; bytes]);
+        Summary::try_from(wire::Summary { stream: "cluster".to_owned(), nonce: 1, digests })
+    };
+    assert_eq!(summary(12).expect("two").digests.len(), 2);
+    let uneven = summary(13).expect_err("a piece of one").to_string();
+    assert_eq!(uneven, "Summary.digests: 13 bytes, want a multiple of 6");
+    let (count, max) = (super::SUMMARY_ENTRIES_MAX + 1, super::SUMMARY_ENTRIES_MAX);
+    let fault = summary(6 * count).expect_err("one too many").fault;
+    assert_eq!(fault, WireFault::TooMany { count, max });
+
+    let push = |mode: Mode, gone| {
+        Push::try_from(wire::Push {
+            stream: "cluster".to_owned(),
+            mode: mode.into(),
+            to: Some(wire::Checkpoint {
+                log_id: Some(wire::LogId::from(log_id())),
+                epoch: 1,
+                seq: 1,
+            }),
+            hash: Bytes::from(vec![0; 32]),
+            gone,
+            ..wire::Push::default()
+        })
+    };
+    assert_eq!(push(Mode::Correction, vec![1, 2]).expect("fits").gone.count(), 2);
+    let fault = push(Mode::Correction, vec![0, u32::MAX, u32::MAX]).expect_err("many").fault;
+    assert!(matches!(fault, WireFault::TooMany { .. }));
+    let fault = push(Mode::Correction, vec![0; count + 1]).expect_err("many").fault;
+    assert!(matches!(fault, WireFault::TooMany { .. }));
+    assert_eq!(
+        push(Mode::Snapshot, vec![1, 2]).expect_err("compares nothing").fault,
+        WireFault::Gone
+    );
+}
+
+fn log_id() -> LogId {
+    LogId { number: 1, uuid: Uuid::from_u128(1) }
 }

@@ -119,11 +119,12 @@ fn key_of(effected: &Effected) -> Option<&EntryKey> {
 
 impl From<Push> for Intake {
     fn from(push: Push) -> Self {
-        let Push { stream, mode, from, to, changes, hash, part, last_part } = push;
+        let Push { stream, mode, from, to, gone, changes, hash, part, last_part } = push;
         let mode = match mode {
             PushMode::Tail => Mode::Tail,
             PushMode::Delta => Mode::Delta,
             PushMode::Snapshot => Mode::Snapshot,
+            PushMode::Correction => Mode::Correction,
         };
         // A head changes no key; without one, each change has a seq of its own.
         let is_each = mode == Mode::Tail && changes.len() as u64 == to.seq.0.saturating_sub(from.0);
@@ -141,7 +142,8 @@ impl From<Push> for Intake {
                 Incoming { change: pushed.change, base: pushed.base }
             })
             .collect();
-        let advance = Advance::new(stream, mode, from, to, hash, changes).part(part, last_part);
+        let advance = Advance::new(stream, mode, from, to, hash, changes).without(gone);
+        let advance = advance.part(part, last_part);
         Self { advance, causes, appended_ms }
     }
 }

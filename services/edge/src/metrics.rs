@@ -57,6 +57,8 @@ pub(crate) enum Resync {
     Delta,
     /// There was nothing to go on from.
     Snapshot,
+    /// What it held was compared with the complete state.
+    Correction,
     /// It differed from the log; a snapshot follows.
     Diverged,
 }
@@ -78,8 +80,12 @@ pub(crate) enum Trouble {
     OutboxFull,
 }
 
-const RESYNCS: [(Resync, &str); 3] =
-    [(Resync::Delta, "delta"), (Resync::Snapshot, "snapshot"), (Resync::Diverged, "diverged")];
+const RESYNCS: [(Resync, &str); 4] = [
+    (Resync::Delta, "delta"),
+    (Resync::Snapshot, "snapshot"),
+    (Resync::Correction, "correction"),
+    (Resync::Diverged, "diverged"),
+];
 
 const TROUBLES: [(Trouble, &str); 6] = [
     (Trouble::Connect, "connect"),
@@ -420,6 +426,7 @@ impl Resync {
             Mode::Tail => None,
             Mode::Delta => Some(Self::Delta),
             Mode::Snapshot => Some(Self::Snapshot),
+            Mode::Correction => Some(Self::Correction),
         }
     }
 }

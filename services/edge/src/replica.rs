@@ -20,11 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_event::{Checkpoint, EntryKey, ResourceKey, StateHash, StreamId};
+use headwater_event::{Checkpoint, EntryDigest, EntryKey, ResourceKey, StateHash, StreamId};
 use headwater_store::{Engine, EngineError};
-use headwater_view::{
-    Bounds, Effected, FoldError, Materializer, Mode, Refusal, Released, Selection,
-};
+use headwater_view::{Bounds, Effected, FoldError, Materializer, Refusal, Released, Selection};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use self::counting::Counting;
@@ -69,6 +67,8 @@ pub(crate) enum Command {
     Apply { push: Intake, room: Option<OwnedSemaphorePermit> },
     /// Remove a stream that the node no longer has.
     Drop(StreamId),
+    /// Say what a stream holds, an entry a digest, if there are no more than `entries_max`.
+    Summarize { stream: StreamId, nonce: u64, entries_max: usize },
     /// Make everything applied durable and say so of every stream.
     Sync,
     /// The monotonic clock, milliseconds.
@@ -92,6 +92,8 @@ pub(crate) enum Answer {
     Applied { stream: StreamId, checkpoint: Checkpoint, hash: StateHash },
     /// A stream is synced up to here.
     Durable { stream: StreamId, checkpoint: Checkpoint },
+    /// What a stream holds, or nothing where that is too much to say.
+    Summarized { stream: StreamId, nonce: u64, digests: Vec<EntryDigest> },
 }
 
 /// Why the replica cannot go on.
@@ -115,7 +117,7 @@ pub(crate) struct Replica {
     engine: Arc<dyn Engine>,
     materializer: Materializer<EdgeFold>,
     private: StreamId,
-    /// Streams that differ from the log: only a snapshot goes on from there.
+    /// Streams that differ from the log: only a push that begins anew goes on from there.
     stopped: BTreeSet<StreamId>,
     watchers: Watchers,
     session: mpsc::Sender<Answer>,
@@ -259,6 +261,12 @@ impl Replica {
                 self.stopped.remove(&stream);
                 self.fold(Input::Drop(stream)).map_err(ReplicaError::from)?;
             }
+            Command::Summarize { stream, nonce, entries_max } => {
+                // What it was pushed before is visible then, and its answers are told.
+                self.commit().await?;
+                let digests = self.digests(&stream, nonce, entries_max)?;
+                self.tell_session(Answer::Summarized { stream, nonce, digests });
+            }
             Command::Sync => {
                 self.make_durable().await?;
                 for (stream, (checkpoint, _)) in self.positions().clone() {
@@ -300,7 +308,7 @@ impl Replica {
         let advance = &push.advance;
         let (stream, checkpoint, hash) = (advance.stream.clone(), advance.to, advance.hash);
         let (mode, first, last) = (advance.mode, advance.part == 0, advance.last_part);
-        if mode == Mode::Snapshot && first {
+        if mode.begins_anew() && first {
             self.stopped.remove(&stream);
         } else if self.stopped.contains(&stream) {
             // It was on its way when the stream stopped; the session expects no answer to it,

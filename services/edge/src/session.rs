@@ -235,6 +235,9 @@ impl Session {
                 replica::Answer::Durable { stream, checkpoint } => {
                     EdgeInput::Durable { stream, checkpoint }
                 }
+                replica::Answer::Summarized { stream, nonce, digests } => {
+                    EdgeInput::Summarized { stream, nonce, digests }
+                }
             }),
             Happened::Upstream(event) => self.heard_upstream(event),
             Happened::Asked(command) => self.asked(command),
@@ -294,6 +297,10 @@ impl Session {
                 let units = u32::try_from(units).unwrap_or(1);
                 let push = Intake::from(push);
                 self.tell_replica(replica::Command::Apply { push, room: None }, units);
+            }
+            EdgeOutput::Summarize { stream, nonce, entries_max } => {
+                let command = replica::Command::Summarize { stream, nonce, entries_max };
+                self.tell_replica(command, 0);
             }
             // Part 0 of the next one clears what is staged.
             EdgeOutput::Unstage(_) => {}

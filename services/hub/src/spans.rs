@@ -59,7 +59,7 @@ pub(crate) fn append_report(
 #[cfg(test)]
 mod tests {
     use headwater_event::{
-        Change, Checkpoint, LogId, Removed, ReportBody, ReportId, Seq, StateHash, StreamId,
+        Change, Checkpoint, Gone, LogId, Removed, ReportBody, ReportId, Seq, StateHash, StreamId,
         WriterEpoch,
     };
     use headwater_session::message::PushedChange;
@@ -87,6 +87,7 @@ mod tests {
             mode,
             from: Seq(3),
             to: Checkpoint { log_id, epoch: WriterEpoch(1), seq: Seq(5) },
+            gone: Gone::default(),
             changes: vec![pushed(None), pushed(Some(REMOTE))],
             hash: StateHash::EMPTY,
             part: 0,
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn a_catch_up_and_what_nobody_takes_stay_as_they_are() {
         let ended = ended_spans(|| {
-            for mode in [PushMode::Delta, PushMode::Snapshot] {
+            for mode in [PushMode::Delta, PushMode::Snapshot, PushMode::Correction] {
                 let mut sent = push_of(mode);
                 assert!(push(&mut sent, &node()).is_empty());
                 assert_eq!(sent, push_of(mode));

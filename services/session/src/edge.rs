@@ -32,8 +32,8 @@ use replica::{Answer, Replica, Verdict};
 use requests::{Requests, unavailable};
 
 use crate::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, PROTOCOL, Push,
-    PushMode, StreamPosition, StreamProgress, Welcome,
+    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, PROTOCOL,
+    Push, StreamPosition, StreamProgress, Summary, Welcome,
 };
 use crate::settings::EdgeSettings;
 
@@ -141,6 +141,13 @@ impl EdgeSession {
                 self.durable(&stream, checkpoint, &mut outputs);
                 Ok(())
             }
+            EdgeInput::Summarized { stream, nonce, digests } => {
+                let replica = self.replicas.get_mut(&stream);
+                if replica.is_some_and(|replica| replica.told(nonce, digests.len() as u64)) {
+                    outputs.push(summary(Summary { stream, nonce, digests }));
+                }
+                Ok(())
+            }
             EdgeInput::Reported => {
                 if self.is_open() {
                     outputs.extend(self.window.reported(self.settings.reports_window));
@@ -216,6 +223,7 @@ impl EdgeSession {
 
     fn disconnected(&mut self, outputs: &mut Vec<EdgeOutput>) {
         for (stream, replica) in &mut self.replicas {
+            replica.forget_comparing();
             if replica.unstage() {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
@@ -286,6 +294,7 @@ impl EdgeSession {
         };
         match log_id {
             (log_id, HubMessage::Push(push)) => self.pushed(push, &log_id, outputs),
+            (_, HubMessage::Compare(compare)) => self.asked(compare, outputs),
             (_, HubMessage::ReportsAcked(through)) => {
                 let forgotten = self.window.acked(through, self.settings.reports_window);
                 let message = "an acknowledgement of reports that were not sent";
@@ -293,7 +302,7 @@ impl EdgeSession {
                 Ok(())
             }
             (_, HubMessage::Heartbeat(heartbeat)) => {
-                self.compare(&heartbeat, outputs);
+                self.check_ends(&heartbeat, outputs);
                 Ok(())
             }
             (_, HubMessage::Response(response)) => {
@@ -378,6 +387,26 @@ impl EdgeSession {
         Ok(())
     }
 
+    /// The hub asks what is held of a stream, before it says what differs.
+    fn asked(&mut self, compare: Compare, outputs: &mut Vec<EdgeOutput>) -> Result<(), SessionEnd> {
+        let Compare { stream, nonce } = compare;
+        if !stream.readable_by(&self.identity.node) {
+            return Err(SessionEnd::Push { stream, fault: PushFault::NotReadable });
+        }
+        let entries_max = self.settings.summary_entries_max;
+        let replica = self.replicas.get_mut(&stream);
+        let Some(replica) = replica.filter(|replica| replica.may_be_compared()) else {
+            outputs.push(summary(Summary { stream, nonce, digests: Vec::new() }));
+            return Ok(());
+        };
+        if !replica.ask(nonce) {
+            let message = "a comparison before the last one was answered";
+            return Err(SessionEnd::Unexpected { message });
+        }
+        outputs.push(EdgeOutput::Summarize { stream, nonce, entries_max });
+        Ok(())
+    }
+
     /// What the part says of the node's streams. An entry that cannot be read says nothing.
     fn assigned_by(&self, push: &Push) -> Option<Assignment> {
         let node = &self.identity.node;
@@ -385,7 +414,7 @@ impl EdgeSession {
             return None;
         }
         let mut assigned = None;
-        if push.mode == PushMode::Snapshot && push.part == 0 {
+        if push.mode.begins_anew() && push.part == 0 {
             assigned = Some(Assignment::new(node, []));
         }
         for pushed in &push.changes {
@@ -470,11 +499,11 @@ impl EdgeSession {
         Ok(())
     }
 
-    fn compare(&mut self, heartbeat: &HubHeartbeat, outputs: &mut Vec<EdgeOutput>) {
+    fn check_ends(&mut self, heartbeat: &HubHeartbeat, outputs: &mut Vec<EdgeOutput>) {
         for end in &heartbeat.tails {
             let Some(replica) = self.replicas.get_mut(&end.stream) else { continue };
             let found = replica.hash;
-            if let Some(expected) = replica.compare(end) {
+            if let Some(expected) = replica.check_end(end) {
                 self.stopped(&end.stream, end.checkpoint.seq, expected, found, outputs);
             }
         }
@@ -575,4 +604,8 @@ impl EdgeSession {
 
 fn diverged(stream: &StreamId, seq: Seq) -> EdgeOutput {
     EdgeOutput::Send(EdgeMessage::Diverged(Diverged { stream: stream.clone(), seq }))
+}
+
+fn summary(summary: Summary) -> EdgeOutput {
+    EdgeOutput::Send(EdgeMessage::Summary(summary))
 }

@@ -13,7 +13,16 @@
 //! a bounded time.
 //!
 //! In an open session each stream rests at the fold's end, is parked, or has a push on its way:
-//! every event as long as the window is open, one delta for what lay past it (see `course`).
+//! every event as long as the window is open, one delta for what lay past it (see `course`). Where
+//! only the complete state leads on, an edge that holds something is first asked what:
+//!
+//! ```text
+//!  Compare ---> Summary ---> Correction: what it lacks, and what of it goes
+//!     |            | empty         | its hash does not come out: Diverged
+//!     |            v               v
+//!     +--------> Snapshot <--------+      (it holds nothing; it differed before)
+//! ```
+//!
 //! `acked <= durable <= applied <= received <= sent <= tail` holds for every stream that is
 //! served; an edge that says otherwise is refused with both numbers.
 
@@ -21,20 +30,22 @@ mod course;
 mod intake;
 mod io;
 mod service;
+mod tail;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_event::{Checkpoint, Identity, LogId, NodeName, Seq, StreamId};
+use headwater_event::{Identity, LogId, NodeName, Seq, StreamId};
 
 use course::{Behind, Course, choose};
 use intake::Intake;
 pub use io::{COUNTED_MAX, HubEnd, HubInput, HubOutput, Violation};
 use service::Service;
+use tail::tail;
 
 use crate::message::{
     Ack, Diverged, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, PROTOCOL, Parked, Push,
     PushMode, Refusal, RefusalCode, Reports, Request, RequestError, Response, StreamPosition,
-    StreamProgress, Welcome,
+    StreamProgress, Summary, Welcome,
 };
 use crate::settings::HubSettings;
 use crate::source::{Readiness, Source, SourceError, Standing};
@@ -157,7 +168,7 @@ impl HubSession {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Whether a delta or a snapshot is on its way, in any stream.
+    /// Whether a delta, snapshot or correction is on its way in any stream, or waits for a summary.
     pub fn is_catching_up(&self) -> bool {
         self.services.values().any(|service| service.catching_up_since().is_some())
     }
@@ -254,6 +265,7 @@ impl HubSession {
             (Phase::Open { .. }, EdgeMessage::Request(request)) => {
                 self.requested(source, request, outputs)
             }
+            (Phase::Open { .. }, EdgeMessage::Summary(summary)) => self.summarized(summary),
             (_, message) => Err(Violation::Unexpected { message: message.name() }.into()),
         }
     }
@@ -405,6 +417,21 @@ impl HubSession {
         Ok(())
     }
 
+    fn summarized(&mut self, summary: Summary) -> Result<(), HubEnd> {
+        let (count, max) = (summary.digests.len(), self.settings.summary_entries_max);
+        if count > max {
+            return Err(Violation::TooMany { what: "digests in a summary", count, max }.into());
+        }
+        if !summary.stream.readable_by(&self.node) {
+            return Err(Violation::Stream { stream: summary.stream }.into());
+        }
+        // The stream may have been taken from the node meanwhile.
+        if let Some(service) = self.services.get_mut(&summary.stream) {
+            service.summarized(summary);
+        }
+        Ok(())
+    }
+
     fn reported(
         &mut self,
         source: &dyn Source,
@@ -522,6 +549,7 @@ impl HubSession {
             if service.catching_up_since().is_some() {
                 return Ok(());
             }
+            let summary = service.take_summary();
             let standing = source.standing(stream)?;
             service.tail = standing.checkpoint.seq;
             let next_epoch_from = match &service.held {
@@ -530,7 +558,7 @@ impl HubSession {
             };
             let behind = Behind {
                 held: service.held.as_ref(),
-                reset: service.reset,
+                reset: service.reset || summary.is_some(),
                 overflowed: service.overflowed,
                 next_epoch_from,
             };
@@ -544,6 +572,13 @@ impl HubSession {
             }
             service.parked = parked;
             service.snapshot_due = course == Course::Snapshot;
+            if course == Course::Snapshot
+                && let Some(summary) = summary
+            {
+                // It waited for its turn before it asked.
+                service.answer(source, &summary, &standing, self.now_ms)?;
+                continue;
+            }
             match (course, room) {
                 (Course::Rest | Course::Park(_), _) => {
                     service.resting = true;
@@ -565,6 +600,11 @@ impl HubSession {
                 (Course::Delta, Some(_)) => {
                     let reader = source.delta(stream, service.sent())?;
                     service.begin(PushMode::Delta, reader, &standing, self.now_ms);
+                }
+                (Course::Snapshot, Some(_)) if service.may_ask() => {
+                    let compare = service.ask(&standing.hash, self.now_ms);
+                    outputs.push(HubOutput::Send(HubMessage::Compare(compare)));
+                    return Ok(());
                 }
                 (Course::Snapshot, Some(_)) => {
                     let reader = source.snapshot(stream)?;
@@ -590,34 +630,6 @@ impl HubSession {
         service.sending(&push, self.sent_bytes);
         outputs.push(HubOutput::Send(HubMessage::Push(push)));
     }
-}
-
-/// The next events, as one push.
-fn tail(
-    source: &dyn Source,
-    stream: &StreamId,
-    from: Seq,
-    standing: &Standing,
-    bytes_max: u64,
-) -> Result<Push, SourceError> {
-    let events = source.events(stream, from, standing.checkpoint.seq, bytes_max)?;
-    let is_dense = events.iter().zip(from.next().0..).all(|(event, seq)| event.seq.0 == seq);
-    let Some(last) = events.last().filter(|_| is_dense) else {
-        let reason = format!("the events of {stream} behind {from} are not all there");
-        return Err(SourceError { reason });
-    };
-    let (epoch, seq, hash) = (last.epoch, last.seq, last.hash);
-    let changes = events.into_iter().filter_map(|event| event.change);
-    Ok(Push {
-        stream: stream.clone(),
-        mode: PushMode::Tail,
-        from,
-        to: Checkpoint { log_id: standing.checkpoint.log_id, epoch, seq },
-        changes: changes.collect(),
-        hash,
-        part: 0,
-        last_part: true,
-    })
 }
 
 fn unavailable(message: &str) -> Refusal {

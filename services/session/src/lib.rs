@@ -9,11 +9,13 @@
 //! | [`message`] | what the two ends say to each other |
 //! | [`edge`] | the edge's end: checks every push, offers reports |
 //! | [`hub`] | the hub's end: decides tail, delta or snapshot, keeps the window |
+//! | [`comparison`] | which of the hub's entries an edge has already |
 //! | [`source`] | what the hub's end reads of the hub's fold |
 //! | [`memory`] | a fold in memory, for tests and simulation |
 //! | [`registry`] | which session speaks for a node; clones |
 //! | [`settings`] | the bounds |
 
+pub mod comparison;
 pub mod edge;
 pub mod hub;
 pub mod memory;
@@ -22,6 +24,7 @@ pub mod registry;
 pub mod settings;
 pub mod source;
 
+pub use comparison::Comparison;
 pub use edge::{
     EdgeInput, EdgeOutput, EdgeSession, EdgeState, EdgeStream, PushFault, SessionEnd, StreamStop,
 };

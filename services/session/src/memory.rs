@@ -5,9 +5,10 @@ use std::ops::Bound;
 
 use headwater_event::{
     Applied, Assignment, Change, Checkpoint, EntryKey, Envelope, Event, Identity, LogId, NodeName,
-    Removed, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
+    ObjectHash, Removed, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 
+use crate::comparison::Comparison;
 use crate::message::{PushedChange, change_bytes};
 use crate::source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing, TailEvent};
 
@@ -232,6 +233,20 @@ impl Source for MemorySource {
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
         let entries = self.folds.get(stream).into_iter().flat_map(|fold| fold.entries.values());
         let changes = entries.map(|latest| Change::Applied(latest.what.clone()).into());
+        Ok(Box::new(Prepared { changes: changes.collect() }))
+    }
+
+    fn correction(
+        &self,
+        stream: &StreamId,
+        comparison: &mut Comparison,
+    ) -> Result<Box<dyn CatchUp>, SourceError> {
+        let entries = self.folds.get(stream).into_iter().flat_map(|fold| fold.entries.values());
+        let lacking = entries.map(|latest| &latest.what).filter(|entry| {
+            let object = ObjectHash::of(&entry.object);
+            !comparison.has(&entry.key, &entry.uid, &entry.resource_version, &object)
+        });
+        let changes = lacking.map(|entry| Change::Applied(entry.clone()).into());
         Ok(Box::new(Prepared { changes: changes.collect() }))
     }
 

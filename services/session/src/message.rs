@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use headwater_event::{
-    Change, Checkpoint, EntryKey, Identity, LogId, Report, ReportBody, ReportId, ResourceKey, Seq,
-    StateHash, StreamId,
+    Change, Checkpoint, EntryDigest, EntryKey, Gone, Identity, LogId, Report, ReportBody, ReportId,
+    ResourceKey, Seq, StateHash, StreamId,
 };
 
 /// The version of the protocol that this build speaks.
@@ -26,6 +26,8 @@ pub enum EdgeMessage {
     Heartbeat(EdgeHeartbeat),
     /// A question that needs the cloud.
     Request(Request),
+    /// The answer to a comparison.
+    Summary(Summary),
 }
 
 /// What a hub says.
@@ -35,6 +37,8 @@ pub enum HubMessage {
     Welcome(Welcome),
     /// Carries a stream from one position to another.
     Push(Push),
+    /// Asks what the edge holds of a stream.
+    Compare(Compare),
     /// Every report up to this one, inclusive, is durable in the log.
     ReportsAcked(ReportId),
     /// A sign of life; newest only.
@@ -93,9 +97,19 @@ pub enum PushMode {
     Tail,
     /// Each key changed in `(from, to]`, once, its latest change.
     Delta,
-    /// The complete state at `to`: what is absent is deleted. The only mode that may change the
-    /// log id or go back.
+    /// The complete state at `to`: what is absent is deleted.
     Snapshot,
+    /// What of the complete state at `to` the edge's [`Summary`] did not have, and which of the
+    /// entries in that summary are not of it. Reserved entries are all there, as in a snapshot.
+    Correction,
+}
+
+impl PushMode {
+    /// Whether a push leads to the complete state whatever the position before it: only such a
+    /// one may change the log id or go back.
+    pub fn begins_anew(self) -> bool {
+        matches!(self, Self::Snapshot | Self::Correction)
+    }
 }
 
 /// Carries a stream from `from`, exclusive, to `to`, inclusive. Applied whole or not at all.
@@ -105,10 +119,12 @@ pub struct Push {
     pub stream: StreamId,
     /// How.
     pub mode: PushMode,
-    /// The position the replica must have applied; zero for a snapshot.
+    /// The position the replica must have applied; zero for one that begins anew.
     pub from: Seq,
     /// Where it then stands.
     pub to: Checkpoint,
+    /// Which entries of the summary leave; said in part 0 of a correction, and nowhere else.
+    pub gone: Gone,
     /// What changes, in order.
     pub changes: Vec<PushedChange>,
     /// The state hash at `to`.
@@ -118,6 +134,28 @@ pub struct Push {
     pub part: u32,
     /// Whether this is the last part.
     pub last_part: bool,
+}
+
+/// Asks what the edge holds of a stream that needs its complete state. It is answered once by a
+/// [`Summary`], and until then nothing of the stream is pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compare {
+    /// The stream.
+    pub stream: StreamId,
+    /// What the digests are made with; of the hub's choice.
+    pub nonce: u64,
+}
+
+/// What an edge holds of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The stream.
+    pub stream: StreamId,
+    /// That of the question.
+    pub nonce: u64,
+    /// One for each entry but reserved ones, in the edge's own order. None: it holds nothing, or
+    /// too much to say.
+    pub digests: Vec<EntryDigest>,
 }
 
 /// A change with the trace context of what caused it.
@@ -165,7 +203,7 @@ pub struct StreamProgress {
 /// A replica that noticed it differs from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diverged {
-    /// The stream; it takes a snapshot next.
+    /// The stream; it takes a plain snapshot next.
     pub stream: StreamId,
     /// Where it noticed.
     pub seq: Seq,
@@ -287,6 +325,7 @@ impl EdgeMessage {
             Self::Reports(_) => "reports",
             Self::Heartbeat(_) => "a heartbeat",
             Self::Request(_) => "a request",
+            Self::Summary(_) => "a summary",
         }
     }
 }
@@ -297,6 +336,7 @@ impl HubMessage {
         match self {
             Self::Welcome(_) => "a welcome",
             Self::Push(_) => "a push",
+            Self::Compare(_) => "a comparison",
             Self::ReportsAcked(_) => "an acknowledgement of reports",
             Self::Heartbeat(_) => "a heartbeat",
             Self::Response(_) => "a response",
@@ -310,8 +350,8 @@ impl HubMessage {
 impl Push {
     /// What the push counts against the window: its keys, objects and a fixed share a change.
     pub fn bytes(&self) -> u64 {
-        self.changes.iter().map(|pushed| change_bytes(&pushed.change)).sum::<u64>()
-            + PUSH_OVERHEAD_BYTES
+        let changes = self.changes.iter().map(|pushed| change_bytes(&pushed.change));
+        changes.sum::<u64>() + size_of_val(self.gone.runs()) as u64 + PUSH_OVERHEAD_BYTES
     }
 }
 

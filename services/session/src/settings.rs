@@ -30,6 +30,10 @@ pub const UNAPPLIED_MAX: usize = 65_536;
 /// comes back after a back-off.
 pub const RESETS_MAX: u32 = 8;
 
+/// Entries in a summary, six bytes each: less than half of a full frame, and some 50 ms of a hub's
+/// time to look up, which keeps nothing of it. An edge that holds more takes a snapshot.
+pub const SUMMARY_ENTRIES_MAX: usize = 65_536;
+
 /// How often a hub says where its streams end.
 pub const HEARTBEAT_MS: u64 = 10_000;
 
@@ -57,6 +61,8 @@ pub struct EdgeSettings {
     pub requests_max: usize,
     /// See [`UNAPPLIED_MAX`].
     pub unapplied_max: usize,
+    /// See [`SUMMARY_ENTRIES_MAX`].
+    pub summary_entries_max: usize,
     /// See [`SILENCE_MS_MAX`].
     pub silence_ms_max: u64,
 }
@@ -69,6 +75,7 @@ impl Default for EdgeSettings {
             reports_window: REPORTS_WINDOW,
             requests_max: REQUESTS_MAX,
             unapplied_max: UNAPPLIED_MAX,
+            summary_entries_max: SUMMARY_ENTRIES_MAX,
             silence_ms_max: SILENCE_MS_MAX,
         }
     }
@@ -91,6 +98,8 @@ pub struct HubSettings {
     pub requests_max: usize,
     /// See [`RESETS_MAX`].
     pub resets_max: u32,
+    /// See [`SUMMARY_ENTRIES_MAX`].
+    pub summary_entries_max: usize,
     /// See [`HEARTBEAT_MS`].
     pub heartbeat_ms: u64,
     /// See [`SILENCE_MS_MAX`].
@@ -111,6 +120,7 @@ impl Default for HubSettings {
             reports_unappended_max: REPORTS_UNAPPENDED_MAX,
             requests_max: REQUESTS_MAX,
             resets_max: RESETS_MAX,
+            summary_entries_max: SUMMARY_ENTRIES_MAX,
             heartbeat_ms: HEARTBEAT_MS,
             silence_ms_max: SILENCE_MS_MAX,
             welcome_ms_max: WELCOME_MS_MAX,

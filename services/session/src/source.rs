@@ -10,6 +10,7 @@ use headwater_event::{
     WriterEpoch,
 };
 
+use crate::comparison::Comparison;
 use crate::message::PushedChange;
 
 /// The hub's fold of the downstream log, as far as sessions read it.
@@ -20,9 +21,10 @@ pub trait Source {
     /// session waits that long with its welcome.
     fn log_id(&self) -> Option<LogId>;
 
-    /// Whether the session may begin a delta or a snapshot now. Asked only when one is due; where
-    /// the answer is no, the stream waits for the [`crate::HubInput::Advanced`] that is given
-    /// when it is the session's turn. A hub so bounds what it holds in memory for all of them.
+    /// Whether the session may begin a delta, a comparison or a snapshot now. Asked only when one
+    /// is due; where the answer is no, the stream waits for the [`crate::HubInput::Advanced`] that
+    /// is given when it is the session's turn. A hub so bounds what it holds in memory for all of
+    /// them.
     fn may_catch_up(&self) -> bool {
         true
     }
@@ -82,6 +84,17 @@ pub trait Source {
     /// When the fold cannot be read.
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError>;
 
+    /// Every entry of the present state that the edge of `comparison` does not have, in key order;
+    /// every entry is asked of it, once. Asked only of a reconciled fold.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    fn correction(
+        &self,
+        stream: &StreamId,
+        comparison: &mut Comparison,
+    ) -> Result<Box<dyn CatchUp>, SourceError>;
+
     /// Whether `node` may ask the cloud for `key`: the key is in its private stream's state, or
     /// an object there names it.
     ///
@@ -117,8 +130,8 @@ impl From<Envelope> for TailEvent {
     }
 }
 
-/// A delta or snapshot being read: the stream as it stood when it was asked for, whatever the
-/// fold does meanwhile.
+/// A delta, snapshot or correction being read: the stream as it stood when it was asked for,
+/// whatever the fold does meanwhile.
 pub trait CatchUp: Send {
     /// The next changes, cut where they exceed `bytes_max` but at least one; fewer than one
     /// only at the end.
@@ -128,7 +141,7 @@ pub trait CatchUp: Send {
     fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError>;
 }
 
-/// A piece of a delta or snapshot.
+/// A piece of a delta, snapshot or correction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatchUpPart {
     /// The changes, in order.

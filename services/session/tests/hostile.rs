@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Assignment, Boot, Change, Checkpoint, EntryKey, Envelope, Event, Identity,
-    Incarnation, LogId, NodeName, Removed, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
-    WriterEpoch,
+    Applied, Assignment, Boot, Change, Checkpoint, DigestKey, EntryDigest, EntryKey, Envelope,
+    Event, Gone, Identity, Incarnation, LogId, NodeName, ObjectHash, Removed, Report, ReportBody,
+    ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, Parked,
-    Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError, Response,
-    StreamPosition, StreamProgress, Welcome,
+    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
+    Parked, Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError,
+    Response, StreamPosition, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -116,19 +116,48 @@ fn change() -> impl Strategy<Value = PushedChange> {
 }
 
 fn push() -> impl Strategy<Value = Push> {
-    let mode = prop::sample::select(vec![PushMode::Tail, PushMode::Delta, PushMode::Snapshot]);
+    let mode = prop::sample::select(vec![
+        PushMode::Tail,
+        PushMode::Delta,
+        PushMode::Snapshot,
+        PushMode::Correction,
+    ]);
     let part = prop_oneof![3 => Just(0), 1 => 1..3u32, 1 => Just(u32::MAX)];
-    ((stream(), mode, seq(), checkpoint()), vec(change(), 0..3), hash(), part, any::<bool>())
-        .prop_map(|((stream, mode, from, to), changes, hash, part, last_part)| Push {
+    let place = (stream(), mode, seq(), checkpoint());
+    (place, gone(), vec(change(), 0..3), hash(), part, any::<bool>()).prop_map(
+        |((stream, mode, from, to), gone, changes, hash, part, last_part)| Push {
             stream,
             mode,
-            from: if mode == PushMode::Snapshot && part != 1 { Seq::ZERO } else { from },
+            from: if mode.begins_anew() && part != 1 { Seq::ZERO } else { from },
             to,
+            gone,
             changes,
             hash,
             part,
             last_part,
-        })
+        },
+    )
+}
+
+fn gone() -> impl Strategy<Value = Gone> {
+    prop_oneof![
+        4 => Just(Gone::default()),
+        2 => any::<[bool; 2]>().prop_map(Gone::of),
+        1 => vec(any::<u32>(), 0..4).prop_map(Gone::from_runs),
+    ]
+}
+
+/// That of a state that hashes to nothing, as the source's does, or another.
+fn nonce() -> impl Strategy<Value = u64> {
+    prop_oneof![5 => Just(0), 1 => any::<u64>()]
+}
+
+/// Of what the source has as well, and of something else.
+fn digests() -> impl Strategy<Value = Vec<EntryDigest>> {
+    let key: EntryKey = "ns/pod/a".parse().expect("well-formed");
+    let held = DigestKey::new(0).digest(&key, "", "", &ObjectHash::of(&[b'x'; 200]));
+    let other = any::<[u8; 6]>().prop_map(EntryDigest::from_bytes);
+    vec(prop_oneof![Just(held), other], 0..4)
 }
 
 fn request() -> impl Strategy<Value = Request> {
@@ -161,6 +190,9 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
             .prop_map(|(after, reports)| EdgeMessage::Reports(Reports { after, reports })),
         Just(EdgeMessage::Heartbeat(EdgeHeartbeat::default())),
         request().prop_map(EdgeMessage::Request),
+        (stream(), nonce(), digests()).prop_map(|(stream, nonce, digests)| {
+            EdgeMessage::Summary(Summary { stream, nonce, digests })
+        }),
     ]
 }
 
@@ -172,6 +204,8 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
             }
         ),
         8 => push().prop_map(HubMessage::Push),
+        2 => (stream(), nonce())
+            .prop_map(|(stream, nonce)| HubMessage::Compare(Compare { stream, nonce })),
         1 => report_id().prop_map(HubMessage::ReportsAcked),
         1 => vec(position(), 0..3)
             .prop_map(|tails| HubMessage::Heartbeat(HubHeartbeat { tails })),
@@ -192,6 +226,9 @@ fn edge_input() -> impl Strategy<Value = EdgeInput> {
         }),
         3 => (stream(), checkpoint())
             .prop_map(|(stream, checkpoint)| EdgeInput::Durable { stream, checkpoint }),
+        3 => (stream(), nonce(), digests()).prop_map(|(stream, nonce, digests)| {
+            EdgeInput::Summarized { stream, nonce, digests }
+        }),
         1 => Just(EdgeInput::Reported),
         2 => reports().prop_map(EdgeInput::Outbox),
         1 => identity().prop_map(EdgeInput::BootRaised),

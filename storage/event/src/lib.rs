@@ -16,6 +16,7 @@
 //! | [`assignment`] | which streams a node has: the object of its `!streams` entry |
 //! | [`upstream`] | reports as records of the upstream log |
 //! | [`standing`] | where a node stands, as a hub says it |
+//! | [`summary`] | what a replica says of its entries, so that another can tell which differ |
 //! | [`record`] | keys, headers and values of log records, one place for both topics |
 
 pub mod assignment;
@@ -29,6 +30,7 @@ pub mod record;
 pub mod report;
 pub mod standing;
 pub mod stream;
+pub mod summary;
 pub mod upstream;
 
 pub use assignment::{Assignment, AssignmentError};
@@ -44,3 +46,4 @@ pub use record::{RecordKey, ReportKey};
 pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId};
 pub use standing::{NodeStanding, StreamStanding};
 pub use stream::StreamId;
+pub use summary::{DigestKey, EntryDigest, Gone};

@@ -31,7 +31,7 @@ impl fmt::Display for Seq {
 
 /// One life of a log. A re-created topic gets the next number and a new UUID.
 ///
-/// An edge follows only to a higher number, and only by a snapshot. Equal numbers with
+/// An edge follows only to a higher number, and only by its complete state. Equal numbers with
 /// different UUIDs are two logs that must not be mixed: [`LogId::follows`] says no to both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogId {
@@ -42,7 +42,7 @@ pub struct LogId {
 }
 
 impl LogId {
-    /// Whether a replica of `previous` may be replaced by a snapshot of this log.
+    /// Whether a replica of `previous` may be replaced by a complete state of this log.
     pub fn follows(&self, previous: &Self) -> bool {
         self.number > previous.number
     }

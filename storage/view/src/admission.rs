@@ -1,13 +1,14 @@
 //! Which inputs a state takes: pure rules over positions.
 //!
 //! A state is always a prefix of its stream, so an input must continue it. The one exception
-//! is a snapshot, which may take a diverged replica back (to a higher writer epoch) or over to
-//! a later life of the log. Within one log and epoch nothing goes back, so what was removed
-//! stays removed: no older snapshot or delta can bring a removed UID again.
+//! is what begins anew, a snapshot or a correction, which may take a diverged replica back (to a
+//! higher writer epoch) or over to a later life of the log. Within one log and epoch nothing goes
+//! back, so what was removed stays removed: no older snapshot or delta can bring a removed UID
+//! again.
 
 use headwater_event::{Checkpoint, Envelope, LogId, Seq};
 
-use crate::advance::{Advance, Continuity, Mode};
+use crate::advance::{Advance, Continuity};
 use crate::refusal::Refusal;
 
 /// Whether a state that stands at `at` takes `envelope` of the log `log_id`.
@@ -48,7 +49,7 @@ pub(crate) fn admit_advance(at: Option<&Checkpoint>, advance: &Advance) -> Resul
     let applied = at.map_or(Seq::ZERO, |at| at.seq);
     if let Some(at) = at {
         if at.log_id != to.log_id {
-            let follows = advance.mode == Mode::Snapshot && to.log_id.follows(&at.log_id);
+            let follows = advance.mode.begins_anew() && to.log_id.follows(&at.log_id);
             let refusal = Refusal::ForeignLog { stream: stream(), at: at.log_id, found: to.log_id };
             return if follows { Ok(()) } else { Err(refusal) };
         }
@@ -56,7 +57,7 @@ pub(crate) fn admit_advance(at: Option<&Checkpoint>, advance: &Advance) -> Resul
             return Err(Refusal::Fenced { stream: stream(), at: at.epoch, found: to.epoch });
         }
     }
-    if advance.mode == Mode::Snapshot {
+    if advance.mode.begins_anew() {
         // Only a new writer's history may be shorter than what a replica of the old one has.
         let may_go_back = at.is_none_or(|at| to.epoch > at.epoch);
         if to.seq < applied && !may_go_back {

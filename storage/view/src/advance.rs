@@ -1,6 +1,6 @@
-//! What moves a replica's stream forward: a tail, a delta or a snapshot, whole or in parts.
+//! What moves a replica's stream forward: a tail, delta, snapshot or correction, whole or in parts.
 
-use headwater_event::{Checkpoint, Seq, StateHash, StreamId};
+use headwater_event::{Checkpoint, Gone, Seq, StateHash, StreamId};
 
 use crate::prepared::{Incoming, Prepared};
 
@@ -13,6 +13,18 @@ pub enum Mode {
     Delta,
     /// The complete state at `to`: what is absent is deleted.
     Snapshot,
+    /// What leads from the entries that are held to the complete state at `to`: those of them that
+    /// are not in it, by their places in [`StreamReader::digests`](crate::StreamReader::digests), and
+    /// those that it has beyond them. Reserved entries are all there, as in a snapshot.
+    Correction,
+}
+
+impl Mode {
+    /// Whether the state is complete afterwards, whatever the position before: it may then be of a
+    /// later life of the log, or go back.
+    pub fn begins_anew(self) -> bool {
+        matches!(self, Self::Snapshot | Self::Correction)
+    }
 }
 
 /// Carries a stream from `from`, exclusive, to `to`, inclusive; or one part of what does.
@@ -24,12 +36,14 @@ pub struct Advance {
     pub stream: StreamId,
     /// How.
     pub mode: Mode,
-    /// Where the replica must stand; of no meaning for a snapshot.
+    /// Where the replica must stand; of no meaning for what begins anew.
     pub from: Seq,
     /// Where it then stands.
     pub to: Checkpoint,
     /// The state hash at `to`: another one refuses the whole.
     pub hash: StateHash,
+    /// Which entries leave with part 0 of a correction, before anything changes.
+    pub(crate) gone: Gone,
     /// What changes, in order.
     pub(crate) changes: Vec<Prepared>,
     /// Which part this is, from 0; `stream`, `mode`, `from`, `to` and `hash` are the same in each.
@@ -53,7 +67,14 @@ impl Advance {
     ) -> Self {
         let changes =
             changes.into_iter().map(|change| Prepared::new(to.seq, change.into())).collect();
-        Self { stream, mode, from, to, hash, changes, part: 0, last_part: true }
+        let gone = Gone::default();
+        Self { stream, mode, from, to, hash, gone, changes, part: 0, last_part: true }
+    }
+
+    /// The same correction, of which these leave.
+    #[must_use]
+    pub fn without(self, gone: Gone) -> Self {
+        Self { gone, ..self }
     }
 
     /// One part of it.

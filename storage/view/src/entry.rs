@@ -20,7 +20,8 @@ pub(crate) const ENCODED: Table<RowKey, EncodedEntry, Folded> = Table::new(Table
 /// An entry of a stream's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The seq that last touched it; where it came by a push, the seq of the push's end.
+    /// The seq that last touched it; where it came by a push, the seq of the push's end. Of an
+    /// earlier life of the log, if it stayed when a correction led to this one.
     pub seq: Seq,
     /// BLAKE3 of the object.
     pub object_hash: ObjectHash,

@@ -106,13 +106,30 @@ impl History {
                     tail.map(|change| (change.key().clone(), change)).collect();
                 latest.into_values().map(Incoming::from).collect()
             }
-            Mode::Snapshot => {
+            Mode::Snapshot | Mode::Correction => {
                 let entries = self.states[to].iter().map(applied).map(Change::Applied);
                 entries.map(Incoming::from).collect()
             }
         };
         let (stream, to_hash) = (self.stream.clone(), self.hashes[to]);
         Advance::new(stream, mode, Seq(from as u64), self.checkpoint(to), to_hash, changes)
+    }
+
+    /// What `step` makes the event behind the last one.
+    pub(crate) fn next_event(&self, step: &Step) -> Envelope {
+        let mut state = self.states[self.tail_seq()].clone();
+        let seq = Seq(self.states.len() as u64);
+        let event = event(seq, step, &mut state);
+        Envelope {
+            stream: self.stream.clone(),
+            seq,
+            epoch: WriterEpoch(1),
+            epoch_first_seq: Seq(1),
+            time_ms: 0,
+            hash: hash_of(&HashKey::new(&self.log_id), &state),
+            traceparent: None,
+            event,
+        }
     }
 
     /// The event behind seq `before`, as a patch against what is there, of the same entry or else

@@ -14,6 +14,7 @@
 
 mod admission;
 mod advance;
+mod correction;
 mod effect;
 mod entry;
 mod generation;

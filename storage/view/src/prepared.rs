@@ -65,6 +65,14 @@ impl Prepared {
         Self::Applied { applied, object_hash, row }
     }
 
+    /// The entry that it is about.
+    pub(crate) fn key(&self) -> &EntryKey {
+        match self {
+            Self::Applied { applied, .. } | Self::Patched { applied, .. } => &applied.key,
+            Self::Removed(removed) => &removed.key,
+        }
+    }
+
     /// The bytes of the object that comes.
     pub(crate) fn object_bytes(&self) -> usize {
         match self {

@@ -70,7 +70,19 @@ pub enum Refusal {
         /// The part that came.
         found: u32,
     },
-    /// A snapshot that says what left, or says an entry twice.
+    /// A correction of entries beyond those that there are.
+    #[error(
+        "stream {stream}: the correction at seq {seq} speaks of {said} entries, there are fewer"
+    )]
+    Correction {
+        /// The stream.
+        stream: StreamId,
+        /// Where.
+        seq: Seq,
+        /// Of how many it speaks.
+        said: u64,
+    },
+    /// A snapshot or correction that says what left by key, or a snapshot that says an entry twice.
     #[error("stream {stream}: the snapshot at seq {seq} is malformed at {key}")]
     Snapshot {
         /// The stream.

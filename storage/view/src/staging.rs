@@ -15,7 +15,8 @@
 //! more durable than any other: if it is lost, so is the position, and the former state is
 //! there again.
 //!
-//! A tail or delta that must be staged starts from a copy of the visible generation. That
+//! A tail or delta that must be staged starts from a copy of the visible generation, a correction
+//! from one of what stays of it. That
 //! costs a write of the whole state; it is paid only by what is larger than a batch, and in
 //! return readers need no second place to look and a crash no log to redo.
 
@@ -102,7 +103,7 @@ impl StreamState {
         self.write(Durability::Buffered)
     }
 
-    fn begin(&mut self, advance: &Advance) -> Result<Staged, EngineError> {
+    fn begin(&mut self, advance: &Advance) -> Result<Staged, FoldError<Refusal>> {
         let stream = &advance.stream;
         let slot = Slot::of(&mut self.slots, &*self.engine, stream)?;
         if let Some(abandoned) = slot.row.staged {
@@ -116,13 +117,16 @@ impl StreamState {
         self.dirty.insert(stream.clone());
         // From here on all that is visible lies in the engine, not in the open batch.
         self.write(Durability::Buffered)?;
-        let hash = match advance.mode {
-            Mode::Snapshot => StateHash::EMPTY,
-            Mode::Tail | Mode::Delta => visible_hash,
-        };
-        let generation = Generation::new(stream, number, hash);
-        if advance.mode != Mode::Snapshot {
-            self.copy(&visible, &generation.rows)?;
+        let mut generation = Generation::new(stream, number, StateHash::EMPTY);
+        match advance.mode {
+            Mode::Snapshot => {}
+            Mode::Tail | Mode::Delta => {
+                self.copy(&visible, &generation.rows)?;
+                generation.hash = visible_hash;
+            }
+            Mode::Correction => {
+                generation.hash = self.copy_corrected(&visible, &generation.rows, advance)?;
+            }
         }
         let Advance { mode, from, to, hash, .. } = *advance;
         Ok(Staged { generation, number, mode, from, to, hash, next_part: 0 })
@@ -132,13 +136,24 @@ impl StreamState {
         let engine = Arc::clone(&self.engine);
         for row in ENTRIES.rows_of(&*engine, from) {
             let (row, entry) = row?;
-            self.batch.put(&ENTRIES, &to.entry(&row.entry_key_in(from)?), &entry);
-            if self.batch.bytes() > self.bounds.staged_batch_bytes_max {
-                self.write(Durability::Buffered)?;
-            }
+            self.copy_entry(to, &row.entry_key_in(from)?, &entry)?;
         }
         // The copy is read from the engine from here on.
         self.write(Durability::Buffered)
+    }
+
+    /// Copies one entry, and writes what has gathered when that is much.
+    pub(crate) fn copy_entry(
+        &mut self,
+        to: &RowKey,
+        key: &EntryKey,
+        entry: &Entry,
+    ) -> Result<(), EngineError> {
+        self.batch.put(&ENTRIES, &to.entry(key), entry);
+        if self.batch.bytes() > self.bounds.staged_batch_bytes_max {
+            self.write(Durability::Buffered)?;
+        }
+        Ok(())
     }
 
     /// Folds the changes of one part; gives what they did if `keep_effected`.
@@ -188,7 +203,7 @@ impl StreamState {
         let slot = Slot::of(&mut self.slots, &*self.engine, &stream)?;
         let told = match (staged.mode, effected) {
             (Mode::Tail | Mode::Delta, Some(effected)) => effected,
-            (Mode::Snapshot, Some(came)) => {
+            (Mode::Snapshot | Mode::Correction, Some(came)) => {
                 let mut told = left(&*self.engine, &slot.visible, Some(&staged.generation))?;
                 for came in came {
                     told.push(against(&*self.engine, &slot.visible, came)?);
@@ -242,7 +257,7 @@ impl Staged {
     }
 }
 
-/// A snapshot says what is there, and not what is gone.
+/// What begins anew says what is there, and not what is gone.
 fn check(
     stream: &StreamId,
     mode: Mode,
@@ -250,7 +265,9 @@ fn check(
     change: &Prepared,
 ) -> Result<(), FoldError<Refusal>> {
     match (mode, change) {
-        (Mode::Snapshot, Prepared::Removed(removed)) => Err(malformed(stream, to, &removed.key)),
+        (mode, Prepared::Removed(removed)) if mode.begins_anew() => {
+            Err(malformed(stream, to, &removed.key))
+        }
         _ => Ok(()),
     }
 }

@@ -128,7 +128,11 @@ impl<'r> StreamReader<'r> {
         Ok(Some(Verification { checkpoint, kept, recomputed, entries }))
     }
 
-    fn generation(&self, stream: &StreamId) -> Result<RowKey, EngineError> {
+    pub(crate) fn read(&self) -> &dyn Read {
+        self.from
+    }
+
+    pub(crate) fn generation(&self, stream: &StreamId) -> Result<RowKey, EngineError> {
         let row = STREAM_ROWS.get(self.from, stream)?.unwrap_or(StreamRow::FIRST);
         Ok(RowKey::generation(stream, row.visible))
     }

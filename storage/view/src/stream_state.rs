@@ -23,6 +23,7 @@ use headwater_store::{
 
 use crate::admission::{admit_advance, admit_event};
 use crate::advance::{Advance, Continuity, Mode};
+use crate::correction::{Corrected, gone_bytes};
 use crate::effect::{Effect, extend};
 use crate::entry::{ENTRIES, Entry, Held, RowKey};
 use crate::prepared::Prepared;
@@ -161,7 +162,7 @@ impl StreamState {
         self.abort_if_failed(outcome)
     }
 
-    /// Folds a tail, delta or snapshot, or one part of it. A part before the last changes
+    /// Folds a tail, delta, snapshot or correction, or one part of it. A part before the last changes
     /// nothing that can be seen. Writes to the engine on its own when much is staged.
     ///
     /// # Errors
@@ -173,7 +174,8 @@ impl StreamState {
         effects: &mut Vec<Effect>,
     ) -> Result<(), FoldError<Refusal>> {
         let object_bytes: usize = advance.changes.iter().map(Prepared::object_bytes).sum();
-        let fits = advance.is_whole() && object_bytes <= self.bounds.direct_bytes_max;
+        let bytes = object_bytes.saturating_add(gone_bytes(&advance.gone));
+        let fits = advance.is_whole() && bytes <= self.bounds.direct_bytes_max;
         let outcome = if fits && advance.mode != Mode::Snapshot {
             self.fold_changes(advance, effects)
         } else {
@@ -331,7 +333,7 @@ impl StreamState {
         Ok(())
     }
 
-    /// Folds a whole tail or delta into the visible generation.
+    /// Folds a whole tail, delta or correction into the visible generation.
     fn fold_changes(
         &mut self,
         advance: Advance,
@@ -340,10 +342,16 @@ impl StreamState {
         let hash_key = self.hash_key(&advance.to.log_id);
         let slot = Slot::of(&mut self.slots, &*self.engine, &advance.stream)?;
         admit_advance(slot.checkpoint(), &advance).map_err(FoldError::Refused)?;
+        let Corrected { hash: before, leaves } = match advance.mode {
+            Mode::Correction => self.corrected(&advance)?,
+            _ => Corrected { hash: slot.visible.hash, leaves: Vec::new() },
+        };
         let Advance { stream, to, hash: expected, changes, .. } = advance;
+        let slot = Slot::of(&mut self.slots, &*self.engine, &stream)?;
         let held_before = slot.visible.held_entries();
         let mut draft = slot.visible.draft(&*self.engine, &mut self.batch, hash_key);
-        for change in changes {
+        draft.hash = before;
+        for change in leaves.into_iter().chain(changes) {
             draft.fold(change)?;
         }
         let hash = draft.hash;

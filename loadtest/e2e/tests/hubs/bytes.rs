@@ -15,6 +15,9 @@ use crate::{PARTITIONS, PLAIN};
 
 const NODE: &str = "gw-1";
 
+/// What the topic of events is called.
+const DOWNSTREAM: &str = "headwater.downstream.v1";
+
 /// With the ConfigMaps a thousand objects: a pod names so many of them.
 const PODS: usize = 100;
 const MAPS_PER_POD: usize = 9;
@@ -78,6 +81,32 @@ impl Between {
     /// The edge is away while `changed` ConfigMaps change and `removed` others go, and comes back
     /// through the other hub.
     fn away_while(&mut self, changed: usize, removed: usize, delay: Duration) -> Return {
+        let events = self.leave(changed, removed);
+        self.come_back(&events, delay)
+    }
+
+    /// The same; before it comes back, the log is deleted and made again, so that its position
+    /// leads nowhere.
+    fn away_while_the_log_is_made_again(&mut self, changed: usize, removed: usize) -> Return {
+        let events = self.leave(changed, removed);
+        self.fleet.kafka.delete(&[DOWNSTREAM]).expect("it is deleted");
+        self.fleet.make_topics(PARTITIONS);
+        for hub in ["hub-0", "hub-1"] {
+            self.fleet.wait_for("the next life", |fleet| {
+                let status = fleet.part(hub).status()?;
+                status["log_id"].as_str()?.starts_with("2-").then_some(())
+            });
+        }
+        self.events = self.objects.len() + 1;
+        wait_until_logged(&self.fleet, NODE, self.events);
+        for hub in ["hub-0", "hub-1"] {
+            wait_until_folded(&self.fleet, hub, NODE, self.events);
+        }
+        self.come_back(&events, Duration::ZERO)
+    }
+
+    /// The edge is away, and the log has all that happens meanwhile: the events.
+    fn leave(&mut self, changed: usize, removed: usize) -> Vec<Value> {
         for hop in &self.hops {
             hop.set(Conditions { closed: true, ..Conditions::default() });
             hop.cut();
@@ -96,7 +125,11 @@ impl Between {
         for hub in ["hub-0", "hub-1"] {
             wait_until_folded(&self.fleet, hub, NODE, self.events);
         }
+        events
+    }
 
+    /// The edge comes back, through the other hub, and has `events` at least to take.
+    fn come_back(&mut self, events: &[Value], delay: Duration) -> Return {
         self.at = 1 - self.at;
         let hop = &self.hops[self.at];
         let traffic = hop.traffic();
@@ -119,7 +152,7 @@ impl Between {
         let peaks = [NODE, "hub-0", "hub-1"];
         let peaks = peaks.map(|part| (part, self.fleet.part(part).peak_bytes() >> 10));
         println!("KiB at most: {peaks:?}");
-        Return { traffic, took, ideal: ideal(&events) }
+        Return { traffic, took, ideal: ideal(events) }
     }
 }
 
@@ -161,4 +194,10 @@ fn who_was_away_comes_back_through_another_hub_for_what_changed() {
     assert!(10 * many.traffic.down <= 12 * many.ideal, "{many:?}");
     // A round trip takes two seconds; with a second one it would have been four.
     assert!(many.took >= 2 * delay && many.took < 4 * delay, "{many:?}");
+
+    // Of 970 objects 10 are others and 10 are gone; what it holds it says in six bytes each.
+    let lost = between.away_while_the_log_is_made_again(10, 10);
+    println!("made again, 10 changed, 10 removed: {lost:?}");
+    assert!(lost.traffic.up <= 6 * 1_000 + 640, "{lost:?}");
+    assert!(10 * lost.traffic.down <= 15 * lost.ideal, "{lost:?}");
 }

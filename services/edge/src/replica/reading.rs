@@ -1,9 +1,9 @@
 //! What is read of the replica. This thread alone writes, and has made everything durable before
-//! it reads.
+//! it reads for others on the node.
 
 use std::collections::BTreeMap;
 
-use headwater_event::{EntryKey, ResourceKey, StreamId};
+use headwater_event::{DigestKey, EntryDigest, EntryKey, ResourceKey, StreamId};
 use headwater_store::EngineError;
 use headwater_view::{Effected, Selection, StreamReader};
 
@@ -77,6 +77,17 @@ impl Replica {
                 return Ok(());
             }
         }
+    }
+
+    /// What a stream holds, or nothing where that is too much to say.
+    pub(super) fn digests(
+        &self,
+        stream: &StreamId,
+        nonce: u64,
+        entries_max: usize,
+    ) -> Result<Vec<EntryDigest>, EngineError> {
+        let digests = self.reader().digests(stream, &DigestKey::new(nonce), entries_max)?;
+        Ok(digests.unwrap_or_default())
     }
 
     fn reader(&self) -> StreamReader<'_> {

@@ -1,19 +1,19 @@
 //! Nobody is told what a loss of power could take, and absence means something only when it does.
 
+mod hub;
+
 use std::pin::pin;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{Either, select};
-use headwater_event::{
-    Applied, Change, HashKey, LogId, NodeName, ObjectHash, Removed, Seq, WriterEpoch,
-};
-use headwater_session::message::{Push, PushMode, PushedChange};
+use headwater_event::{Applied, Change, HashKey, NodeName, ObjectHash, Seq};
+use headwater_session::message::Push;
 use headwater_store::{Failure, MemoryEngine, Read, Survives};
 use headwater_view::StreamReader;
 use proptest::prelude::*;
-use uuid::Uuid;
 
+use self::hub::{Hub, log_id};
 use super::*;
 
 fn node() -> NodeName {
@@ -24,99 +24,8 @@ fn private() -> StreamId {
     StreamId::node(&node())
 }
 
-fn log_id() -> LogId {
-    LogId { number: 1, uuid: Uuid::from_u128(7) }
-}
-
 fn key(text: &str) -> ResourceKey {
     text.parse().expect("a key")
-}
-
-/// What a hub would push of one stream.
-#[derive(Clone)]
-struct Hub {
-    stream: StreamId,
-    seq: u64,
-    hash: StateHash,
-    objects: BTreeMap<ResourceKey, (String, Bytes)>,
-}
-
-impl Hub {
-    fn of(stream: StreamId) -> Self {
-        Self { stream, seq: 0, hash: StateHash::EMPTY, objects: BTreeMap::new() }
-    }
-
-    fn apply(&mut self, text: &str, uid: &str, object: &str) -> Push {
-        let applied = Applied {
-            key: key(text).into(),
-            uid: uid.to_owned(),
-            resource_version: self.seq.to_string(),
-            object: Bytes::copy_from_slice(object.as_bytes()),
-        };
-        self.forget(text);
-        let hash_key = HashKey::new(&log_id());
-        self.hash.add(&hash_key, &applied.key, &ObjectHash::of(&applied.object));
-        self.objects.insert(key(text), (uid.to_owned(), applied.object.clone()));
-        self.tail(Change::Applied(applied))
-    }
-
-    fn remove(&mut self, text: &str) -> Push {
-        let uid = self.forget(text).unwrap_or_default();
-        self.tail(Change::Removed(Removed { key: key(text).into(), uid }))
-    }
-
-    fn snapshot(&self) -> Push {
-        let changes = self.objects.iter().map(|(key, (uid, object))| {
-            let (key, uid) = (key.clone().into(), uid.clone());
-            let (resource_version, object) = ("s".to_owned(), object.clone());
-            Change::Applied(Applied { key, uid, resource_version, object }).into()
-        });
-        self.push(PushMode::Snapshot, Seq::ZERO, changes.collect())
-    }
-
-    /// The same in parts of one change each.
-    fn snapshot_in_parts(&self) -> Vec<Push> {
-        let whole = self.snapshot();
-        let last = whole.changes.len().max(1) - 1;
-        let part = |(at, change): (usize, &PushedChange)| Push {
-            changes: vec![change.clone()],
-            part: u32::try_from(at).expect("few parts"),
-            last_part: at == last,
-            ..whole.clone()
-        };
-        whole.changes.iter().enumerate().map(part).collect()
-    }
-
-    fn tail(&mut self, change: Change) -> Push {
-        let from = Seq(self.seq);
-        self.seq += 1;
-        let traceparent = Some(format!("trace-{}", self.seq));
-        self.push(
-            PushMode::Tail,
-            from,
-            vec![PushedChange { traceparent, appended_ms: Some(1), ..change.into() }],
-        )
-    }
-
-    fn push(&self, mode: PushMode, from: Seq, changes: Vec<PushedChange>) -> Push {
-        Push {
-            stream: self.stream.clone(),
-            mode,
-            from,
-            to: Checkpoint { log_id: log_id(), epoch: WriterEpoch(1), seq: Seq(self.seq) },
-            changes,
-            hash: self.hash,
-            part: 0,
-            last_part: true,
-        }
-    }
-
-    fn forget(&mut self, text: &str) -> Option<String> {
-        let (uid, object) = self.objects.remove(&key(text))?;
-        let hash_key = HashKey::new(&log_id());
-        self.hash.subtract(&hash_key, &key(text).into(), &ObjectHash::of(&object));
-        Some(uid)
-    }
 }
 
 struct Bench {
@@ -124,6 +33,8 @@ struct Bench {
     replica: Replica,
     syncer: Syncer,
     session: mpsc::Receiver<Answer>,
+    /// Answers that were heard while another was waited for.
+    heard: Vec<Answer>,
     upstream: mpsc::Receiver<upstream::Command>,
 }
 
@@ -154,7 +65,7 @@ impl Bench {
             Replica::open(engine.clone(), private(), settings, session_sender, upstream_sender)
                 .expect("opens");
         replica.begin().expect("reads");
-        Self { engine, replica, syncer, session, upstream }
+        Self { engine, replica, syncer, session, heard: Vec::new(), upstream }
     }
 
     /// Gives commands that are queued together.
@@ -209,8 +120,24 @@ impl Bench {
         watch.try_recv().expect("answered").expect("room")
     }
 
+    /// What it says that it holds of `hub`'s stream, and what comes of that.
+    fn corrected_by(&mut self, hub: &Hub) -> Vec<Push> {
+        let (stream, nonce) = (hub.stream.clone(), hub.seq);
+        let question = Command::Summarize { stream, nonce, entries_max: 99 };
+        self.group_then([question], Then::Waits).expect("the engine works");
+        let mut digests = None;
+        while let Ok(answer) = self.session.try_recv() {
+            match answer {
+                Answer::Summarized { digests: said, .. } => digests = Some(said),
+                Answer::Applied { .. } | Answer::Durable { .. } => self.heard.push(answer),
+            }
+        }
+        hub.correction(nonce, &digests.expect("answered"))
+    }
+
     fn answers(&mut self) -> Vec<Answer> {
-        std::iter::from_fn(|| self.session.try_recv().ok()).collect()
+        let heard = std::mem::take(&mut self.heard).into_iter();
+        heard.chain(std::iter::from_fn(|| self.session.try_recv().ok())).collect()
     }
 
     fn view_changes(&mut self) -> Vec<ViewChange> {
@@ -230,7 +157,7 @@ fn apply(push: Push) -> Command {
 fn durable(answers: &[Answer]) -> Vec<u64> {
     let seq = |answer: &Answer| match answer {
         Answer::Durable { checkpoint, .. } => Some(checkpoint.seq.0),
-        Answer::Applied { .. } => None,
+        Answer::Applied { .. } | Answer::Summarized { .. } => None,
     };
     answers.iter().filter_map(seq).collect()
 }
@@ -361,6 +288,44 @@ fn a_catch_up_in_parts_is_listed_anew_when_it_is_whole() {
 }
 
 #[test]
+fn a_correction_tells_of_what_differs_and_of_nothing_else() {
+    let mut bench = Bench::new();
+    let mut hub = Hub::of(private());
+    for name in ["a", "b", "c", "d"] {
+        hub.apply(&format!("d/pod/{name}"), name, "{}");
+    }
+    bench.push([hub.snapshot()]);
+    let mut watch = bench.watch(Group::Edged);
+    told(&mut watch);
+    bench.view_changes();
+    // The log is another, with other positions: one pod went, one changed, one is another.
+    let mut next = Hub { log: 2, ..Hub::of(private()) };
+    for (name, uid, object) in [("a", "a", "{}"), ("b", "b", "[]"), ("c", "x", "{}")] {
+        next.apply_as(&format!("d/pod/{name}"), uid, object, &hub);
+    }
+    let pushes = bench.corrected_by(&next);
+    assert_eq!(pushes.iter().map(|push| push.changes.len()).sum::<usize>(), 2);
+    for half in 0..2 {
+        // In one part it is folded in place, in several aside.
+        let mut bench = Bench::over(Arc::new(bench.engine.reopen()));
+        let mut watch = bench.watch(Group::Edged);
+        told(&mut watch);
+        match half {
+            0 => bench.push([next.whole(&pushes)]),
+            _ => bench.push(pushes.clone()),
+        }
+        let items = told(&mut watch);
+        let gone = |item: &&Item| matches!(item, Item::Removed { .. });
+        assert_eq!(items.iter().filter(gone).count(), 2, "{items:?}");
+        if half == 0 {
+            assert_eq!(applied_keys(&items), ["d/pod/b", "d/pod/c"]);
+        }
+        let position = bench.replica.positions()[&private()];
+        assert_eq!((position.0.log_id, position.1), (log_id(2), next.hash));
+    }
+}
+
+#[test]
 fn a_push_that_does_not_hash_leaves_no_trace_and_a_snapshot_heals() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
@@ -417,7 +382,7 @@ fn the_outbox_hears_of_pods_and_of_snapshot_requests() {
         resource_version: String::new(),
         object: Bytes::from_static(b"3"),
     };
-    let hash_key = HashKey::new(&log_id());
+    let hash_key = HashKey::new(&log_id(1));
     hub.hash.add(&hash_key, &EntryKey::SnapshotRequest, &ObjectHash::of(b"3"));
     bench.push([hub.tail(Change::Applied(asked))]);
     bench.push([hub.remove("d/pod/a")]);
@@ -551,12 +516,20 @@ fn a_catch_up_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
 /// A pod's number, its object, and whether it is removed instead, if it is there.
 type Named = (u8, u8, bool);
 
+/// How the complete state comes.
+#[derive(Clone, Copy, Debug)]
+enum Whole {
+    Snapshot,
+    InParts,
+    Corrected,
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// Groups of pushes that are queued together, each of one change; and what the syncer does
     /// before the next group comes.
     Push(Vec<(Vec<Named>, Then)>),
-    Snapshot(bool, Then),
+    Snapshot(Whole, Then),
     Tick,
     Crash(u64),
 }
@@ -565,9 +538,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let change = (0_u8..6, 0_u8..3, any::<bool>());
     let then = || prop_oneof![Just(Then::Waits), Just(Then::Syncs), Just(Then::Rests)];
     let group = (proptest::collection::vec(change, 1..6), then());
+    let whole = prop_oneof![Just(Whole::Snapshot), Just(Whole::InParts), Just(Whole::Corrected)];
     let step = prop_oneof![
         8 => proptest::collection::vec(group, 1..4).prop_map(Step::Push),
-        2 => (any::<bool>(), then()).prop_map(|(in_parts, then)| Step::Snapshot(in_parts, then)),
+        3 => (whole, then()).prop_map(|(whole, then)| Step::Snapshot(whole, then)),
         2 => Just(Step::Tick),
         2 => any::<u64>().prop_map(Step::Crash),
     ];
@@ -612,12 +586,15 @@ proptest! {
                         bench.push_then(pushes, then);
                     }
                 }
-                Step::Snapshot(in_parts, then) => {
+                Step::Snapshot(whole, then) => {
                     // A snapshot goes on: an equal position would be refused as stale.
                     hub.apply("d/pod/snap", "u", &hub.seq.to_string());
                     hubs.push(hub.clone());
-                    let pushes =
-                        if in_parts { hub.snapshot_in_parts() } else { vec![hub.snapshot()] };
+                    let pushes = match whole {
+                        Whole::Snapshot => vec![hub.snapshot()],
+                        Whole::InParts => hub.snapshot_in_parts(),
+                        Whole::Corrected => bench.corrected_by(&hub),
+                    };
                     bench.push_then(pushes, then);
                 }
                 Step::Tick => {
@@ -658,7 +635,7 @@ proptest! {
             prop_assert_eq!(hash, model.hash, "a prefix of the stream");
             let model = &hubs[usize::try_from(said).expect("few")];
             let expected: BTreeMap<_, _> =
-                model.objects.iter().map(|(key, (_, object))| (key.clone(), object.clone())).collect();
+                model.objects.iter().map(|(key, held)| (key.clone(), held.object.clone())).collect();
             prop_assert_eq!(&seen, &expected, "the watch knows what was told durable");
             // The probe ends its engine: go on over what all of it would leave.
             let complete = bench.engine.reopen();

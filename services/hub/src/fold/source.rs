@@ -10,16 +10,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use headwater_event::{
-    Applied, Assignment, Change, Checkpoint, EntryKey, Identity, LogId, NodeName, Removed,
-    ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
+    Assignment, Change, Checkpoint, EntryKey, Identity, LogId, NodeName, Removed, ResourceKey, Seq,
+    StateHash, StreamId, WriterEpoch,
 };
 use headwater_object::references::references;
 use headwater_session::message::PushedChange;
-use headwater_session::{CatchUp, Readiness, Source, SourceError, Standing, TailEvent};
+use headwater_session::{CatchUp, Comparison, Readiness, Source, SourceError, Standing, TailEvent};
 use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
 
-use super::catch_up::Changes;
+use super::catch_up::{Changes, Entries, applied};
 use super::history::{CHANGES, EVENTS, STREAMS, StreamHistory};
 use super::{Facts, Fold};
 
@@ -94,13 +94,22 @@ impl<'f> FoldSource<'f> {
         self.reader().entry(stream, key).map_err(unreadable)
     }
 
-    fn read_snapshot(&self, stream: &StreamId) -> Result<Vec<PushedChange>, SourceError> {
-        let mut changes = Vec::new();
-        self.each_entry(stream, Selection::All, |key, entry| {
-            changes.push(applied(key, entry).into());
-            true
-        })?;
-        Ok(changes)
+    /// All entries of a stream, read once for all who give them out.
+    fn entries(&self, stream: &StreamId) -> Result<Arc<Entries>, SourceError> {
+        let read = || {
+            let mut entries = Entries::default();
+            self.each_entry(stream, Selection::All, |key, entry| {
+                entries.push(key, entry);
+                true
+            })?;
+            Ok(entries)
+        };
+        // One node's stream has one reader, at one time.
+        if matches!(stream, StreamId::Node(_)) {
+            return read().map(Arc::new);
+        }
+        let position = self.reader().position(stream).map_err(unreadable)?;
+        self.fold.snapshots.at(stream, position, read)
     }
 
     /// Calls `each` with every selected entry, in chunks, until it says stop.
@@ -231,13 +240,27 @@ impl Source for FoldSource<'_> {
     }
 
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
-        // One node's stream has one reader, at one time.
-        if matches!(stream, StreamId::Node(_)) {
-            return Ok(Box::new(Changes::new(self.read_snapshot(stream)?)));
+        Ok(Box::new(Changes::shared(self.entries(stream)?)))
+    }
+
+    fn correction(
+        &self,
+        stream: &StreamId,
+        comparison: &mut Comparison,
+    ) -> Result<Box<dyn CatchUp>, SourceError> {
+        if !matches!(stream, StreamId::Node(_)) {
+            return Ok(Box::new(Changes::lacking(self.entries(stream)?, comparison)));
         }
-        let position = self.reader().position(stream).map_err(unreadable)?;
-        let changes = self.fold.snapshots.at(stream, position, || self.read_snapshot(stream))?;
-        Ok(Box::new(Changes::shared(changes)))
+        // What the edge has is not even held.
+        let mut changes = Vec::new();
+        self.each_entry(stream, Selection::All, |key, entry| {
+            let Entry { uid, resource_version, object_hash, .. } = &entry;
+            if !comparison.has(&key, uid, resource_version, object_hash) {
+                changes.push(applied(key, entry).into());
+            }
+            true
+        })?;
+        Ok(Box::new(Changes::new(changes)))
     }
 
     fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
@@ -256,11 +279,6 @@ impl Source for FoldSource<'_> {
         })?;
         Ok(named)
     }
-}
-
-fn applied(key: EntryKey, entry: Entry) -> Change {
-    let Entry { uid, resource_version, object, .. } = entry;
-    Change::Applied(Applied { key, uid, resource_version, object })
 }
 
 fn unreadable(error: EngineError) -> SourceError {

@@ -183,7 +183,7 @@ async fn no_snapshot_is_served_before_the_writer_has_reconciled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edge_ahead_of_a_log_that_lost_its_end_is_brought_back_by_a_snapshot() {
+async fn an_edge_ahead_of_a_log_that_lost_its_end_is_brought_back_by_a_correction() {
     let mut cloud = Cloud::new(&["a"]).await;
     let partition = StreamId::node(&"a".parse().expect("a name")).partition(2);
     let high = cloud.downstream.bounds(partition).await.expect("there").high;
@@ -200,7 +200,7 @@ async fn an_edge_ahead_of_a_log_that_lost_its_end_is_brought_back_by_a_snapshot(
     let hub = hub(&cloud).await;
     let mut edge = Edge::resume(hub.address(), identity("a", 2, 2), replicas).await;
     edge.hear_until("a step back", |edge| edge.seq("node/a") == 1).await;
-    assert_eq!(edge.modes("node/a"), [PushMode::Snapshot]);
+    assert_eq!(edge.modes("node/a"), [PushMode::Correction]);
     edge.check_prefix(&cloud);
     hub.stop().await;
 }
@@ -432,7 +432,7 @@ async fn a_hub_goes_on_from_its_own_disk_and_from_an_empty_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_made_again_under_a_higher_id_comes_down_by_snapshot_once_it_is_reconciled() {
+async fn a_log_made_again_under_a_higher_id_comes_down_by_correction_once_it_is_reconciled() {
     let mut cloud = Cloud::new(&["a"]).await;
     cloud.set("node/a", "old", Some("{}".to_owned())).await;
     let hub = hub(&cloud).await;
@@ -453,7 +453,7 @@ async fn a_log_made_again_under_a_higher_id_comes_down_by_snapshot_once_it_is_re
     edge.hear_until("a parking", |edge| !edge.parked.is_empty()).await;
     assert_eq!(edge.seq("node/a"), 2, "I14: half a log removes nothing");
     cloud.writer.reconciled().await.expect("appended");
-    edge.hear_until("a snapshot", |edge| edge.modes("node/a") == [PushMode::Snapshot]).await;
+    edge.hear_until("it all", |edge| edge.modes("node/a") == [PushMode::Correction]).await;
     edge.check_prefix(&cloud);
     hub.stop().await;
 }

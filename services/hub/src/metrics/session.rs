@@ -8,15 +8,19 @@ use prometheus::{Counter, Histogram, IntCounter, IntCounterVec, IntGauge};
 
 use super::Families;
 
+/// In the order of their values.
+const MODES: [PushMode; 4] =
+    [PushMode::Tail, PushMode::Delta, PushMode::Snapshot, PushMode::Correction];
+
 /// What the sessions of a hub count together.
 #[derive(Clone)]
 pub(crate) struct SessionMetrics {
     hellos: IntCounterVec,
     ended: IntCounterVec,
     resumes: IntCounterVec,
-    pushes: [IntCounter; 3],
-    push_bytes: [IntCounter; 3],
-    changes: [IntCounter; 3],
+    pushes: [IntCounter; MODES.len()],
+    push_bytes: [IntCounter; MODES.len()],
+    changes: [IntCounter; MODES.len()],
     latency: Histogram,
     window_full: IntCounter,
     window_full_seconds: Counter,
@@ -104,7 +108,7 @@ impl HelloEnd {
 
 impl SessionMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
-        let modes = [PushMode::Tail, PushMode::Delta, PushMode::Snapshot].map(mode_name);
+        let modes = MODES.map(mode_name);
         let seconds = Counter::new(
             "headwater_hub_window_full_seconds_total",
             "Time that sessions could push nothing because their window was full.",
@@ -231,5 +235,6 @@ fn mode_name(mode: PushMode) -> &'static str {
         PushMode::Tail => "tail",
         PushMode::Delta => "delta",
         PushMode::Snapshot => "snapshot",
+        PushMode::Correction => "correction",
     }
 }

@@ -1,7 +1,8 @@
 //! What goes into an edge session and what comes out.
 
 use headwater_event::{
-    Assignment, Checkpoint, EntryKey, Identity, LogId, Report, ReportId, Seq, StateHash, StreamId,
+    Assignment, Checkpoint, EntryDigest, EntryKey, Identity, LogId, Report, ReportId, Seq,
+    StateHash, StreamId,
 };
 
 use crate::message::{
@@ -48,6 +49,15 @@ pub enum EdgeInput {
         /// A position that was answered by `Applied` before the sync began.
         checkpoint: Checkpoint,
     },
+    /// The answer to [`EdgeOutput::Summarize`].
+    Summarized {
+        /// The stream.
+        stream: StreamId,
+        /// That of the question.
+        nonce: u64,
+        /// What the stream holds, or nothing where that is too much.
+        digests: Vec<EntryDigest>,
+    },
     /// The outbox has a report that it had not before.
     Reported,
     /// The answer to [`EdgeOutput::ReadOutbox`]: what the outbox holds behind `after`, ids
@@ -78,8 +88,24 @@ pub enum EdgeOutput {
     /// the whole visible at once. Answered with `Applied` once the last part is visible.
     ///
     /// After a push whose hash did not come out, every further push of the stream is dropped
-    /// unanswered, up to part 0 of the next snapshot: they build on what was not applied.
+    /// unanswered, up to part 0 of the next one that begins anew: they build on what was not
+    /// applied.
+    ///
+    /// A correction is applied to what was summarized: the entries that it says are gone leave,
+    /// counted as the summary counted them, and so do all reserved ones, then its changes come.
+    /// The hash is that of all entries, under the log id of `to`.
     Apply(Push),
+    /// Answer with `Summarized`, behind every `Apply` before: a digest for each entry of an object
+    /// that is held and visible, in an order that is the same for as long as nothing is applied;
+    /// none if there are more than `entries_max`.
+    Summarize {
+        /// The stream.
+        stream: StreamId,
+        /// What the digests are made with.
+        nonce: u64,
+        /// How many digests may be said.
+        entries_max: usize,
+    },
     /// Forget the parts staged for this stream: the rest will not come.
     Unstage(StreamId),
     /// The node no longer has this stream: remove its whole state and its checkpoint.
@@ -239,7 +265,7 @@ pub enum PushFault {
         /// Where the stream stands.
         applied: Seq,
     },
-    /// A push that is no snapshot for a stream that the edge holds nothing of.
+    /// A push that does not begin anew for a stream that the edge holds nothing of.
     #[error("a push from {from} continues a stream that the edge holds nothing of")]
     NoBase {
         /// Where the push begins.
@@ -281,6 +307,17 @@ pub enum PushFault {
         mode: &'static str,
         /// What it did.
         what: &'static str,
+    },
+    /// A correction of what was not summarized, or is not as it was summarized any more.
+    #[error("a correction of what was not compared")]
+    NotCompared,
+    /// A correction of more entries than were summarized.
+    #[error("a correction speaks of {said} entries where {summarized} were summarized")]
+    Gone {
+        /// Of how many the push speaks.
+        said: u64,
+        /// How many there are.
+        summarized: u64,
     },
     /// A key that comes twice where each comes once.
     #[error("entry {key} comes twice in a part")]

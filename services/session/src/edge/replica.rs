@@ -1,15 +1,16 @@
 //! One stream at the edge: what is applied, what is on its way to be, and which push fits.
 //!
-//! A replica only ever moves forward in (log number, writer epoch, seq). A snapshot may lower
-//! the seq, under a higher epoch or log number; nothing else may.
+//! A replica only ever moves forward in (log number, writer epoch, seq). A push that begins anew,
+//! a snapshot or a correction, may lower the seq, under a higher epoch or log number; nothing else
+//! may.
 //!
 //! ```text
-//!            Tail, Delta, Snapshot that fit             Applied, hash equal
+//!                 a push that fits                      Applied, hash equal
 //!   applied ------------------------------> pending --------------------------> applied
 //!      |                                       |
 //!      | heartbeat with another hash           | Applied, hash differs
 //!      v                                       v
-//!   stopped (everything but a snapshot is passed over) <--- part 0 of a snapshot leads out
+//!   stopped (everything is passed over) <--- part 0 of one that begins anew leads out
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
@@ -30,16 +31,30 @@ pub(super) struct Replica {
     pub(super) durable: Option<Checkpoint>,
     /// The end of the stream at the hub, as last heard.
     pub(super) tail: Seq,
-    /// Where the difference from the log was noticed; only a snapshot goes on from there.
+    /// Where the difference from the log was noticed; only what begins anew goes on from there.
     pub(super) stopped: Option<Seq>,
     /// The node no longer has the stream: it goes once the shell has answered every push.
     pub(super) leaving: bool,
-    /// Where the last snapshot ended: a durable position below it is of another history.
+    /// Where the last push that began anew ended: a durable position below it is of another
+    /// history.
     history_from: Option<Checkpoint>,
     /// Pushes received whole and given to the shell.
     pending: VecDeque<Pending>,
     /// The push whose last part is still to come.
     staged: Option<Staged>,
+    comparing: Comparing,
+}
+
+/// What the hub asked of what is held, and was told.
+#[derive(Clone, Copy, Debug, Default)]
+enum Comparing {
+    /// Nothing, or what it was told is not so any more.
+    #[default]
+    No,
+    /// The shell has not answered. Where a push has come since, the answer is of the past.
+    Asked { nonce: u64, is_past: bool },
+    /// That there are so many entries, and nothing was pushed since.
+    Told { entries: u64 },
 }
 
 /// A push that the shell has and has not answered.
@@ -65,7 +80,7 @@ struct Staged {
 pub(super) enum Verdict {
     /// It fits.
     Apply,
-    /// The stream is leaving, or it is stopped and this is no snapshot.
+    /// The stream is leaving, or it is stopped and this does not begin anew.
     PassOver,
 }
 
@@ -117,11 +132,11 @@ impl Replica {
         self.durable == self.applied
     }
 
-    /// Whether a snapshot is on its way: until it is visible, positions are of the old history
-    /// and are not told.
+    /// Whether a push that begins anew is on its way: until it is visible, positions are of the old
+    /// history and are not told.
     pub(super) fn is_resetting(&self) -> bool {
         let staged = self.staged.iter().map(|staged| &staged.push);
-        self.pending.iter().chain(staged).any(|push| push.mode == PushMode::Snapshot)
+        self.pending.iter().chain(staged).any(|push| push.mode.begins_anew())
     }
 
     /// Whether nothing is on its way.
@@ -129,7 +144,7 @@ impl Replica {
         self.pending.is_empty() && self.staged.is_none()
     }
 
-    /// The durable seq in the history of `applied`: nothing, while the last snapshot is unsynced.
+    /// The durable seq in the history of `applied`: nothing, while its beginning is unsynced.
     pub(super) fn durable_seq(&self) -> Seq {
         match (self.durable, self.history_from) {
             (Some(durable), Some(from)) if rank(&durable) < rank(&from) => Seq::ZERO,
@@ -148,23 +163,23 @@ impl Replica {
         log_id: &LogId,
         assigned: Option<Assignment>,
     ) -> Result<Verdict, PushFault> {
-        if self.leaving
-            || self.stopped.is_some() && (push.mode != PushMode::Snapshot || push.part != 0)
-        {
+        if self.leaving || self.stopped.is_some() && (!push.mode.begins_anew() || push.part != 0) {
             return Ok(Verdict::PassOver);
         }
         if self.staged.is_none() || self.stopped.is_some() {
             self.check_position(push, log_id)?;
         }
         let staged = self.continue_staged(push, assigned)?;
+        self.check_compared(push)?;
+        self.comparing = match self.comparing {
+            Comparing::Asked { nonce, .. } => Comparing::Asked { nonce, is_past: true },
+            Comparing::Told { .. } | Comparing::No => Comparing::No,
+        };
         self.stopped = None;
         if push.last_part {
             self.staged = None;
-            self.tail = if push.mode == PushMode::Snapshot {
-                push.to.seq
-            } else {
-                self.tail.max(push.to.seq)
-            };
+            self.tail =
+                if push.mode.begins_anew() { push.to.seq } else { self.tail.max(push.to.seq) };
             self.pending.push_back(staged.push);
         } else {
             self.staged = Some(staged);
@@ -179,7 +194,7 @@ impl Replica {
         if push.hash == hash {
             self.applied = Some(push.to);
             self.hash = hash;
-            if push.mode == PushMode::Snapshot {
+            if push.mode.begins_anew() {
                 self.history_from = Some(push.to);
             }
             return Some(Answer::Visible(push.assigned));
@@ -190,7 +205,7 @@ impl Replica {
             return Some(Answer::BadSnapshot { expected });
         }
         if self.is_resetting() {
-            while self.pending.front().is_some_and(|push| push.mode != PushMode::Snapshot) {
+            while self.pending.front().is_some_and(|push| !push.mode.begins_anew()) {
                 self.pending.pop_front();
             }
             return Some(Answer::Superseded);
@@ -212,7 +227,7 @@ impl Replica {
 
     /// The hub says where the stream ends. Returns the hash there when it is where this replica
     /// stands and differs: the replica is stopped then.
-    pub(super) fn compare(&mut self, end: &StreamPosition) -> Option<StateHash> {
+    pub(super) fn check_end(&mut self, end: &StreamPosition) -> Option<StateHash> {
         if self.applied.is_some_and(|applied| applied.log_id == end.checkpoint.log_id) {
             let received = self.received().map_or(Seq::ZERO, |received| received.seq);
             self.tail = received.max(end.checkpoint.seq);
@@ -225,6 +240,32 @@ impl Replica {
             self.stop(end.checkpoint.seq);
             end.hash
         })
+    }
+
+    /// Whether there is something to say of what is held.
+    pub(super) fn may_be_compared(&self) -> bool {
+        self.applied.is_some() && !self.leaving
+    }
+
+    /// The hub asks what is held. False: it has asked already, and was not told.
+    pub(super) fn ask(&mut self, nonce: u64) -> bool {
+        let is_first = !matches!(self.comparing, Comparing::Asked { .. });
+        self.comparing = Comparing::Asked { nonce, is_past: false };
+        is_first
+    }
+
+    /// The shell says that it holds so many entries. False: that was asked on another connection.
+    pub(super) fn told(&mut self, nonce: u64, entries: u64) -> bool {
+        let Comparing::Asked { nonce: asked, is_past } = self.comparing else { return false };
+        if asked == nonce {
+            self.comparing = if is_past { Comparing::No } else { Comparing::Told { entries } };
+        }
+        asked == nonce
+    }
+
+    /// The connection is gone, and with it what was asked on it.
+    pub(super) fn forget_comparing(&mut self) {
+        self.comparing = Comparing::No;
     }
 
     /// Forgets a push that will not be completed. True: parts of it had come.
@@ -245,9 +286,10 @@ impl Replica {
             return Err(PushFault::Log { held: *log_id, offered: to.log_id });
         }
         let held = self.received();
-        if push.mode == PushMode::Snapshot {
+        if push.mode.begins_anew() {
             if push.from != Seq::ZERO {
-                return Err(PushFault::Mode { mode: "snapshot", what: "continue a position" });
+                let mode = name(push.mode);
+                return Err(PushFault::Mode { mode, what: "continue a position" });
             }
             let Some(held) = held else { return Ok(()) };
             if to.log_id != held.log_id && !to.log_id.follows(&held.log_id) {
@@ -267,6 +309,24 @@ impl Replica {
         }
         if to.epoch < held.epoch || to.seq <= held.seq {
             return Err(PushFault::Back { held, to });
+        }
+        Ok(())
+    }
+
+    /// Whether what a push says is gone fits what was summarized.
+    fn check_compared(&self, push: &Push) -> Result<(), PushFault> {
+        if push.mode != PushMode::Correction || push.part != 0 {
+            if push.gone.runs().is_empty() {
+                return Ok(());
+            }
+            return Err(PushFault::Mode { mode: name(push.mode), what: "say here what is gone" });
+        }
+        let Comparing::Told { entries: summarized } = self.comparing else {
+            return Err(PushFault::NotCompared);
+        };
+        let said = push.gone.entries();
+        if said > summarized {
+            return Err(PushFault::Gone { said, summarized });
         }
         Ok(())
     }
@@ -327,13 +387,9 @@ fn is_same_place(applied: &Checkpoint, end: &Checkpoint) -> bool {
 
 /// What the changes of a part may be in its mode; `count` is theirs and those of earlier parts.
 fn check_changes(push: &Push, count: u64) -> Result<(), PushFault> {
-    let mode = match push.mode {
-        PushMode::Tail => "tail",
-        PushMode::Delta => "delta",
-        PushMode::Snapshot => "snapshot",
-    };
+    let mode = name(push.mode);
     let events = push.to.seq.0.saturating_sub(push.from.0);
-    if push.mode != PushMode::Snapshot && count > events {
+    if !push.mode.begins_anew() && count > events {
         return Err(PushFault::Mode { mode, what: "hold more changes than events" });
     }
     if push.mode == PushMode::Tail {
@@ -341,7 +397,7 @@ fn check_changes(push: &Push, count: u64) -> Result<(), PushFault> {
     }
     let mut keys = BTreeSet::new();
     for pushed in &push.changes {
-        if push.mode == PushMode::Snapshot && matches!(pushed.change, Change::Removed(_)) {
+        if push.mode.begins_anew() && matches!(pushed.change, Change::Removed(_)) {
             return Err(PushFault::Mode { mode, what: "remove entries" });
         }
         if !keys.insert(pushed.change.key()) {
@@ -349,4 +405,13 @@ fn check_changes(push: &Push, count: u64) -> Result<(), PushFault> {
         }
     }
     Ok(())
+}
+
+fn name(mode: PushMode) -> &'static str {
+    match mode {
+        PushMode::Tail => "tail",
+        PushMode::Delta => "delta",
+        PushMode::Snapshot => "snapshot",
+        PushMode::Correction => "correction",
+    }
 }

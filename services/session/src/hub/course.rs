@@ -25,7 +25,7 @@ pub(super) enum Course {
     Tail,
     /// Each changed key once.
     Delta,
-    /// The complete state.
+    /// The complete state, or what the edge lacks of it.
     Snapshot,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Course {
 pub(super) struct Behind<'a> {
     /// What the edge will have once it has everything that was sent; `None`: nothing.
     pub(super) held: Option<&'a StreamPosition>,
-    /// Whether the edge said that its state differs from the log.
+    /// Whether the edge said that its state differs from the log, or what it holds, when asked.
     pub(super) reset: bool,
     /// Whether the window was closed with events left: they come as one delta.
     pub(super) overflowed: bool,

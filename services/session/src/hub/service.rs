@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use headwater_event::{Checkpoint, LogId, Seq, StateHash, StreamId};
+use headwater_event::{Checkpoint, Gone, LogId, Seq, StateHash, StreamId};
 
 use super::io::Violation;
-use crate::message::{Push, PushMode, StreamPosition, StreamProgress};
-use crate::source::{CatchUp, CatchUpPart, SourceError, Standing};
+use crate::comparison::Comparison;
+use crate::message::{Compare, Push, PushMode, StreamPosition, StreamProgress, Summary};
+use crate::source::{CatchUp, CatchUpPart, Source, SourceError, Standing};
 
 /// One stream of one session.
 pub(super) struct Service {
@@ -25,6 +26,10 @@ pub(super) struct Service {
     pub(super) snapshot_due: bool,
     /// The end of the stream in the fold, as last read.
     pub(super) tail: Seq,
+    /// The edge was asked what it holds.
+    asked: Option<Asked>,
+    /// What it answered; until the end of the step.
+    summary: Option<Summary>,
     catching_up: Option<CatchingUp>,
     /// Pushes sent whole and not known to be received: bytes of the session sent by then, and
     /// where the push ends.
@@ -42,8 +47,8 @@ pub(super) struct Progress {
     pub(super) acked: Seq,
 }
 
-/// A snapshot begins a new history, whose seqs may be lower. What the edge says before it has
-/// received the first part is about the one before.
+/// A snapshot or correction begins a new history, whose seqs may be lower. What the edge says
+/// before it has received the first part is about the one before.
 #[derive(Clone, Copy, Debug)]
 struct History {
     /// Bytes of the session that are sent up to and with that first part; never, before it is.
@@ -53,10 +58,20 @@ struct History {
     begun: bool,
 }
 
-/// A delta or snapshot on its way.
+/// A question that has no answer yet.
+struct Asked {
+    nonce: u64,
+    since_ms: u64,
+    /// The edge said meanwhile that its state differs: nothing is made of the answer.
+    is_void: bool,
+}
+
+/// A delta, snapshot or correction on its way.
 struct CatchingUp {
     reader: Box<dyn CatchUp>,
     mode: PushMode,
+    /// To be said with the first part.
+    gone: Gone,
     from: Seq,
     to: Checkpoint,
     hash: StateHash,
@@ -81,6 +96,8 @@ impl Service {
             parked: None,
             snapshot_due: false,
             tail: Seq::ZERO,
+            asked: None,
+            summary: None,
             catching_up: None,
             unreceived: VecDeque::new(),
             progress: Progress { received: seq, applied: seq, durable: seq, acked: seq },
@@ -103,30 +120,67 @@ impl Service {
         self.held.as_ref().map(|held| held.checkpoint.log_id)
     }
 
-    /// Whether a snapshot is due or on its way: positions are of two histories until it is sent.
+    /// Whether a snapshot or a correction is due or on its way: positions are of two histories
+    /// until it is sent.
     pub(super) fn is_resetting(&self) -> bool {
-        self.snapshot_due
-            || self.catching_up.as_ref().is_some_and(|up| up.mode == PushMode::Snapshot)
+        self.snapshot_due || self.catching_up.as_ref().is_some_and(|up| up.mode.begins_anew())
     }
 
-    /// Since when a catch-up is on its way.
+    /// Since when a catch-up is on its way, or waits for a summary.
     pub(super) fn catching_up_since(&self) -> Option<u64> {
-        self.catching_up.as_ref().map(|catching_up| catching_up.began_ms)
+        let asked = self.asked.as_ref().filter(|asked| !asked.is_void);
+        let asked = asked.map(|asked| asked.since_ms);
+        self.catching_up.as_ref().map(|catching_up| catching_up.began_ms).or(asked)
     }
 
     /// The session is over: what was not sent is let go, where the edge stood stays.
     pub(super) fn end(&mut self) {
+        self.asked = None;
         self.catching_up = None;
         self.unreceived.clear();
     }
 
-    /// The edge says that its state differs. False: a snapshot is on its way already, from
-    /// before the edge said so.
+    /// Whether the edge is asked what it holds before a snapshot goes out: it holds something,
+    /// it has not said that this differs from what it takes it for, and it is not asked already.
+    pub(super) fn may_ask(&self) -> bool {
+        let holds = self.held.as_ref().is_some_and(|held| held.checkpoint.seq > Seq::ZERO);
+        holds && !self.reset && self.asked.is_none()
+    }
+
+    /// Asks; nothing is sent until the answer is there. The nonce is made of what the hub's own
+    /// state hashes to, so that nobody else chooses it.
+    pub(super) fn ask(&mut self, hash: &StateHash, now_ms: u64) -> Compare {
+        let [a, b, c, d, e, f, g, h, ..] = hash.to_bytes();
+        let nonce = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        self.asked = Some(Asked { nonce, since_ms: now_ms, is_void: false });
+        Compare { stream: self.stream.clone(), nonce }
+    }
+
+    /// The edge says what it holds. An answer to no question, or to one that is void, is passed
+    /// over: the two may have crossed.
+    pub(super) fn summarized(&mut self, summary: Summary) {
+        let Some(asked) = self.asked.take_if(|asked| asked.nonce == summary.nonce) else { return };
+        if !asked.is_void {
+            self.resting = false;
+            self.summary = Some(summary);
+        }
+    }
+
+    /// The answer, once.
+    pub(super) fn take_summary(&mut self) -> Option<Summary> {
+        self.summary.take()
+    }
+
+    /// The edge says that its state differs. False: a snapshot or a correction is on its way
+    /// already, from before the edge said so.
     pub(super) fn diverged(&mut self, received_bytes: u64) -> bool {
         let snapshot_under_way = received_bytes < self.history.from_bytes
-            || self.catching_up.as_ref().is_some_and(|up| up.mode == PushMode::Snapshot);
+            || self.catching_up.as_ref().is_some_and(|up| up.mode.begins_anew());
         if snapshot_under_way {
             return false;
+        }
+        if let Some(asked) = &mut self.asked {
+            asked.is_void = true;
         }
         self.catching_up = None;
         self.reset = true;
@@ -142,20 +196,43 @@ impl Service {
         standing: &Standing,
         now_ms: u64,
     ) {
-        let from = if mode == PushMode::Snapshot { Seq::ZERO } else { self.sent() };
-        if mode == PushMode::Snapshot {
+        let from = if mode.begins_anew() { Seq::ZERO } else { self.sent() };
+        if mode.begins_anew() {
             self.reset = false;
         }
         self.overflowed = false;
         self.catching_up = Some(CatchingUp {
             reader,
             mode,
+            gone: Gone::default(),
             from,
             to: standing.checkpoint,
             hash: standing.hash,
             next_part: 0,
             began_ms: now_ms,
         });
+    }
+
+    /// Begins what leads the edge from what it says that it holds to where the fold stands.
+    pub(super) fn answer(
+        &mut self,
+        source: &dyn Source,
+        summary: &Summary,
+        standing: &Standing,
+        now_ms: u64,
+    ) -> Result<(), SourceError> {
+        if summary.digests.is_empty() {
+            let reader = source.snapshot(&self.stream)?;
+            self.begin(PushMode::Snapshot, reader, standing, now_ms);
+            return Ok(());
+        }
+        let mut comparison = Comparison::new(summary.nonce, &summary.digests);
+        let reader = source.correction(&self.stream, &mut comparison)?;
+        self.begin(PushMode::Correction, reader, standing, now_ms);
+        if let Some(up) = &mut self.catching_up {
+            up.gone = comparison.gone();
+        }
+        Ok(())
     }
 
     /// The next part of the catch-up on its way; `None`: there is none.
@@ -171,6 +248,7 @@ impl Service {
             mode: up.mode,
             from: up.from,
             to: up.to,
+            gone: std::mem::take(&mut up.gone),
             changes,
             hash: up.hash,
             part: up.next_part,
@@ -185,7 +263,7 @@ impl Service {
 
     /// A push goes out; `sent_bytes` are the session's with it.
     pub(super) fn sending(&mut self, push: &Push, sent_bytes: u64) {
-        if push.mode == PushMode::Snapshot && push.part == 0 {
+        if push.mode.begins_anew() && push.part == 0 {
             let ceiling = self.history.ceiling.max(self.sent());
             self.history = History { from_bytes: sent_bytes, ceiling, begun: false };
             self.progress = Progress::default();

@@ -8,8 +8,8 @@ use headwater_check::once::Once;
 use headwater_check::removed::Removals;
 use headwater_check::{State, acknowledged, durable, gap, snapshot};
 use headwater_event::{
-    Assignment, Boot, Change, Checkpoint, EntryKey, Identity, Incarnation, NodeName, Report,
-    ReportBody, ReportId, Seq, StateHash, StreamId,
+    Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Gone, Identity, Incarnation,
+    NodeName, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
 };
 use headwater_session::message::{EdgeMessage, Push, PushMode, StreamPosition};
 use headwater_session::{EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, SessionEnd};
@@ -41,8 +41,8 @@ pub(crate) struct Edge {
     /// The outbox is synced with every write.
     pub(crate) outbox: BTreeMap<ReportId, Report>,
     reported: u64,
-    staged: BTreeMap<StreamId, Vec<Change>>,
-    /// Streams in which a push did not come out: nothing but a snapshot applies.
+    staged: BTreeMap<StreamId, (Gone, Vec<Change>)>,
+    /// Streams in which a push did not come out: nothing but what begins anew applies.
     broken: BTreeSet<StreamId>,
     /// What the session asked of the shell, in order.
     pub(crate) work: VecDeque<EdgeOutput>,
@@ -196,6 +196,11 @@ impl Edge {
                 self.removals.forget(&stream);
                 self.once.fell_back(&stream, None);
             }
+            EdgeOutput::Summarize { stream, nonce, .. } => {
+                let replica = self.disk.streams.get(&stream).cloned().unwrap_or_default();
+                let digests = replica.state.digests(&DigestKey::new(nonce), "");
+                self.step(EdgeInput::Summarized { stream, nonce, digests });
+            }
             EdgeOutput::Sync => self.sync(),
             EdgeOutput::ReadOutbox { after, count } => {
                 let behind = self.outbox.values().filter(|report| Some(report.id) > after);
@@ -246,8 +251,8 @@ impl Edge {
 
     fn apply(&mut self, push: Push, cloud: &Cloud) {
         let stream = push.stream.clone();
-        let is_snapshot = push.mode == PushMode::Snapshot;
-        if is_snapshot && push.part == 0 {
+        let begins_anew = push.mode.begins_anew();
+        if begins_anew && push.part == 0 {
             self.broken.remove(&stream);
         }
         if self.broken.contains(&stream) {
@@ -255,16 +260,21 @@ impl Edge {
         }
         let staged = self.staged.entry(stream.clone()).or_default();
         if push.part == 0 {
-            staged.clear();
+            *staged = (push.gone.clone(), Vec::new());
         }
-        staged.extend(push.changes.iter().map(|pushed| pushed.change.clone()));
+        staged.1.extend(push.changes.iter().map(|pushed| pushed.change.clone()));
         if !push.last_part {
             return;
         }
-        let changes = self.staged.remove(&stream).unwrap_or_default();
+        let (gone, changes) = self.staged.remove(&stream).unwrap_or_default();
         let before = self.disk.streams.get(&stream).cloned().unwrap_or_default();
         let at = before.checkpoint.map(|checkpoint| checkpoint.seq);
-        let mut state = if is_snapshot { State::default() } else { before.state.clone() };
+        let mut state = before.state.clone();
+        match push.mode {
+            PushMode::Tail | PushMode::Delta => {}
+            PushMode::Snapshot => state = State::default(),
+            PushMode::Correction => state.retain(&gone),
+        }
         for change in &changes {
             state.apply(change);
         }
@@ -308,7 +318,7 @@ impl Edge {
     ) {
         let stream = &push.stream;
         cloud.check_prefix(stream, &push.to, after);
-        if push.mode == PushMode::Snapshot {
+        if push.mode.begins_anew() {
             let history = cloud.history(stream, &push.to).expect("checked before");
             snapshot::check(&history, stream, push.to.seq, after).expect("I9");
             self.once.replaced(stream, push.to).expect("I3");
@@ -324,10 +334,10 @@ impl Edge {
         deletions.check(stream, before, after).expect("I14");
     }
 
-    /// Whether a snapshot of this stream waits to be applied.
-    pub(crate) fn awaits_snapshot(&self, stream: &StreamId) -> bool {
+    /// Whether a push of this stream that begins anew waits to be applied.
+    pub(crate) fn awaits_beginning(&self, stream: &StreamId) -> bool {
         self.work.iter().any(|work| match work {
-            EdgeOutput::Apply(push) => push.stream == *stream && push.mode == PushMode::Snapshot,
+            EdgeOutput::Apply(push) => push.stream == *stream && push.mode.begins_anew(),
             _ => false,
         })
     }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use headwater_check::positions::Positions;
 use headwater_check::{convergence, isolation};
 use headwater_event::{NodeName, Report, ReportId, StreamId};
-use headwater_session::message::{EdgeMessage, HubMessage, PushMode};
+use headwater_session::message::{EdgeMessage, HubMessage};
 use headwater_session::{
     EdgeInput, EdgeSettings, HubEnd, HubInput, HubOutput, HubSettings, PushFault, SessionEnd,
     SessionId,
@@ -407,18 +407,16 @@ impl World {
             for sent in hub.streams().filter(|stream| stream.parked.is_none() && !stream.resetting)
             {
                 let stream = &sent.stream;
-                let is_snapshot_under_way = link.down.iter().any(|message| match message {
-                    HubMessage::Push(push) => {
-                        push.stream == *stream && push.mode == PushMode::Snapshot
-                    }
+                let is_beginning_under_way = link.down.iter().any(|message| match message {
+                    HubMessage::Push(push) => push.stream == *stream && push.mode.begins_anew(),
                     _ => false,
                 });
                 let Some(held) = edge.session.streams().find(|held| held.stream == *stream) else {
                     continue;
                 };
                 // Between two histories seqs mean two things.
-                if is_snapshot_under_way
-                    || edge.awaits_snapshot(stream)
+                if is_beginning_under_way
+                    || edge.awaits_beginning(stream)
                     || held.applied.map(|applied| applied.log_id) != sent.log_id
                 {
                     continue;

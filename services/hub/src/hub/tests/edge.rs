@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_check::{State, isolation, prefix};
 use headwater_event::{
-    Assignment, Boot, Change, Checkpoint, EntryKey, Identity, Incarnation, NodeName, Report,
-    ReportBody, ReportId, Seq, StateHash, StreamId,
+    Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Gone, Identity, Incarnation,
+    NodeName, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_client::ReplicationClient;
@@ -40,7 +40,7 @@ pub(super) struct Edge {
     speaker: Speaker,
     heard: Streaming<wire::HubMessage>,
     pub(super) replicas: BTreeMap<StreamId, Replica>,
-    staged: BTreeMap<StreamId, Vec<Change>>,
+    staged: BTreeMap<StreamId, (Gone, Vec<Change>)>,
     outbox: BTreeMap<ReportId, Report>,
     /// How each push came, as far as it was applied.
     pub(super) pushes: Vec<(StreamId, PushMode, Seq, Seq)>,
@@ -191,17 +191,20 @@ impl Edge {
                         let stream = push.stream.clone();
                         let staged = self.staged.entry(stream.clone()).or_default();
                         if push.part == 0 {
-                            staged.clear();
+                            *staged = (push.gone, Vec::new());
                         }
-                        staged.extend(push.changes.into_iter().map(|pushed| pushed.change));
+                        staged.1.extend(push.changes.into_iter().map(|pushed| pushed.change));
                         if !push.last_part {
                             continue;
                         }
                         let replica = self.replicas.entry(stream.clone()).or_default();
-                        if push.mode == PushMode::Snapshot {
-                            replica.state = State::default();
+                        let (gone, changes) = self.staged.remove(&stream).unwrap_or_default();
+                        match push.mode {
+                            PushMode::Tail | PushMode::Delta => {}
+                            PushMode::Snapshot => replica.state = State::default(),
+                            PushMode::Correction => replica.state.retain(&gone),
                         }
-                        for change in self.staged.remove(&stream).unwrap_or_default() {
+                        for change in changes {
                             replica.state.apply(&change);
                         }
                         replica.hash = replica.state.hash(&push.to.log_id);
@@ -211,6 +214,11 @@ impl Edge {
                         let (checkpoint, hash) = (push.to, replica.hash);
                         inputs.push(EdgeInput::Durable { stream: stream.clone(), checkpoint });
                         inputs.push(EdgeInput::Applied { stream, checkpoint, hash });
+                    }
+                    EdgeOutput::Summarize { stream, nonce, .. } => {
+                        let replica = self.replicas.entry(stream.clone()).or_default();
+                        let digests = replica.state.digests(&DigestKey::new(nonce), "1");
+                        inputs.push(EdgeInput::Summarized { stream, nonce, digests });
                     }
                     EdgeOutput::Drop(stream) => {
                         self.replicas.remove(&stream);

@@ -1,0 +1,88 @@
+//! Which entries of the hub's state an edge has already, as far as its summary says.
+
+use headwater_event::{DigestKey, EntryDigest, EntryKey, Gone, ObjectHash};
+
+/// A summary, while the hub's entries are looked up in it.
+#[derive(Debug)]
+pub struct Comparison {
+    digest_key: DigestKey,
+    /// Sorted, each with its place in the summary.
+    digests: Vec<(EntryDigest, u32)>,
+    /// Of each place, whether the hub has that entry too.
+    stays: Vec<bool>,
+}
+
+impl Comparison {
+    /// Of a summary that was asked for with `nonce`.
+    pub fn new(nonce: u64, digests: &[EntryDigest]) -> Self {
+        let stays = vec![false; digests.len()];
+        let mut digests: Vec<_> = digests.iter().copied().zip(0..).collect();
+        digests.sort_unstable();
+        Self { digest_key: DigestKey::new(nonce), digests, stays }
+    }
+
+    /// Whether the edge has this entry; it then stays there. Reserved entries are in no summary.
+    pub fn has(
+        &mut self,
+        key: &EntryKey,
+        uid: &str,
+        resource_version: &str,
+        object: &ObjectHash,
+    ) -> bool {
+        if key.resource().is_none() {
+            return false;
+        }
+        let digest = self.digest_key.digest(key, uid, resource_version, object);
+        let found = self.digests.binary_search_by_key(&digest, |(digest, _)| *digest);
+        let place = found.ok().and_then(|at| self.digests.get(at)).map(|(_, place)| *place);
+        match place.and_then(|place| self.stays.get_mut(place as usize)) {
+            Some(stays) => {
+                *stays = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What the edge has beyond the entries that were looked up.
+    pub fn gone(&self) -> Gone {
+        Gone::of(self.stays.iter().map(|stays| !stays))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(digest_key: &DigestKey, name: &str, object: &[u8]) -> EntryDigest {
+        let key = format!("d/pod/{name}").parse().expect("a key");
+        digest_key.digest(&key, "u", "1", &ObjectHash::of(object))
+    }
+
+    #[test]
+    fn what_both_have_stays_and_the_rest_goes() {
+        let digest_key = DigestKey::new(7);
+        let held = [("d", "1"), ("a", "1"), ("c", "1"), ("b", "1")];
+        let digests = held.map(|(name, object)| digest(&digest_key, name, object.as_bytes()));
+        let mut comparison = Comparison::new(7, &digests);
+        let mut has = |key: &str, object: &[u8]| {
+            let key = key.parse().expect("a key");
+            comparison.has(&key, "u", "1", &ObjectHash::of(object))
+        };
+        assert!(has("d/pod/a", b"1") && has("d/pod/b", b"1"));
+        assert!(!has("d/pod/c", b"2"), "it changed");
+        assert!(!has("d/pod/e", b"1"), "it came");
+        assert!(!has("!streams", b"1"), "it always comes");
+        assert_eq!(comparison.gone().goes().collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
+    fn digests_that_are_said_twice_are_no_harm() {
+        let digest_key = DigestKey::new(7);
+        let one = digest(&digest_key, "a", b"1");
+        let mut comparison = Comparison::new(7, &[one, one]);
+        let key = "d/pod/a".parse().expect("a key");
+        assert!(comparison.has(&key, "u", "1", &ObjectHash::of(b"1")));
+        assert_eq!(comparison.gone().count(), 1);
+    }
+}

@@ -1,0 +1,35 @@
+//! Events of the fold as a push.
+
+use headwater_event::{Checkpoint, Gone, Seq, StreamId};
+
+use crate::message::{Push, PushMode};
+use crate::source::{Source, SourceError, Standing};
+
+/// The next events, as one push.
+pub(super) fn tail(
+    source: &dyn Source,
+    stream: &StreamId,
+    from: Seq,
+    standing: &Standing,
+    bytes_max: u64,
+) -> Result<Push, SourceError> {
+    let events = source.events(stream, from, standing.checkpoint.seq, bytes_max)?;
+    let is_dense = events.iter().zip(from.next().0..).all(|(event, seq)| event.seq.0 == seq);
+    let Some(last) = events.last().filter(|_| is_dense) else {
+        let reason = format!("the events of {stream} behind {from} are not all there");
+        return Err(SourceError { reason });
+    };
+    let (epoch, seq, hash) = (last.epoch, last.seq, last.hash);
+    let changes = events.into_iter().filter_map(|event| event.change);
+    Ok(Push {
+        stream: stream.clone(),
+        mode: PushMode::Tail,
+        from,
+        to: Checkpoint { log_id: standing.checkpoint.log_id, epoch, seq },
+        gone: Gone::default(),
+        changes: changes.collect(),
+        hash,
+        part: 0,
+        last_part: true,
+    })
+}
