@@ -1,5 +1,6 @@
 //! What an edge says.
 
+use bytes::Bytes;
 use headwater_event::{EntryDigest, Identity, Seq, StreamId};
 use headwater_session::message::{
     Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, Reports, Request, StreamPosition, Summary,
@@ -141,6 +142,7 @@ impl From<Reports> for wire::Reports {
             reports: reports.reports.into_iter().map(Into::into).collect(),
             after: reports.after.map(Into::into),
             before: 0,
+            closed: Bytes::new(),
         }
     }
 }
@@ -152,6 +154,9 @@ impl TryFrom<wire::Reports> for Reports {
         at_most(&reports.reports, REPORTS_MAX, "Reports.reports")?;
         if reports.before != 0 {
             return Err(WireFault::OutOfSession.of("Reports.before"));
+        }
+        if !reports.closed.is_empty() {
+            return Err(WireFault::OutOfSession.of("Reports.closed"));
         }
         let after = reports.after.map(Into::into);
         let reports = reports.reports.into_iter().map(TryInto::try_into);

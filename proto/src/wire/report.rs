@@ -77,7 +77,7 @@ fn body_from_wire(body: Body) -> Result<ReportBody, WireError> {
             let key = resource_key(&message.key, "Message.key")?;
             ReportBody::Message { key, content: message.content }
         }
-        Body::Packed(_) | Body::Patch(_) | Body::Closed(_) => {
+        Body::Packed(_) | Body::Patch(_) => {
             return Err(WireFault::OutOfSession.of("Report.body"));
         }
     })

@@ -77,7 +77,9 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
         let key = "default/configmap/words".to_owned();
         Message::Request(wire::Request { id: 7, timeout_ms: u64::MAX, key })
     };
-    let reports = |reports, after| Message::Reports(wire::Reports { reports, after, before: 0 });
+    let reports = |reports, after| {
+        Message::Reports(wire::Reports { reports, after, ..wire::Reports::default() })
+    };
     let short = |body, keep| wire::Report { body: Some(body), keep, ..report(0, 1) };
     let breaches: Vec<(&str, Vec<Message>)> = vec![
         (

@@ -54,19 +54,11 @@ impl Listener {
         }
         let mut unpacking = Unpacking { kept, room: UNPACKED_BYTES_MAX };
         for report in &mut reports.reports {
-            let id = match report.id {
-                Some(id) => id.into(),
-                None => (self.last.and_then(next))
-                    .ok_or_else(|| not_said("the report before it", "Report.id"))?,
-            };
-            report.id = Some(id.into());
-            self.last = Some(id);
-            self.heard += 1;
+            self.identify(report)?;
             let (keep, base) = (std::mem::take(&mut report.keep), std::mem::take(&mut report.base));
             report.body = Some(match required(report.body.take(), "Report.body")? {
                 Body::Packed(packed) => unpacking.packed(&packed, keep)?,
                 Body::Patch(patch) => unpacking.patch(&patch, keep, base)?,
-                Body::Closed(hash) => self.closed_again(hash)?,
                 Body::SnapshotClosed(closed) => {
                     self.closed = Some(wire::SnapshotClosed { hash: Bytes::new(), ..closed });
                     Body::SnapshotClosed(closed)
@@ -74,14 +66,30 @@ impl Listener {
                 whole => whole,
             });
         }
+        let hash = std::mem::take(&mut reports.closed);
+        if !hash.is_empty() {
+            let like = self.closed.as_ref();
+            let like =
+                like.ok_or_else(|| not_said("a snapshot that was closed", "Reports.closed"))?;
+            let body = Some(Body::SnapshotClosed(wire::SnapshotClosed { hash, ..*like }));
+            let mut report = wire::Report { body, ..wire::Report::default() };
+            self.identify(&mut report)?;
+            reports.reports.push(report);
+        }
         Ok(())
     }
 
-    fn closed_again(&self, hash: Bytes) -> Result<Body, WireError> {
-        match &self.closed {
-            Some(like) => Ok(Body::SnapshotClosed(wire::SnapshotClosed { hash, ..*like })),
-            None => Err(not_said("a snapshot that was closed", "Report.closed")),
-        }
+    /// Gives a report the id that it did not need to say.
+    fn identify(&mut self, report: &mut wire::Report) -> Result<(), WireError> {
+        let id = match report.id {
+            Some(id) => id.into(),
+            None => (self.last.and_then(next))
+                .ok_or_else(|| not_said("the report before it", "Report.id"))?,
+        };
+        report.id = Some(id.into());
+        self.last = Some(id);
+        self.heard += 1;
+        Ok(())
     }
 }
 
@@ -122,7 +130,7 @@ impl<K: Kept> Unpacking<'_, K> {
         self.room -= text.len();
         let whole = wire::Report::decode(text.clone()).map_err(|error| wrong(error.to_string()))?;
         let body = match whole.body {
-            Some(Body::Packed(_) | Body::Patch(_) | Body::Closed(_)) | None => {
+            Some(Body::Packed(_) | Body::Patch(_)) | None => {
                 return Err(wrong("it holds no whole body".to_owned()).into());
             }
             Some(body) => body,

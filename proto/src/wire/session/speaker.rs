@@ -50,6 +50,7 @@ impl Speaker {
             reports.after = None;
             reports.before = self.said;
         }
+        let mut like = None;
         for report in &mut reports.reports {
             let id = report.id.map(ReportId::from);
             if id.is_some() && id == self.last.and_then(next) {
@@ -57,17 +58,26 @@ impl Speaker {
             }
             self.last = id;
             self.said += 1;
-            if let Some(body) = report.body.take() {
-                self.pack(report, body);
-            }
+            like = match report.body.take() {
+                Some(Body::SnapshotClosed(closed)) => {
+                    let like = self.close(&closed).filter(|_| says_nothing_else(report));
+                    report.body = Some(Body::SnapshotClosed(closed));
+                    like
+                }
+                Some(body) => {
+                    self.pack(report, body);
+                    None
+                }
+                None => None,
+            };
+        }
+        if let Some(hash) = like {
+            reports.reports.pop();
+            reports.closed = hash;
         }
     }
 
     fn pack(&mut self, report: &mut wire::Report, body: Body) {
-        if let Body::SnapshotClosed(closed) = body {
-            report.body = Some(self.close(closed));
-            return;
-        }
         let (key, is_kept) = key(&body);
         let checked = !matches!(body, Body::PodStatus(_));
         let whole = wire::Report { body: Some(body), ..wire::Report::default() };
@@ -96,11 +106,12 @@ impl Speaker {
         });
     }
 
-    fn close(&mut self, closed: wire::SnapshotClosed) -> Body {
-        let like = wire::SnapshotClosed { hash: Bytes::new(), ..closed };
-        let is_like = self.closed.as_ref() == Some(&like);
-        self.closed = Some(like);
-        if is_like { Body::Closed(closed.hash) } else { Body::SnapshotClosed(closed) }
+    /// A snapshot is closed: its hash, if that is all that differs from the last time.
+    fn close(&mut self, closed: &wire::SnapshotClosed) -> Option<Bytes> {
+        let like = Some(wire::SnapshotClosed { hash: Bytes::new(), ..*closed });
+        let is_like = self.closed == like;
+        self.closed = like;
+        is_like.then(|| closed.hash.clone())
     }
 
     fn slot(&self, number: u32) -> Option<&Slot> {
@@ -146,8 +157,11 @@ fn key(body: &Body) -> (String, bool) {
         }
         Body::Message(message) => (format!("message {}", message.key), true),
         Body::Node(_) => ("node".to_owned(), true),
-        Body::SnapshotClosed(_) | Body::Packed(_) | Body::Patch(_) | Body::Closed(_) => {
-            (String::new(), false)
-        }
+        Body::SnapshotClosed(_) | Body::Packed(_) | Body::Patch(_) => (String::new(), false),
     }
+}
+
+/// Whether a report's id follows, and nothing caused it that is to be said.
+fn says_nothing_else(report: &wire::Report) -> bool {
+    report.id.is_none() && report.traceparent.is_empty()
 }

@@ -130,8 +130,8 @@ proptest! {
 
     #[test]
     fn no_bytes_panic(
-        reports in vec((any::<Vec<u8>>(), 0..4u8, 0..3u32, 0..3u32, any::<bool>()), 0..6),
-        before in 0..3u64,
+        reports in vec((any::<Vec<u8>>(), 0..3u8, 0..3u32, 0..3u32, any::<bool>()), 0..6),
+        before in 0..3u64, hash: Vec<u8>,
     ) {
         let mut session = Session::default();
         session.say(vec![report(1, status(1, 1)), report(2, closed(1))]);
@@ -139,13 +139,13 @@ proptest! {
             let body = match kind {
                 0 => Body::Packed(bytes.into()),
                 1 => Body::Packed(frame::pack(&bytes, None, false).expect("packs")),
-                2 => Body::Patch(bytes.into()),
-                _ => Body::Closed(bytes.into()),
+                _ => Body::Patch(bytes.into()),
             };
             let id = has_id.then(|| id(3).into());
             wire::Report { id, body: Some(body), keep, base, ..wire::Report::default() }
         });
-        let _ = session.hear(wire::Reports { reports: reports.collect(), after: None, before });
+        let (reports, closed) = (reports.collect(), hash.into());
+        let _ = session.hear(wire::Reports { reports, after: None, before, closed });
     }
 }
 
@@ -227,17 +227,20 @@ fn what_was_not_said_cannot_be_built_on() {
     assert!(said.contains("kept under 3, and there is none"), "{said}");
     let said = fault(with(Body::Patch(Bytes::from_static(b"x"))));
     assert!(said.contains("kept under 0"), "{said}");
-    let said = fault(with(Body::Closed(vec![0; 32].into())));
-    assert!(said.contains("a snapshot that was closed"), "{said}");
     let said = fault(wire::Report { keep: KEPT_MAX + 1, ..with(packed(&text)) });
     assert_eq!(said, "513 is above 512");
     let said = fault(with(packed(&vec![0; KEPT_BYTES_MAX + 1])));
-    assert!(said.contains("names 16385 bytes"), "{said}");
+    assert!(said.contains("at most 16384 bytes are taken"), "{said}");
     let nested =
         wire::Report { body: Some(packed(&text)), ..wire::Report::default() }.encode_to_vec();
     let said = fault(with(packed(&nested)));
     assert!(said.contains("no whole body"), "{said}");
     assert!(session.kept.is_empty(), "nothing of it is kept");
+
+    let closed = Bytes::from(vec![0; 32]);
+    let said = session.hear(wire::Reports { closed, ..wire::Reports::default() });
+    let said = said.expect_err("none was closed").to_string();
+    assert!(said.contains("a snapshot that was closed"), "{said}");
 
     let fresh = Session::default().hear(one(wire::Report { id: None, ..with(packed(&text)) }));
     assert!(fresh.expect_err("no id").to_string().contains("the report before it"));
