@@ -592,7 +592,7 @@ impl EdgeSession {
     fn progress(&self) -> Vec<StreamProgress> {
         self.replicas
             .iter()
-            .filter(|(_, replica)| !replica.is_resetting() && !replica.leaving)
+            .filter(|(_, replica)| replica.is_of_the_present() && !replica.leaving)
             .filter_map(|(stream, replica)| {
                 let applied = replica.applied?.seq;
                 let durable = replica.durable_seq();

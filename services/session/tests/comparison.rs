@@ -324,6 +324,17 @@ fn a_correction_that_does_not_hash_is_healed_by_a_snapshot() {
 }
 
 #[test]
+fn where_the_old_history_was_longer_its_end_is_not_told_in_the_new_one() {
+    let cloud = Cloud::new(2, &[(0, 1)].into());
+    let mut link = Link::new(Disk::of(1, &thousand()));
+    link.miscomputes = true;
+    link.settle(&cloud.source);
+    let said = ["compare", "summary 1000", "Correction +0 -999", "diverged", "Snapshot +1 -0"];
+    assert_eq!(link.said, said);
+    link.check(&cloud);
+}
+
+#[test]
 fn a_divergence_that_crosses_the_question_makes_nothing_of_the_answer() {
     let cloud = Cloud::new(2, &few_differ());
     let mut link = Link::new(Disk::of(1, &thousand()));

@@ -38,6 +38,8 @@ pub(super) struct Replica {
     /// Where the last push that began anew ended: a durable position below it is of another
     /// history.
     history_from: Option<Checkpoint>,
+    /// It stopped at a push that began anew: the hub counts in that history, which is not applied.
+    left_behind: bool,
     /// Pushes received whole and given to the shell.
     pending: VecDeque<Pending>,
     /// The push whose last part is still to come.
@@ -132,9 +134,14 @@ impl Replica {
         self.durable == self.applied
     }
 
-    /// Whether a push that begins anew is on its way: until it is visible, positions are of the old
-    /// history and are not told.
-    pub(super) fn is_resetting(&self) -> bool {
+    /// Whether positions are of the history that the hub is in too. They are not from the first
+    /// part of a push that begins anew until such a push is visible, and are not told.
+    pub(super) fn is_of_the_present(&self) -> bool {
+        !self.left_behind && !self.is_resetting()
+    }
+
+    /// Whether a push that begins anew is on its way.
+    fn is_resetting(&self) -> bool {
         let staged = self.staged.iter().map(|staged| &staged.push);
         self.pending.iter().chain(staged).any(|push| push.mode.begins_anew())
     }
@@ -196,6 +203,7 @@ impl Replica {
             self.hash = hash;
             if push.mode.begins_anew() {
                 self.history_from = Some(push.to);
+                self.left_behind = false;
             }
             return Some(Answer::Visible(push.assigned));
         }
@@ -211,6 +219,7 @@ impl Replica {
             return Some(Answer::Superseded);
         }
         let unstage = self.staged.is_some();
+        self.left_behind |= push.mode.begins_anew();
         self.stop(to.seq);
         Some(Answer::Stopped { expected, unstage })
     }
