@@ -290,15 +290,8 @@ pub(crate) fn lag(
     stream: &StreamId,
     applied: Seq,
 ) -> Result<Lag, SourceError> {
-    let standing = source.standing(stream)?;
-    let tail = standing.checkpoint;
-    let since_ms = if tail.seq > applied {
-        let from = applied.max(standing.raw_from);
-        let first = source.events(stream, from, from.next(), 1)?;
-        first.first().map(|event| event.time_ms)
-    } else {
-        None
-    };
+    let tail = source.standing(stream)?.checkpoint;
+    let since_ms = if tail.seq > applied { source.changed_ms(stream, applied)? } else { None };
     Ok(Lag { tail, since_ms })
 }
 

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::patches::{Patch, Patches};
 
-/// Events of a stream that are kept as they came: what an edge that is a little behind gets.
+/// Events of a stream that are kept as they came, once the log is read to its end: what an edge
+/// that is a little behind gets.
 /// Twice what a session sends as a tail before it prefers a delta.
 const RAW_EVENTS_MAX: u64 = 2048;
 
@@ -33,7 +34,7 @@ pub(crate) const CHANGES: Table<(StreamId, Seq), Json<ChangeRow>, Folded> =
 /// Per stream and key: the seq of its row in [`CHANGES`].
 const KEYS: Table<(StreamId, String), Seq, Folded> = Table::new(TableId::HubKeys);
 
-/// Per stream and seq: the event, for the last [`RAW_EVENTS_MAX`].
+/// Per stream and seq: the event, for the last [`RAW_EVENTS_MAX`] at most.
 pub(crate) const EVENTS: Table<(StreamId, Seq), Proto<EventRow>, Folded> =
     Table::new(TableId::HubEvents);
 
@@ -47,6 +48,9 @@ pub(crate) struct ChangeRow {
     pub(crate) key: EntryKey,
     /// The UID of what left; `None` when the key was applied, and its entry has the object.
     pub(crate) removed: Option<String>,
+    /// When it was appended; rows of older builds do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) time_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<String>,
 }
@@ -136,24 +140,35 @@ impl Rows for History {
         let stream = &envelope.stream;
         let history = batch.get(&*engine, &STREAMS, stream)?;
         let mut history = history.map(|Json(history)| history).unwrap_or_default();
-        if continuity == Continuity::Sparse && envelope.seq != history.seq.next() {
-            // What lies in the gap was compacted away, and what lies above a step back never
-            // happened: nobody can be told of it one by one.
-            let behind_gap = Seq(envelope.seq.0.saturating_sub(1));
-            history.raw_from = behind_gap;
-            history.delta_from = behind_gap;
-        }
-        history.seq = envelope.seq;
+        let before = std::mem::replace(&mut history.seq, envelope.seq);
         if history.epochs.last().is_none_or(|(epoch, _)| *epoch < envelope.epoch) {
             history.epochs.push((envelope.epoch, envelope.epoch_first_seq));
         }
         if let Some(key) = envelope.event.key() {
             note_change(batch, &*engine, envelope, key, &mut history)?;
         }
-        batch.put(&EVENTS, &(stream.clone(), envelope.seq), &Proto(EventRow::of(envelope, patch)));
-        if envelope.seq.0.saturating_sub(history.raw_from.0) > self.limits.raw_events_max {
-            history.raw_from = history.raw_from.next();
-            batch.delete(&EVENTS, &(stream.clone(), history.raw_from));
+        match continuity {
+            Continuity::Dense => {
+                let row = Proto(EventRow::of(envelope, patch));
+                batch.put(&EVENTS, &(stream.clone(), envelope.seq), &row);
+                if envelope.seq.0.saturating_sub(history.raw_from.0) > self.limits.raw_events_max {
+                    history.raw_from = history.raw_from.next();
+                    batch.delete(&EVENTS, &(stream.clone(), history.raw_from));
+                }
+            }
+            // Nobody is served meanwhile, and who stood here before gets a delta: a log that is
+            // read for the first time need not be written down twice.
+            Continuity::Sparse => {
+                for seq in history.raw_from.next().0..=before.0 {
+                    batch.delete(&EVENTS, &(stream.clone(), Seq(seq)));
+                }
+                history.raw_from = envelope.seq;
+                if envelope.seq != before.next() {
+                    // What lies in the gap was compacted away, and what lies above a step back
+                    // never happened: no delta can tell of it.
+                    history.delta_from = Seq(envelope.seq.0.saturating_sub(1));
+                }
+            }
         }
         if history.removals > self.limits.removals_max {
             forget_removals(batch, &*engine, stream, &mut history, self.limits.forgotten)?;
@@ -191,7 +206,8 @@ fn note_change(
     };
     history.removals = history.removals.saturating_add(u64::from(removed.is_some()));
     let traceparent = envelope.traceparent.clone();
-    let change = ChangeRow { key: key.clone(), removed, traceparent };
+    let time_ms = Some(envelope.time_ms);
+    let change = ChangeRow { key: key.clone(), removed, time_ms, traceparent };
     batch.put(&CHANGES, &(stream.clone(), envelope.seq), &Json(change));
     batch.put(&KEYS, &by_key, &envelope.seq);
     Ok(())

@@ -90,6 +90,26 @@ impl<'f> FoldSource<'f> {
         Ok(history)
     }
 
+    /// When the first of what lies behind `since` was appended, as far as it is known: of a key that
+    /// changed again meanwhile, the last time.
+    pub(crate) fn changed_ms(
+        &self,
+        stream: &StreamId,
+        since: Seq,
+    ) -> Result<Option<i64>, SourceError> {
+        let raw_from = self.history(stream)?.raw_from;
+        let mut changes =
+            CHANGES.rows_of_from(self.read(), stream, &(stream.clone(), since.next()));
+        if since < raw_from
+            && let Some((_, Json(change))) = changes.next().transpose().map_err(unreadable)?
+        {
+            return Ok(change.time_ms);
+        }
+        let from = since.max(raw_from);
+        let first = self.events(stream, from, from.next(), 1)?;
+        Ok(first.first().map(|event| event.time_ms))
+    }
+
     fn entry(&self, stream: &StreamId, key: &EntryKey) -> Result<Option<Entry>, SourceError> {
         self.reader().entry(stream, key).map_err(unreadable)
     }

@@ -251,5 +251,23 @@ fn a_fold_that_steps_back_forgets_what_lay_above() {
     folded.expect("a sparse fold may step back");
     state.commit(Durability::Buffered).expect("commits");
     let history = STREAMS.get(&*engine, &StreamId::Cluster).expect("readable").expect("there").0;
-    assert_eq!((history.seq, history.raw_from, history.delta_from), (Seq(3), Seq(2), Seq(2)));
+    assert_eq!((history.seq, history.raw_from, history.delta_from), (Seq(3), Seq(3), Seq(2)));
+}
+
+#[test]
+fn where_nobody_is_served_no_event_is_kept_as_it_came() {
+    let mut model = Model::new();
+    (0..6).for_each(|n| model.append(Some(n), Some(n)));
+    let engine = Arc::new(MemoryEngine::new());
+    let kept = || EVENTS.rows_of(&*engine, &model.stream).count();
+    let (first, rest) = model.events.split_at(2);
+    fold(&engine, first, Continuity::Sparse, 1, Limits::default());
+    assert_eq!(kept(), 0);
+    let (second, third) = rest.split_at(3);
+    fold(&engine, second, Continuity::Dense, 1, Limits::default());
+    assert_eq!(kept(), 3);
+    // The stream is damaged: those before go too.
+    fold(&engine, third, Continuity::Sparse, 1, Limits::default());
+    assert_eq!(kept(), 0);
+    check(&engine, &model, Limits::default());
 }
