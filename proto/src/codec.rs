@@ -11,7 +11,8 @@ use tonic_prost::ProstCodec;
 /// an acknowledgement and most patches fit.
 const BUFFER_BYTES: usize = 512;
 
-/// Encoded bytes at which the transport takes over before more are encoded: a few TCP segments.
+/// Encoded bytes at which the transport takes over before more are encoded: what tonic takes by
+/// itself.
 const YIELD_BYTES: usize = 32 << 10;
 
 /// The codec of all services.

@@ -15,14 +15,13 @@ use headwater_edge::{Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams, Settings};
 use headwater_event::{
     Applied, Assignment, EntryKey, Event, LogId, NodeName, Removed, ResourceKey, StreamId,
 };
-use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams};
+use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
 use headwater_log::{Draft, Log, MemoryLog, Writer, read_birth};
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::{Operation, operation::Verb};
 use headwater_rocks::{Budget, RocksEngine, Role, Shared};
 use headwater_session::HubSettings;
-use headwater_session::message::RequestError;
 use headwater_store::{Engine, MemoryEngine, schema};
 use prometheus::Registry;
 use serde_json::Value;
@@ -328,14 +327,4 @@ fn assignment(node: &NodeName) -> Draft {
         object: Assignment::new(node, []).encode(),
     });
     Draft { stream: StreamId::node(node), event, replaces: None, traceparent: None }
-}
-
-/// Answers nobody.
-pub(crate) struct NoAnswers;
-
-#[async_trait::async_trait]
-impl Answers for NoAnswers {
-    async fn answer(&self, _node: &NodeName, _key: &ResourceKey) -> Result<Bytes, RequestError> {
-        Err(RequestError::NotFound)
-    }
 }

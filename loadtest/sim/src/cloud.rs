@@ -4,15 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use headwater_controller::{
     Controller, ControllerHandle, ControllerMetrics, ControllerSeams, WriterTimings,
 };
-use headwater_event::{NodeName, ResourceKey};
-use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams};
+use headwater_event::NodeName;
+use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
 use headwater_log::MemoryLog;
 use headwater_session::HubSettings;
-use headwater_session::message::RequestError;
 use headwater_store::{MemoryEngine, Survives};
 use prometheus::Registry;
 use tokio::time::timeout;
@@ -46,16 +44,6 @@ pub(crate) struct SimController {
     published: Arc<MemoryEngine>,
     pub(crate) picture: Arc<MemoryEngine>,
     handle: Option<ControllerHandle>,
-}
-
-/// Nobody asks in a simulation.
-struct NoAnswers;
-
-#[tonic::async_trait]
-impl Answers for NoAnswers {
-    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<Bytes, RequestError> {
-        Err(RequestError::NotFound)
-    }
 }
 
 /// How long a process may take to start; one that takes longer is off.

@@ -28,4 +28,4 @@ mod wakers;
 pub use hub::{Hub, HubConfig, HubError, HubHandle, HubSeams, HubView, Lag};
 pub use limits::HubLimits;
 pub use metrics::HubMetrics;
-pub use shared::{Answers, WallClock};
+pub use shared::{Answers, NoAnswers, WallClock};

@@ -37,6 +37,16 @@ pub trait Answers: Send + Sync {
     async fn answer(&self, node: &NodeName, key: &ResourceKey) -> Result<Bytes, RequestError>;
 }
 
+/// Has nothing of what anybody asks for.
+pub struct NoAnswers;
+
+#[tonic::async_trait]
+impl Answers for NoAnswers {
+    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<Bytes, RequestError> {
+        Err(RequestError::NotFound)
+    }
+}
+
 /// A live connection, as the others see it.
 #[derive(Debug)]
 struct Live {

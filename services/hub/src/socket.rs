@@ -22,7 +22,7 @@ use tokio::time::{Sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpIncoming};
 
-use self::counted::Counted;
+use self::counted::{Counted, counted, peer};
 use crate::limits::HubLimits;
 use crate::metrics::{Handshake, HandshakeMetrics, HubMetrics};
 use crate::peer::Peer;
@@ -86,7 +86,7 @@ pub(crate) fn incoming(
         .with_keepalive(Some(limits.tcp_keepalive))
         .filter_map(move |accepted| {
             ready(match (accepted, slots.clone().try_acquire_owned()) {
-                (Ok(stream), Ok(slot)) => Some(Ok((Counted::new(stream, wire.clone()), slot))),
+                (Ok(stream), Ok(slot)) => Some(Ok((counted(stream, &wire), slot))),
                 (Ok(_), Err(_)) => {
                     tracing::debug!("a connection is closed: the hub has as many as it may have");
                     None
@@ -109,7 +109,7 @@ pub(crate) fn incoming(
 
 impl Door {
     async fn pass(self, stream: Counted, slot: OwnedSemaphorePermit) -> Option<Socket> {
-        let from = stream.peer();
+        let from = peer(&stream);
         let (stream, peer) = match &self.tls {
             None => (Transport::Plain(stream), Peer::default()),
             Some(tls) => {

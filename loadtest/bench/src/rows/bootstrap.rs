@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headwater_event::{Event, NodeName, StreamId};
-use headwater_hub::{Hub, HubConfig, HubLimits, HubMetrics, HubSeams};
+use headwater_hub::{Hub, HubConfig, HubLimits, HubMetrics, HubSeams, NoAnswers};
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::{Draft, Log};
 use headwater_rocks::{Budget, RocksEngine, Role, Shared};
@@ -27,7 +27,7 @@ use crate::figure::{Figure, Measured};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::{Written, patch, rocks};
-use crate::link::{Link, NoAnswers, wait};
+use crate::link::{Link, wait};
 use crate::row::Run;
 use crate::rows::append::claim;
 use crate::samples::Samples;

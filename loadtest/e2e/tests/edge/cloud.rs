@@ -7,18 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::{
     Controller, ControllerHandle, ControllerMetrics, ControllerSeams, WriterTimings,
 };
-use headwater_event::{NodeName, ResourceKey};
+use headwater_event::NodeName;
 use headwater_hub::{
-    Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, WallClock,
+    Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers, WallClock,
 };
 use headwater_log::{MemoryLog, MemorySettings};
 use headwater_session::HubSettings;
-use headwater_session::message::RequestError;
 use headwater_store::MemoryEngine;
 use prometheus::Registry;
 use tempfile::TempDir;
@@ -32,15 +30,6 @@ pub(crate) struct Cloud {
     _controller: ControllerHandle,
     _nodes: watch::Sender<BTreeSet<NodeName>>,
     _runtime: Runtime,
-}
-
-struct NoAnswers;
-
-#[tonic::async_trait]
-impl Answers for NoAnswers {
-    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<Bytes, RequestError> {
-        Err(RequestError::NotFound)
-    }
 }
 
 impl Cloud {

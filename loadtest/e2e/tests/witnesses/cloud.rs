@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use headwater_event::{Applied, Assignment, EntryKey, Event, NodeName, ObjectHash, ResourceKey};
+use headwater_event::{Applied, Assignment, EntryKey, Event, ObjectHash};
 use headwater_follow::Follower;
-use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams};
+use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
 use headwater_log::{
     BirthWish, Claimant, Draft, Log, MemoryLog, MemorySettings, Writer, read_or_create_birth,
 };
 use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings;
-use headwater_session::message::RequestError;
 use headwater_store::{MemoryEngine, schema};
 use prometheus::Registry;
 use uuid::Uuid;
@@ -27,15 +25,6 @@ pub(crate) struct Cloud {
     follower: Follower<()>,
     /// Turns said so far.
     said: u64,
-}
-
-struct NoAnswers;
-
-#[tonic::async_trait]
-impl Answers for NoAnswers {
-    async fn answer(&self, _: &NodeName, _: &ResourceKey) -> Result<Bytes, RequestError> {
-        Err(RequestError::NotFound)
-    }
 }
 
 impl Cloud {

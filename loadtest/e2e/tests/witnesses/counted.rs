@@ -1,6 +1,6 @@
 //! A database on disk that counts what is asked of it.
 
-use std::ops::Sub;
+use std::ops::{Deref, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -37,10 +37,10 @@ pub(crate) struct Asked {
     pub(crate) scans: u64,
 }
 
-/// What a snapshot is asked counts too.
-struct Snapshot<'s> {
-    read: Box<dyn Read + 's>,
-    calls: &'s Calls,
+/// The engine or a snapshot of it: what either is asked counts.
+struct Reading<'c, R> {
+    read: R,
+    calls: &'c Calls,
 }
 
 impl Counted {
@@ -58,6 +58,10 @@ impl Counted {
         let [writes, syncs, gets, scans] =
             [writes, syncs, gets, scans].map(|count| count.load(Ordering::Relaxed));
         Asked { writes, syncs, gets, scans }
+    }
+
+    fn reading(&self) -> Reading<'_, &RocksEngine> {
+        Reading { read: &self.engine, calls: &self.calls }
     }
 }
 
@@ -85,20 +89,34 @@ fn count(one: &AtomicU64) {
     one.fetch_add(1, Ordering::Relaxed);
 }
 
-impl Read for Counted {
+impl<R: Deref<Target: Read>> Read for Reading<'_, R> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         count(&self.calls.gets);
-        self.engine.get(key)
+        self.read.get(key)
     }
 
     fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
         count(&self.calls.scans);
-        self.engine.scan(range, limit)
+        self.read.scan(range, limit)
     }
 
     fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
         count(&self.calls.scans);
-        self.engine.last(range)
+        self.read.last(range)
+    }
+}
+
+impl Read for Counted {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.reading().get(key)
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        self.reading().scan(range, limit)
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        self.reading().last(range)
     }
 }
 
@@ -117,23 +135,6 @@ impl Engine for Counted {
     }
 
     fn snapshot(&self) -> Box<dyn Read + '_> {
-        Box::new(Snapshot { read: self.engine.snapshot(), calls: &self.calls })
-    }
-}
-
-impl Read for Snapshot<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        count(&self.calls.gets);
-        self.read.get(key)
-    }
-
-    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
-        count(&self.calls.scans);
-        self.read.scan(range, limit)
-    }
-
-    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
-        count(&self.calls.scans);
-        self.read.last(range)
+        Box::new(Reading { read: self.engine.snapshot(), calls: &self.calls })
     }
 }

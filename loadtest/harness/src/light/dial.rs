@@ -18,7 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::service_fn;
 
-use super::wire::{Counted, WireCount};
+use super::wire::{WireCount, counted};
 
 /// Edges that share a source address: a quarter of its ports, so that connections that wait for
 /// their end do not use them up.
@@ -47,7 +47,7 @@ pub(super) fn dial(index: usize, cut: &watch::Receiver<bool>, count: &Arc<WireCo
             if *cut.borrow() {
                 return Err(Status::unavailable("the link is cut"));
             }
-            let mut client = connect(&hub, source, count)
+            let mut client = connect(&hub, source, &count)
                 .await
                 .map_err(|error| Status::unavailable(error.to_string()))?
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -82,7 +82,7 @@ fn source(index: usize) -> Ipv4Addr {
 async fn connect(
     hub: &HubAddress,
     source: Ipv4Addr,
-    count: Arc<WireCount>,
+    count: &Arc<WireCount>,
 ) -> Result<ReplicationClient<Channel>, Status> {
     let refused = |error: io::Error| Status::new(Code::Unavailable, error.to_string());
     let mut found = lookup_host((hub.host(), hub.port())).await.map_err(refused)?;
@@ -97,7 +97,7 @@ async fn connect(
     };
     let stream = tokio::time::timeout(CONNECT_TIMEOUT, dialing).await;
     let stream = stream.map_err(|_| Status::unavailable("nobody accepts"))?.map_err(refused)?;
-    let mut made = Some(TokioIo::new(Counted::new(stream, count)));
+    let mut made = Some(TokioIo::new(counted(stream, count)));
     // One connection, which is there: a lost one is for the edge to make anew.
     let connector = service_fn(move |_| {
         let gone = io::Error::from(io::ErrorKind::NotConnected);

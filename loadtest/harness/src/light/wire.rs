@@ -1,13 +1,10 @@
 //! Bytes on the wire: a TCP stream that counts what passes through it.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::io::{InspectReader, InspectWriter};
 
 /// What passed through all sockets that share it, framing included.
 #[derive(Debug, Default)]
@@ -35,69 +32,18 @@ impl WireCount {
 }
 
 /// A TCP stream that counts.
-pub(super) struct Counted {
-    stream: TcpStream,
-    count: Arc<WireCount>,
-}
+pub(super) type Counted = InspectReader<InspectWriter<TcpStream, Tap>, Tap>;
 
-impl Counted {
-    /// Counts what passes through `stream`.
-    pub(super) fn new(stream: TcpStream, count: Arc<WireCount>) -> Self {
-        count.connects.fetch_add(1, Ordering::Relaxed);
-        Self { stream, count }
-    }
+/// Is shown what passes one way.
+type Tap = Box<dyn FnMut(&[u8]) + Send>;
 
-    fn wrote(&self, written: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(bytes)) = written {
-            self.count.sent.fetch_add(*bytes as u64, Ordering::Relaxed);
-        }
-    }
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let bytes = buffer.filled().len() - before;
-        self.count.received.fetch_add(bytes as u64, Ordering::Relaxed);
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.wrote(&written);
-        written
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.wrote(&written);
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+/// Counts what passes through `stream`.
+pub(super) fn counted(stream: TcpStream, count: &Arc<WireCount>) -> Counted {
+    count.connects.fetch_add(1, Ordering::Relaxed);
+    let tap = |of: fn(&WireCount) -> &AtomicU64| -> Tap {
+        let count = count.clone();
+        Box::new(move |bytes| drop(of(&count).fetch_add(bytes.len() as u64, Ordering::Relaxed)))
+    };
+    let (sent, received) = (tap(|count| &count.sent), tap(|count| &count.received));
+    InspectReader::new(InspectWriter::new(stream, sent), received)
 }

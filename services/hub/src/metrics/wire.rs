@@ -8,8 +8,10 @@ use super::Families;
 #[derive(Clone)]
 pub(crate) struct WireMetrics {
     connections: IntCounter,
-    received: IntCounter,
-    sent: IntCounter,
+    /// Bytes read.
+    pub(crate) received: IntCounter,
+    /// Bytes written.
+    pub(crate) sent: IntCounter,
 }
 
 impl WireMetrics {
@@ -33,15 +35,5 @@ impl WireMetrics {
     /// A connection is taken up.
     pub(crate) fn connected(&self) {
         self.connections.inc();
-    }
-
-    /// Bytes were read from one.
-    pub(crate) fn received(&self, bytes: usize) {
-        self.received.inc_by(bytes as u64);
-    }
-
-    /// Bytes were written to one.
-    pub(crate) fn sent(&self, bytes: usize) {
-        self.sent.inc_by(bytes as u64);
     }
 }

@@ -1,84 +1,26 @@
 //! A TCP stream whose bytes are counted as they pass: what is framed, and where there is TLS, sealed.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::io::{InspectReader, InspectWriter};
 
 use crate::metrics::WireMetrics;
 
 /// See the module.
-pub(super) struct Counted {
-    stream: TcpStream,
-    metrics: WireMetrics,
+pub(super) type Counted = InspectReader<InspectWriter<TcpStream, Tap>, Tap>;
+
+/// Is shown what passes one way.
+type Tap = Box<dyn FnMut(&[u8]) + Send>;
+
+/// A stream that was taken up.
+pub(super) fn counted(stream: TcpStream, metrics: &WireMetrics) -> Counted {
+    metrics.connected();
+    let (sent, received) = (metrics.sent.clone(), metrics.received.clone());
+    let sent: Tap = Box::new(move |bytes| sent.inc_by(bytes.len() as u64));
+    let received: Tap = Box::new(move |bytes| received.inc_by(bytes.len() as u64));
+    InspectReader::new(InspectWriter::new(stream, sent), received)
 }
 
-impl Counted {
-    pub(super) fn new(stream: TcpStream, metrics: WireMetrics) -> Self {
-        metrics.connected();
-        Self { stream, metrics }
-    }
-
-    /// Where the peer is; `None`: it is gone.
-    pub(super) fn peer(&self) -> Option<std::net::SocketAddr> {
-        self.stream.peer_addr().ok()
-    }
-
-    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(bytes)) = &written {
-            self.metrics.sent(*bytes);
-        }
-        written
-    }
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        // Most polls find nothing, and all sessions share the count.
-        let bytes = buffer.filled().len() - before;
-        if bytes > 0 {
-            self.metrics.received(bytes);
-        }
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.wrote(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.wrote(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+/// Where the peer is; `None`: it is gone.
+pub(super) fn peer(stream: &Counted) -> Option<std::net::SocketAddr> {
+    stream.get_ref().get_ref().peer_addr().ok()
 }

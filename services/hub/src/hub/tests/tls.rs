@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use headwater_identity::authority::{Authority, Validity};
 use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
 use headwater_proto::replication::replication_client::ReplicationClient;
-use headwater_session::message::{Request, StreamProgress};
+use headwater_session::message::{Request, RequestError, StreamProgress};
 use hyper_util::rt::TokioIo;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
