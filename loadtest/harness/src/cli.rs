@@ -20,9 +20,10 @@ use std::time::SystemTime;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::deployment::{AttachError, Deployment};
 use crate::record::{self, Run};
 use crate::run::{RunError, RunSettings, run};
-use crate::scenario::{EdgeKind, Scenario, ScenarioError, TargetKind};
+use crate::scenario::{EdgeKind, Scenario, TargetKind};
 use crate::series::{Point, Series};
 use crate::{compare, report};
 
@@ -71,6 +72,10 @@ struct RunArgs {
     /// What it runs on [default: the first that the scenario supports]
     #[arg(long, value_enum)]
     target: Option<TargetArg>,
+    /// Run on a deployment that is there: objects=SOCKET, operator=SOCKET, metrics=HOST:PORT of its
+    /// controller, hub=HOST:PORT, kafka=BROKERS; give all of them
+    #[arg(long = "attach", value_name = "KEY=VALUE", value_parser = key_value, conflicts_with = "target")]
+    attach: Vec<(String, String)>,
     /// For how long load is measured
     #[arg(long, value_name = "DURATION")]
     duration: Option<humantime::Duration>,
@@ -150,7 +155,7 @@ impl Wrong {
         Self { status: FAILED, error: Box::new(error) }
     }
 
-    fn usage(error: ScenarioError) -> Self {
+    fn usage(error: impl Error + 'static) -> Self {
         Self { status: USAGE, error: Box::new(error) }
     }
 }
@@ -158,19 +163,30 @@ impl Wrong {
 fn start(args: RunArgs) -> Result<u8, Wrong> {
     let sets = args.sets();
     let scenario = Scenario::load(&args.scenario, &sets).map_err(Wrong::usage)?;
-    let target = args.target.map(|target| match target {
-        TargetArg::Embedded => TargetKind::Embedded,
-        TargetArg::Cluster => TargetKind::Cluster,
-    });
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let deployment = args.deployment().map_err(Wrong::usage)?;
+    let target = match (args.target, &deployment) {
+        (_, Some(_)) => Some(TargetKind::Attached),
+        (Some(TargetArg::Embedded), None) => Some(TargetKind::Embedded),
+        (Some(TargetArg::Cluster), None) => Some(TargetKind::Cluster),
+        (None, None) => None,
+    };
     let target = scenario.target(target).map_err(Wrong::usage)?;
+    let settings = |scenario, out| RunSettings {
+        scenario,
+        target,
+        deployment: deployment.clone(),
+        seed,
+        out,
+        tamper: None,
+    };
     let out = args.out.clone().unwrap_or_else(|| {
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         PathBuf::from("loadtest-runs").join(format!("{}-{}", scenario.name, time.replace(':', "")))
     });
-    let seed = args.seed.unwrap_or_else(rand::random);
     eprintln!("again: --seed {seed}");
     match &scenario.series {
-        None => one(RunSettings { scenario, target, seed, out, tamper: None }).map(|(_, it)| it),
+        None => one(settings(scenario, out)).map(|(_, status)| status),
         Some(values) => {
             let load = |value: f64| {
                 // What is set last wins.
@@ -185,8 +201,7 @@ fn start(args: RunArgs) -> Result<u8, Wrong> {
             let mut worst = 0;
             for (value, scenario) in runs {
                 let folder = out.join(format!("{}-{value}", values.key));
-                let settings = RunSettings { scenario, target, seed, out: folder, tamper: None };
-                let (run, status) = one(settings)?;
+                let (run, status) = one(settings(scenario, folder))?;
                 series.push(Point::of(value, &run));
                 series.write(&out).map_err(Wrong::of)?;
                 // A wrong one outweighs a void one.
@@ -240,9 +255,16 @@ fn compared(before: &Path, after: &Path) -> Result<u8, Wrong> {
 }
 
 impl RunArgs {
+    /// What is attached to, if anything.
+    fn deployment(&self) -> Result<Option<Deployment>, AttachError> {
+        (!self.attach.is_empty()).then(|| Deployment::of(&self.attach)).transpose()
+    }
+
     /// What the flags set, in the scenario's own keys; what is set by key comes last and wins.
     fn sets(&self) -> Vec<(String, String)> {
-        let edge_kind = self.edge_kind.map(|kind| match kind {
+        // A deployment has its own real ones.
+        let brought = (!self.attach.is_empty()).then_some(EdgeArg::Light);
+        let edge_kind = self.edge_kind.or(brought).map(|kind| match kind {
             EdgeArg::Real => EdgeKind::Real.to_string(),
             EdgeArg::Light => EdgeKind::Light.to_string(),
         });
@@ -280,6 +302,19 @@ mod tests {
 
     use super::*;
 
+    const ATTACHED: [&str; 10] = [
+        "--attach",
+        "objects=/no/such",
+        "--attach",
+        "operator=/no/such",
+        "--attach",
+        "metrics=127.0.0.1:1",
+        "--attach",
+        "hub=127.0.0.1:1",
+        "--attach",
+        "kafka=127.0.0.1:1",
+    ];
+
     fn status(args: &[&str]) -> ExitCode {
         main_of([&["headwater-loadtest"], args].concat())
     }
@@ -298,6 +333,10 @@ mod tests {
             &["run", "propagation", "--target", "moon"],
             &["run", "propagation", "--target", "embedded", "--edge-kind", "light"],
             &["run", "storm", "--target", "embedded"],
+            &["run", "propagation", "--attach", "moon=1"],
+            &["run", "propagation", "--attach", "hub=127.0.0.1:1", "--target", "cluster"],
+            &[&["run", "storm"][..], &ATTACHED].concat(),
+            &[&["run", "propagation", "--edge-kind", "real"][..], &ATTACHED].concat(),
             &["compare", "one.json"],
         ] {
             assert_eq!(status(args), ExitCode::from(USAGE), "{args:?}");

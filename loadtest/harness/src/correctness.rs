@@ -8,20 +8,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use headwater_edge::held;
 use headwater_event::{
-    Change, EntryKey, Envelope, HashKey, NodeName, ObjectHash, ResourceKey, Seq, StateHash,
-    StreamId,
+    Change, EntryKey, Envelope, HashKey, NodeName, ObjectHash, Seq, StateHash, StreamId,
 };
 use headwater_log::{Ends, Log, Outcome, ReadError, begin_fold, read_birth};
-use headwater_store::{EngineError, Read};
-use headwater_view::{PodStatusFold, StatusDigest, StreamReader};
+use headwater_store::EngineError;
+use headwater_view::StreamReader;
 use serde::{Deserialize, Serialize};
 
 use crate::generator::Answers;
 use crate::sightings::{Account, Findings};
-use crate::target::{NodeDisks, StoppedError};
-
-/// The most statuses of one node that are compared: more than a node may have pods.
-const STATUSES_MAX: usize = 100_000;
+use crate::target::{NodeDisks, Picture, StoppedError};
 
 /// What was compared, and what was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +105,7 @@ impl Check {
     ///
     /// # Errors
     /// When one cannot be read.
-    pub fn node(&mut self, disks: &NodeDisks, picture: &dyn Read) -> Result<(), CorrectnessError> {
+    pub fn node(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), CorrectnessError> {
         self.found.edges += 1;
         let snapshot = disks.state.snapshot();
         let reader = StreamReader::new(&*snapshot);
@@ -135,18 +131,14 @@ impl Check {
         self.statuses(disks, picture)
     }
 
-    fn statuses(&mut self, disks: &NodeDisks, picture: &dyn Read) -> Result<(), CorrectnessError> {
+    fn statuses(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), CorrectnessError> {
         let node = &disks.node;
         let held = held(&*disks.outbox, node)?;
         if !held.reports.is_empty() {
             let waiting = held.reports.len();
             self.note(|| format!("{node}: {waiting} reports never reached the cloud"));
         }
-        let in_cloud = PodStatusFold::statuses(picture, node, None, STATUSES_MAX)?;
-        let in_cloud: BTreeMap<ResourceKey, StatusDigest> = in_cloud
-            .into_iter()
-            .map(|(pod, status)| (pod, StatusDigest::of(&status.uid, &status.status)))
-            .collect();
+        let in_cloud = picture.statuses(node)?;
         let Some(told) = held.told else {
             if !in_cloud.is_empty() {
                 self.note(|| format!("{node}: it is not known what it told the cloud"));

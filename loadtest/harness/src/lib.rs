@@ -22,6 +22,8 @@
 pub mod cli;
 pub mod compare;
 pub mod correctness;
+pub mod deployment;
+mod echo;
 mod edges;
 pub mod generator;
 mod hops;

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tonic::Request;
 
+use crate::echo;
 use crate::payload::turn_of;
 use crate::watching::{Group, Watching, Witness};
 
@@ -214,15 +215,11 @@ async fn watch_all(
 fn status_of(object: &Object, reports: Reports) -> Option<String> {
     let (_, rest) = object.key.split_once('/')?;
     rest.starts_with("pod/").then_some(())?;
-    let message = match reports {
-        Reports::Running => String::new(),
-        Reports::Echo => format!(",\"message\":\"turn {}\"", turn_of(&object.object)?),
+    let turn = match reports {
+        Reports::Running => None,
+        Reports::Echo => Some(turn_of(&object.object)?),
     };
-    Some(format!(
-        "{{\"phase\":\"Running\"{message},\"conditions\":[{{\"type\":\"PodScheduled\",\"status\":\
-         \"True\"}},{{\"type\":\"Initialized\",\"status\":\"True\"}},{{\"type\":\
-         \"ContainersReady\",\"status\":\"True\"}},{{\"type\":\"Ready\",\"status\":\"True\"}}]}}"
-    ))
+    Some(echo::status(turn))
 }
 
 /// Whether the edge took it.

@@ -39,6 +39,11 @@ pub fn delete_line(object: &ObjectSpec, intended: &str) -> Vec<u8> {
     line(&json!({ "delete": object.key, "intended_time": intended }))
 }
 
+/// The line that removes whatever is at `key`.
+pub fn forget_line(key: &str) -> Vec<u8> {
+    line(&json!({ "delete": key }))
+}
+
 /// The line of the pod through which `node` gets the ConfigMaps of `objects`.
 pub fn anchor_line(node: &NodeName, objects: &[ObjectSpec]) -> Vec<u8> {
     let named = objects.iter().filter(|object| object.kind == Kind::ConfigMap);

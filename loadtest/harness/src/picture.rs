@@ -14,6 +14,7 @@ use serde::Deserialize;
 use tonic::Status;
 use tonic::transport::Endpoint;
 
+use crate::echo::turn_in;
 use crate::latency::Latency;
 use crate::payload::NAMESPACE;
 use crate::schedule::Schedule;
@@ -94,8 +95,7 @@ async fn follow(socket: &Path, mut see: impl FnMut(&GetEvent)) -> Result<(), Sta
 /// The pod and the turn that its status names.
 fn echoed(event: &GetEvent) -> Option<(String, u32)> {
     let pod: Pod = serde_json::from_slice(&event.object).ok()?;
-    let turn = pod.status.message.strip_prefix("turn ")?.parse().ok()?;
-    Some((pod.metadata.name, turn))
+    Some((pod.metadata.name, turn_in(&pod.status.message)?))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinError;
 
 use crate::correctness::{Check, Correctness, CorrectnessError};
+use crate::deployment::{AttachError, Deployment};
 use crate::edges::{Edges, Ended};
 use crate::generator::{Driven, Generator, GeneratorError, Progress};
 use crate::hops::{self, Hops};
@@ -63,6 +64,8 @@ pub struct RunSettings {
     pub scenario: Scenario,
     /// What it runs on, which the scenario supports.
     pub target: TargetKind,
+    /// Where that is, if it is there already.
+    pub deployment: Option<Deployment>,
     /// From which the schedule is made.
     pub seed: u64,
     /// Where the record goes; made if it is not there.
@@ -112,6 +115,9 @@ pub enum RunError {
     /// The target.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// What was attached to does not let go of what the run said.
+    #[error("the run's objects cannot be removed")]
+    Attach(#[from] AttachError),
     /// A light edge does not start.
     #[error("a light edge does not start")]
     Edge(#[from] StartError),
@@ -186,13 +192,21 @@ impl Running {
     async fn run(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Run, RunError> {
         let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let running = Self::start(settings, observer).await?;
-        let loaded = running.load().await?;
-        running.end(started, loaded).await
+        match running.load().await {
+            Ok(loaded) => running.end(started, loaded).await,
+            Err(error) => {
+                let target = running.target.clone();
+                running.edges.stop().await;
+                // Why there is no record matters more than what is left.
+                let _ = target.lock().await.clear().await;
+                Err(error)
+            }
+        }
     }
 
     async fn start(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Self, RunError> {
         let scenario = &settings.scenario;
-        let nodes = nodes(scenario.edges.count)?;
+        let nodes = nodes(settings.target, scenario.edges.count)?;
         let schedule = Arc::new(Schedule::new(scenario, settings.seed));
         let [propagation, round_trip] = [(); 2].map(|()| Arc::new(Latency::new(INTERVAL)));
         let sightings = Arc::new(Sightings::new(
@@ -205,10 +219,12 @@ impl Running {
         observer.phase(&format!("starting {} on {}", scenario.name, settings.target));
         let told = TargetSettings {
             kind: settings.target,
+            deployment: settings.deployment.clone(),
             nodes: nodes.clone(),
             starts_edges: scenario.edges.kind == EdgeKind::Real,
         };
         let target = tokio::task::spawn_blocking(move || Target::start(told)).await??;
+        target.clear().await?;
         let groups = match scenario.objects.services {
             0 => vec![Group::Edged],
             _ => vec![Group::Edged, Group::Mesh],
@@ -407,7 +423,9 @@ impl Running {
         check.run(sightings.account(), &loaded.driven.answers, sightings.findings());
         if let Some(target) = target {
             let stopped = tokio::task::spawn_blocking(|| target.stop()).await??;
-            compare(&mut check, &nodes, &ended, &stopped, settings.tamper).await?;
+            let compared = compare(&mut check, &nodes, &ended, &stopped, settings.tamper).await;
+            stopped.clear().await?;
+            compared?;
         }
         let correctness = check.done();
         let record =
@@ -425,13 +443,13 @@ async fn compare(
     stopped: &Stopped,
     tamper: Option<fn(&crate::target::NodeDisks)>,
 ) -> Result<(), RunError> {
-    let picture = stopped.picture()?;
+    let picture = stopped.picture().await?;
     for disks in ended.disks(nodes, stopped) {
         let disks = disks?;
         if let Some(tamper) = tamper {
             tamper(&disks);
         }
-        check.node(&disks, &*picture)?;
+        check.node(&disks, &picture)?;
     }
     Ok(check.log(&*stopped.downstream()?).await?)
 }
@@ -500,12 +518,18 @@ fn edges_are(target: TargetKind, kind: EdgeKind, count: usize) -> String {
         (EdgeKind::Real, TargetKind::Embedded) => {
             format!("{count} real, with RocksDB, in the one process of `headwater up`; hollow pods")
         }
-        (EdgeKind::Real, TargetKind::Cluster) => {
+        (EdgeKind::Real, TargetKind::Cluster | TargetKind::Attached) => {
             format!("{count} real, a process with RocksDB each; hollow pods")
         }
-        (EdgeKind::Light, _) => format!(
-            "{count} light, in the process of the harness: the edge's own code over databases in \
-             memory; no RocksDB, no pod worker"
-        ),
+        (EdgeKind::Light, target) => {
+            let clock = match target {
+                TargetKind::Attached => "; load and edges have one clock, its error is 0",
+                TargetKind::Embedded | TargetKind::Cluster => "",
+            };
+            format!(
+                "{count} light, in the process of the harness: the edge's own code over databases \
+                 in memory; no RocksDB, no pod worker{clock}"
+            )
+        }
     }
 }

@@ -95,6 +95,8 @@ pub enum TargetKind {
     Embedded,
     /// Controller, hub and edges as processes, on a Kafka that the harness starts.
     Cluster,
+    /// A deployment that is there already.
+    Attached,
 }
 
 /// What an edge is.
@@ -282,6 +284,11 @@ pub enum ScenarioError {
         "embedded has real edges only: its nodes are in its process; light ones want --target cluster"
     )]
     LightEmbedded,
+    /// The edges of a deployment are its own.
+    #[error(
+        "what is attached to has its own real edges; a run brings light ones: --edge-kind light"
+    )]
+    RealAttached,
     /// It does not run there.
     #[error("{name} does not run on {target}, but on {supported}")]
     Target {
@@ -364,6 +371,9 @@ impl Scenario {
                 target,
                 supported: self.supported(),
             }),
+            Some(TargetKind::Attached) if self.edges.kind == EdgeKind::Real => {
+                Err(ScenarioError::RealAttached)
+            }
             Some(TargetKind::Embedded) if self.edges.kind == EdgeKind::Light => {
                 Err(ScenarioError::LightEmbedded)
             }
@@ -488,6 +498,7 @@ impl fmt::Display for TargetKind {
         f.write_str(match self {
             Self::Embedded => "embedded",
             Self::Cluster => "cluster",
+            Self::Attached => "attached",
         })
     }
 }

@@ -1,6 +1,7 @@
-//! What a run loads: `headwater up` in one process, or the parts as processes on a real Kafka.
+//! What a run loads: `headwater up` in one process, the parts as processes on a real Kafka, or a
+//! deployment that is there already.
 //!
-//! The harness starts it, on loopback, and leaves nothing behind. What its databases and its log
+//! The first two the harness starts, on loopback, and leaves nothing behind. What its databases and its log
 //! hold can be read once it is stopped.
 
 mod stopped;
@@ -10,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,9 +21,10 @@ use headwater_e2e::running::{built, headwater};
 use headwater_event::{NameError, NodeName};
 use tempfile::TempDir;
 
+use crate::deployment::{AttachError, Deployment};
 use crate::scenario::{Act, TargetKind};
 
-pub use self::stopped::{NodeDisks, Stopped, StoppedError};
+pub use self::stopped::{NodeDisks, Picture, Statuses, Stopped, StoppedError};
 
 /// How long a part may take to come up. Far more than it needs: two cores may be busy with
 /// something else.
@@ -48,6 +51,8 @@ pub(crate) const BROKER: &str = "broker";
 pub struct TargetSettings {
     /// What it is.
     pub kind: TargetKind,
+    /// Where it is reached, if it is there already.
+    pub deployment: Option<Deployment>,
     /// The nodes.
     pub nodes: Vec<NodeName>,
     /// Whether an edge with RocksDB is started for each of them; else they are the caller's.
@@ -111,6 +116,9 @@ pub enum TargetError {
         /// To whom.
         part: String,
     },
+    /// There is no deployment to attach to.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
     /// What was asked of it was not done.
     #[error("`headwater {asked}` failed: {said}")]
     Refused {
@@ -121,12 +129,16 @@ pub enum TargetError {
     },
 }
 
-/// The names of `count` nodes, as `--nodes N` has them.
+/// The names of `count` nodes: as `--nodes N` has them, or on a deployment such as no other run has.
 ///
 /// # Errors
 /// Never for a count that a scenario may have.
-pub fn nodes(count: usize) -> Result<Vec<NodeName>, NameError> {
-    (1..=count).map(|number| format!("node-{number}").parse()).collect()
+pub fn nodes(kind: TargetKind, count: usize) -> Result<Vec<NodeName>, NameError> {
+    let prefix = match kind {
+        TargetKind::Embedded | TargetKind::Cluster => "node".to_owned(),
+        TargetKind::Attached => format!("loadtest-{:08x}", rand::random::<u32>()),
+    };
+    (1..=count).map(|number| format!("{prefix}-{number}").parse()).collect()
 }
 
 impl Target {
@@ -135,13 +147,16 @@ impl Target {
     /// # Errors
     /// See [`TargetError`]; nothing runs then.
     pub fn start(settings: TargetSettings) -> Result<Self, TargetError> {
-        built().map_err(|at| TargetError::NotBuilt { at })?;
+        if settings.kind != TargetKind::Attached {
+            built().map_err(|at| TargetError::NotBuilt { at })?;
+        }
         let folder = TempDir::with_prefix("hwlt-").map_err(TargetError::Folder)?;
         let objects = folder.path().join("objects.sock");
         let mut target = Self { settings, parts: BTreeMap::new(), kafka: None, objects, folder };
         match target.settings.kind {
             TargetKind::Embedded => target.start_up()?,
             TargetKind::Cluster => target.start_cluster()?,
+            TargetKind::Attached => target.attach()?,
         }
         Ok(target)
     }
@@ -182,6 +197,26 @@ impl Target {
         })
     }
 
+    /// Nothing is started, so that nothing is stopped either.
+    fn attach(&mut self) -> Result<(), TargetError> {
+        let deployment = self.settings.deployment.as_ref();
+        let path = deployment.ok_or(AttachError::Missing { key: "objects" })?.objects.clone();
+        self.objects.clone_from(&path);
+        let socket = UnixStream::connect(&path);
+        socket.map(drop).map_err(|source| AttachError::Objects { path, source }.into())
+    }
+
+    /// Removes what a run said, from a deployment: nothing else outlives a run.
+    ///
+    /// # Errors
+    /// As [`Deployment::clear`].
+    pub async fn clear(&self) -> Result<(), AttachError> {
+        match &self.settings.deployment {
+            Some(deployment) => deployment.clear().await,
+            None => Ok(()),
+        }
+    }
+
     fn add(&mut self, name: &str, args: &[&str]) {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         self.parts.insert(name.to_owned(), Part::start(self.folder.path(), name, args));
@@ -215,13 +250,19 @@ impl Target {
         &self.objects
     }
 
-    /// Where the hub listens, of a cluster.
+    /// Where the hub listens, of a cluster or a deployment.
     pub fn hub(&self) -> Option<SocketAddr> {
+        if let Some(deployment) = &self.settings.deployment {
+            return Some(deployment.hub);
+        }
         self.parts.get(HUB)?.address("hub.addr")?.parse().ok()
     }
 
     /// The operator socket of whoever has the cloud's picture.
     pub fn picture(&self) -> PathBuf {
+        if let Some(deployment) = &self.settings.deployment {
+            return deployment.operator.clone();
+        }
         self.data(self.cloud()).join("headwater.sock")
     }
 
@@ -232,6 +273,9 @@ impl Target {
 
     /// Where the metrics of a part are served; of an edge by its node's name.
     pub fn metrics(&self, part: &str) -> Option<SocketAddr> {
+        if let Some(deployment) = &self.settings.deployment {
+            return (part == CONTROLLER).then_some(deployment.metrics);
+        }
         self.parts.get(part)?.address("metrics.addr")?.parse().ok()
     }
 
@@ -249,7 +293,7 @@ impl Target {
     pub fn hub_part(&self) -> &'static str {
         match self.settings.kind {
             TargetKind::Embedded => UP,
-            TargetKind::Cluster => HUB,
+            TargetKind::Cluster | TargetKind::Attached => HUB,
         }
     }
 
@@ -257,12 +301,15 @@ impl Target {
     pub fn cloud(&self) -> &'static str {
         match self.settings.kind {
             TargetKind::Embedded => UP,
-            TargetKind::Cluster => CONTROLLER,
+            TargetKind::Cluster | TargetKind::Attached => CONTROLLER,
         }
     }
 
-    /// Kafka's brokers, as clients begin, of a cluster.
+    /// Kafka's brokers, as clients begin, of a cluster or a deployment.
     pub fn brokers(&self) -> Option<String> {
+        if let Some(deployment) = &self.settings.deployment {
+            return Some(deployment.kafka.clone());
+        }
         self.kafka.as_ref().map(Cluster::bootstrap)
     }
 
@@ -313,6 +360,11 @@ impl Target {
         Err(TargetError::Refused { asked: format!("link {verb} {node}"), said })
     }
 
+    /// What a part answers to `headwater ARGS`; `None`: there is no such part.
+    pub fn ask(&self, part: &str, args: &[&str]) -> Option<Output> {
+        self.parts.get(part).map(|part| part.ask(args))
+    }
+
     /// What a part said so far.
     pub fn said(&self, part: &str) -> String {
         self.parts.get(part).map(Part::said).unwrap_or_default()
@@ -342,7 +394,7 @@ impl Target {
     fn node_data(&self, node: &NodeName) -> PathBuf {
         let part = match self.settings.kind {
             TargetKind::Embedded => UP,
-            TargetKind::Cluster => node.as_str(),
+            TargetKind::Cluster | TargetKind::Attached => node.as_str(),
         };
         self.data(part).join("nodes").join(node.as_str())
     }

@@ -1,15 +1,22 @@
 //! Short runs of real scenarios, from an empty disk to the record, the report and the box.
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_loadtest::deployment::Deployment;
+use headwater_loadtest::payload::NAMESPACE;
 use headwater_loadtest::record::Run;
 use headwater_loadtest::report;
 use headwater_loadtest::run::{Live, Observer, RunSettings, run};
 use headwater_loadtest::scenario::{Scenario, TargetKind};
-use headwater_loadtest::target::NodeDisks;
+use headwater_loadtest::target::{NodeDisks, Target, TargetSettings};
 use headwater_store::{Durability, Range, WriteBatch};
+use serde_json::{Value, json};
 
 /// Says in the test's output how far it is.
 struct Said;
@@ -39,7 +46,14 @@ fn short(
         small.iter().chain(sets).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let scenario = Scenario::load(name, &sets).unwrap_or_else(|error| panic!("{error}"));
     let out = tempfile::tempdir().expect("a folder");
-    let settings = RunSettings { scenario, target, seed: 42, out: out.path().to_owned(), tamper };
+    let settings = RunSettings {
+        scenario,
+        target,
+        deployment: None,
+        seed: 42,
+        out: out.path().to_owned(),
+        tamper,
+    };
     let record = run(settings, Arc::new(Said)).unwrap_or_else(|error| panic!("{error:?}"));
     (out, record)
 }
@@ -61,6 +75,8 @@ fn propagation_in_one_process_is_measured_and_right() {
     assert!(propagation.quantiles.p99_ms.is_none(), "300 samples carry no p99");
     let names: Vec<_> = record.costs.processes.iter().map(|of| of.name.as_str()).collect();
     assert_eq!(names, ["up", "loadtest"]);
+    let wire = record.wire.as_ref().expect("the hub says what passed through its sockets");
+    assert!(wire.down_bytes > 10_000 && wire.up_bytes > 1_000 && wire.connects >= 2, "{wire:?}");
 
     let read = Run::read(out.path()).expect("the record");
     assert_eq!(read, record, "what is read is what was written");
@@ -109,4 +125,79 @@ fn light_edges_on_a_real_kafka_say_back_what_they_saw() {
     assert!(wire.down_bytes > 10_000 && wire.up_bytes > 1_000 && wire.connects >= 4, "{wire:?}");
     let length = record.scenario.duration;
     assert_eq!(length, Duration::from_secs(3));
+}
+
+#[test]
+fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
+    let started = TargetSettings {
+        kind: TargetKind::Cluster,
+        deployment: None,
+        nodes: Vec::new(),
+        starts_edges: false,
+    };
+    let there = Target::start(started).unwrap_or_else(|error| panic!("{error}"));
+    let deployment = Deployment {
+        objects: there.objects().to_owned(),
+        operator: there.picture(),
+        metrics: there.metrics("controller").expect("it serves them"),
+        hub: there.hub().expect("it listens"),
+        kafka: there.brokers().expect("they run"),
+    };
+    let config = |namespace: &str| {
+        let metadata = json!({ "name": "c", "namespace": namespace });
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })
+    };
+    // One of somebody's, and one that a run left which was broken off.
+    say(&deployment.objects, &[config("default"), config(NAMESPACE)]);
+
+    let sets = [("edges.count", "2"), ("load.rate", "60.0")].map(owned);
+    let small = [("duration", "3s"), ("warm_up", "500ms"), ("objects.pods_per_edge", "10")];
+    let sets: Vec<_> = small.map(owned).into_iter().chain(sets).collect();
+    let scenario = Scenario::load("metasync", &sets).unwrap_or_else(|error| panic!("{error}"));
+    let out = tempfile::tempdir().expect("a folder");
+    let record = run(
+        RunSettings {
+            scenario,
+            target: TargetKind::Attached,
+            deployment: Some(deployment.clone()),
+            seed: 42,
+            out: out.path().to_owned(),
+            tamper: None,
+        },
+        Arc::new(Said),
+    );
+    let record = record.unwrap_or_else(|error| panic!("{error:?}"));
+    let found = &record.correctness;
+    assert!(found.right, "{found:?}");
+    assert_eq!((found.edges, found.statuses, found.account.missing), (2, 20, 0), "{found:?}");
+    assert!(record.edges_are.contains("its error is 0"), "{}", record.edges_are);
+    let back = record.round_trip.expect("measured").quantiles;
+    assert!(back.count > 20, "{back:?}");
+
+    let asked = |args: &[&str]| {
+        let output = there.ask("controller", args).expect("it is a part");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for kind in ["pod", "configmap"] {
+        let left = asked(&["get", kind, "-n", NAMESPACE, "-o", "name"]);
+        assert_eq!(left.trim(), "", "nothing is left");
+    }
+    let theirs = asked(&["get", "configmap", "-n", "default", "-o", "name"]);
+    assert_eq!(theirs.trim(), "configmap/c", "it was never the run's");
+}
+
+fn owned((key, value): (&str, &str)) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
+/// Says objects, and returns once the controller has them.
+fn say(socket: &Path, objects: &[Value]) {
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    for object in objects {
+        writeln!(stream, "{}", json!({ "object": object })).expect("it hears");
+    }
+    stream.shutdown(Shutdown::Write).expect("open");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    assert!(answer.contains("\"refused\":0") || answer.contains("\"refused\": 0"), "{answer}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use headwater_event::{Applied, Event, WriterEpoch};
 use headwater_store::{Batch, Durability, MemoryEngine};
-use headwater_view::{Continuity, FoldBounds, StreamState};
+use headwater_view::{Continuity, FoldBounds, PodStatusFold, StreamState};
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn disks(events: &[Envelope]) -> NodeDisks {
 /// The box of a node that holds `held` of a log that has `logged`.
 fn boxed(held: &[Envelope], logged: &[Envelope]) -> Correctness {
     let mut check = Check::default();
-    check.node(&disks(held), &MemoryEngine::new()).expect("readable");
+    check.node(&disks(held), &Picture::Shown(BTreeMap::new())).expect("readable");
     let (key, mut folds) = (HashKey::new(&log_id()), BTreeMap::new());
     for event in logged {
         check.event(event, &key, &mut folds);
@@ -129,7 +129,7 @@ fn what_was_found_on_the_way_makes_it_wrong() {
 fn a_status_that_the_cloud_does_not_have_makes_it_wrong() {
     let (key, log) = (HashKey::new(&log_id()), events(1));
     let disks = disks(&log);
-    let picture = MemoryEngine::new();
+    let picture = Arc::new(MemoryEngine::new());
     let mut fold = PodStatusFold::default();
     let mut batch = Batch::new();
     let id =
@@ -150,9 +150,9 @@ fn a_status_that_the_cloud_does_not_have_makes_it_wrong() {
         },
         hash: StateHash::EMPTY,
     };
-    batch.commit(&picture, &[somewhere], Durability::Synced).expect("commits");
+    batch.commit(&*picture, &[somewhere], Durability::Synced).expect("commits");
     let mut check = Check::default();
-    check.node(&disks, &picture).expect("readable");
+    check.node(&disks, &Picture::Stored(picture)).expect("readable");
     check.event(&log[0], &key, &mut BTreeMap::new());
     let found = check.done();
     assert!(!found.right, "the node never said it: {found:?}");

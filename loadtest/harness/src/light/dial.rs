@@ -90,7 +90,9 @@ async fn connect(
     let address = address.ok_or_else(|| Status::unavailable("the hub has no IPv4 address"))?;
     let dialing = async {
         let socket = TcpSocket::new_v4()?;
-        socket.bind(SocketAddr::from((source, 0)))?;
+        if address.ip().is_loopback() {
+            socket.bind(SocketAddr::from((source, 0)))?;
+        }
         let stream: TcpStream = socket.connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(stream)

@@ -1,20 +1,27 @@
-//! A target that has stopped: its log, its picture, and the databases of its nodes, to be read.
+//! A target that has stopped: its log, its picture, and the databases of its nodes, to be read. A
+//! deployment goes on, and only says nothing new of a run's nodes.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
-use headwater_event::NodeName;
+use headwater_event::{NodeName, ResourceKey};
 use headwater_kafka::{KafkaLog, KafkaSettings, SettingsError};
 use headwater_log::Log;
 use headwater_rocks::{Budget, RocksEngine, Role, Shared};
 use headwater_store::{Engine, EngineError, Schema, schema};
+use headwater_view::{PodStatusFold, StatusDigest};
 
 use super::{CONTROLLER, Target, UP};
+use crate::deployment::AttachError;
 use crate::scenario::TargetKind;
 
 /// The topic of what goes down.
 const DOWNSTREAM: &str = "headwater.downstream.v1";
+
+/// The most statuses of one node that are compared: more than a node may have pods.
+const STATUSES_MAX: usize = 100_000;
 
 /// A target that has stopped; Kafka still runs.
 pub struct Stopped {
@@ -33,6 +40,17 @@ pub struct NodeDisks {
     pub outbox: Arc<dyn Engine>,
 }
 
+/// The statuses of a node's pods.
+pub type Statuses = BTreeMap<ResourceKey, StatusDigest>;
+
+/// What the cloud knows of the nodes' pods.
+pub enum Picture {
+    /// On disk.
+    Stored(Arc<dyn Engine>),
+    /// As a controller shows it.
+    Shown(BTreeMap<NodeName, Statuses>),
+}
+
 /// What cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoppedError {
@@ -44,6 +62,9 @@ pub enum StoppedError {
         /// Why.
         source: EngineError,
     },
+    /// What a deployment shows.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
     /// The log on Kafka.
     #[error("the log on Kafka cannot be read")]
     Kafka(#[from] SettingsError),
@@ -80,12 +101,23 @@ impl Stopped {
     ///
     /// # Errors
     /// See [`StoppedError`].
-    pub fn picture(&self) -> Result<Arc<dyn Engine>, StoppedError> {
+    pub async fn picture(&self) -> Result<Picture, StoppedError> {
+        if let Some(deployment) = &self.target.settings.deployment {
+            return Ok(Picture::Shown(deployment.statuses().await?));
+        }
         let path = match self.target.settings.kind {
             TargetKind::Embedded => self.target.data(UP).join("cloud/controller/picture"),
-            TargetKind::Cluster => self.target.data(CONTROLLER).join("controller/picture"),
+            _ => self.target.data(CONTROLLER).join("controller/picture"),
         };
-        self.open(path, Role::Fold, schema::CONTROLLER)
+        Ok(Picture::Stored(self.open(path, Role::Fold, schema::CONTROLLER)?))
+    }
+
+    /// As [`Target::clear`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn clear(&self) -> Result<(), AttachError> {
+        self.target.clear().await
     }
 
     /// The databases of a node whose edge was started by the target.
@@ -109,5 +141,24 @@ impl Stopped {
     ) -> Result<Arc<dyn Engine>, StoppedError> {
         let engine = RocksEngine::open(&path, role, &self.memory, schema);
         Ok(Arc::new(engine.map_err(|source| StoppedError::Database { path, source })?))
+    }
+}
+
+impl Picture {
+    /// What the cloud has of a node.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn statuses(&self, node: &NodeName) -> Result<Statuses, EngineError> {
+        match self {
+            Self::Shown(statuses) => Ok(statuses.get(node).cloned().unwrap_or_default()),
+            Self::Stored(engine) => {
+                let stored = PodStatusFold::statuses(&**engine, node, None, STATUSES_MAX)?;
+                let stored = stored.into_iter();
+                Ok(stored
+                    .map(|(pod, status)| (pod, StatusDigest::of(&status.uid, &status.status)))
+                    .collect())
+            }
+        }
     }
 }

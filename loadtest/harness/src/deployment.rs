@@ -1,0 +1,290 @@
+//! A deployment that is there already: where it is reached, and how it is left as it was found.
+//!
+//! Everything that a run says stays in [`NAMESPACE`], and at nodes whose names no other run has. What
+//! an earlier run left there, because it was broken off, goes first; what this one said goes when it
+//! is over. The standing of its nodes remains in the log: nobody can take a node back that was there.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use headwater_event::{NodeName, ResourceKey};
+use headwater_proto::operator::GetRequest;
+use headwater_proto::operator::operator_client::OperatorClient;
+use headwater_view::StatusDigest;
+use serde::Deserialize;
+use serde_json::Value;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::echo;
+use crate::payload::{NAMESPACE, forget_line};
+
+/// The kinds of objects that a run says.
+const KINDS: [&str; 3] = ["pod", "configmap", "service"];
+
+/// How long it may take until what was removed is gone.
+const CLEAR_MAX: Duration = Duration::from_secs(60);
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The largest listing that a controller gives.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Where a deployment is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployment {
+    /// The controller's `--objects` socket, where load enters.
+    pub objects: PathBuf,
+    /// The controller's operator socket, where the cloud's picture is read.
+    pub operator: PathBuf,
+    /// The controller's metrics.
+    pub metrics: SocketAddr,
+    /// A hub, for light edges; they speak without TLS.
+    pub hub: SocketAddr,
+    /// Kafka's brokers, as clients begin.
+    pub kafka: String,
+}
+
+/// Why a deployment is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// A key that says nothing.
+    #[error("--attach {key}: unknown; want objects, operator, metrics, hub and kafka")]
+    Key {
+        /// Which.
+        key: String,
+    },
+    /// A key that is missing.
+    #[error("--attach {key}=... is missing")]
+    Missing {
+        /// Which.
+        key: &'static str,
+    },
+    /// Not an address.
+    #[error("--attach {key}={value}: want HOST:PORT")]
+    Address {
+        /// Of which key.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Nobody answers.
+    #[error("the controller does not answer at {path}", path = path.display())]
+    Operator {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: Box<tonic::Status>,
+    },
+    /// An answer that makes no sense.
+    #[error("an object that the controller shows cannot be read")]
+    Object(#[from] serde_json::Error),
+    /// A key of an object that makes no sense.
+    #[error("an object that the controller shows cannot be read")]
+    ObjectKey(#[from] headwater_event::KeyError),
+    /// It takes no lines.
+    #[error("the objects socket {path} does not take what is said", path = path.display())]
+    Objects {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// What was removed is still there.
+    #[error("after {} s {left} objects in {NAMESPACE} are still there", CLEAR_MAX.as_secs())]
+    Left {
+        /// How many.
+        left: usize,
+    },
+}
+
+/// What of a shown object matters.
+#[derive(Deserialize)]
+struct Shown {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    status: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    node_name: String,
+}
+
+impl Deployment {
+    /// From what was given as `KEY=VALUE`.
+    ///
+    /// # Errors
+    /// When a key is unknown or missing, or an address is none.
+    pub fn of(given: &[(String, String)]) -> Result<Self, AttachError> {
+        let mut given: BTreeMap<&str, &str> =
+            given.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let mut take = |key| given.remove(key).ok_or(AttachError::Missing { key });
+        let address = |key, value: &str| {
+            let wrong = |source| AttachError::Address { key, value: value.to_owned(), source };
+            let mut found = value.to_socket_addrs().map_err(wrong)?;
+            found.next().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))
+        };
+        let deployment = Self {
+            objects: take("objects")?.into(),
+            operator: take("operator")?.into(),
+            metrics: address("metrics", take("metrics")?)?,
+            hub: address("hub", take("hub")?)?,
+            kafka: take("kafka")?.to_owned(),
+        };
+        match given.into_keys().next() {
+            Some(key) => Err(AttachError::Key { key: key.to_owned() }),
+            None => Ok(deployment),
+        }
+    }
+
+    /// Removes all that a run said. When this returns nothing of it is in the cloud's picture.
+    ///
+    /// # Errors
+    /// When the controller does not answer, or too much is still there after [`CLEAR_MAX`].
+    pub async fn clear(&self) -> Result<(), AttachError> {
+        let keys = self.keys().await?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let deployment = self.clone();
+        let saying = tokio::task::spawn_blocking(move || deployment.forget(&keys));
+        let said = saying.await.unwrap_or_else(|broken| Err(io::Error::other(broken)));
+        said.map_err(|source| AttachError::Objects { path: self.objects.clone(), source })?;
+        let deadline = Instant::now() + CLEAR_MAX;
+        loop {
+            let left = self.keys().await?.len();
+            match left {
+                0 => return Ok(()),
+                left if Instant::now() >= deadline => return Err(AttachError::Left { left }),
+                _ => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+
+    /// The statuses of the run's pods as the cloud has them, by node.
+    ///
+    /// # Errors
+    /// When the controller does not answer.
+    pub async fn statuses(
+        &self,
+    ) -> Result<BTreeMap<NodeName, BTreeMap<ResourceKey, StatusDigest>>, AttachError> {
+        let mut statuses: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for pod in self.shown("pod").await? {
+            let (Some(status), Ok(node)) = (&pod.status, pod.spec.node_name.parse::<NodeName>())
+            else {
+                continue;
+            };
+            // The picture shows what a status says and not its bytes: those of a light edge can be
+            // told from it, any others differ.
+            let text = echo::said(status).unwrap_or_else(|| status.to_string());
+            let digest = StatusDigest::of(&pod.metadata.uid, text.as_bytes());
+            statuses.entry(node).or_default().insert(pod.key("pod")?, digest);
+        }
+        Ok(statuses)
+    }
+
+    async fn keys(&self) -> Result<Vec<ResourceKey>, AttachError> {
+        let mut keys = Vec::new();
+        for kind in KINDS {
+            for object in self.shown(kind).await? {
+                keys.push(object.key(kind)?);
+            }
+        }
+        Ok(keys)
+    }
+
+    async fn shown(&self, kind: &str) -> Result<Vec<Shown>, AttachError> {
+        let silent = |status: tonic::Status| AttachError::Operator {
+            path: self.operator.clone(),
+            source: Box::new(status),
+        };
+        let request = GetRequest {
+            r#type: kind.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            ..GetRequest::default()
+        };
+        let mut client = self
+            .client()
+            .await
+            .map_err(|error| silent(tonic::Status::unavailable(error.to_string())))?;
+        let objects = client.get(request).await.map_err(silent)?.into_inner().objects;
+        Ok(objects.iter().map(|object| serde_json::from_slice(object)).collect::<Result<_, _>>()?)
+    }
+
+    async fn client(&self) -> Result<OperatorClient<Channel>, tonic::transport::Error> {
+        let endpoint = Endpoint::from_shared(format!("unix://{}", self.operator.display()))?;
+        let client = OperatorClient::new(endpoint.connect().await?);
+        Ok(client.max_decoding_message_size(ANSWER_BYTES_MAX))
+    }
+
+    /// Returns once the controller has read it all.
+    fn forget(&self, keys: &[ResourceKey]) -> io::Result<()> {
+        let mut socket = UnixStream::connect(&self.objects)?;
+        let mut answers = socket.try_clone()?;
+        for key in keys {
+            socket.write_all(&forget_line(&key.to_string()))?;
+        }
+        socket.shutdown(Shutdown::Write)?;
+        io::copy(&mut answers, &mut io::sink()).map(drop)
+    }
+}
+
+impl Shown {
+    fn key(&self, kind: &str) -> Result<ResourceKey, headwater_event::KeyError> {
+        format!("{NAMESPACE}/{kind}/{}", self.metadata.name).parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(given: &[&str]) -> Result<Deployment, String> {
+        let pair = |pair: &&str| {
+            let (key, value) = pair.split_once('=').expect("a pair");
+            (key.to_owned(), value.to_owned())
+        };
+        let given: Vec<_> = given.iter().map(pair).collect();
+        Deployment::of(&given).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_address_is_needed_and_no_other_is_known() {
+        let all = [
+            "objects=/run/o.sock",
+            "operator=/run/h.sock",
+            "metrics=127.0.0.1:9",
+            "hub=127.0.0.1:7",
+            "kafka=k-1:9092,k-2:9092",
+        ];
+        let deployment = of(&all).expect("whole");
+        assert_eq!(deployment.kafka, "k-1:9092,k-2:9092");
+        assert_eq!(deployment.hub, SocketAddr::from(([127, 0, 0, 1], 7)));
+        for missing in 0..all.len() {
+            let mut some = all.to_vec();
+            let (key, _) = some.remove(missing).split_once('=').expect("a pair");
+            let said = of(&some).expect_err("not whole");
+            assert_eq!(said, format!("--attach {key}=... is missing"));
+        }
+        let said = of(&[&all[..], &["moon=1"]].concat()).expect_err("unknown");
+        assert!(said.contains("--attach moon: unknown"), "{said}");
+        let said = of(&[&all[..], &["hub=here"]].concat()).expect_err("no address");
+        assert_eq!(said, "--attach hub=here: want HOST:PORT");
+    }
+}
