@@ -11,11 +11,12 @@ use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::Client;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{Producer, ThreadedProducer};
+use rdkafka::producer::Producer;
 
 use crate::RECORD_OVERHEAD_BYTES;
 use crate::clients::{Context, words};
 use crate::native;
+use crate::polled::Polled;
 use crate::settings::{KafkaSettings, SettingsError};
 use crate::topics::{self, Configured, Place};
 
@@ -35,7 +36,7 @@ pub(crate) struct Asking {
 
 /// Appends nothing: of librdkafka's clients it is the one that has a thread of its own, by which it
 /// learns of its connections' troubles.
-type Asker = ThreadedProducer<Context>;
+type Asker = Polled;
 
 impl Asking {
     pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
@@ -249,8 +250,7 @@ fn coded(code: RDKafkaErrorCode) -> Failed {
 }
 
 fn asker(settings: &KafkaSettings, context: &Context) -> Result<Asker, SettingsError> {
-    ThreadedProducer::from_config_and_context(&settings.asking()?, context.clone())
-        .map_err(|error| SettingsError::Invalid { reason: error.to_string() })
+    Polled::new(&settings.asking()?, context.clone())
 }
 
 /// Whether a broker said so, just now.

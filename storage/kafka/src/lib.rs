@@ -15,6 +15,7 @@ mod clients;
 mod log;
 mod metrics;
 mod native;
+mod polled;
 mod positions;
 mod producing;
 mod reading;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use headwater_event::Partition;
 use headwater_log::{Append, AppendError, Appended};
-use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, Producer};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::asking::offset;
 use crate::clients::{Context, words};
 use crate::metrics::Counts;
+use crate::polled::Polled;
 use crate::settings::{KafkaSettings, SettingsError};
 use crate::{HEADER, TRACEPARENT};
 
@@ -24,7 +24,7 @@ const ROOM_AFTER: Duration = Duration::from_millis(5);
 /// A client that appends, until the first outcome that is not known.
 pub(crate) struct Producing {
     context: Context,
-    producer: ThreadedProducer<Context>,
+    producer: Polled,
     settings: Arc<KafkaSettings>,
 }
 
@@ -53,8 +53,7 @@ impl Producing {
     ) -> Result<Self, SettingsError> {
         let context = Context::counted(counts);
         let config = settings.producing()?;
-        let producer = ThreadedProducer::from_config_and_context(&config, context.clone())
-            .map_err(|error| SettingsError::Invalid { reason: error.to_string() })?;
+        let producer = Polled::new(&config, context.clone())?;
         Ok(Self { context, producer, settings })
     }
 
