@@ -57,7 +57,8 @@ pub struct HubSession {
     phase: Phase,
     /// What the hello said of streams that are not served yet.
     hello: BTreeMap<StreamId, StreamPosition>,
-    services: BTreeMap<StreamId, Service>,
+    /// Boxed: a node of the map has room for eleven, and most edges have two.
+    services: BTreeMap<StreamId, Box<Service>>,
     window_bytes: u64,
     sent_bytes: u64,
     received_bytes: u64,
@@ -238,7 +239,7 @@ impl HubSession {
             HubEnd::Silent { .. } => HubMessage::Refusal(unavailable("the edge was silent")),
         };
         self.phase = Phase::Closed;
-        self.services.values_mut().for_each(Service::end);
+        self.services.values_mut().for_each(|service| service.end());
         outputs.push(HubOutput::Send(last));
         outputs.push(HubOutput::Close(end));
     }
@@ -366,7 +367,7 @@ impl HubSession {
             let held = self.hello.remove(&stream);
             self.services
                 .entry(stream)
-                .or_insert_with_key(|stream| Service::new(stream.clone(), held));
+                .or_insert_with_key(|stream| Box::new(Service::new(stream.clone(), held)));
         }
         Ok(())
     }
@@ -491,7 +492,8 @@ impl HubSession {
         if !self.is_open() {
             return Ok(());
         }
-        let began_ms = self.services.values().filter_map(Service::catching_up_since).min();
+        let began_ms =
+            self.services.values().filter_map(|service| service.catching_up_since()).min();
         if began_ms.is_some_and(|began| self.now_ms - began > self.settings.catch_up_ms_max) {
             return Err(HubEnd::Refused(unavailable("the edge takes its catch-up too slowly")));
         }
