@@ -29,7 +29,7 @@ use crate::process::Process;
 use crate::report::Reporter;
 use crate::roster::{self, Step};
 use crate::runtime::{Runtime, RuntimeError};
-use crate::worker::{Intent, SIGNALS_MAX, Signal, Surroundings, Worker};
+use crate::worker::{Intent, SIGNALS_MAX, Signal, Signals, Surroundings, Worker};
 
 /// The pod worker of one node.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ struct Main {
 struct Entry {
     key: ResourceKey,
     intents: watch::Sender<Intent>,
-    signals: mpsc::Sender<Signal>,
+    signals: Signals,
 }
 
 impl Main {
@@ -232,7 +232,7 @@ impl Main {
                 Some(uid) = noticed.recv() => {
                     if let Some(entry) = self.workers.get(&uid) {
                         // A worker with a full inbox is about to look anyway.
-                        let _ = entry.signals.try_send(Signal::Runtime);
+                        let _ = entry.signals.try_send(Box::new(Signal::Runtime));
                     }
                 }
                 Some(ended) = self.tasks.join_next_with_id() => {

@@ -23,7 +23,8 @@ pub(crate) struct Hollow {
 #[derive(Debug)]
 struct HollowPod {
     record: PodRecord,
-    containers: BTreeMap<String, Runs>,
+    /// Boxed, for a map has room for eleven, and most pods have one container.
+    containers: BTreeMap<String, Box<Runs>>,
 }
 
 impl Hollow {
@@ -56,7 +57,10 @@ impl Runtime for Hollow {
     }
 
     fn containers(&self, pod: &PodUid) -> BTreeMap<String, Runs> {
-        self.with(|pods| pods.get(pod).map(|pod| pod.containers.clone()).unwrap_or_default())
+        self.with(|pods| {
+            let containers = pods.get(pod).into_iter().flat_map(|pod| &pod.containers);
+            containers.map(|(name, runs)| (name.clone(), Runs::clone(runs))).collect()
+        })
     }
 
     async fn relist(&self) -> Result<(), RuntimeError> {
@@ -80,14 +84,14 @@ impl Runtime for Hollow {
             } else {
                 RunState::Running { started_at: now }
             };
-            let runs = match pod.containers.remove(&launch.container) {
+            let runs = match pod.containers.remove(&launch.container).map(|runs| *runs) {
                 None => Runs { attempt: 0, state, previous: None },
                 Some(Runs { attempt, state: RunState::Exited(exit), .. }) => {
                     Runs { attempt: attempt + 1, state, previous: Some(exit) }
                 }
                 Some(running) => running,
             };
-            pod.containers.insert(launch.container.clone(), runs);
+            pod.containers.insert(launch.container.clone(), Box::new(runs));
         });
         Ok(())
     }

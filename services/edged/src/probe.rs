@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Probe};
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::handler::{Handler, Target};
-use crate::worker::Signal;
+use crate::worker::{Signal, Signals};
 
 /// What a probe is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +86,7 @@ pub(crate) fn start(
     kind: ProbeKind,
     target: &Target,
     attempt: u32,
-    signals: mpsc::Sender<Signal>,
+    signals: Signals,
 ) -> Option<Prober> {
     let probe = kind.of(&target.container)?.clone();
     let handler = Handler::of_probe(&probe)?;
@@ -106,7 +105,7 @@ pub(crate) fn start(
             let container = target.container.name.clone();
             let message = result.err().unwrap_or_default();
             let signal = Signal::Probed { container, attempt, kind, healthy, message };
-            if signals.send(signal).await.is_err() {
+            if signals.send(Box::new(signal)).await.is_err() {
                 return;
             }
         }

@@ -57,7 +57,8 @@ struct Inner {
 #[derive(Debug)]
 struct ProcessPod {
     record: PodRecord,
-    containers: BTreeMap<String, Known>,
+    /// Boxed, for a map has room for eleven, and most pods have one container.
+    containers: BTreeMap<String, Box<Known>>,
 }
 
 /// What is known of a container.
@@ -113,7 +114,7 @@ impl Inner {
     }
 
     fn known(&self, pod: &PodUid, container: &str) -> Option<Known> {
-        self.with(|pods| pods.get(pod)?.containers.get(container).cloned())
+        self.with(|pods| pods.get(pod)?.containers.get(container).map(|known| Known::clone(known)))
     }
 
     fn attempt(&self, pod: &PodUid, container: &str, attempt: u32) -> AttemptDir {
@@ -123,7 +124,7 @@ impl Inner {
     fn remember(&self, pod: &PodUid, container: &str, known: Known) {
         self.with(|pods| {
             if let Some(pod) = pods.get_mut(pod) {
-                pod.containers.insert(container.to_owned(), known);
+                pod.containers.insert(container.to_owned(), Box::new(known));
             }
         });
     }

@@ -56,6 +56,10 @@ pub(crate) enum Signal {
     PreStop { container: String, attempt: u32 },
 }
 
+/// Where what wakes a worker is sent. Boxed, for a channel has room for dozens, and most pods have
+/// nothing in theirs.
+pub(crate) type Signals = mpsc::Sender<Box<Signal>>;
+
 /// What all workers share.
 pub(crate) struct Surroundings {
     pub(crate) node: NodeName,
@@ -80,9 +84,10 @@ pub(crate) struct Worker {
     shared: Arc<Surroundings>,
     intents: watch::Receiver<Intent>,
     intent: Intent,
-    signals: mpsc::Sender<Signal>,
-    inbox: mpsc::Receiver<Signal>,
-    tracked: BTreeMap<String, Tracked>,
+    signals: Signals,
+    inbox: mpsc::Receiver<Box<Signal>>,
+    /// Boxed, for a map has room for eleven, and most pods have one container.
+    tracked: BTreeMap<String, Box<Tracked>>,
     volumes: Result<Vec<Volume>, Waiting>,
     launches: BTreeMap<String, Result<Launch, Waiting>>,
     laid_out: Option<Vec<Volume>>,
@@ -106,8 +111,8 @@ impl Worker {
         record: PodRecord,
         shared: Arc<Surroundings>,
         mut intents: watch::Receiver<Intent>,
-        signals: mpsc::Sender<Signal>,
-        inbox: mpsc::Receiver<Signal>,
+        signals: Signals,
+        inbox: mpsc::Receiver<Box<Signal>>,
     ) -> Self {
         let intent = intents.borrow_and_update().clone();
         let reported = shared.runtime.remembered(&record.uid);
@@ -179,9 +184,9 @@ impl Worker {
                     self.resolve();
                 }
                 Some(signal) = self.inbox.recv() => {
-                    self.take(signal);
+                    self.take(*signal);
                     while let Ok(signal) = self.inbox.try_recv() {
-                        self.take(signal);
+                        self.take(*signal);
                     }
                 }
                 () = tokio::time::sleep_until(wake_at) => {}
@@ -217,7 +222,8 @@ impl Worker {
         let runs = self.shared.runtime.containers(&self.record.uid);
         for (name, runs) in runs {
             let settings = &self.shared.settings;
-            let tracked = self.tracked.entry(name).or_insert_with(|| Tracked::new(settings));
+            let new = || Box::new(Tracked::new(settings));
+            let tracked = self.tracked.entry(name).or_insert_with(new);
             tracked.observe(runs, now);
         }
         self.start_probes();

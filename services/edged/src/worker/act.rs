@@ -82,7 +82,7 @@ impl Worker {
     async fn start(&mut self, name: &str) -> Done {
         let Some(Ok(launch)) = self.launches.get(name) else { return Done::Wait };
         let Ok(permit) = self.shared.adding.acquire().await else { return Done::Wait };
-        let again = self.tracked.get(name).and_then(Tracked::attempt).is_some();
+        let again = self.tracked.get(name).and_then(|tracked| tracked.attempt()).is_some();
         // A container that fails by itself is no part of what brought the pod here.
         let span = if again { Span::none() } else { self.span("pod start") };
         let began = Instant::now();
@@ -93,7 +93,8 @@ impl Worker {
         self.shared.metrics.acted(Act::Start, now.saturating_duration_since(began), &result);
         go_on(&mut self.trace, &span);
         let settings = &self.shared.settings;
-        let tracked = self.tracked.entry(name.to_owned()).or_insert_with(|| Tracked::new(settings));
+        let new = || Box::new(Tracked::new(settings));
+        let tracked = self.tracked.entry(name.to_owned()).or_insert_with(new);
         // A run that ended before it began is told by the runtime like any other.
         if let Err(error) = result {
             let message = words(&error);
@@ -128,7 +129,8 @@ impl Worker {
         let container = name.to_owned();
         tokio::spawn(async move {
             let result = hook.run(&target, POST_START_MAX).await;
-            let _ = signals.send(Signal::PostStart { container, attempt, result }).await;
+            let signal = Signal::PostStart { container, attempt, result };
+            let _ = signals.send(Box::new(signal)).await;
         });
     }
 
@@ -156,7 +158,7 @@ impl Worker {
             if let Err(message) = hook.run(&target, timeout).await {
                 tracing::warn!(%pod, container, message, "a preStop hook failed");
             }
-            let _ = signals.send(Signal::PreStop { container, attempt }).await;
+            let _ = signals.send(Box::new(Signal::PreStop { container, attempt })).await;
         });
         Done::Wait
     }
