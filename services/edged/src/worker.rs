@@ -89,7 +89,9 @@ pub(crate) struct Worker {
     /// Boxed, for a map has room for eleven, and most pods have one container.
     tracked: BTreeMap<String, Box<Tracked>>,
     volumes: Result<Vec<Volume>, Waiting>,
-    launches: BTreeMap<String, Result<Launch, Waiting>>,
+    /// Containers that cannot be launched, and why. How the others are is made up when they start:
+    /// an environment is large, and needed once.
+    refused: BTreeMap<String, Waiting>,
     laid_out: Option<Vec<Volume>>,
     /// Why the volumes could not be laid out, and when that is tried again.
     layout_error: Option<(Waiting, Instant)>,
@@ -126,7 +128,7 @@ impl Worker {
             inbox,
             tracked: BTreeMap::new(),
             volumes: Ok(Vec::new()),
-            launches: BTreeMap::new(),
+            refused: BTreeMap::new(),
             laid_out: None,
             layout_error: None,
             retry_at: None,
@@ -194,26 +196,29 @@ impl Worker {
         }
     }
 
-    /// Decides what the volumes hold and how containers are launched.
+    /// Decides what the volumes hold and which containers can be launched.
     fn resolve(&mut self) {
-        let Intent { pod, objects, .. } = &self.intent;
-        let fields =
-            FieldSource { pod, node: self.shared.node.as_str(), node_address: self.shared.address };
-        self.volumes = volume::resolve(&fields, objects);
-        let runtime = &self.shared.runtime;
-        let uid = &self.record.uid;
-        self.launches = pod::all_containers(pod)
-            .map(|container| {
-                let mut base = runtime.environment(uid, pod, &container.name);
-                base.insert("HOSTNAME".to_owned(), hostname(pod));
-                let launch = runtime
-                    .accepts(pod, container)
-                    .and_then(|()| crate::environment::launch(container, &base, &fields, objects));
-                (container.name.clone(), launch)
-            })
+        self.volumes = volume::resolve(&self.fields(), &self.intent.objects);
+        self.refused = pod::all_containers(&self.intent.pod)
+            .filter_map(|container| Some((container.name.clone(), self.launch(container).err()?)))
             .collect();
         // What was missing may be there now.
         self.layout_error = None;
+    }
+
+    /// How the container is launched.
+    fn launch(&self, container: &Container) -> Result<Launch, Waiting> {
+        let Intent { pod, objects, .. } = &self.intent;
+        let runtime = &self.shared.runtime;
+        runtime.accepts(pod, container)?;
+        let mut base = runtime.environment(&self.record.uid, pod, &container.name);
+        base.insert("HOSTNAME".to_owned(), hostname(pod));
+        crate::environment::launch(container, &base, &self.fields(), objects)
+    }
+
+    fn fields(&self) -> FieldSource<'_> {
+        let Surroundings { node, address, .. } = &*self.shared;
+        FieldSource { pod: &self.intent.pod, node: node.as_str(), node_address: *address }
     }
 
     /// Brings what is known of each container up to date with the runtime.
@@ -234,8 +239,8 @@ impl Worker {
         for container in pod::all_containers(&self.intent.pod) {
             let tracked = self.tracked.get(&container.name);
             let mut view = tracked.map(|t| t.view(now)).unwrap_or_default();
-            let missing = match (&self.volumes, self.launches.get(&container.name)) {
-                (Err(waiting), _) | (_, Some(Err(waiting))) => Some((waiting.clone(), None)),
+            let missing = match (&self.volumes, self.refused.get(&container.name)) {
+                (Err(waiting), _) | (_, Some(waiting)) => Some((waiting.clone(), None)),
                 _ => self.layout_error.clone().map(|(waiting, at)| (waiting, Some(at))),
             };
             if let Some((waiting, retry_at)) = missing {

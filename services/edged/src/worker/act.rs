@@ -80,13 +80,20 @@ impl Worker {
     }
 
     async fn start(&mut self, name: &str) -> Done {
-        let Some(Ok(launch)) = self.launches.get(name) else { return Done::Wait };
         let Ok(permit) = self.shared.adding.acquire().await else { return Done::Wait };
+        let Some(container) = self.container(name) else { return Done::Wait };
+        let launch = match self.launch(container) {
+            Ok(launch) => launch,
+            Err(waiting) => {
+                self.refused.insert(name.to_owned(), waiting);
+                return Done::Again;
+            }
+        };
         let again = self.tracked.get(name).and_then(|tracked| tracked.attempt()).is_some();
         // A container that fails by itself is no part of what brought the pod here.
         let span = if again { Span::none() } else { self.span("pod start") };
         let began = Instant::now();
-        let starting = self.shared.runtime.start(&self.record, launch);
+        let starting = self.shared.runtime.start(&self.record, &launch);
         let result = starting.instrument(span.clone()).await;
         drop(permit);
         let now = Instant::now();

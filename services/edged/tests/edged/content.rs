@@ -177,6 +177,54 @@ async fn a_pod_waits_for_what_it_names_and_starts_when_that_arrives() {
 }
 
 #[tokio::test]
+async fn a_container_starts_again_with_what_its_objects_hold_by_then() {
+    let bench = Bench::new(&[config_map("settings", json!({"color": "blue"}))]);
+    let (out, end) = (bench.path("out"), bench.path("end"));
+    let script = format!(
+        "echo $COLOR >> {}; until rm {} 2> /dev/null; do sleep 0.02; done; exit 1",
+        out.display(),
+        end.display()
+    );
+    let mut pod = script_pod("web", "u1", &script);
+    // The volume shows when the pod's worker has heard of a change.
+    pod["spec"]["volumes"] =
+        json!([{"name": "v", "configMap": {"name": "settings", "optional": true}}]);
+    let container = &mut pod["spec"]["containers"][0];
+    container["volumeMounts"] = json!([{"name": "v", "mountPath": "/etc/app"}]);
+    container["env"] = json!([
+        {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}},
+    ]);
+    bench.edge.apply(&pod);
+    let edged = bench.edged().await;
+    let seen = bench.edged_dir().join("pods/u1/volumes/v/color");
+    let color = || std::fs::read_to_string(&seen).ok();
+    let told = async |all: &str| {
+        until(all, || std::fs::read_to_string(&out).ok().filter(|text| text == all)).await;
+    };
+    told("blue\n").await;
+
+    bench.edge.apply(&config_map("settings", json!({"color": "red"})));
+    until("the new color", || color().filter(|color| color == "red")).await;
+    std::fs::write(&end, "").expect("written");
+    told("blue\nred\n").await;
+
+    bench.edge.delete("shop/configmap/settings");
+    until("the end of the color", || color().is_none().then_some(())).await;
+    std::fs::write(&end, "").expect("written");
+    let waits = |s: &Value| {
+        let state = &s["containerStatuses"][0]["state"];
+        state["waiting"]["reason"] == "CreateContainerConfigError"
+    };
+    let status = bench.edge.until_status("web", "the wait", waits).await;
+    assert_eq!(status["phase"], "Running");
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 1);
+
+    bench.edge.apply(&config_map("settings", json!({"color": "green"})));
+    told("blue\nred\ngreen\n").await;
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_volume_that_cannot_be_laid_out_is_named_and_tried_again() {
     let bench = Bench::new(&[]);
     let host = bench.path("late");
