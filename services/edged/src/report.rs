@@ -5,6 +5,7 @@
 //! new listing all that is known is told again, for the edge may have lost its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use headwater_event::ResourceKey;
 use headwater_proto::local::operation::Verb;
@@ -27,7 +28,7 @@ const QUEUE_MAX: usize = 256;
 
 #[derive(Debug)]
 enum Message {
-    Status { key: ResourceKey, uid: PodUid, status: Box<PodStatus>, trace: Option<String> },
+    Status { key: ResourceKey, uid: PodUid, status: Arc<PodStatus>, trace: Option<String> },
     Delete { key: ResourceKey, uid: PodUid, trace: Option<String> },
     Forget { uid: PodUid },
     Again,
@@ -37,7 +38,7 @@ enum Message {
 #[derive(Debug)]
 struct Told {
     key: ResourceKey,
-    status: Option<Box<PodStatus>>,
+    status: Option<Arc<PodStatus>>,
     delete: bool,
     /// Where the trace of the pod's last change stands.
     trace: Option<String>,
@@ -59,10 +60,10 @@ impl Reporter {
         &self,
         key: &ResourceKey,
         uid: &PodUid,
-        status: PodStatus,
+        status: Arc<PodStatus>,
         trace: Option<String>,
     ) {
-        let (key, uid, status) = (key.clone(), uid.clone(), Box::new(status));
+        let (key, uid) = (key.clone(), uid.clone());
         self.tell(Message::Status { key, uid, status, trace }).await;
     }
 
@@ -180,7 +181,7 @@ enum Sent {
 async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> (Sent, Reported) {
     let is_status = due.status_is_due;
     let (verb, key, content) = if is_status {
-        let content = json!({"uid": uid.as_str(), "status": due.status});
+        let content = json!({"uid": uid.as_str(), "status": due.status.as_deref()});
         (Verb::Update, due.key.with_kind("podstatus"), content)
     } else {
         (Verb::Delete, due.key.clone(), json!({"uid": uid.as_str()}))

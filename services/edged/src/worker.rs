@@ -100,7 +100,7 @@ pub(crate) struct Worker {
     end_since: Option<Instant>,
     ended: Option<Outcome>,
     /// The latest status, perhaps from before this worker's time.
-    reported: Option<PodStatus>,
+    reported: Option<Arc<PodStatus>>,
     /// Whether this worker has told it.
     has_reported: bool,
     /// Where the trace of the pod's last change stands.
@@ -117,7 +117,7 @@ impl Worker {
         inbox: mpsc::Receiver<Box<Signal>>,
     ) -> Self {
         let intent = intents.borrow_and_update().clone();
-        let reported = shared.runtime.remembered(&record.uid);
+        let reported = shared.runtime.remembered(&record.uid).map(Arc::new);
         let (trace, count) = (intent.cause.clone(), shared.metrics.pod());
         let mut worker = Self {
             record,
@@ -299,24 +299,23 @@ impl Worker {
             ended,
             start_time: self.record.seen_at,
             address: self.shared.address,
-            before: self.reported.as_ref(),
+            before: self.reported.as_deref(),
         };
         let status = status::derive(&facts, Timestamp::now());
-        let is_new = self.reported.as_ref() != Some(&status);
-        if is_new || !self.has_reported {
-            let Self { record, shared, .. } = self;
-            let trace = self.trace.clone();
-            shared.reporter.status(&record.key, &record.uid, status.clone(), trace).await;
-            self.has_reported = true;
-            self.count.phase(status.phase.as_deref());
+        let is_new = self.reported.as_deref() != Some(&status);
+        if !is_new && self.has_reported {
+            return;
         }
-        if is_new {
-            if let Err(error) = self.shared.runtime.remember(&self.record.uid, &status).await {
-                let message = crate::handler::words(&error);
-                tracing::warn!(pod = %self.record.key, message, "a status cannot be kept");
-            }
-            self.reported = Some(status);
+        let Self { record, shared, .. } = self;
+        let (status, trace) = (Arc::new(status), self.trace.clone());
+        shared.reporter.status(&record.key, &record.uid, status.clone(), trace).await;
+        self.has_reported = true;
+        self.count.phase(status.phase.as_deref());
+        if is_new && let Err(error) = shared.runtime.remember(&record.uid, &status).await {
+            let message = crate::handler::words(&error);
+            tracing::warn!(pod = %record.key, message, "a status cannot be kept");
         }
+        self.reported = Some(status);
     }
 
     fn container(&self, name: &str) -> Option<&Container> {
