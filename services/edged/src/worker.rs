@@ -145,35 +145,10 @@ impl Worker {
 
     /// Works until the pod is forgotten, or the worker is cancelled.
     pub(crate) async fn run(mut self) {
-        let cancel = self.shared.cancel.clone();
-        loop {
-            self.look();
-            let now = Instant::now();
-            let fate = self.fate(now);
-            if fate == Fate::Run {
-                self.update_volumes().await;
-            }
-            let plan = self.plan(fate, now);
-            self.report(fate, &plan).await;
-            self.retry_at = None;
-            let mut acted = false;
-            for action in &plan.actions {
-                match self.act(action, fate).await {
-                    act::Done::Again => acted = true,
-                    act::Done::Wait => {}
-                    act::Done::Finished => return,
-                }
-            }
-            if acted && !cancel.is_cancelled() {
-                continue;
-            }
-            let resync = now + self.shared.settings.resync;
-            // One that is past was not tried again: the pod is to end, or has.
-            let layout_at = self.layout_error.as_ref().map(|(_, at)| *at).filter(|at| *at > now);
-            let wake_at = [plan.wake_at, self.retry_at, layout_at];
-            let wake_at = wake_at.into_iter().flatten().fold(resync, Instant::min);
+        // Most of its life a worker waits: what it works with is boxed, and gone meanwhile.
+        while let Some(wake_at) = Box::pin(self.work()).await {
             tokio::select! {
-                () = cancel.cancelled() => return,
+                () = self.shared.cancel.cancelled() => return,
                 changed = self.intents.changed() => {
                     if changed.is_err() {
                         return;
@@ -193,6 +168,38 @@ impl Worker {
                 }
                 () = tokio::time::sleep_until(wake_at) => {}
             }
+        }
+    }
+
+    /// Acts until nothing is left to do, and says when to look again though nothing happened;
+    /// `None` once the pod is forgotten.
+    async fn work(&mut self) -> Option<Instant> {
+        loop {
+            self.look();
+            let now = Instant::now();
+            let fate = self.fate(now);
+            if fate == Fate::Run {
+                self.update_volumes().await;
+            }
+            let plan = self.plan(fate, now);
+            self.report(fate, &plan).await;
+            self.retry_at = None;
+            let mut acted = false;
+            for action in &plan.actions {
+                match self.act(action, fate).await {
+                    act::Done::Again => acted = true,
+                    act::Done::Wait => {}
+                    act::Done::Finished => return None,
+                }
+            }
+            if acted && !self.shared.cancel.is_cancelled() {
+                continue;
+            }
+            let resync = now + self.shared.settings.resync;
+            // One that is past was not tried again: the pod is to end, or has.
+            let layout_at = self.layout_error.as_ref().map(|(_, at)| *at).filter(|at| *at > now);
+            let wake_at = [plan.wake_at, self.retry_at, layout_at];
+            return Some(wake_at.into_iter().flatten().fold(resync, Instant::min));
         }
     }
 
