@@ -383,8 +383,9 @@ impl Main {
         let (uid, key) = (record.uid.clone(), record.key.clone());
         let (intents, intended) = watch::channel(intent);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
-        let worker = Worker::new(record, self.shared.clone(), intended, signals.clone(), inbox);
-        let task = self.tasks.spawn(worker.run());
+        let shared = self.shared.clone();
+        let mut worker = Worker::new(record, shared, intended, signals.clone(), inbox);
+        let task = self.tasks.spawn(async move { worker.run().await });
         self.uids.insert(task.id(), uid.clone());
         self.workers.insert(uid, Entry { key, intents, signals });
     }

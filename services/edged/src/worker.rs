@@ -144,7 +144,9 @@ impl Worker {
     }
 
     /// Works until the pod is forgotten, or the worker is cancelled.
-    pub(crate) async fn run(mut self) {
+    ///
+    /// It is borrowed, for a future has room twice for what it is given.
+    pub(crate) async fn run(&mut self) {
         // Most of its life a worker waits: what it works with is boxed, and gone meanwhile.
         while let Some(wake_at) = Box::pin(self.work()).await {
             tokio::select! {
