@@ -88,11 +88,15 @@ pub(crate) struct Worker {
     inbox: mpsc::Receiver<Box<Signal>>,
     /// Boxed, for a map has room for eleven, and most pods have one container.
     tracked: BTreeMap<String, Box<Tracked>>,
-    volumes: Result<Vec<Volume>, Waiting>,
+    /// What the volumes are to hold, as it was when all of that was last there.
+    volumes: Vec<Volume>,
+    /// Whether they hold it.
+    is_laid_out: bool,
+    /// What has to be there before the volumes can be laid out.
+    missing: Option<Waiting>,
     /// Containers that cannot be launched, and why. How the others are is made up when they start:
     /// an environment is large, and needed once.
     refused: BTreeMap<String, Waiting>,
-    laid_out: Option<Vec<Volume>>,
     /// Why the volumes could not be laid out, and when that is tried again.
     layout_error: Option<(Waiting, Instant)>,
     /// When a step that failed is tried again.
@@ -127,9 +131,10 @@ impl Worker {
             signals,
             inbox,
             tracked: BTreeMap::new(),
-            volumes: Ok(Vec::new()),
+            volumes: Vec::new(),
+            is_laid_out: false,
+            missing: None,
             refused: BTreeMap::new(),
-            laid_out: None,
             layout_error: None,
             retry_at: None,
             end_since: None,
@@ -207,7 +212,13 @@ impl Worker {
 
     /// Decides what the volumes hold and which containers can be launched.
     fn resolve(&mut self) {
-        self.volumes = volume::resolve(&self.fields(), &self.intent.objects);
+        let volumes = volume::resolve(&self.fields(), &self.intent.objects);
+        self.missing = volumes.as_ref().err().cloned();
+        if let Ok(volumes) = volumes
+            && self.volumes != volumes
+        {
+            (self.volumes, self.is_laid_out) = (volumes, false);
+        }
         self.refused = pod::all_containers(&self.intent.pod)
             .filter_map(|container| Some((container.name.clone(), self.launch(container).err()?)))
             .collect();
@@ -248,9 +259,9 @@ impl Worker {
         for container in pod::all_containers(&self.intent.pod) {
             let tracked = self.tracked.get(&container.name);
             let mut view = tracked.map(|t| t.view(now)).unwrap_or_default();
-            let missing = match (&self.volumes, self.refused.get(&container.name)) {
-                (Err(waiting), _) | (_, Some(waiting)) => Some((waiting.clone(), None)),
-                _ => self.layout_error.clone().map(|(waiting, at)| (waiting, Some(at))),
+            let missing = match self.missing.as_ref().or(self.refused.get(&container.name)) {
+                Some(waiting) => Some((waiting.clone(), None)),
+                None => self.layout_error.clone().map(|(waiting, at)| (waiting, Some(at))),
             };
             if let Some((waiting, retry_at)) = missing {
                 view.refused = Some(waiting);

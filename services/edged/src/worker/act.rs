@@ -54,20 +54,20 @@ impl Worker {
 
     /// Lays changed volumes out, so that running containers see them.
     pub(super) async fn update_volumes(&mut self) {
-        let Ok(volumes) = &self.volumes else { return };
         let failed_lately = self.layout_error.as_ref().is_some_and(|(_, at)| Instant::now() < *at);
-        if self.ended.is_some() || failed_lately || self.laid_out.as_ref() == Some(volumes) {
+        let is_due = self.missing.is_none() && !self.is_laid_out;
+        if !is_due || self.ended.is_some() || failed_lately {
             return;
         }
         let Ok(_permit) = self.shared.adding.acquire().await else { return };
         let (span, began) = (self.span("pod lay out"), Instant::now());
-        let laid_out = self.shared.runtime.lay_out(&self.record, volumes);
+        let laid_out = self.shared.runtime.lay_out(&self.record, &self.volumes);
         let laid_out = laid_out.instrument(span.clone()).await;
         self.shared.metrics.acted(Act::LayOut, began.elapsed(), &laid_out);
         match laid_out {
             Ok(()) => {
                 go_on(&mut self.trace, &span);
-                self.laid_out = Some(volumes.clone());
+                self.is_laid_out = true;
                 self.layout_error = None;
             }
             Err(error) => {
