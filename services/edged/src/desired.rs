@@ -166,6 +166,9 @@ impl Desired {
         pod.metadata.namespace = key.namespace().map(str::to_owned);
         pod.metadata.name = Some(key.name().to_owned());
         pod.metadata.uid = Some(uid.as_str().to_owned());
+        // What others say of it is not read here, and may be larger than its spec.
+        pod.metadata.managed_fields = None;
+        pod.status = None;
         self.pods.insert(key, DesiredPod { uid, pod: Arc::new(pod) });
         Ok(())
     }

@@ -114,3 +114,17 @@ fn objects_come_and_go_with_their_events() {
     assert!(before.config_map("shop", "m").is_some(), "a copy stays as it was");
     assert!(!before.same(desired.objects()));
 }
+
+#[test]
+fn what_others_say_of_a_pod_is_not_kept() {
+    let mut desired = desired();
+    let object = json!({
+        "metadata": {"labels": {"app": "web"}, "managedFields": [{"manager": "kubectl"}]},
+        "spec": {"containers": []},
+        "status": {"phase": "Running"},
+    });
+    take(&mut desired, [event(Kind::Apply, "shop/pod/web", object)]);
+    let pod = &desired.pods().values().next().expect("the pod").pod;
+    assert!(pod.metadata.labels.is_some());
+    assert_eq!((&pod.metadata.managed_fields, &pod.status), (&None, &None));
+}
