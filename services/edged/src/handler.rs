@@ -9,7 +9,7 @@ use http_body_util::Empty;
 use hyper::Request;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{
-    Container, GRPCAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction,
+    ContainerPort, GRPCAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
@@ -28,8 +28,10 @@ pub(crate) struct Target {
     pub(crate) runtime: Arc<dyn Runtime>,
     /// Its pod.
     pub(crate) pod: PodUid,
-    /// Its spec, for the names of ports.
-    pub(crate) container: Container,
+    /// Its name.
+    pub(crate) container: String,
+    /// Its ports, for their names.
+    pub(crate) ports: Vec<ContainerPort>,
     /// Its address.
     pub(crate) address: IpAddr,
 }
@@ -103,8 +105,7 @@ impl Handler {
 }
 
 async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<(), String> {
-    let name = &target.container.name;
-    let done = target.runtime.exec(&target.pod, name, command, timeout).await;
+    let done = target.runtime.exec(&target.pod, &target.container, command, timeout).await;
     match done.map_err(|error| words(&error))? {
         done if done.code == Some(0) => Ok(()),
         done => match done.code {
@@ -119,7 +120,7 @@ async fn connect(
     host: Option<&str>,
     port: &IntOrString,
 ) -> Result<(TcpStream, String), String> {
-    let port = port_number(&target.container, port)?;
+    let port = port_number(target, port)?;
     let host = host.map_or_else(|| target.address.to_string(), str::to_owned);
     let stream = TcpStream::connect((host.as_str(), port))
         .await
@@ -182,20 +183,19 @@ async fn grpc(target: &Target, action: &GRPCAction) -> Result<(), String> {
     if status == ServingStatus::Serving { Ok(()) } else { Err(format!("{status:?}")) }
 }
 
-fn port_number(container: &Container, port: &IntOrString) -> Result<u16, String> {
+fn port_number(target: &Target, port: &IntOrString) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),
-        IntOrString::String(name) => container
+        IntOrString::String(name) => target
             .ports
             .iter()
-            .flatten()
             .find(|port| port.name.as_deref() == Some(name))
             .map(|port| port.container_port)
             .or_else(|| name.parse().ok()),
     };
     number
         .and_then(|number| u16::try_from(number).ok())
-        .ok_or_else(|| format!("container {} has no port {port:?}", container.name))
+        .ok_or_else(|| format!("container {} has no port {port:?}", target.container))
 }
 
 /// An error with its causes, on one line.

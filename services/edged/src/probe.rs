@@ -84,25 +84,28 @@ impl Verdict {
 /// Starts the container's probe of that kind, if it has one.
 pub(crate) fn start(
     kind: ProbeKind,
+    container: &Container,
     target: &Target,
     attempt: u32,
     signals: Signals,
 ) -> Option<Prober> {
-    let probe = kind.of(&target.container)?.clone();
-    let handler = Handler::of_probe(&probe)?;
+    let probe = kind.of(container)?;
+    let handler = Handler::of_probe(probe)?;
+    let mut verdict = Verdict::new(probe);
+    let delay = seconds(probe.initial_delay_seconds).unwrap_or_default();
+    let period = seconds(probe.period_seconds).unwrap_or(PERIOD_DEFAULT);
+    let timeout = seconds(probe.timeout_seconds).unwrap_or(TIMEOUT_DEFAULT);
     let target = target.clone();
     let task = tokio::spawn(async move {
-        let mut verdict = Verdict::new(&probe);
-        let period = seconds(probe.period_seconds).unwrap_or(PERIOD_DEFAULT);
-        let timeout = seconds(probe.timeout_seconds).unwrap_or(TIMEOUT_DEFAULT);
-        tokio::time::sleep(seconds(probe.initial_delay_seconds).unwrap_or_default()).await;
+        tokio::time::sleep(delay).await;
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let result = handler.run(&target, timeout).await;
+            // Most of its life a probe waits: what it asks with is boxed, and gone meanwhile.
+            let result = Box::pin(handler.run(&target, timeout)).await;
             let Some(healthy) = verdict.take(result.is_ok()) else { continue };
-            let container = target.container.name.clone();
+            let container = target.container.clone();
             let message = result.err().unwrap_or_default();
             let signal = Signal::Probed { container, attempt, kind, healthy, message };
             if signals.send(Box::new(signal)).await.is_err() {

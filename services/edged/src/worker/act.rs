@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Container;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
@@ -126,7 +127,7 @@ impl Worker {
             .and_then(|c| c.lifecycle.as_ref()?.post_start.as_ref())
             .and_then(Handler::of_hook)
             .filter(|_| self.shared.runtime.can_be_probed());
-        let target = self.target(name);
+        let target = self.container(name).map(|container| self.target(container));
         let Some(tracked) = self.tracked.get_mut(name) else { return };
         tracked.post_start_pending(hook.is_some());
         let (Some(hook), Some(target), Some(attempt)) = (hook, target, tracked.attempt()) else {
@@ -147,7 +148,7 @@ impl Worker {
             .and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref())
             .and_then(Handler::of_hook)
             .filter(|_| self.shared.runtime.can_be_probed());
-        let target = self.target(name);
+        let target = self.container(name).map(|container| self.target(container));
         let timeout = match fate {
             Fate::End { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
             Fate::Run => pod::grace(&self.intent.pod),
@@ -219,14 +220,15 @@ impl Worker {
     /// Starts the probes that are due: the startup probe first, then the others.
     pub(super) fn start_probes(&mut self) {
         let can_be_probed = self.shared.runtime.can_be_probed();
-        let names: Vec<_> = self.tracked.keys().cloned().collect();
-        for name in names {
-            let target = self.target(&name);
-            let Some(tracked) = self.tracked.get_mut(&name) else { continue };
-            let (Some(attempt), Some(target)) = (tracked.attempt(), target) else { continue };
+        let pod = self.intent.pod.clone();
+        for container in pod::all_containers(&pod) {
+            let target = self.target(container);
+            let Some(tracked) = self.tracked.get_mut(&container.name) else { continue };
+            let Some(attempt) = tracked.attempt() else { continue };
             let start = |kind| {
                 let signals = self.signals.clone();
-                can_be_probed.then(|| probe::start(kind, &target, attempt, signals)).flatten()
+                let start = || probe::start(kind, container, &target, attempt, signals);
+                can_be_probed.then(start).flatten()
             };
             let gate = |closed: bool| if closed { Gate::Closed } else { Gate::Open };
             if tracked.is_running() && tracked.probing() == Probing::Nothing {
@@ -253,13 +255,14 @@ impl Worker {
         span
     }
 
-    fn target(&self, name: &str) -> Option<Target> {
-        Some(Target {
+    fn target(&self, container: &Container) -> Target {
+        Target {
             runtime: self.shared.runtime.clone(),
             pod: self.record.uid.clone(),
-            container: self.container(name)?.clone(),
+            container: container.name.clone(),
+            ports: container.ports.clone().unwrap_or_default(),
             address: self.shared.address,
-        })
+        }
     }
 }
 
