@@ -1,6 +1,7 @@
 //! A pod's identity, and the few facts of its spec that several parts ask for.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::ResourceKey;
@@ -11,10 +12,10 @@ use serde::{Deserialize, Serialize};
 /// What Kubernetes gives a pod that names no grace period.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// A pod's UID, safe as the name of a directory.
+/// A pod's UID, safe as the name of a directory. Shared, for much is kept by it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct PodUid(String);
+pub struct PodUid(Arc<str>);
 
 /// The text cannot name a directory.
 #[derive(Debug, thiserror::Error)]
@@ -32,13 +33,13 @@ impl TryFrom<String> for PodUid {
     type Error = BadUid;
 
     fn try_from(text: String) -> Result<Self, BadUid> {
-        if is_plain_name(&text) { Ok(Self(text)) } else { Err(BadUid(text)) }
+        if is_plain_name(&text) { Ok(Self(text.into())) } else { Err(BadUid(text)) }
     }
 }
 
 impl From<PodUid> for String {
     fn from(uid: PodUid) -> Self {
-        uid.0
+        uid.as_str().to_owned()
     }
 }
 
