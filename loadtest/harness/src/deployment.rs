@@ -156,7 +156,7 @@ impl Deployment {
     /// Removes all that a run said. When this returns nothing of it is in the cloud's picture.
     ///
     /// # Errors
-    /// When the controller does not answer, or too much is still there after [`CLEAR_MAX`].
+    /// When the controller does not answer, or too much is still there after a minute.
     pub async fn clear(&self) -> Result<(), AttachError> {
         let keys = self.keys().await?;
         if keys.is_empty() {
