@@ -505,8 +505,9 @@ impl HubSession {
         for (stream, service) in &mut self.services {
             let Standing { checkpoint, hash, readiness, .. } = source.standing(stream)?;
             service.tail = service.tail.max(checkpoint.seq);
-            if readiness >= Readiness::Folded {
-                tails.push(StreamPosition { stream: stream.clone(), checkpoint, hash });
+            let tail = StreamPosition { stream: stream.clone(), checkpoint, hash };
+            if readiness >= Readiness::Folded && service.is_news(&tail) {
+                tails.push(tail);
             }
         }
         outputs.push(HubOutput::Send(HubMessage::Heartbeat(HubHeartbeat { tails })));

@@ -399,6 +399,29 @@ fn what_the_fold_became_meanwhile_is_what_the_answer_leads_to() {
 }
 
 #[test]
+fn where_a_stream_ends_is_told_until_the_edge_rests_there() {
+    let mut cloud = Cloud::new(1, &thousand());
+    let mut link = Link::new(Disk::of(1, &thousand()));
+    link.settle(&cloud.source);
+    let told = |link: &mut Link, cloud: &Cloud, now_ms| {
+        link.hub(&cloud.source, HubInput::Tick(now_ms));
+        link.down.iter().rev().find_map(|message| match message {
+            HubMessage::Heartbeat(heartbeat) => Some(heartbeat.tails.len()),
+            _ => None,
+        })
+    };
+    assert_eq!(told(&mut link, &cloud, 1), None, "it is not time");
+    assert_eq!(told(&mut link, &cloud, 10_000), Some(1));
+    assert_eq!(told(&mut link, &cloud, 20_000), Some(0), "its hash was compared");
+    cloud.put(500, 9);
+    link.hub(&cloud.source, HubInput::Advanced);
+    assert_eq!(told(&mut link, &cloud, 30_000), Some(1), "it is not there yet");
+    link.settle(&cloud.source);
+    assert_eq!(told(&mut link, &cloud, 40_000), Some(1), "it is, and knows it once more");
+    assert_eq!(told(&mut link, &cloud, 50_000), Some(0));
+}
+
+#[test]
 fn a_summary_is_bounded_and_one_that_nobody_asked_for_is_passed_over() {
     let cloud = Cloud::new(1, &thousand());
     let settings = HubSettings { summary_entries_max: 10, ..HubSettings::default() };

@@ -26,6 +26,8 @@ pub(super) struct Service {
     pub(super) snapshot_due: bool,
     /// The end of the stream in the fold, as last read.
     pub(super) tail: Seq,
+    /// The end that the edge was told when it stood there: it has compared hashes.
+    compared: Option<StreamPosition>,
     /// The edge was asked what it holds.
     asked: Option<Asked>,
     /// What it answered; until the end of the step.
@@ -96,6 +98,7 @@ impl Service {
             parked: None,
             snapshot_due: false,
             tail: Seq::ZERO,
+            compared: None,
             asked: None,
             summary: None,
             catching_up: None,
@@ -124,6 +127,16 @@ impl Service {
     /// until it is sent.
     pub(super) fn is_resetting(&self) -> bool {
         self.snapshot_due || self.catching_up.as_ref().is_some_and(|up| up.mode.begins_anew())
+    }
+
+    /// Whether an end is to be told: an edge that rests compares its hash with it once.
+    pub(super) fn is_news(&mut self, end: &StreamPosition) -> bool {
+        if self.compared.as_ref() == Some(end) {
+            return false;
+        }
+        let stands_there = self.progress.applied == end.checkpoint.seq;
+        self.compared = stands_there.then(|| end.clone());
+        true
     }
 
     /// Since when a catch-up is on its way, or waits for a summary.
