@@ -1,5 +1,8 @@
 //! How long to wait before connecting again: full jitter, so that ten thousand edges that lost
 //! one hub do not come back at one moment.
+//!
+//! Waits grow while somebody answers and has no session to give. Where nobody answers at all they
+//! do not: nobody is burdened, and a link that is mended is to be used at once.
 
 use std::time::Duration;
 
@@ -12,6 +15,8 @@ pub struct BackoffSettings {
     pub cap: Duration,
     /// A session that lasted this long begins the waits anew.
     pub stable: Duration,
+    /// The longest wait while nobody answers.
+    pub probe: Duration,
 }
 
 /// The longest first wait: a restarted hub is found again without a person noticing.
@@ -22,6 +27,10 @@ pub const BACKOFF_CAP: Duration = Duration::from_secs(300);
 
 /// A session that held for a minute was no part of the trouble before it.
 pub const BACKOFF_STABLE: Duration = Duration::from_secs(60);
+
+/// The longest wait while nobody answers: with the second between two attempts at one connection, a
+/// link is found again within two of its mending.
+pub const BACKOFF_PROBE: Duration = Duration::from_secs(1);
 
 /// Counts the failures in a row.
 #[derive(Debug)]
@@ -34,7 +43,7 @@ pub(crate) struct Backoff {
 
 impl Default for BackoffSettings {
     fn default() -> Self {
-        Self { base: BACKOFF_BASE, cap: BACKOFF_CAP, stable: BACKOFF_STABLE }
+        Self { base: BACKOFF_BASE, cap: BACKOFF_CAP, stable: BACKOFF_STABLE, probe: BACKOFF_PROBE }
     }
 }
 
@@ -55,6 +64,11 @@ impl Backoff {
     /// The wait after a session that ended in order: nothing failed.
     pub(crate) fn soon(&self, drawn: u64) -> Duration {
         share(self.settings.base, drawn)
+    }
+
+    /// The wait after nobody answered: it says nothing of the hub.
+    pub(crate) fn unheard(&self, drawn: u64) -> Duration {
+        share(self.settings.probe, drawn)
     }
 
     /// A session has ended after `lasted`.
@@ -83,6 +97,7 @@ mod tests {
             base: Duration::from_millis(100),
             cap: Duration::from_millis(350),
             stable: Duration::from_secs(1),
+            ..BackoffSettings::default()
         };
         let mut backoff = Backoff::new(settings, 1);
         let waits: Vec<_> = (0..4).map(|_| backoff.next(u64::MAX).as_millis()).collect();
@@ -100,12 +115,23 @@ mod tests {
             base: Duration::from_millis(100),
             cap: Duration::from_millis(350),
             stable: Duration::from_secs(1),
+            ..BackoffSettings::default()
         };
         let mut backoff = Backoff::new(settings, 2);
         let waits: Vec<_> = (0..5).map(|_| backoff.next(u64::MAX).as_millis()).collect();
         assert_eq!(waits, [100, 100, 200, 200, 350]);
         assert_eq!(backoff.soon(u64::MAX).as_millis(), 100, "nothing failed");
         assert_eq!(backoff.next(u64::MAX).as_millis(), 350, "and nothing is forgotten");
+    }
+
+    #[test]
+    fn while_nobody_answers_the_waits_stay_short() {
+        let mut backoff = Backoff::new(BackoffSettings::default(), 1);
+        for _ in 0..100 {
+            assert_eq!(backoff.unheard(u64::MAX), BACKOFF_PROBE);
+        }
+        assert_eq!(backoff.next(u64::MAX), BACKOFF_BASE, "nobody has refused yet");
+        assert_eq!(backoff.unheard(0), Duration::ZERO, "the jitter is full");
     }
 
     proptest! {

@@ -93,6 +93,11 @@ impl LinkError {
         }
     }
 
+    /// Whether nobody answered at all.
+    pub(crate) fn is_unheard(&self) -> bool {
+        matches!(self, Self::Connect { source, .. } if source.is_unheard())
+    }
+
     /// How it is counted.
     pub(crate) fn counts_as(&self) -> Trouble {
         match self {

@@ -110,6 +110,8 @@ pub(crate) struct Wires {
 enum Parting {
     /// The hub asked the edge to go on elsewhere.
     Moved,
+    /// Nobody answered.
+    Unheard,
     /// Otherwise.
     Failed,
 }
@@ -254,9 +256,12 @@ impl Session {
                 if let Some(trouble) = error.trouble() {
                     self.troubled(trouble);
                 }
-                self.disconnect();
+                self.disconnect(match error.is_unheard() {
+                    true => Parting::Unheard,
+                    false => Parting::Failed,
+                });
             }
-            Happened::Gone => self.disconnect(),
+            Happened::Gone => self.disconnect(Parting::Failed),
             Happened::Heard(Ok(message)) => {
                 self.wires.metrics.heard(self.clock.wall_ms());
                 self.step(EdgeInput::Received(message));
@@ -398,8 +403,8 @@ impl Session {
         self.trouble = Some(trouble);
     }
 
-    fn disconnect(&mut self) {
-        self.hang_up(Parting::Failed);
+    fn disconnect(&mut self, parting: Parting) {
+        self.hang_up(parting);
         self.step(EdgeInput::Disconnected);
     }
 
@@ -412,6 +417,7 @@ impl Session {
         let drawn = self.chance.draw();
         let wait = match parting {
             Parting::Moved => self.backoff.soon(drawn),
+            Parting::Unheard => self.backoff.unheard(drawn),
             Parting::Failed => self.backoff.next(drawn),
         };
         self.phase = Phase::Waiting(Instant::now() + wait);
@@ -453,7 +459,7 @@ impl Session {
             Command::Cut(cut) => {
                 self.cut = cut;
                 if cut {
-                    self.disconnect();
+                    self.disconnect(Parting::Failed);
                     self.phase = Phase::Held;
                 } else if matches!(self.phase, Phase::Held) && !self.raising {
                     self.phase = Phase::Waiting(Instant::now());
