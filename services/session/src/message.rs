@@ -233,7 +233,7 @@ pub struct EdgeHeartbeat {
 /// A hub's sign of life: where the streams of this node end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HubHeartbeat {
-    /// One per stream of the node.
+    /// Streams at whose end the edge has not stood yet when it was told.
     pub tails: Vec<StreamPosition>,
 }
 
