@@ -348,9 +348,16 @@ impl HubSession {
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubEnd> {
         let Phase::Open { log_id, .. } = &self.phase else { return self.welcome(source, outputs) };
-        if source.log_id() != Some(*log_id) {
-            return Err(HubEnd::Refused(unavailable("the hub reads another log now")));
-        }
+        let message = match source.log_id() {
+            Some(read) if read == *log_id => return self.moved(source),
+            Some(_) => "the hub reads another log now",
+            None => "the hub cannot read its log just now",
+        };
+        Err(HubEnd::Refused(unavailable(message)))
+    }
+
+    /// The fold has moved, and perhaps which streams the node has.
+    fn moved(&mut self, source: &dyn Source) -> Result<(), HubEnd> {
         self.assign(source)?;
         for service in self.services.values_mut() {
             service.resting = false;

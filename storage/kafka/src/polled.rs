@@ -1,11 +1,12 @@
 //! A producer with a thread that hears what becomes of its records.
 //!
 //! rdkafka has one of its own, which looks ten times a second and spins through the last millisecond
-//! of each look: a producer that rests takes a hundredth of a core. This one looks once a second.
+//! of each look: a producer that rests takes a hundredth of a core. This one looks twice a second.
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
@@ -14,29 +15,36 @@ use rdkafka::producer::{BaseProducer, Producer, PurgeConfig};
 use crate::clients::Context;
 use crate::settings::SettingsError;
 
-/// How long one look lasts. What comes is heard at once; a client that was dropped is closed by the
-/// end of it.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long one look lasts. What comes is heard at once; who drops the producer waits for the rest
+/// of it.
+const LOOK: Duration = Duration::from_millis(500);
 
-/// A producer. Once it is dropped, nothing is written that was not sent before.
-pub(crate) struct Polled(Arc<BaseProducer<Context>>);
+/// A producer. Once it is dropped, its client is closed and writes nothing any more.
+pub(crate) struct Polled {
+    producer: Arc<BaseProducer<Context>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Polled {
     pub(crate) fn new(config: &ClientConfig, context: Context) -> Result<Self, SettingsError> {
         let invalid = |reason: String| SettingsError::Invalid { reason };
         let producer = BaseProducer::from_config_and_context(config, context);
         let producer = Arc::new(producer.map_err(|error| invalid(error.to_string()))?);
-        let polled = Arc::downgrade(&producer);
-        let poll = move || {
-            while let Some(producer) = polled.upgrade() {
-                producer.poll(LOOK);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let poll = {
+            let (producer, is_over) = (producer.clone(), is_over.clone());
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    producer.poll(LOOK);
+                }
             }
         };
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("kafka outcomes".to_owned())
             .spawn(poll)
             .map_err(|error| invalid(format!("there is no thread for it: {error}")))?;
-        Ok(Self(producer))
+        Ok(Self { producer, is_over, thread: Some(thread) })
     }
 }
 
@@ -44,13 +52,18 @@ impl Deref for Polled {
     type Target = BaseProducer<Context>;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.producer
     }
 }
 
 impl Drop for Polled {
     fn drop(&mut self) {
-        // The thread may hold it for the rest of a look.
-        self.0.purge(PurgeConfig::default().queue().inflight());
+        // Nothing is to be written while the thread looks its last.
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of its own would be a defect, and was told.
+            let _ = thread.join();
+        }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn idle(run: &mut Run) -> Result<Measured, Failure> {
     measured
         .set("edges", format!("{first}, then {step} more {steps} times; light, in one process"));
     measured.set("memory", "PSS from smaps_rollup at rest: the slope, not the sum");
-    measured.set("keepalive", "the hub's defaults: a heartbeat each 10 s, a ping each 20 s");
+    measured.set("keepalive", "the hub's defaults: a heartbeat each 10 s");
     Ok(measured)
 }
 
