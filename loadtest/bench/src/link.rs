@@ -16,6 +16,7 @@ use headwater_event::{
     Applied, Assignment, EntryKey, Event, LogId, NodeName, Removed, ResourceKey, StreamId,
 };
 use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
+use headwater_loadtest::socket::connect;
 use headwater_log::{Draft, Log, MemoryLog, Writer, read_birth};
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation_result::Outcome;
@@ -27,7 +28,6 @@ use prometheus::Registry;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tonic::transport::Endpoint;
 
 use crate::clock::{memory_log, wall_clock};
 use crate::failure::{Failure, Tried};
@@ -278,8 +278,7 @@ impl Drop for Link {
 }
 
 async fn operate(socket: &Path, operations: Vec<Operation>) -> Result<(), Failure> {
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
-    let channel = endpoint.tried("an address")?.connect().await.tried("asking the edge")?;
+    let channel = connect(socket).await.tried("asking the edge")?;
     let mut client = MetaClient::new(channel);
     for operation in operations {
         let answer = client.operate(operation).await.tried("asking the edge")?.into_inner();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use headwater_e2e::part::Part;
 use headwater_loadtest::kernel::memory_bytes;
+use headwater_loadtest::socket::connect;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{EdgeStatus, StatusRequest};
-use tonic::transport::Endpoint;
 
 use crate::failure::{Failure, Tried};
 
@@ -25,8 +25,7 @@ const SAME: f64 = 0.005;
 /// # Errors
 /// When it does not answer.
 pub(crate) async fn edge_status(socket: &Path) -> Result<EdgeStatus, Failure> {
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
-    let channel = endpoint.tried("an address")?.connect().await.tried("asking an edge")?;
+    let channel = connect(socket).await.tried("asking an edge")?;
     let answer = MetaClient::new(channel).status(StatusRequest {}).await;
     Ok(answer.tried("asking an edge")?.into_inner())
 }

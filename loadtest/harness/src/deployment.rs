@@ -17,10 +17,10 @@ use headwater_proto::operator::operator_client::OperatorClient;
 use headwater_view::StatusDigest;
 use serde::Deserialize;
 use serde_json::Value;
-use tonic::transport::{Channel, Endpoint};
 
 use crate::echo;
 use crate::payload::{NAMESPACE, forget_line};
+use crate::socket;
 
 /// The kinds of objects that a run says.
 const KINDS: [&str; 3] = ["pod", "configmap", "service"];
@@ -219,18 +219,12 @@ impl Deployment {
             namespace: NAMESPACE.to_owned(),
             ..GetRequest::default()
         };
-        let mut client = self
-            .client()
-            .await
-            .map_err(|error| silent(tonic::Status::unavailable(error.to_string())))?;
+        let channel = socket::connect(&self.operator).await;
+        let channel =
+            channel.map_err(|error| silent(tonic::Status::unavailable(error.to_string())))?;
+        let mut client = OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
         let objects = client.get(request).await.map_err(silent)?.into_inner().objects;
         Ok(objects.iter().map(|object| serde_json::from_slice(object)).collect::<Result<_, _>>()?)
-    }
-
-    async fn client(&self) -> Result<OperatorClient<Channel>, tonic::transport::Error> {
-        let endpoint = Endpoint::from_shared(format!("unix://{}", self.operator.display()))?;
-        let client = OperatorClient::new(endpoint.connect().await?);
-        Ok(client.max_decoding_message_size(ANSWER_BYTES_MAX))
     }
 
     /// Returns once the controller has read it all.

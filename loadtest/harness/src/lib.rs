@@ -43,5 +43,6 @@ pub mod scenario;
 pub mod schedule;
 pub mod series;
 pub mod sightings;
+pub mod socket;
 pub mod target;
 pub mod watching;

@@ -12,12 +12,12 @@ use headwater_proto::operator::operator_client::OperatorClient;
 use headwater_proto::operator::{GetEvent, GetRequest};
 use serde::Deserialize;
 use tonic::Status;
-use tonic::transport::Endpoint;
 
 use crate::echo::turn_in;
 use crate::latency::Latency;
 use crate::payload::NAMESPACE;
 use crate::schedule::Schedule;
+use crate::socket;
 
 /// The largest object in the picture, and room around it.
 const EVENT_BYTES_MAX: usize = 4 << 20;
@@ -75,8 +75,7 @@ pub(crate) async fn watch(
 
 async fn follow(socket: &Path, mut see: impl FnMut(&GetEvent)) -> Result<(), Status> {
     let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
-    let channel = endpoint.map_err(unavailable)?.connect().await.map_err(unavailable)?;
+    let channel = socket::connect(socket).await.map_err(unavailable)?;
     let mut client = OperatorClient::new(channel).max_decoding_message_size(EVENT_BYTES_MAX);
     let request = GetRequest {
         r#type: "pod".to_owned(),

@@ -1,8 +1,8 @@
 //! What a run loads: `headwater up` in one process, the parts as processes on a real Kafka, or a
 //! deployment that is there already.
 //!
-//! The first two the harness starts, on loopback, and leaves nothing behind. What its databases and its log
-//! hold can be read once it is stopped.
+//! The first two the harness starts, on loopback, and leaves nothing behind. What their databases
+//! and their log hold can be read once they are stopped.
 
 mod stopped;
 

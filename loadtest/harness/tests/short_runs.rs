@@ -29,10 +29,21 @@ impl Observer for Said {
     fn live(&self, _: Live) {}
 }
 
-/// A few seconds of a scenario.
+/// A few seconds of a scenario on what the harness starts.
 fn short(
     name: &str,
     target: TargetKind,
+    sets: &[(&str, &str)],
+    tamper: Option<fn(&NodeDisks)>,
+) -> (tempfile::TempDir, Run) {
+    short_on(name, target, None, sets, tamper)
+}
+
+/// The same, perhaps on what is there already.
+fn short_on(
+    name: &str,
+    target: TargetKind,
+    deployment: Option<Deployment>,
     sets: &[(&str, &str)],
     tamper: Option<fn(&NodeDisks)>,
 ) -> (tempfile::TempDir, Run) {
@@ -46,14 +57,8 @@ fn short(
         small.iter().chain(sets).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let scenario = Scenario::load(name, &sets).unwrap_or_else(|error| panic!("{error}"));
     let out = tempfile::tempdir().expect("a folder");
-    let settings = RunSettings {
-        scenario,
-        target,
-        deployment: None,
-        seed: 42,
-        out: out.path().to_owned(),
-        tamper,
-    };
+    let settings =
+        RunSettings { scenario, target, deployment, seed: 42, out: out.path().to_owned(), tamper };
     let record = run(settings, Arc::new(Said)).unwrap_or_else(|error| panic!("{error:?}"));
     (out, record)
 }
@@ -150,23 +155,8 @@ fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
     // One of somebody's, and one that a run left which was broken off.
     say(&deployment.objects, &[config("default"), config(NAMESPACE)]);
 
-    let sets = [("edges.count", "2"), ("load.rate", "60.0")].map(owned);
-    let small = [("duration", "3s"), ("warm_up", "500ms"), ("objects.pods_per_edge", "10")];
-    let sets: Vec<_> = small.map(owned).into_iter().chain(sets).collect();
-    let scenario = Scenario::load("metasync", &sets).unwrap_or_else(|error| panic!("{error}"));
-    let out = tempfile::tempdir().expect("a folder");
-    let record = run(
-        RunSettings {
-            scenario,
-            target: TargetKind::Attached,
-            deployment: Some(deployment.clone()),
-            seed: 42,
-            out: out.path().to_owned(),
-            tamper: None,
-        },
-        Arc::new(Said),
-    );
-    let record = record.unwrap_or_else(|error| panic!("{error:?}"));
+    let sets = [("edges.count", "2"), ("load.rate", "60.0")];
+    let (_out, record) = short_on("metasync", TargetKind::Attached, Some(deployment), &sets, None);
     let found = &record.correctness;
     assert!(found.right, "{found:?}");
     assert_eq!((found.edges, found.statuses, found.account.missing), (2, 20, 0), "{found:?}");
@@ -184,10 +174,6 @@ fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
     }
     let theirs = asked(&["get", "configmap", "-n", "default", "-o", "name"]);
     assert_eq!(theirs.trim(), "configmap/c", "it was never the run's");
-}
-
-fn owned((key, value): (&str, &str)) -> (String, String) {
-    (key.to_owned(), value.to_owned())
 }
 
 /// Says objects, and returns once the controller has them.

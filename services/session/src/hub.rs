@@ -513,7 +513,7 @@ impl HubSession {
             let Standing { checkpoint, hash, readiness, .. } = source.standing(stream)?;
             service.tail = service.tail.max(checkpoint.seq);
             let tail = StreamPosition { stream: stream.clone(), checkpoint, hash };
-            if readiness >= Readiness::Folded && service.is_news(&tail) {
+            if readiness >= Readiness::Folded && service.tells(&tail) {
                 tails.push(tail);
             }
         }

@@ -16,12 +16,12 @@ use headwater_e2e::fleet::Fleet;
 use headwater_event::Partition;
 use headwater_kafka::KafkaSettings;
 use headwater_loadtest::kernel::processor_time;
+use headwater_loadtest::socket::connect;
 use headwater_log::{Append, Record};
 use headwater_proto::local::WatchRequest;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::watch_event::Kind;
 use serde_json::json;
-use tonic::transport::Endpoint;
 
 use crate::bound::Bound;
 use crate::failure::{Failure, Tried};
@@ -239,8 +239,7 @@ fn watch(
 ) -> Result<Latency, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.tried("starting a runtime")?.block_on(async {
-        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
-        let channel = endpoint.tried("an address")?.connect().await.tried("asking the edge")?;
+        let channel = connect(socket).await.tried("asking the edge")?;
         let request = WatchRequest {
             subscriber: "edged".to_owned(),
             types: vec!["pod".to_owned()],

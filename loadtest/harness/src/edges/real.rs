@@ -9,8 +9,9 @@ use futures::StreamExt;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{EdgeStatus, StatusRequest};
 use tokio::task::JoinSet;
-use tonic::transport::{Channel, Endpoint, Error};
+use tonic::transport::{Channel, Error};
 
+use crate::socket;
 use crate::watching::{Group, Watching, Witness};
 
 /// Before an edge is asked again that did not answer, or whose watch ended: it may be starting.
@@ -59,8 +60,7 @@ impl RealEdges {
 }
 
 async fn connect(socket: &Path) -> Result<MetaClient<Channel>, Error> {
-    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
-    let channel = endpoint.connect().await?;
+    let channel = socket::connect(socket).await?;
     Ok(MetaClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX))
 }
 

@@ -129,8 +129,8 @@ impl Service {
         self.snapshot_due || self.catching_up.as_ref().is_some_and(|up| up.mode.begins_anew())
     }
 
-    /// Whether an end is to be told: an edge that rests compares its hash with it once.
-    pub(super) fn is_news(&mut self, end: &StreamPosition) -> bool {
+    /// Whether this end is told, which is noted: an edge that rests compares its hash with it once.
+    pub(super) fn tells(&mut self, end: &StreamPosition) -> bool {
         if self.compared.as_ref() == Some(end) {
             return false;
         }
