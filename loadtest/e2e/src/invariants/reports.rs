@@ -121,11 +121,23 @@ pub(super) fn converged(
 fn check_ids<'r>(node: &NodeName, reports: impl Iterator<Item = &'r Report>) -> Result<(), Broken> {
     let mut said: BTreeMap<ReportId, &ReportBody> = BTreeMap::new();
     for report in reports {
-        if *said.entry(report.id).or_insert(&report.body) != &report.body {
+        let before = *said.entry(report.id).or_insert(&report.body);
+        if before != &report.body && !takes_back(before, &report.body) {
             return Err(format!("I3 {node}: report {} says two things", report.id).into());
         }
     }
     Ok(())
+}
+
+/// Whether one is a status and the other its removal: a controller takes back, under its own id, an
+/// old status that came to lie behind all that was said of a pod long gone.
+fn takes_back(one: &ReportBody, other: &ReportBody) -> bool {
+    use ReportBody::{PodStatus, PodStatusRemoved};
+    matches!(
+        (one, other),
+        (PodStatus { pod, .. }, PodStatusRemoved { pod: gone, .. })
+            | (PodStatusRemoved { pod: gone, .. }, PodStatus { pod, .. }) if pod == gone
+    )
 }
 
 /// What the node takes the cloud to know is what the log and the outbox together say.
@@ -145,4 +157,48 @@ fn check_told(
         return Err(format!("I2 {node}: told {told:#?}, log and outbox say {cloud:#?}").into());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::ResourceKey;
+    use headwater_event::report::Incarnation;
+
+    use super::*;
+
+    fn report(seq: u64, body: ReportBody) -> Report {
+        let id = ReportId { incarnation: Incarnation(1), boot: 1, seq };
+        Report { id, body, traceparent: None }
+    }
+
+    fn pod(name: &str) -> ResourceKey {
+        ResourceKey::new(Some("d"), "pod", name).expect("a key")
+    }
+
+    fn status(name: &str, status: &'static str) -> ReportBody {
+        ReportBody::PodStatus { pod: pod(name), uid: "u".to_owned(), status: status.into() }
+    }
+
+    fn removed(name: &str, uid: &str) -> ReportBody {
+        ReportBody::PodStatusRemoved { pod: pod(name), uid: uid.to_owned() }
+    }
+
+    fn check(bodies: [ReportBody; 2]) -> Result<(), String> {
+        let node = "a".parse().expect("a name");
+        let reports = bodies.map(|body| report(1, body));
+        check_ids(&node, reports.iter()).map_err(|broken| broken.to_string())
+    }
+
+    #[test]
+    fn an_id_says_one_thing_or_takes_its_status_back() {
+        assert_eq!(check([status("p", "{}"), status("p", "{}")]), Ok(()));
+        for uid in ["u", ""] {
+            assert_eq!(check([status("p", "{}"), removed("p", uid)]), Ok(()));
+            assert_eq!(check([removed("p", uid), status("p", "{}")]), Ok(()));
+        }
+        for other in [status("p", "[]"), status("q", "{}"), removed("q", "u")] {
+            let broken = check([status("p", "{}"), other]).expect_err("two things");
+            assert_eq!(broken, "I3 a: report 1.1.1 says two things");
+        }
+    }
 }
