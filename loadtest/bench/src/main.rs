@@ -40,11 +40,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use headwater_loadtest::kernel::load;
+use tikv_jemallocator::Jemalloc;
 
 use crate::failure::{Failure, Tried};
 use crate::machine::Machine;
 use crate::results::{Results, Section};
 use crate::row::{ROWS, Row};
+
+/// As the parts have it.
+#[global_allocator]
+static HEAP: Jemalloc = Jemalloc;
 
 /// Measures rows of the benchmark table, and writes what came out beside what was there.
 #[derive(Debug, Parser)]

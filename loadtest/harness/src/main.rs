@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use tikv_jemallocator::Jemalloc;
+
+/// As the parts have it.
+#[global_allocator]
+static HEAP: Jemalloc = Jemalloc;
+
 fn main() -> ExitCode {
     headwater_loadtest::cli::main()
 }

@@ -26,6 +26,11 @@ mod up;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tikv_jemallocator::Jemalloc;
+
+/// Of RocksDB and librdkafka too. `MALLOC_CONF` sets it up otherwise than `.cargo/config.toml`.
+#[global_allocator]
+static HEAP: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     completion::answer();
