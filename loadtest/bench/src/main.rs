@@ -34,6 +34,7 @@ mod screen;
 mod thread_time;
 mod turns;
 mod waiting;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

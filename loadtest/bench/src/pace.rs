@@ -77,7 +77,7 @@ impl Latency {
         self.0.saturating_record(u64::try_from(taken.as_micros()).unwrap_or(u64::MAX));
     }
 
-    #[cfg(test)]
+    /// How many times were recorded.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }

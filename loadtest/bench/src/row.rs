@@ -133,6 +133,13 @@ pub(crate) const ROWS: &[Row] = &[
                 against the same without them.",
         measure: rows::crowd::isolation,
     },
+    Row {
+        number: 17,
+        name: "kubeedge",
+        about: "What KubeEdge was measured at on a machine like this one, done by Headwater: \
+                creates and updates, a thousand at once, coming back, idleness, memory, kills.",
+        measure: rows::kubeedge::measure,
+    },
 ];
 
 impl Row {

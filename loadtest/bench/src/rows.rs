@@ -5,6 +5,7 @@ pub(crate) mod apply;
 pub(crate) mod bootstrap;
 pub(crate) mod crash;
 pub(crate) mod crowd;
+pub(crate) mod kubeedge;
 pub(crate) mod memory;
 pub(crate) mod metasync;
 pub(crate) mod propagation;

@@ -62,6 +62,11 @@ pub fn anonymous_bytes(process: u32) -> Option<u64> {
     rolled_up(process, "Pss_Anon")
 }
 
+/// All that a process has in memory, in bytes, what it has in common with others too (RSS).
+pub fn resident_bytes(process: u32) -> Option<u64> {
+    rolled_up(process, "Rss")
+}
+
 /// The load of the last minute.
 pub fn load() -> f64 {
     LoadAverage::current().map_or(f64::NAN, |load| load.one.into())

@@ -39,7 +39,7 @@ const OBJECT_BYTES: usize = 2 << 10;
 const NODE: &str = "node-1";
 
 /// A percentile needs so many samples behind it to be printed: 99, and 99.9.
-const P99_SAMPLES: u64 = 1_000;
+pub(crate) const P99_SAMPLES: u64 = 1_000;
 const P999_SAMPLES: u64 = 100_000;
 
 /// A generator later than this was measured itself, in milliseconds.

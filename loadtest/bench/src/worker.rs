@@ -1,0 +1,122 @@
+//! The pods of a node as a worker there sees them: a watch of the edge's local API, which tells
+//! nothing that is not synced, and is begun again whenever it ends.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headwater_loadtest::socket::connect;
+use headwater_proto::local::meta_client::MetaClient;
+use headwater_proto::local::watch_event::Kind;
+use headwater_proto::local::{WatchEvent, WatchRequest};
+
+use crate::failure::{Failure, Tried};
+use crate::link::wait;
+use crate::pods::turn_of;
+
+/// Before a watch that ended is begun again.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// What was seen so far. The watch goes on until this process ends.
+pub(crate) struct Worker(Arc<Mutex<Sight>>);
+
+/// What a worker knows.
+#[derive(Default)]
+pub(crate) struct Sight {
+    pods: BTreeSet<String>,
+    /// When the pod that a turn made was there first.
+    turns: HashMap<u64, Instant>,
+    /// When the last of all this was told.
+    last: Option<Instant>,
+}
+
+impl Worker {
+    /// Watches the edge behind `socket`, now or as soon as there is one.
+    pub(crate) fn begin(socket: PathBuf) -> Self {
+        let sight = Arc::new(Mutex::new(Sight::default()));
+        let shown = sight.clone();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let Ok(runtime) = runtime else { return };
+            loop {
+                // The edge may not have begun, or have been killed.
+                let _ = runtime.block_on(watch(&socket, &shown));
+                thread::sleep(AGAIN);
+            }
+        });
+        Self(sight)
+    }
+
+    /// Waits until what is seen `is_right`, and gives when the last of it came.
+    ///
+    /// # Errors
+    /// When it does not come about.
+    pub(crate) fn until(
+        &self,
+        what: &str,
+        is_right: impl Fn(&Sight) -> bool,
+    ) -> Result<Instant, Failure> {
+        wait(what, || {
+            let sight = lock(&self.0);
+            is_right(&sight).then(|| sight.last.unwrap_or_else(Instant::now))
+        })
+    }
+
+    /// When the pod that `turn` made was there first.
+    pub(crate) fn at(&self, turn: u64) -> Option<Instant> {
+        lock(&self.0).turns.get(&turn).copied()
+    }
+}
+
+impl Sight {
+    /// How many pods there are.
+    pub(crate) fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Whether each of these turns was seen.
+    pub(crate) fn has(&self, mut turns: impl Iterator<Item = u64>) -> bool {
+        turns.all(|turn| self.turns.contains_key(&turn))
+    }
+
+    fn take(&mut self, event: WatchEvent) {
+        let kind = event.kind();
+        let object = event.object.unwrap_or_default();
+        match kind {
+            Kind::Init => self.pods.clear(),
+            Kind::Apply | Kind::InitApply => {
+                if let Some(turn) = turn_of(&object.object) {
+                    self.turns.entry(turn).or_insert_with(Instant::now);
+                }
+                self.pods.insert(object.key);
+            }
+            Kind::Delete => {
+                self.pods.remove(&object.key);
+            }
+            Kind::InitDone | Kind::Operation | Kind::Unspecified => return,
+        }
+        self.last = Some(Instant::now());
+    }
+}
+
+async fn watch(socket: &Path, sight: &Mutex<Sight>) -> Result<(), Failure> {
+    let channel = connect(socket).await.tried("asking the edge")?;
+    let request = WatchRequest {
+        subscriber: "edged".to_owned(),
+        types: vec!["pod".to_owned()],
+        ..WatchRequest::default()
+    };
+    let mut client = MetaClient::new(channel).max_decoding_message_size(usize::MAX);
+    let mut events = client.watch(request).await.tried("watching")?.into_inner();
+    while let Some(event) = events.message().await.tried("watching")? {
+        lock(sight).take(event);
+    }
+    Ok(())
+}
+
+fn lock(sight: &Mutex<Sight>) -> MutexGuard<'_, Sight> {
+    // Nobody panics with it.
+    sight.lock().unwrap_or_else(PoisonError::into_inner)
+}
