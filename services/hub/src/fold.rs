@@ -6,6 +6,7 @@
 
 mod catch_up;
 mod history;
+mod newest;
 mod patches;
 mod source;
 
@@ -15,10 +16,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use headwater_event::{LogId, StreamId, WriterEpoch};
 use headwater_follow::{Follower, Rows};
 use headwater_log::acceptance::PartitionState;
-use headwater_store::{Engine, Read};
+use headwater_store::{Engine, EngineError, Read};
 
 use catch_up::SharedSnapshots;
 pub(crate) use history::History;
+use newest::Newest;
 pub(crate) use source::FoldSource;
 use source::Moment;
 
@@ -30,6 +32,7 @@ pub(crate) struct Fold {
     known: Arc<Known>,
     facts: RwLock<Arc<Facts>>,
     snapshots: SharedSnapshots,
+    newest: Arc<Newest>,
 }
 
 /// What is true of the fold as a whole.
@@ -70,7 +73,18 @@ impl Facts {
 
 impl Fold {
     pub(crate) fn new(engine: Arc<dyn Engine>, known: Arc<Known>) -> Self {
-        Self { engine, known, facts: RwLock::default(), snapshots: SharedSnapshots::default() }
+        Self {
+            engine,
+            known,
+            facts: RwLock::default(),
+            snapshots: SharedSnapshots::default(),
+            newest: Arc::default(),
+        }
+    }
+
+    /// What derives the history of the streams, for whoever follows the log into this.
+    pub(crate) fn history(&self) -> History {
+        History::telling(self.newest.clone())
     }
 
     /// The fold as it is when it is first asked something; from then on it does not move while
@@ -79,11 +93,13 @@ impl Fold {
         FoldSource::new(self)
     }
 
-    /// The fold as it is now. What it holds is never older than the facts: a fold that is given up
-    /// is emptied only after [`Fold::lose`], so that nobody takes it for a complete one.
-    fn moment(&self) -> Moment<'_> {
+    /// The fold as it is now, with what is remembered of `streams`. What it holds is never older
+    /// than the facts: a fold that is given up is emptied only after [`Fold::lose`], so that nobody
+    /// takes it for a complete one.
+    fn moment(&self, streams: &BTreeSet<StreamId>) -> Moment<'_> {
         let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
-        Moment::new(facts.clone(), self.engine.snapshot())
+        let (heads, read) = self.newest.with(streams, || self.engine.snapshot());
+        Moment::new(facts.clone(), heads, read)
     }
 
     /// A consistent view of the stored streams.
@@ -102,7 +118,13 @@ impl Fold {
     }
 
     /// Takes over what the follower knows; whether anything changed for every session.
-    pub(crate) fn follow<R: Rows>(&self, follower: &Follower<R>) -> bool {
+    ///
+    /// # Errors
+    /// When the streams that are folded for the first time cannot be read.
+    pub(crate) fn follow<R: Rows>(&self, follower: &Follower<R>) -> Result<bool, EngineError> {
+        if follower.is_folded() && !self.facts().folded {
+            self.newest.load(&*self.engine)?;
+        }
         let acceptance = follower.acceptance();
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         let now = Facts {
@@ -118,7 +140,7 @@ impl Fold {
         if changed {
             *facts = Arc::new(now);
         }
-        changed
+        Ok(changed)
     }
 
     /// The log cannot be followed, for this reason: nothing is served until it is again.
@@ -126,6 +148,13 @@ impl Fold {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         let (knows_identities, trouble) = (facts.knows_identities, Some(trouble));
         *facts = Arc::new(Facts { knows_identities, trouble, ..Facts::default() });
+        self.newest.clear();
+    }
+
+    /// One that remembers what is told to `newest`.
+    #[cfg(test)]
+    fn remembering(self, newest: Arc<Newest>) -> Self {
+        Self { newest, ..self }
     }
 
     /// A complete fold of this log, without a follower.

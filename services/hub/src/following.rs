@@ -8,7 +8,7 @@ use headwater_log::acceptance::{Fenced, Hole};
 use headwater_log::{Log, Outcome};
 use headwater_store::Engine;
 
-use crate::fold::{Fold, History};
+use crate::fold::Fold;
 use crate::metrics::FoldMetrics;
 use crate::wakers::Wakers;
 
@@ -57,18 +57,18 @@ impl Following {
     ) -> Result<std::convert::Infallible, FollowError> {
         let (log, engine, clock) = (&*self.log, self.engine.clone(), self.clock.clone());
         let mut follower = if rebuild {
-            Follower::rebuild(log, engine, History::default(), clock).await?
+            Follower::rebuild(log, engine, self.fold.history(), clock).await?
         } else {
-            Follower::open(log, engine, History::default(), clock).await?
+            Follower::open(log, engine, self.fold.history(), clock).await?
         };
-        self.fold.follow(&follower);
+        self.fold.follow(&follower)?;
         self.metrics.reconciled(self.fold.facts().is_complete());
         self.wakers.wake_all();
         loop {
             let step = follower.next().await?;
             *wait = REOPEN_FIRST;
             self.count(&step);
-            if self.fold.follow(&follower) {
+            if self.fold.follow(&follower)? {
                 self.metrics.reconciled(self.fold.facts().is_complete());
                 self.wakers.wake_all();
             } else {

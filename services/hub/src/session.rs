@@ -171,7 +171,8 @@ impl Connection {
         let mut inputs = std::collections::VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let (outputs, asked) = {
-                let source = self.shared.fold.source().in_turn(self.turn.is_held());
+                let source = self.shared.fold.source().of(&self.subscribed);
+                let source = source.in_turn(self.turn.is_held());
                 (self.session.step(&source, input), source.has_asked())
             };
             if asked {

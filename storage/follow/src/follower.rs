@@ -355,7 +355,8 @@ impl<R: Rows> Follower<R> {
             let bytes = serde_json::to_vec(&state).map(Bytes::from).unwrap_or_default();
             self.state.read_up_to(state.cursor, bytes);
         }
-        self.state.commit(Durability::Buffered)?;
+        let moved = self.state.commit(Durability::Buffered)?;
+        self.rows.committed(&moved);
         let folded_now = !self.folded && self.acceptance.is_folded();
         if folded_now {
             self.folded = true;

@@ -9,5 +9,5 @@ mod rows;
 mod thread;
 
 pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, forget_fold};
-pub use rows::Rows;
+pub use rows::{Moved, Rows};
 pub use thread::on_its_own_thread;

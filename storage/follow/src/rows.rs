@@ -1,8 +1,13 @@
 //! Rows that a part derives from accepted events, in the batch that folds them.
 
-use headwater_event::Envelope;
+use std::collections::BTreeMap;
+
+use headwater_event::{Checkpoint, Envelope, StateHash, StreamId};
 use headwater_store::EngineError;
 use headwater_view::{Continuity, StreamState};
+
+/// Streams that moved, and where each is now with its state hash; `None`: it was dropped.
+pub type Moved = BTreeMap<StreamId, Option<(Checkpoint, StateHash)>>;
 
 /// Derives rows from events as they are folded.
 pub trait Rows: Send {
@@ -18,6 +23,9 @@ pub trait Rows: Send {
         continuity: Continuity,
         state: &mut StreamState,
     ) -> Result<(), EngineError>;
+
+    /// Everything that was accepted before is committed; these streams moved, and are there now.
+    fn committed(&mut self, _moved: &Moved) {}
 
     /// The fold starts over from an empty state.
     fn restarted(&mut self) {}

@@ -1,11 +1,13 @@
 //! The history of each stream, as far as sessions need it: which key each seq last changed, and
 //! the last events as they came.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use headwater_event::{
     Applied, Change, EntryKey, Envelope, Event, Removed, Seq, StateHash, StreamId, WriterEpoch,
 };
-use headwater_follow::Rows;
+use headwater_follow::{Moved, Rows};
 use headwater_object::patch::patched_bytes;
 use headwater_session::TailEvent;
 use headwater_session::message::{CHANGE_OVERHEAD_BYTES, PushedChange};
@@ -13,6 +15,7 @@ use headwater_store::{Batch, DecodeError, EngineError, Folded, Json, Proto, Read
 use headwater_view::{Continuity, StreamState};
 use serde::{Deserialize, Serialize};
 
+use super::newest::{Newest, Told};
 use super::patches::{Patch, Patches};
 
 /// Events of a stream that are kept as they came, once the log is read to its end: what an edge
@@ -70,13 +73,11 @@ pub(crate) struct StreamHistory {
     pub(crate) epochs: Vec<(WriterEpoch, Seq)>,
 }
 
-/// An event as it is kept.
+/// An event as it is kept, to be told in a tail. Number 2 was the first seq of its epoch.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct EventRow {
     #[prost(uint64, tag = "1")]
     epoch: u64,
-    #[prost(uint64, tag = "2")]
-    epoch_first_seq: u64,
     #[prost(int64, tag = "3")]
     time_ms: i64,
     #[prost(bytes = "bytes", tag = "4")]
@@ -86,6 +87,7 @@ pub(crate) struct EventRow {
     /// Empty for a head.
     #[prost(string, tag = "6")]
     key: String,
+    /// Empty where the entry of `key` itself is patched: it stays.
     #[prost(string, tag = "7")]
     uid: String,
     #[prost(string, tag = "8")]
@@ -104,6 +106,7 @@ pub(crate) struct EventRow {
 pub(crate) struct History {
     limits: Limits,
     patches: Patches,
+    newest: Arc<Newest>,
 }
 
 /// How much of the past is kept of each stream.
@@ -127,6 +130,13 @@ impl Default for Limits {
     }
 }
 
+impl History {
+    /// Tells `newest` too what it derives.
+    pub(super) fn telling(newest: Arc<Newest>) -> Self {
+        Self { newest, ..Self::default() }
+    }
+}
+
 impl Rows for History {
     fn accepted(
         &mut self,
@@ -138,8 +148,13 @@ impl Rows for History {
         let engine = state.engine().clone();
         let batch = state.batch();
         let stream = &envelope.stream;
-        let history = batch.get(&*engine, &STREAMS, stream)?;
-        let mut history = history.map(|Json(history)| history).unwrap_or_default();
+        let mut history = match self.newest.history(stream) {
+            Some(history) => StreamHistory::clone(&history),
+            None => {
+                let history = batch.get(&*engine, &STREAMS, stream)?;
+                history.map(|Json(history)| history).unwrap_or_default()
+            }
+        };
         let before = std::mem::replace(&mut history.seq, envelope.seq);
         if history.epochs.last().is_none_or(|(epoch, _)| *epoch < envelope.epoch) {
             history.epochs.push((envelope.epoch, envelope.epoch_first_seq));
@@ -147,10 +162,14 @@ impl Rows for History {
         if let Some(key) = envelope.event.key() {
             note_change(batch, &*engine, envelope, key, &mut history)?;
         }
+        let mut told = None;
         match continuity {
             Continuity::Dense => {
-                let row = Proto(EventRow::of(envelope, patch));
-                batch.put(&EVENTS, &(stream.clone(), envelope.seq), &row);
+                let event = tail_event(envelope, patch);
+                let row = EventRow::of(&event);
+                let bytes = row.change_bytes();
+                batch.put(&EVENTS, &(stream.clone(), envelope.seq), &Proto(row));
+                told = Some(Told { event, bytes });
                 if envelope.seq.0.saturating_sub(history.raw_from.0) > self.limits.raw_events_max {
                     history.raw_from = history.raw_from.next();
                     batch.delete(&EVENTS, &(stream.clone(), history.raw_from));
@@ -173,12 +192,23 @@ impl Rows for History {
         if history.removals > self.limits.removals_max {
             forget_removals(batch, &*engine, stream, &mut history, self.limits.forgotten)?;
         }
-        batch.put(&STREAMS, stream, &Json(history));
+        let history = Json(history);
+        batch.put(&STREAMS, stream, &history);
+        let Json(history) = history;
+        match told {
+            Some(told) => self.newest.accepted(stream, told, history),
+            None => self.newest.forget(stream),
+        }
         Ok(())
+    }
+
+    fn committed(&mut self, moved: &Moved) {
+        self.newest.committed(moved);
     }
 
     fn restarted(&mut self) {
         self.patches = Patches::default();
+        self.newest.clear();
     }
 }
 
@@ -244,28 +274,47 @@ fn forget_removals(
     Ok(())
 }
 
-impl EventRow {
-    fn of(envelope: &Envelope, patch: Option<Patch>) -> Self {
-        let key = envelope.event.key().map(|key| key.as_str().to_owned()).unwrap_or_default();
-        let mut row = Self {
-            epoch: envelope.epoch.0,
-            epoch_first_seq: envelope.epoch_first_seq.0,
-            time_ms: envelope.time_ms,
-            hash: Bytes::copy_from_slice(&envelope.hash.to_bytes()),
-            traceparent: envelope.traceparent.clone(),
-            key,
-            uid: envelope.event.uid().to_owned(),
-            resource_version: envelope.event.resource_version().to_owned(),
-            object: None,
-            base: None,
-        };
-        match (&envelope.event, patch) {
-            (Event::Applied(_), Some(patch)) => {
-                row.object = Some(patch.bytes);
-                row.base = Some(patch.base.map(String::from).unwrap_or_default());
+/// The event as a tail tells it; `patch` is the object that it brings.
+fn tail_event(envelope: &Envelope, patch: Option<Patch>) -> TailEvent {
+    let mut base = None;
+    let change = envelope.event.change().map(|mut change| {
+        if let (Change::Applied(applied), Some(patch)) = (&mut change, patch) {
+            // The UID of what is patched stays, and need not be said.
+            if patch.base.is_none() {
+                applied.uid.clear();
             }
-            (Event::Applied(applied), None) => row.object = Some(applied.object.clone()),
-            (Event::Removed(_) | Event::Head, _) => {}
+            base = Some(patch.base.unwrap_or_else(|| applied.key.clone()));
+            applied.object = patch.bytes;
+        }
+        let (traceparent, appended_ms) = (envelope.traceparent.clone(), Some(envelope.time_ms));
+        PushedChange { change, base, traceparent, appended_ms }
+    });
+    let Envelope { seq, epoch, hash, time_ms, .. } = *envelope;
+    TailEvent { seq, epoch, hash, time_ms, change }
+}
+
+impl EventRow {
+    fn of(event: &TailEvent) -> Self {
+        let mut row = Self {
+            epoch: event.epoch.0,
+            time_ms: event.time_ms,
+            hash: Bytes::copy_from_slice(&event.hash.to_bytes()),
+            ..Self::default()
+        };
+        let Some(pushed) = &event.change else { return row };
+        row.traceparent.clone_from(&pushed.traceparent);
+        row.key = pushed.change.key().as_str().to_owned();
+        match &pushed.change {
+            Change::Applied(Applied { key, uid, resource_version, object }) => {
+                row.uid.clone_from(uid);
+                row.resource_version.clone_from(resource_version);
+                row.object = Some(object.clone());
+                let base = pushed.base.as_ref();
+                let other =
+                    |base: &EntryKey| if base == key { "" } else { base.as_str() }.to_owned();
+                row.base = base.map(other);
+            }
+            Change::Removed(removed) => row.uid.clone_from(&removed.uid),
         }
         row
     }
@@ -297,7 +346,7 @@ impl EventRow {
             Some("") => Some(key.clone()),
             Some(base) => Some(base.parse().map_err(|error| malformed(&error))?),
         };
-        // The UID of what is patched stays, and need not be said.
+        // Rows of older builds have it even where it stays.
         let uid = if base.as_ref() == Some(&key) { String::new() } else { self.uid };
         let resource_version = self.resource_version;
         let change = match self.object {

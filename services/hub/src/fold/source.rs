@@ -1,12 +1,13 @@
 //! The fold as a session reads it during one step.
 //!
 //! Most steps read nothing: an acknowledgement moves the session alone. So the fold is looked at
-//! when something is first asked of it, and what a step asks of a stream again and again is read
-//! once.
+//! when something is first asked of it. A session that keeps up asks how its streams end and for
+//! their last events, which are remembered ([`super::newest`]); whatever else it asks is read of the
+//! store, at the same moment, and what it asks again and again once.
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use headwater_event::{
@@ -21,6 +22,7 @@ use headwater_view::{Entry, Selection, StreamReader};
 
 use super::catch_up::{Changes, Entries, applied};
 use super::history::{CHANGES, EVENTS, STREAMS, StreamHistory};
+use super::newest::Head;
 use super::{Facts, Fold};
 
 /// Entries read from the store at once.
@@ -29,6 +31,8 @@ const CHUNK_ENTRIES: usize = 256;
 /// The fold at one moment: that of the first question.
 pub(crate) struct FoldSource<'f> {
     fold: &'f Fold,
+    /// Those whose heads are looked for in memory.
+    streams: Cow<'f, BTreeSet<StreamId>>,
     moment: OnceCell<Moment<'f>>,
     has_turn: bool,
     asked: Cell<bool>,
@@ -37,20 +41,32 @@ pub(crate) struct FoldSource<'f> {
 /// What does not move while a step lasts.
 pub(super) struct Moment<'f> {
     pub(super) facts: Arc<Facts>,
+    /// What is remembered of streams, of the same moment as `read`.
+    heads: BTreeMap<StreamId, Arc<Head>>,
     pub(super) read: Box<dyn Read + 'f>,
     /// The histories that were read.
-    histories: RefCell<BTreeMap<StreamId, Rc<StreamHistory>>>,
+    histories: RefCell<BTreeMap<StreamId, Arc<StreamHistory>>>,
 }
 
 impl<'f> Moment<'f> {
-    pub(super) fn new(facts: Arc<Facts>, read: Box<dyn Read + 'f>) -> Self {
-        Self { facts, read, histories: RefCell::default() }
+    pub(super) fn new(
+        facts: Arc<Facts>,
+        heads: BTreeMap<StreamId, Arc<Head>>,
+        read: Box<dyn Read + 'f>,
+    ) -> Self {
+        Self { facts, heads, read, histories: RefCell::default() }
     }
 }
 
 impl<'f> FoldSource<'f> {
     pub(super) fn new(fold: &'f Fold) -> Self {
-        Self { fold, moment: OnceCell::new(), has_turn: true, asked: Cell::new(false) }
+        let (streams, moment, asked) = (Cow::default(), OnceCell::new(), Cell::new(false));
+        Self { fold, streams, moment, has_turn: true, asked }
+    }
+
+    /// As a session reads it that waits for these streams: how they end is remembered.
+    pub(crate) fn of(self, streams: &'f BTreeSet<StreamId>) -> Self {
+        Self { streams: Cow::Borrowed(streams), ..self }
     }
 
     /// As a session reads it whose turn it is to catch up, or is not.
@@ -64,7 +80,7 @@ impl<'f> FoldSource<'f> {
     }
 
     fn moment(&self) -> &Moment<'f> {
-        self.moment.get_or_init(|| self.fold.moment())
+        self.moment.get_or_init(|| self.fold.moment(&self.streams))
     }
 
     fn facts(&self) -> &Facts {
@@ -79,13 +95,20 @@ impl<'f> FoldSource<'f> {
         StreamReader::new(self.read())
     }
 
-    fn history(&self, stream: &StreamId) -> Result<Rc<StreamHistory>, SourceError> {
+    fn head(&self, stream: &StreamId) -> Option<&Head> {
+        self.moment().heads.get(stream).map(|head| &**head)
+    }
+
+    fn history(&self, stream: &StreamId) -> Result<Arc<StreamHistory>, SourceError> {
+        if let Some(head) = self.head(stream) {
+            return Ok(head.history.clone());
+        }
         let Moment { read, histories, .. } = self.moment();
         if let Some(history) = histories.borrow().get(stream) {
             return Ok(history.clone());
         }
         let row = STREAMS.get(&**read, stream).map_err(unreadable)?;
-        let history = Rc::new(row.map(|Json(history)| history).unwrap_or_default());
+        let history = Arc::new(row.map(|Json(history)| history).unwrap_or_default());
         histories.borrow_mut().insert(stream.clone(), history.clone());
         Ok(history)
     }
@@ -175,12 +198,18 @@ impl Source for FoldSource<'_> {
 
     fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
         let private = StreamId::node(node);
-        match self.entry(&private, &EntryKey::Streams)? {
-            None => Ok(BTreeSet::from([private])),
+        let known = self.head(&private).map(|head| &head.streams);
+        if let Some(streams) = known.and_then(|known| known.get()) {
+            return Ok(streams.clone());
+        }
+        let streams = match self.entry(&private, &EntryKey::Streams)? {
+            None => BTreeSet::from([private]),
             Some(entry) => Assignment::decode(node, &entry.object)
                 .map(|assignment| assignment.streams().clone())
-                .map_err(|error| SourceError { reason: error.to_string() }),
-        }
+                .map_err(|error| SourceError { reason: error.to_string() })?,
+        };
+        // Who comes first says it for all: they read the same.
+        Ok(known.map_or(streams.clone(), |known| known.get_or_init(|| streams).clone()))
     }
 
     fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
@@ -194,7 +223,10 @@ impl Source for FoldSource<'_> {
             log_id.ok_or_else(|| SourceError { reason: "no log is folded yet".to_owned() })?;
         let claimed = facts.claimed(stream);
         let nothing = Checkpoint { log_id, epoch: claimed, seq: Seq::ZERO };
-        let position = self.reader().position(stream).map_err(unreadable)?;
+        let position = match self.head(stream) {
+            Some(head) => Some(head.position),
+            None => self.reader().position(stream).map_err(unreadable)?,
+        };
         let (mut checkpoint, hash) = position.unwrap_or((nothing, StateHash::EMPTY));
         checkpoint.epoch = checkpoint.epoch.max(claimed);
         let history = self.history(stream)?;
@@ -223,6 +255,10 @@ impl Source for FoldSource<'_> {
         to: Seq,
         bytes_max: u64,
     ) -> Result<Vec<TailEvent>, SourceError> {
+        let head = self.head(stream);
+        if let Some(events) = head.and_then(|head| head.events(from, to, bytes_max)) {
+            return Ok(events);
+        }
         let (first, end) = ((stream.clone(), from.next()), (stream.clone(), to.next()));
         let mut events = Vec::new();
         let mut bytes = 0;

@@ -17,6 +17,7 @@ use crate::fold::Fold;
 use crate::known::Known;
 
 mod damaged;
+mod remembered;
 
 /// Long enough to be worth a patch.
 const OBJECT_BYTES: usize = 100;
@@ -45,28 +46,33 @@ impl Model {
 
     /// Appends what sets `key` (`Some`), removes it, or is a head.
     fn append(&mut self, key: Option<u8>, object: Option<u8>) {
-        let hash_key = HashKey::new(&LOG);
-        let event = match key {
-            None => Event::Head,
-            Some(n) => {
-                let key: EntryKey = format!("d/service/s{n}").parse().expect("a key");
-                if let Some(before) = self.objects.remove(&key) {
-                    self.hash.subtract(&hash_key, &key, &before);
-                }
-                let uid = format!("u{n}");
-                match object {
-                    None => Event::Removed(Removed { key, uid }),
-                    Some(object) => {
-                        let object = Bytes::from(vec![b'x'; OBJECT_BYTES + usize::from(object)]);
-                        let of = ObjectHash::of(&object);
-                        self.hash.add(&hash_key, &key, &of);
-                        self.objects.insert(key.clone(), of);
-                        let resource_version = String::new();
-                        Event::Applied(Applied { key, uid, resource_version, object })
-                    }
+        let event = key.map_or(Event::Head, |n| {
+            let key: EntryKey = format!("d/service/s{n}").parse().expect("a key");
+            let uid = format!("u{n}");
+            match object {
+                None => Event::Removed(Removed { key, uid }),
+                Some(object) => {
+                    let object = Bytes::from(vec![b'x'; OBJECT_BYTES + usize::from(object)]);
+                    let resource_version = String::new();
+                    Event::Applied(Applied { key, uid, resource_version, object })
                 }
             }
-        };
+        });
+        self.append_event(event);
+    }
+
+    fn append_event(&mut self, event: Event) {
+        let hash_key = HashKey::new(&LOG);
+        if let Some(key) = event.key()
+            && let Some(before) = self.objects.remove(key)
+        {
+            self.hash.subtract(&hash_key, key, &before);
+        }
+        if let Event::Applied(Applied { key, object, .. }) = &event {
+            let of = ObjectHash::of(object);
+            self.hash.add(&hash_key, key, &of);
+            self.objects.insert(key.clone(), of);
+        }
         let mut state = self.states.last().cloned().unwrap_or_default();
         if let Some(change) = event.change() {
             state.apply(&change);

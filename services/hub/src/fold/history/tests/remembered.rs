@@ -1,0 +1,136 @@
+//! What is remembered of streams says what the store says, at every moment.
+
+use std::collections::BTreeSet;
+
+use headwater_event::{Assignment, NodeName};
+
+use super::*;
+use crate::fold::newest::{Bounds, Newest};
+
+/// What happens to a fold.
+#[derive(Clone, Debug)]
+enum Step {
+    /// An event of the node's stream, or of the one of all.
+    Event {
+        of_node: bool,
+        key: Option<u8>,
+        object: Option<u8>,
+        is_dense: bool,
+    },
+    /// The node has one stream or two.
+    Assign {
+        both: bool,
+    },
+    Commit,
+    Load,
+    Clear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = proptest::option::weighted(0.95, 0..6u8);
+    let object = proptest::option::of(0..20u8);
+    let dense = proptest::bool::weighted(0.9);
+    prop_oneof![
+        8 => (any::<bool>(), key, object, dense).prop_map(|(of_node, key, object, is_dense)| {
+            Step::Event { of_node, key, object, is_dense }
+        }),
+        1 => any::<bool>().prop_map(|both| Step::Assign { both }),
+        6 => Just(Step::Commit),
+        1 => Just(Step::Load),
+        1 => Just(Step::Clear),
+    ]
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
+    (1..4usize, 0..2_000u64, 0..12usize).prop_map(|(streams_max, bytes_max, events_max)| Bounds {
+        streams_max,
+        bytes_max,
+        events_max,
+    })
+}
+
+/// Whether each answer that sessions get is the one that they would get of the store.
+fn agrees(fold: &Fold, node: &NodeName) {
+    let streams = BTreeSet::from([StreamId::node(node), StreamId::Cluster]);
+    // A second time is answered by what the first one left.
+    for _ in 0..2 {
+        let (remembered, stored) = (fold.source().of(&streams), fold.source());
+        assert_eq!(remembered.streams(node).ok(), stored.streams(node).ok());
+        for stream in &streams {
+            let standing = stored.standing(stream).expect("readable");
+            assert_eq!(remembered.standing(stream).as_ref(), Ok(&standing));
+            let tail = standing.checkpoint.seq;
+            let epoch = WriterEpoch(0);
+            let next =
+                |source: &dyn Source| source.next_epoch_from(stream, epoch).expect("readable");
+            assert_eq!(next(&remembered), next(&stored));
+            for (from, to) in (standing.raw_from.0..=tail.0)
+                .flat_map(|from| [(from, tail.0), (from, from.midpoint(tail.0))])
+            {
+                for bytes_max in [1, 300, u64::MAX] {
+                    let of =
+                        |source: &dyn Source| source.events(stream, Seq(from), Seq(to), bytes_max);
+                    assert_eq!(of(&remembered), of(&stored), "({from}, {to}] of {stream}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_remembered_is_what_is_stored(
+        steps in proptest::collection::vec(step(), 1..60), limits in limits(), bounds in bounds(),
+    ) {
+        let node: NodeName = "a".parse().expect("a name");
+        let engine = Arc::new(MemoryEngine::new());
+        let newest = Arc::new(Newest::within(bounds));
+        let fold = Fold::new(engine.clone() as Arc<dyn Engine>, Arc::new(Known::default()));
+        let fold = fold.remembering(newest.clone());
+        fold.assume_log(LOG);
+        let mut rows = History { limits, ..History::telling(newest.clone()) };
+        let mut state = StreamState::open(engine.clone(), FoldBounds::default()).expect("opens");
+        let mut models = [StreamId::node(&node), StreamId::Cluster]
+            .map(|stream| Model { stream, ..Model::new() });
+        for step in steps {
+            let (model, continuity) = match step {
+                Step::Event { of_node, key, object, is_dense } => {
+                    let model = &mut models[usize::from(!of_node)];
+                    model.append(key, object);
+                    (model, if is_dense { Continuity::Dense } else { Continuity::Sparse })
+                }
+                Step::Assign { both } => {
+                    let streams = both.then_some(StreamId::Cluster);
+                    let model = &mut models[0];
+                    model.append_event(Event::Applied(Applied {
+                        key: EntryKey::Streams,
+                        uid: String::new(),
+                        resource_version: String::new(),
+                        object: Assignment::new(&node, streams).encode(),
+                    }));
+                    (model, Continuity::Dense)
+                }
+                Step::Commit => {
+                    rows.committed(&state.commit(Durability::Buffered).expect("commits"));
+                    agrees(&fold, &node);
+                    continue;
+                }
+                // Where nothing is open.
+                Step::Load => {
+                    rows.committed(&state.commit(Durability::Buffered).expect("commits"));
+                    newest.load(&*engine).expect("readable");
+                    continue;
+                }
+                Step::Clear => {
+                    newest.clear();
+                    continue;
+                }
+            };
+            let envelope = model.events.last().expect("it was appended").clone();
+            rows.accepted(&envelope, continuity, &mut state).expect("readable");
+            let folded = state.apply_event(LOG, envelope, continuity, &mut Vec::new());
+            folded.expect("continues");
+            agrees(&fold, &node);
+        }
+    }
+}
