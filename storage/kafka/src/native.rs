@@ -47,6 +47,8 @@ pub(crate) enum Event {
         /// What librdkafka says.
         text: String,
     },
+    /// Anything else: more may lie behind it.
+    Other,
 }
 
 /// A record as librdkafka has it, copied out.
@@ -95,9 +97,10 @@ impl<C: ConsumerContext> Events<C> {
         let event = Owned(NonNull::new(event)?, c::rd_kafka_event_destroy);
         // SAFETY: the event lives until the end of this function, and everything that is read of
         // it is copied before.
-        unsafe { self.read(event.0.as_ptr()) }
+        Some(unsafe { self.read(event.0.as_ptr()) }.unwrap_or(Event::Other))
     }
 
+    /// What the event says, where it is one of those that are of use.
     unsafe fn read(&self, event: *mut c::rd_kafka_event_t) -> Option<Event> {
         // SAFETY: the caller's event lives.
         match unsafe { c::rd_kafka_event_type(event) } {

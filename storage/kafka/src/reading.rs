@@ -1,5 +1,8 @@
-//! Reading: a consumer on a thread of its own, and a watch over whether the topic is still the
-//! one that it reads.
+//! Reading: a consumer whose queue is looked into by whoever waits for a batch, and a watch over
+//! whether the topic is still the one that it reads.
+//!
+//! librdkafka fetches ahead on threads of its own, as far as its settings allow. Whoever reads is
+//! woken by them and takes the records itself: on the way to a node no further thread is to be woken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +17,8 @@ use rdkafka::TopicPartitionList;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::asking::{Asking, blocking, offset};
@@ -32,11 +35,8 @@ const BATCH_RECORDS_MAX: usize = 512;
 /// A batch ends behind the record that fills it up to this many bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Batches read ahead of whoever takes them.
-const BATCHES_AHEAD: usize = 4;
-
-/// How long the thread waits for an event before it looks whether anyone still wants one.
-const POLL: Duration = Duration::from_millis(100);
+/// How often a reader that nothing comes to looks whether its position is to be committed.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A cursor at which nothing was read has no leader epoch: there is nothing to be replaced.
 pub(crate) const NO_EPOCH: LeaderEpoch = LeaderEpoch(u32::MAX);
@@ -51,11 +51,16 @@ pub(crate) struct Around {
 
 /// Reads on from cursors.
 pub(crate) struct KafkaReader {
-    batches: mpsc::Receiver<Result<Batch, ReadError>>,
+    /// Taken when this is dropped.
+    pump: Option<Pump>,
+    /// Rung by librdkafka when there is something where there was nothing.
+    bell: Arc<Notify>,
     position: Arc<Position>,
     counts: Option<Arc<Counts>>,
     /// The end of the batch given out last: handled once the next one is asked for.
     given: Option<(Partition, Offset)>,
+    /// Why nothing is to be read on.
+    found: mpsc::Receiver<ReadError>,
     _watch: AbortOnDropHandle<()>,
 }
 
@@ -71,38 +76,57 @@ impl KafkaReader {
         let Around { settings, counts, .. } = &around;
         let config = settings.reading().map_err(|error| unavailable(error.to_string()))?;
         let context = Context::counted(counts.clone());
-        let consumer = BaseConsumer::from_config_and_context(&config, context.clone())
+        let mut consumer = BaseConsumer::from_config_and_context(&config, context.clone())
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
+        let bell = Arc::new(Notify::new());
+        let rung = bell.clone();
+        consumer.set_nonempty_callback(move || rung.notify_one());
         let assignment = assignment(&settings.topic, cursors)
             .map_err(|error| unavailable(format!("Kafka's client takes no cursor: {error}")))?;
         consumer.assign(&assignment).map_err(|error| unavailable(error.to_string()))?;
         let events = Events::new(consumer, &[HEADER, TRACEPARENT])
             .ok_or_else(|| unavailable("Kafka's client has no queue".to_owned()))?;
-        let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let of = |(cursor, _): &(Cursor, Bounds)| (cursor.partition, Place::at(*cursor));
         let from = cursors.iter().map(|(cursor, _)| (cursor.partition, cursor.next));
         let position = readers.open(from.collect());
-        let pump = Pump {
+        let pump = Some(Pump {
             events,
+            held: None,
             context,
             settings: settings.clone(),
             topic,
             places: cursors.iter().map(of).collect(),
-            batches: sender.clone(),
             position: position.clone(),
             commits: Commits::new(std::time::Instant::now()),
-        };
-        thread::Builder::new()
-            .name(format!("reads {}", settings.topic))
-            .spawn(move || pump.run())
-            .map_err(|error| unavailable(error.to_string()))?;
+        });
         if let Some(counts) = counts {
             counts.opened();
         }
         let counts = counts.clone();
-        let watch = watch(around, topic, position.clone(), sender);
+        let (finds, found) = mpsc::channel(1);
+        let watch = watch(around, topic, position.clone(), finds);
         let _watch = AbortOnDropHandle::new(tokio::spawn(watch));
-        Ok(Self { batches, position, counts, given: None, _watch })
+        Ok(Self { pump, bell, position, counts, given: None, found, _watch })
+    }
+
+    async fn wait(&mut self) -> Result<Batch, ReadError> {
+        loop {
+            // Records that are there at once are no reason to keep others from running.
+            tokio::task::consume_budget().await;
+            // What the watch found holds whatever else comes: it may be of another topic.
+            if let Ok(error) = self.found.try_recv() {
+                return Err(error);
+            }
+            let ended = || ReadError::Unavailable { reason: "the reader has ended".to_owned() };
+            if let Some(batch) = self.pump.as_mut().ok_or_else(ended)?.step()? {
+                return Ok(batch);
+            }
+            tokio::select! {
+                () = self.bell.notified() => {}
+                Some(error) = self.found.recv() => return Err(error),
+                () = sleep(LOOK) => {}
+            }
+        }
     }
 }
 
@@ -112,10 +136,7 @@ impl Reader for KafkaReader {
         if let Some((partition, next)) = self.given.take() {
             self.handled(partition, next);
         }
-        let next = self.batches.recv().await;
-        let next = next.unwrap_or_else(|| {
-            Err(ReadError::Unavailable { reason: "the reader has ended".to_owned() })
-        });
+        let next = self.wait().await;
         if let Ok(batch) = &next {
             self.given = Some((batch.cursor.partition, batch.cursor.next));
         }
@@ -139,8 +160,10 @@ impl KafkaReader {
 
 impl Drop for KafkaReader {
     fn drop(&mut self) {
-        // Its thread and its watch end a moment later.
         self.position.close();
+        let pump = self.pump.take();
+        // To close a consumer takes a moment. Where there is no thread for it, here.
+        let _ = thread::Builder::new().name("closes a reader".to_owned()).spawn(|| drop(pump));
     }
 }
 
@@ -149,7 +172,7 @@ async fn watch(
     Around { settings, asking, counts }: Around,
     was: TopicId,
     position: Arc<Position>,
-    found: mpsc::Sender<Result<Batch, ReadError>>,
+    found: mpsc::Sender<ReadError>,
 ) {
     let mut ticks = interval(settings.topic_check_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -174,8 +197,7 @@ async fn watch(
             Err(_) if heard.elapsed() < settings.unreachable_after => continue,
             Err(error) => error,
         };
-        // Whoever reads has what was read before first.
-        let _ = found.send(Err(error)).await;
+        let _ = found.send(error).await;
         return;
     }
 }
@@ -208,73 +230,53 @@ impl Place {
     }
 }
 
-/// What runs on the reader's thread.
+/// The consumer, and where it stands.
 struct Pump {
     events: Events<Context>,
+    /// What came behind the batch that was given out last.
+    held: Option<Event>,
     context: Context,
     settings: Arc<KafkaSettings>,
     topic: TopicId,
     places: BTreeMap<Partition, Place>,
-    batches: mpsc::Sender<Result<Batch, ReadError>>,
     position: Arc<Position>,
     commits: Commits,
 }
 
 impl Pump {
-    fn run(mut self) {
-        let end = loop {
-            match self.step() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => break error,
-            }
-        };
-        // Nobody may be there any more.
-        let _ = self.batches.blocking_send(Err(end));
-    }
-
-    /// Waits for an event and gives out what comes with it; false when nobody wants more.
-    fn step(&mut self) -> Result<bool, ReadError> {
+    /// What there is now of one partition, if there is something. Waits for nothing, unless a
+    /// partition has lost its place: then it asks what became of it.
+    fn step(&mut self) -> Result<Option<Batch>, ReadError> {
         self.show_position();
-        let Some(mut event) = self.events.poll(POLL) else { return Ok(!self.batches.is_closed()) };
         let mut records: Vec<Recorded> = Vec::new();
         let mut bytes = 0;
-        loop {
+        while records.len() < BATCH_RECORDS_MAX && bytes < BATCH_BYTES_MAX {
+            let event = self.held.take().or_else(|| self.events.poll(Duration::ZERO));
+            let Some(event) = event else { break };
             match event {
-                Event::Record(record) => {
-                    let other = records.first().is_some_and(|first| {
-                        Some(first.partition) != partition_of(record.partition)
-                    });
-                    if other && !self.give_out(&mut records) {
-                        return Ok(false);
-                    }
+                Event::Record(record) if continues(&records, &record) => {
                     if let Some(recorded) = self.take(record)? {
                         bytes += recorded.record.bytes();
                         records.push(recorded);
                     }
                 }
-                Event::End { partition, offset: end } => {
-                    if !self.give_out(&mut records) || !self.end(partition, offset(end)) {
-                        return Ok(false);
-                    }
-                }
                 Event::Committed { code } => self.committed(code),
-                Event::Failed { code, partition, text } => {
-                    if !self.give_out(&mut records) {
-                        return Ok(false);
-                    }
-                    self.failed(code, partition, &text)?;
+                Event::Other => {}
+                event if !records.is_empty() => {
+                    self.held = Some(event);
+                    break;
                 }
-            }
-            if records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX {
-                break;
-            }
-            match self.events.poll(Duration::ZERO) {
-                Some(next) => event = next,
-                None => break,
+                Event::End { partition, offset: end } => {
+                    if let Some(batch) = self.end(partition, offset(end)) {
+                        return Ok(Some(batch));
+                    }
+                }
+                Event::Failed { code, partition, text } => self.failed(code, partition, &text)?,
+                // With nothing before it, it was taken above.
+                Event::Record(_) => {}
             }
         }
-        Ok(self.give_out(&mut records))
+        Ok(self.batch(records))
     }
 
     /// Moves the cursor past `record`, unless it was read before.
@@ -301,14 +303,13 @@ impl Pump {
 
     /// Everything below `end` was read: where the last records were compacted away, the cursor
     /// moves past them.
-    fn end(&mut self, partition: i32, end: Offset) -> bool {
+    fn end(&mut self, partition: i32, end: Offset) -> Option<Batch> {
         let place = partition_of(partition).and_then(|partition| self.places.get_mut(&partition));
-        let Some(place) = place.filter(|place| place.cursor.next < end) else { return true };
+        let place = place.filter(|place| place.cursor.next < end)?;
         place.cursor.next = end;
         // The records that were there may have been of a later epoch than the last one seen.
         place.cursor.leader_epoch = NO_EPOCH;
-        let cursor = place.cursor;
-        self.send(Batch { records: Vec::new(), cursor, high: end })
+        Some(Batch { records: Vec::new(), cursor: place.cursor, high: end })
     }
 
     /// Commits how far the reader has come, now and then, and waits for no answer.
@@ -419,21 +420,20 @@ impl Pump {
         }
     }
 
-    /// Gives out what was read; false when nobody wants it.
-    fn give_out(&self, records: &mut Vec<Recorded>) -> bool {
-        let Some(partition) = records.first().map(|first| first.partition) else { return true };
-        let Some(cursor) = self.places.get(&partition).map(|place| place.cursor) else {
-            return true;
-        };
+    /// What was read, of one partition, and where that stands now.
+    fn batch(&self, records: Vec<Recorded>) -> Option<Batch> {
+        let partition = records.first()?.partition;
+        let cursor = self.places.get(&partition)?.cursor;
         let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
         let known = native::known_high(self.events.consumer(), &self.settings.topic, number);
         let high = known.map_or(cursor.next, |high| offset(high).max(cursor.next));
-        self.send(Batch { records: std::mem::take(records), cursor, high })
+        Some(Batch { records, cursor, high })
     }
+}
 
-    fn send(&self, batch: Batch) -> bool {
-        self.batches.blocking_send(Ok(batch)).is_ok()
-    }
+/// Whether `record` is of the partition of those before it.
+fn continues(before: &[Recorded], record: &NativeRecord) -> bool {
+    before.first().is_none_or(|first| Some(first.partition) == partition_of(record.partition))
 }
 
 fn assignment(topic: &str, cursors: &[(Cursor, Bounds)]) -> Result<TopicPartitionList, KafkaError> {
