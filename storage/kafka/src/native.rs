@@ -4,10 +4,13 @@
 //! - Leader epochs of records and of positions (KIP-320), by which a replaced tail is noticed.
 //! - The events of a consumer as they are: with the offset at which a partition ended, and with
 //!   headers whose names need not be text.
+//! - A word when a client has something to say, so that nobody need look again and again.
 #![allow(unsafe_code, reason = "calls of a C library; each says why it is sound")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+use std::thread::Thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -185,6 +188,60 @@ impl<C: ConsumerContext> Drop for Events<C> {
     fn drop(&mut self) {
         // SAFETY: the reference that `new` got; the client, a field, is dropped after this.
         unsafe { c::rd_kafka_queue_destroy(self.queue.as_ptr()) };
+    }
+}
+
+/// What a client says that is no consumer: what became of records, and what is wrong.
+pub(crate) struct MainQueue {
+    queue: NonNull<c::rd_kafka_queue_t>,
+    /// Woken by librdkafka's threads, which have its address.
+    sleeper: OnceLock<Box<Thread>>,
+}
+
+// SAFETY: librdkafka's queues may be used from any thread, and the sleeper is only read once it is
+// there.
+unsafe impl Send for MainQueue {}
+// SAFETY: as above.
+unsafe impl Sync for MainQueue {}
+
+impl MainQueue {
+    /// The queue of `client`, which must outlive it.
+    pub(crate) fn of<C: ClientContext>(client: &Client<C>) -> Option<Self> {
+        // SAFETY: the client lives; the call gives a reference that `drop` gives back, or null.
+        let queue = unsafe { c::rd_kafka_queue_get_main(client.native_ptr()) };
+        Some(Self { queue: NonNull::new(queue)?, sleeper: OnceLock::new() })
+    }
+
+    /// How much is there and was not taken.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: the queue lives as long as `self`.
+        unsafe { c::rd_kafka_queue_length(self.queue.as_ptr()) }
+    }
+
+    /// Unparks `sleeper` now, and from now on whenever something comes to where there was nothing.
+    /// Only the first one that is named.
+    pub(crate) fn wake(&self, sleeper: Thread) {
+        unsafe extern "C" fn ring(_: *mut c::rd_kafka_t, sleeper: *mut c_void) {
+            // SAFETY: the address that `wake` gave; what is there lives until `drop` has taken the
+            // callback back.
+            unsafe { &*sleeper.cast::<Thread>() }.unpark();
+        }
+        let sleeper = self.sleeper.get_or_init(|| Box::new(sleeper));
+        let address = ptr::from_ref::<Thread>(sleeper).cast_mut().cast();
+        // SAFETY: the queue lives; of the address see `ring`, which only reads.
+        unsafe { c::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), Some(ring), address) };
+        sleeper.unpark();
+    }
+}
+
+impl Drop for MainQueue {
+    fn drop(&mut self) {
+        // SAFETY: the reference that `of` got, of a client that still lives. Under the queue's lock
+        // the callback is taken back: nobody rings any more when the call returns.
+        unsafe {
+            c::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
+            c::rd_kafka_queue_destroy(self.queue.as_ptr());
+        }
     }
 }
 

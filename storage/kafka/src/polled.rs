@@ -1,7 +1,8 @@
 //! A producer with a thread that hears what becomes of its records.
 //!
 //! rdkafka has one of its own, which looks ten times a second and spins through the last millisecond
-//! of each look: a producer that rests takes a hundredth of a core. This one looks twice a second.
+//! of each look: a producer that rests takes a hundredth of a core. This one sleeps until librdkafka
+//! has something for it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,14 +14,13 @@ use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
 use rdkafka::producer::{BaseProducer, Producer, PurgeConfig};
 
 use crate::clients::Context;
+use crate::native::MainQueue;
 use crate::settings::SettingsError;
-
-/// How long one look lasts. What comes is heard at once; who drops the producer waits for the rest
-/// of it.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// A producer. Once it is dropped, its client is closed and writes nothing any more.
 pub(crate) struct Polled {
+    /// Given back before the client is closed.
+    _queue: Arc<MainQueue>,
     producer: Arc<BaseProducer<Context>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -31,20 +31,28 @@ impl Polled {
         let invalid = |reason: String| SettingsError::Invalid { reason };
         let producer = BaseProducer::from_config_and_context(config, context);
         let producer = Arc::new(producer.map_err(|error| invalid(error.to_string()))?);
+        let queue = MainQueue::of(producer.client())
+            .ok_or_else(|| invalid("Kafka's client has no queue".to_owned()))?;
+        let queue = Arc::new(queue);
         let is_over = Arc::new(AtomicBool::new(false));
-        let poll = {
-            let (producer, is_over) = (producer.clone(), is_over.clone());
+        let listen = {
+            let (queue, producer, is_over) = (queue.clone(), producer.clone(), is_over.clone());
             move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    producer.poll(LOOK);
+                    thread::park();
+                    while queue.len() > 0 {
+                        // One event, which may tell of many records.
+                        producer.poll(Duration::ZERO);
+                    }
                 }
             }
         };
         let thread = thread::Builder::new()
             .name("kafka outcomes".to_owned())
-            .spawn(poll)
+            .spawn(listen)
             .map_err(|error| invalid(format!("there is no thread for it: {error}")))?;
-        Ok(Self { producer, is_over, thread: Some(thread) })
+        queue.wake(thread.thread().clone());
+        Ok(Self { _queue: queue, producer, is_over, thread: Some(thread) })
     }
 }
 
@@ -62,6 +70,7 @@ impl Drop for Polled {
         self.producer.purge(PurgeConfig::default().queue().inflight());
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             // A panic of its own would be a defect, and was told.
             let _ = thread.join();
         }
