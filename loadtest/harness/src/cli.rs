@@ -25,6 +25,7 @@ use crate::record::{self, Run};
 use crate::run::{RunError, RunSettings, run};
 use crate::scenario::{EdgeKind, Scenario, TargetKind};
 use crate::series::{Point, Series};
+use crate::target::Place;
 use crate::{compare, report};
 
 use self::progress::Bar;
@@ -171,14 +172,15 @@ fn start(args: RunArgs) -> Result<u8, Wrong> {
         (Some(TargetArg::Cluster), None) => Some(TargetKind::Cluster),
         (None, None) => None,
     };
-    let target = scenario.target(target).map_err(Wrong::usage)?;
-    let settings = |scenario, out| RunSettings {
-        scenario,
-        target,
-        deployment: deployment.clone(),
-        seed,
-        out,
-        tamper: None,
+    let place = match (scenario.target(target).map_err(Wrong::usage)?, deployment) {
+        (TargetKind::Embedded, _) => Place::Embedded,
+        (TargetKind::Cluster, _) => Place::Cluster,
+        (TargetKind::Attached, Some(deployment)) => Place::Attached(deployment),
+        (TargetKind::Attached, None) => return Err(Wrong::usage(AttachError::Nowhere)),
+    };
+    let settings = |scenario, out| {
+        let place = place.clone();
+        RunSettings { scenario, place, seed, out, tamper: None }
     };
     let out = args.out.clone().unwrap_or_else(|| {
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();

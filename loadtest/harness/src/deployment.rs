@@ -52,6 +52,9 @@ pub struct Deployment {
 /// Why a deployment is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
+    /// A scenario that runs on nothing else.
+    #[error("it runs on a deployment alone: say with --attach where that is")]
+    Nowhere,
     /// A key that says nothing.
     #[error("--attach {key}: unknown; want objects, operator, metrics, hub and kafka")]
     Key {

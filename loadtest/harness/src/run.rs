@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinError;
 
 use crate::correctness::{Check, Correctness, CorrectnessError};
-use crate::deployment::{AttachError, Deployment};
+use crate::deployment::AttachError;
 use crate::edges::{Edges, Ended};
 use crate::generator::{Driven, Generator, GeneratorError, Progress};
 use crate::hops::{self, Hops};
@@ -35,7 +35,7 @@ use crate::record::{FORMAT, FaultDone, Latencies, RecordError, Run, Throughput};
 use crate::scenario::{Act, EdgeKind, Fault, Recorded, Scenario, TargetKind};
 use crate::schedule::Schedule;
 use crate::sightings::Sightings;
-use crate::target::{Stopped, StoppedError, Target, TargetError, TargetSettings, nodes};
+use crate::target::{Place, Stopped, StoppedError, Target, TargetError, TargetSettings};
 use crate::watching::{Group, Witness};
 
 use self::looking::{Looked, Looking};
@@ -63,9 +63,7 @@ pub struct RunSettings {
     /// The scenario.
     pub scenario: Scenario,
     /// What it runs on, which the scenario supports.
-    pub target: TargetKind,
-    /// Where that is, if it is there already.
-    pub deployment: Option<Deployment>,
+    pub place: Place,
     /// From which the schedule is made.
     pub seed: u64,
     /// Where the record goes; made if it is not there.
@@ -206,7 +204,7 @@ impl Running {
 
     async fn start(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Self, RunError> {
         let scenario = &settings.scenario;
-        let nodes = nodes(settings.target, scenario.edges.count)?;
+        let nodes = settings.place.nodes(scenario.edges.count)?;
         let schedule = Arc::new(Schedule::new(scenario, settings.seed));
         let [propagation, round_trip] = [(); 2].map(|()| Arc::new(Latency::new(INTERVAL)));
         let sightings = Arc::new(Sightings::new(
@@ -216,10 +214,9 @@ impl Running {
             scenario.warm_up,
             propagation.clone(),
         ));
-        observer.phase(&format!("starting {} on {}", scenario.name, settings.target));
+        observer.phase(&format!("starting {} on {}", scenario.name, settings.place.kind()));
         let told = TargetSettings {
-            kind: settings.target,
-            deployment: settings.deployment.clone(),
+            place: settings.place.clone(),
             nodes: nodes.clone(),
             starts_edges: scenario.edges.kind == EdgeKind::Real,
         };
@@ -486,9 +483,9 @@ fn record(
     Run {
         format: FORMAT,
         started,
-        target: settings.target,
+        target: settings.place.kind(),
         edges: scenario.edges.kind,
-        edges_are: edges_are(settings.target, scenario.edges.kind, scenario.edges.count),
+        edges_are: edges_are(settings.place.kind(), scenario.edges.kind, scenario.edges.count),
         seed: settings.seed,
         machine: Machine::here(),
         versions: Versions::here(),

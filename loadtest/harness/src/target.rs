@@ -46,13 +46,22 @@ pub(crate) const CONTROLLER: &str = "controller";
 pub(crate) const HUB: &str = "hub";
 pub(crate) const BROKER: &str = "broker";
 
+/// What a run runs on, and where that is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// See [`TargetKind::Embedded`].
+    Embedded,
+    /// See [`TargetKind::Cluster`].
+    Cluster,
+    /// See [`TargetKind::Attached`].
+    Attached(Deployment),
+}
+
 /// What is started.
 #[derive(Clone, Debug)]
 pub struct TargetSettings {
     /// What it is.
-    pub kind: TargetKind,
-    /// Where it is reached, if it is there already.
-    pub deployment: Option<Deployment>,
+    pub place: Place,
     /// The nodes.
     pub nodes: Vec<NodeName>,
     /// Whether an edge with RocksDB is started for each of them; else they are the caller's.
@@ -129,16 +138,28 @@ pub enum TargetError {
     },
 }
 
-/// The names of `count` nodes: as `--nodes N` has them, or on a deployment such as no other run has.
-///
-/// # Errors
-/// Never for a count that a scenario may have.
-pub fn nodes(kind: TargetKind, count: usize) -> Result<Vec<NodeName>, NameError> {
-    let prefix = match kind {
-        TargetKind::Embedded | TargetKind::Cluster => "node".to_owned(),
-        TargetKind::Attached => format!("loadtest-{:08x}", rand::random::<u32>()),
-    };
-    (1..=count).map(|number| format!("{prefix}-{number}").parse()).collect()
+impl Place {
+    /// Which kind of target it is.
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            Self::Embedded => TargetKind::Embedded,
+            Self::Cluster => TargetKind::Cluster,
+            Self::Attached(_) => TargetKind::Attached,
+        }
+    }
+
+    /// The names of `count` nodes: as `--nodes N` has them, or on a deployment such as no other run
+    /// has.
+    ///
+    /// # Errors
+    /// Never for a count that a scenario may have.
+    pub fn nodes(&self, count: usize) -> Result<Vec<NodeName>, NameError> {
+        let prefix = match self {
+            Self::Embedded | Self::Cluster => "node".to_owned(),
+            Self::Attached(_) => format!("loadtest-{:08x}", rand::random::<u32>()),
+        };
+        (1..=count).map(|number| format!("{prefix}-{number}").parse()).collect()
+    }
 }
 
 impl Target {
@@ -147,16 +168,20 @@ impl Target {
     /// # Errors
     /// See [`TargetError`]; nothing runs then.
     pub fn start(settings: TargetSettings) -> Result<Self, TargetError> {
-        if settings.kind != TargetKind::Attached {
-            built().map_err(|at| TargetError::NotBuilt { at })?;
-        }
         let folder = TempDir::with_prefix("hwlt-").map_err(TargetError::Folder)?;
-        let objects = folder.path().join("objects.sock");
+        let objects = match &settings.place {
+            Place::Attached(deployment) => deployment.objects.clone(),
+            Place::Embedded | Place::Cluster => {
+                built().map_err(|at| TargetError::NotBuilt { at })?;
+                folder.path().join("objects.sock")
+            }
+        };
         let mut target = Self { settings, parts: BTreeMap::new(), kafka: None, objects, folder };
-        match target.settings.kind {
-            TargetKind::Embedded => target.start_up()?,
-            TargetKind::Cluster => target.start_cluster()?,
-            TargetKind::Attached => target.attach()?,
+        match target.settings.place {
+            Place::Embedded => target.start_up()?,
+            Place::Cluster => target.start_cluster()?,
+            // Nothing is started, so that nothing is stopped either.
+            Place::Attached(_) => target.look_for_objects()?,
         }
         Ok(target)
     }
@@ -197,13 +222,10 @@ impl Target {
         })
     }
 
-    /// Nothing is started, so that nothing is stopped either.
-    fn attach(&mut self) -> Result<(), TargetError> {
-        let deployment = self.settings.deployment.as_ref();
-        let path = deployment.ok_or(AttachError::Missing { key: "objects" })?.objects.clone();
-        self.objects.clone_from(&path);
-        let socket = UnixStream::connect(&path);
-        socket.map(drop).map_err(|source| AttachError::Objects { path, source }.into())
+    fn look_for_objects(&self) -> Result<(), AttachError> {
+        let path = &self.objects;
+        let socket = UnixStream::connect(path);
+        socket.map(drop).map_err(|source| AttachError::Objects { path: path.clone(), source })
     }
 
     /// Removes what a run said, from a deployment: nothing else outlives a run.
@@ -211,9 +233,9 @@ impl Target {
     /// # Errors
     /// As [`Deployment::clear`].
     pub async fn clear(&self) -> Result<(), AttachError> {
-        match &self.settings.deployment {
-            Some(deployment) => deployment.clear().await,
-            None => Ok(()),
+        match &self.settings.place {
+            Place::Attached(deployment) => deployment.clear().await,
+            Place::Embedded | Place::Cluster => Ok(()),
         }
     }
 
@@ -252,7 +274,7 @@ impl Target {
 
     /// Where the hub listens, of a cluster or a deployment.
     pub fn hub(&self) -> Option<SocketAddr> {
-        if let Some(deployment) = &self.settings.deployment {
+        if let Place::Attached(deployment) = &self.settings.place {
             return Some(deployment.hub);
         }
         self.parts.get(HUB)?.address("hub.addr")?.parse().ok()
@@ -260,7 +282,7 @@ impl Target {
 
     /// The operator socket of whoever has the cloud's picture.
     pub fn picture(&self) -> PathBuf {
-        if let Some(deployment) = &self.settings.deployment {
+        if let Place::Attached(deployment) = &self.settings.place {
             return deployment.operator.clone();
         }
         self.data(self.cloud()).join("headwater.sock")
@@ -273,7 +295,7 @@ impl Target {
 
     /// Where the metrics of a part are served; of an edge by its node's name.
     pub fn metrics(&self, part: &str) -> Option<SocketAddr> {
-        if let Some(deployment) = &self.settings.deployment {
+        if let Place::Attached(deployment) = &self.settings.place {
             return (part == CONTROLLER).then_some(deployment.metrics);
         }
         self.parts.get(part)?.address("metrics.addr")?.parse().ok()
@@ -291,23 +313,23 @@ impl Target {
 
     /// The names of the parts that serve metrics of a hub and of a controller.
     pub fn hub_part(&self) -> &'static str {
-        match self.settings.kind {
-            TargetKind::Embedded => UP,
-            TargetKind::Cluster | TargetKind::Attached => HUB,
+        match self.settings.place {
+            Place::Embedded => UP,
+            Place::Cluster | Place::Attached(_) => HUB,
         }
     }
 
     /// The part that has the cloud's picture.
     pub fn cloud(&self) -> &'static str {
-        match self.settings.kind {
-            TargetKind::Embedded => UP,
-            TargetKind::Cluster | TargetKind::Attached => CONTROLLER,
+        match self.settings.place {
+            Place::Embedded => UP,
+            Place::Cluster | Place::Attached(_) => CONTROLLER,
         }
     }
 
     /// Kafka's brokers, as clients begin, of a cluster or a deployment.
     pub fn brokers(&self) -> Option<String> {
-        if let Some(deployment) = &self.settings.deployment {
+        if let Place::Attached(deployment) = &self.settings.place {
             return Some(deployment.kafka.clone());
         }
         self.kafka.as_ref().map(Cluster::bootstrap)
@@ -392,9 +414,9 @@ impl Target {
     }
 
     fn node_data(&self, node: &NodeName) -> PathBuf {
-        let part = match self.settings.kind {
-            TargetKind::Embedded => UP,
-            TargetKind::Cluster | TargetKind::Attached => node.as_str(),
+        let part = match self.settings.place {
+            Place::Embedded => UP,
+            Place::Cluster | Place::Attached(_) => node.as_str(),
         };
         self.data(part).join("nodes").join(node.as_str())
     }

@@ -13,8 +13,8 @@ use headwater_loadtest::payload::NAMESPACE;
 use headwater_loadtest::record::Run;
 use headwater_loadtest::report;
 use headwater_loadtest::run::{Live, Observer, RunSettings, run};
-use headwater_loadtest::scenario::{Scenario, TargetKind};
-use headwater_loadtest::target::{NodeDisks, Target, TargetSettings};
+use headwater_loadtest::scenario::Scenario;
+use headwater_loadtest::target::{NodeDisks, Place, Target, TargetSettings};
 use headwater_store::{Durability, Range, WriteBatch};
 use serde_json::{Value, json};
 
@@ -29,21 +29,10 @@ impl Observer for Said {
     fn live(&self, _: Live) {}
 }
 
-/// A few seconds of a scenario on what the harness starts.
+/// A few seconds of a scenario.
 fn short(
     name: &str,
-    target: TargetKind,
-    sets: &[(&str, &str)],
-    tamper: Option<fn(&NodeDisks)>,
-) -> (tempfile::TempDir, Run) {
-    short_on(name, target, None, sets, tamper)
-}
-
-/// The same, perhaps on what is there already.
-fn short_on(
-    name: &str,
-    target: TargetKind,
-    deployment: Option<Deployment>,
+    place: Place,
     sets: &[(&str, &str)],
     tamper: Option<fn(&NodeDisks)>,
 ) -> (tempfile::TempDir, Run) {
@@ -57,15 +46,14 @@ fn short_on(
         small.iter().chain(sets).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let scenario = Scenario::load(name, &sets).unwrap_or_else(|error| panic!("{error}"));
     let out = tempfile::tempdir().expect("a folder");
-    let settings =
-        RunSettings { scenario, target, deployment, seed: 42, out: out.path().to_owned(), tamper };
+    let settings = RunSettings { scenario, place, seed: 42, out: out.path().to_owned(), tamper };
     let record = run(settings, Arc::new(Said)).unwrap_or_else(|error| panic!("{error:?}"));
     (out, record)
 }
 
 #[test]
 fn propagation_in_one_process_is_measured_and_right() {
-    let (out, record) = short("propagation", TargetKind::Embedded, &[("edges.count", "2")], None);
+    let (out, record) = short("propagation", Place::Embedded, &[("edges.count", "2")], None);
     let found = &record.correctness;
     assert!(found.right, "{found:?}");
     assert_eq!((found.edges, found.account.missing), (2, 0));
@@ -106,7 +94,7 @@ fn damage(disks: &NodeDisks) {
 #[test]
 fn a_damaged_edge_makes_the_box_wrong_and_the_figures_vanish() {
     let sets = [("edges.count", "1"), ("duration", "1s")];
-    let (out, record) = short("propagation", TargetKind::Embedded, &sets, Some(damage));
+    let (out, record) = short("propagation", Place::Embedded, &sets, Some(damage));
     assert!(!record.correctness.right);
     let first = &record.correctness.findings.first;
     assert!(first.iter().any(|finding| finding.contains("its objects make")), "{first:?}");
@@ -118,7 +106,7 @@ fn a_damaged_edge_makes_the_box_wrong_and_the_figures_vanish() {
 #[test]
 fn light_edges_on_a_real_kafka_say_back_what_they_saw() {
     let sets = [("edges.count", "4"), ("load.rate", "60.0")];
-    let (_out, record) = short("metasync", TargetKind::Cluster, &sets, None);
+    let (_out, record) = short("metasync", Place::Cluster, &sets, None);
     let found = &record.correctness;
     assert!(found.right, "{found:?}");
     assert_eq!((found.edges, found.statuses), (4, 40), "{found:?}");
@@ -134,12 +122,7 @@ fn light_edges_on_a_real_kafka_say_back_what_they_saw() {
 
 #[test]
 fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
-    let started = TargetSettings {
-        kind: TargetKind::Cluster,
-        deployment: None,
-        nodes: Vec::new(),
-        starts_edges: false,
-    };
+    let started = TargetSettings { place: Place::Cluster, nodes: Vec::new(), starts_edges: false };
     let there = Target::start(started).unwrap_or_else(|error| panic!("{error}"));
     let deployment = Deployment {
         objects: there.objects().to_owned(),
@@ -156,7 +139,7 @@ fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
     say(&deployment.objects, &[config("default"), config(NAMESPACE)]);
 
     let sets = [("edges.count", "2"), ("load.rate", "60.0")];
-    let (_out, record) = short_on("metasync", TargetKind::Attached, Some(deployment), &sets, None);
+    let (_out, record) = short("metasync", Place::Attached(deployment), &sets, None);
     let found = &record.correctness;
     assert!(found.right, "{found:?}");
     assert_eq!((found.edges, found.statuses, found.account.missing), (2, 20, 0), "{found:?}");

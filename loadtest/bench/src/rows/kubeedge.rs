@@ -1,8 +1,8 @@
 //! Row 17: what was measured of KubeEdge on a machine like this one, done by Headwater.
 //!
 //! Controller, hub, edge (hollow pods) and Kafka are processes, and a hop between edge and hub
-//! counts bytes. Objects enter through the controller's socket where KubeEdge has its Kubernetes
-//! API, so that row's own 5 to 10 ms of a create are in its figures and not in ours.
+//! counts bytes. Objects enter through the controller's socket where KubeEdge has a Kubernetes
+//! API: what that takes is in its figures and not in ours, as Kafka is in ours and not in its.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -60,7 +60,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     measured.set("memory", "RSS: what a part has of files and in common with others too");
     measured.note(
         "KubeEdge's figures are of its master of 2026 over websocket and TLS, with a Kubernetes \
-         API in front and real containers behind; ours have neither.",
+         API in front and without a Kafka; ours have a Kafka, and neither TLS nor an API.",
     );
     Ok(measured)
 }

@@ -13,9 +13,8 @@ use headwater_rocks::{Budget, RocksEngine, Role, Shared};
 use headwater_store::{Engine, EngineError, Schema, schema};
 use headwater_view::{PodStatusFold, StatusDigest};
 
-use super::{CONTROLLER, Target, UP};
+use super::{CONTROLLER, Place, Target, UP};
 use crate::deployment::AttachError;
-use crate::scenario::TargetKind;
 
 /// The topic of what goes down.
 const DOWNSTREAM: &str = "headwater.downstream.v1";
@@ -102,12 +101,10 @@ impl Stopped {
     /// # Errors
     /// See [`StoppedError`].
     pub async fn picture(&self) -> Result<Picture, StoppedError> {
-        if let Some(deployment) = &self.target.settings.deployment {
-            return Ok(Picture::Shown(deployment.statuses().await?));
-        }
-        let path = match self.target.settings.kind {
-            TargetKind::Embedded => self.target.data(UP).join("cloud/controller/picture"),
-            _ => self.target.data(CONTROLLER).join("controller/picture"),
+        let path = match &self.target.settings.place {
+            Place::Attached(deployment) => return Ok(Picture::Shown(deployment.statuses().await?)),
+            Place::Embedded => self.target.data(UP).join("cloud/controller/picture"),
+            Place::Cluster => self.target.data(CONTROLLER).join("controller/picture"),
         };
         Ok(Picture::Stored(self.open(path, Role::Fold, schema::CONTROLLER)?))
     }
