@@ -11,6 +11,7 @@ use headwater_loadtest::socket::connect;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{WatchEvent, WatchRequest};
+use tonic::Streaming;
 
 use crate::failure::{Failure, Tried};
 use crate::link::wait;
@@ -101,7 +102,11 @@ impl Sight {
     }
 }
 
-async fn watch(socket: &Path, sight: &Mutex<Sight>) -> Result<(), Failure> {
+/// The pods of the edge behind `socket`, and what becomes of them.
+///
+/// # Errors
+/// When the edge does not answer.
+pub(crate) async fn pods(socket: &Path) -> Result<Streaming<WatchEvent>, Failure> {
     let channel = connect(socket).await.tried("asking the edge")?;
     let request = WatchRequest {
         subscriber: "edged".to_owned(),
@@ -109,7 +114,11 @@ async fn watch(socket: &Path, sight: &Mutex<Sight>) -> Result<(), Failure> {
         ..WatchRequest::default()
     };
     let mut client = MetaClient::new(channel).max_decoding_message_size(usize::MAX);
-    let mut events = client.watch(request).await.tried("watching")?.into_inner();
+    Ok(client.watch(request).await.tried("watching")?.into_inner())
+}
+
+async fn watch(socket: &Path, sight: &Mutex<Sight>) -> Result<(), Failure> {
+    let mut events = pods(socket).await?;
     while let Some(event) = events.message().await.tried("watching")? {
         lock(sight).take(event);
     }

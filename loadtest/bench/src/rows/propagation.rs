@@ -16,10 +16,7 @@ use headwater_e2e::fleet::Fleet;
 use headwater_event::Partition;
 use headwater_kafka::KafkaSettings;
 use headwater_loadtest::kernel::processor_time;
-use headwater_loadtest::socket::connect;
 use headwater_log::{Append, Record};
-use headwater_proto::local::WatchRequest;
-use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::watch_event::Kind;
 use serde_json::json;
 
@@ -34,6 +31,7 @@ use crate::pods::{PODS_PER_NODE, pod, turn_of};
 use crate::row::Run;
 use crate::samples::Samples;
 use crate::waiting::Waiting;
+use crate::worker::pods;
 
 const OBJECT_BYTES: usize = 2 << 10;
 const NODE: &str = "node-1";
@@ -239,14 +237,7 @@ fn watch(
 ) -> Result<Latency, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.tried("starting a runtime")?.block_on(async {
-        let channel = connect(socket).await.tried("asking the edge")?;
-        let request = WatchRequest {
-            subscriber: "edged".to_owned(),
-            types: vec!["pod".to_owned()],
-            ..WatchRequest::default()
-        };
-        let mut client = MetaClient::new(channel).max_decoding_message_size(usize::MAX);
-        let mut events = client.watch(request).await.tried("watching")?.into_inner();
+        let mut events = pods(socket).await?;
         let mut waiting = None;
         while waiting.as_ref().is_none_or(|waiting: &Waiting| !waiting.is_over()) {
             let next = tokio::time::timeout(SEEN_WITHIN, events.message());
