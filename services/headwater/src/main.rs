@@ -16,6 +16,7 @@ mod node;
 mod open_files;
 mod operator;
 mod part;
+mod processor;
 mod settings;
 mod table;
 mod telemetry;
@@ -33,6 +34,13 @@ use tikv_jemallocator::Jemalloc;
 static HEAP: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
+    if let Some(missing) = processor::lacks() {
+        eprintln!(
+            "headwater: this processor has no {missing}, which this build needs: build without the \
+             CXXFLAGS of .cargo/config.toml"
+        );
+        return ExitCode::FAILURE;
+    }
     completion::answer();
     let cli = cli::Cli::parse();
     match cli.command {
