@@ -55,6 +55,8 @@ pub struct ProcessConfig {
     /// The shim's program and arguments; the directory of the container's run is appended.
     /// A program that ends in [`crate::shim::run`].
     pub shim: Vec<String>,
+    /// What its environment says besides that of this process. A container's says nothing of it.
+    pub shim_env: Vec<(String, String)>,
     /// Run although this process is root, and so every pod's command would be.
     pub allow_root: bool,
 }

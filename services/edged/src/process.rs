@@ -46,6 +46,7 @@ pub(crate) struct Process {
 struct Inner {
     paths: Paths,
     shim: Vec<String>,
+    shim_env: Vec<(String, String)>,
     log_bytes_max: u64,
     log_files_max: u32,
     notices: mpsc::Sender<PodUid>,
@@ -96,6 +97,7 @@ impl Process {
         let inner = Arc::new(Inner {
             paths: Paths::new(dir),
             shim,
+            shim_env: config.shim_env.clone(),
             log_bytes_max: settings.log_bytes_max,
             log_files_max: settings.log_files_max,
             notices,

@@ -80,12 +80,6 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
-    /// The parent of one container's process; started by the worker, not by people
-    #[command(hide = true, disable_help_flag = true)]
-    Shim {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
 }
 
 /// The shells that complete `headwater`.

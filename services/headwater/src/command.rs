@@ -58,7 +58,6 @@ async fn ask(command: Command) -> CommandResult {
         | Command::Edged(_)
         | Command::Doctor(_)
         | Command::Ca(_)
-        | Command::Shim { .. }
         | Command::Completion { .. } => Ok(Outcome::Done),
     }
 }

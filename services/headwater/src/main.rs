@@ -34,6 +34,11 @@ use tikv_jemallocator::Jemalloc;
 static HEAP: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    // Before anything else: a node has one for each container, so it is to be small.
+    if args.next().is_some_and(|command| command == node::SHIM) {
+        return headwater_edged::shim::run(args.map(|arg| arg.to_string_lossy().into_owned()));
+    }
     if let Some(missing) = processor::lacks() {
         eprintln!(
             "headwater: this processor has no {missing}, which this build needs: build without the \
@@ -42,10 +47,5 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     completion::answer();
-    let cli = cli::Cli::parse();
-    match cli.command {
-        // Before any thread: the shim is the parent of a container's process.
-        cli::Command::Shim { args } => headwater_edged::shim::run(args),
-        command => exit::of(command::run(command)),
-    }
+    exit::of(command::run(cli::Cli::parse().command))
 }

@@ -29,6 +29,13 @@ use crate::telemetry::Metrics;
 use crate::telemetry::health::{Health, Question};
 use crate::telemetry::stores::Stores;
 
+/// The word by which this program is a container's shim: for the pod worker, not for people.
+pub(crate) const SHIM: &str = "shim";
+
+/// The heap of a shim, which allocates a little when it starts and then waits: no thread that tidies
+/// up, no arenas and caches for threads, and what is freed is given back at once.
+const SHIM_HEAP: &str = "narenas:1,tcache:false,background_thread:false,dirty_decay_ms:0";
+
 /// Waits before an edge that ended is started again: doubling from the first to the last.
 const RESTART_FIRST: Duration = Duration::from_millis(200);
 const RESTART_LAST: Duration = Duration::from_secs(15);
@@ -286,8 +293,9 @@ pub(crate) fn runtime(kind: Runtime, allow_root: bool) -> Result<RuntimeKind, No
         Runtime::Hollow => RuntimeKind::Hollow,
         Runtime::Process => {
             let program = std::env::current_exe().map_err(NodeError::Program)?;
-            let shim = vec![program.display().to_string(), "shim".to_owned()];
-            RuntimeKind::Process(ProcessConfig { shim, allow_root })
+            let shim = vec![program.display().to_string(), SHIM.to_owned()];
+            let shim_env = vec![("MALLOC_CONF".to_owned(), SHIM_HEAP.to_owned())];
+            RuntimeKind::Process(ProcessConfig { shim, shim_env, allow_root })
         }
     })
 }

@@ -158,6 +158,7 @@ async fn start_shim(inner: &Inner, dir: &AttemptDir, name: &str) -> Result<Strin
     let mut shim = Command::new(program)
         .args(args)
         .arg(dir.path())
+        .envs(inner.shim_env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -39,7 +39,7 @@ impl Bench {
 
     pub(crate) fn config(&self) -> EdgedConfig {
         let shim = vec![env!("CARGO_BIN_EXE_headwater-shim").to_owned()];
-        let process = ProcessConfig { shim, allow_root: true };
+        let process = ProcessConfig { shim, shim_env: Vec::new(), allow_root: true };
         let mut config = EdgedConfig::new(
             "gw-1".parse().expect("a node name"),
             self.dir.path().join("edge.sock"),
