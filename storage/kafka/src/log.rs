@@ -82,7 +82,7 @@ impl KafkaLog {
             *held = None;
         }
         drop(held);
-        // Its end is waited for, half a second, by nobody.
+        // To close a client takes a moment, which nobody need wait for.
         tokio::task::spawn_blocking(move || drop(used));
     }
 

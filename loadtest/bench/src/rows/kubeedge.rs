@@ -139,7 +139,7 @@ impl World {
             ("idle: bytes down a minute", spent.passed.down as f64 * a_minute, 7_500.0, 300.0),
             ("idle: bytes up a minute", spent.passed.up as f64 * a_minute, 9_400.0, 300.0),
         ] {
-            measured.push(Figure::alone(what, value.into()).held_to(Bound::at_most(floor, target)));
+            beside(measured, what, value, floor, target);
         }
         measured.push(Figure::alone(
             "idle: % of a core, controller and hub",
@@ -166,13 +166,12 @@ impl World {
             ("1000 creates: ms of the cloud a pod", ms(spent.cloud), 3.0, 0.15),
             ("1000 creates: ms of the edge a pod", ms(spent.edge), 2.4, 0.1),
         ] {
-            measured.push(Figure::alone(what, value.into()).held_to(Bound::at_most(floor, target)));
+            beside(measured, what, value, floor, target);
         }
         self.memory("1110 pods", [(98.0, 40.0), (111.0, 25.0)], measured)?;
         let done = self.delete(first..first + MANY)?;
         let took = self.has(PODS_PER_NODE)?.saturating_duration_since(done).as_secs_f64();
-        let what = "1000 deletes at once: s after the last write";
-        measured.push(Figure::alone(what, took.into()).held_to(Bound::at_most(29.0, 0.5)));
+        beside(measured, "1000 deletes at once: s after the last write", took, 29.0, 0.5);
         Ok(())
     }
 
@@ -182,8 +181,7 @@ impl World {
         self.has(MANY)?;
         let (passed, _) = self.away(|_| Ok(()))?;
         let both = (passed.down + passed.up) as f64;
-        let what = "resume, nothing changed: bytes both ways";
-        measured.push(Figure::alone(what, both.into()).held_to(Bound::at_most(3_600.0, 300.0)));
+        beside(measured, "resume, nothing changed: bytes both ways", both, 3_600.0, 300.0);
         let last = self.made;
         let (passed, ms) = self.away(|world| {
             world.update(last - 20..last - 10)?;
@@ -194,7 +192,7 @@ impl World {
             ("resume, 10 changed and 10 deleted: bytes up", passed.up as f64, 9_300.0, 500.0),
             ("resume, 10 changed and 10 deleted: ms from connecting", ms, 900.0, 50.0),
         ] {
-            measured.push(Figure::alone(what, value.into()).held_to(Bound::at_most(floor, target)));
+            beside(measured, what, value, floor, target);
         }
         Ok(())
     }
@@ -202,18 +200,15 @@ impl World {
     /// Parts are killed in the midst of a burst, and started again.
     fn killed(&mut self, measured: &mut Measured) -> Result<(), Failure> {
         let there = MANY - 10;
-        let s = |since: Instant, until: Instant| until.saturating_duration_since(since);
-        let mut push = |what: &str, took: Duration, floor, target| {
-            let figure = Figure::alone(what, took.as_secs_f64().into());
-            measured.push(figure.held_to(Bound::at_most(floor, target)));
-        };
+        let s = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         self.create(BURST / 2)?;
         self.fleet.part_mut(NODE).kill();
         self.create(BURST / 2)?;
         let started = Instant::now();
         self.fleet.part_mut(NODE).start_again();
         let seen = self.has(there + BURST)?;
-        push("edge killed in a burst of 500 creates: s to right", s(started, seen), 10.0, 1.0);
+        let what = "edge killed in a burst of 500 creates: s to right";
+        beside(measured, what, s(started, seen), 10.0, 1.0);
 
         let first = self.made;
         self.create(BURST / 2)?;
@@ -226,14 +221,12 @@ impl World {
         }
         // What was said to one that died may not have been taken: a client says it again.
         let socket = self.socket.clone();
-        self.source =
-            wait("the objects socket", || UnixStream::connect(&socket).ok()).map_err(|error| {
-                Failure::of(format!("the controller does not come back: {}", error.chain()))
-            })?;
+        self.source = wait("the objects socket again", || UnixStream::connect(&socket).ok())?;
         self.update(first..self.made)?;
         self.create(BURST / 2)?;
         let seen = self.has(there + 2 * BURST)?;
-        push("cloud killed in a burst of 500 creates: s to right", s(started, seen), 46.0, 3.0);
+        let what = "cloud killed in a burst of 500 creates: s to right";
+        beside(measured, what, s(started, seen), 46.0, 3.0);
         Ok(())
     }
 
@@ -383,8 +376,7 @@ impl World {
         let cloud = of("controller")? + of("hub")?;
         let parts = [("controller and hub", cloud), ("edge", of(NODE)?)];
         for ((part, mb), (floor, target)) in parts.into_iter().zip(bounds) {
-            let figure = Figure::alone(&format!("{what}: MB of memory, {part}"), mb.into());
-            measured.push(figure.held_to(Bound::at_most(floor, target)));
+            beside(measured, &format!("{what}: MB of memory, {part}"), mb, floor, target);
         }
         Ok(())
     }
@@ -397,6 +389,11 @@ impl World {
         let cloud = of("controller")? + of("hub")?;
         Ok(Spent { passed: self.hop.traffic(), cloud, edge: of(NODE)? })
     }
+}
+
+/// Shows a figure beside KubeEdge's, which is its floor.
+fn beside(measured: &mut Measured, what: &str, value: f64, kubeedge: f64, target: f64) {
+    measured.push(Figure::alone(what, value.into()).held_to(Bound::at_most(kubeedge, target)));
 }
 
 /// Shows a latency; its p99 only where enough lies behind it.

@@ -23,10 +23,9 @@ const OUTBOX: Figure = Figure { what: "writes of the outbox", is: 0.0, within: 0
 const HUB_WRITES: Figure =
     Figure { what: "writes of the hub's fold an event", is: 1.0, within: 0.0 };
 
-/// Half of them to fold it: what it is a patch of, the key's last change, the stream's history. Half
-/// to push it: where the stream stands, twice, its history, which streams the node has, the event.
-const HUB_READS: Figure =
-    Figure { what: "reads of the hub's fold an event", is: 10.0, within: 0.02 };
+/// To fold it: what it is a patch of, and the key's last change, by its key and by its seq. To push
+/// it: none, for how a stream ends is remembered.
+const HUB_READS: Figure = Figure { what: "reads of the hub's fold an event", is: 3.0, within: 0.0 };
 const PUSHES: Figure = Figure { what: "messages to the edge an event", is: 1.0, within: 0.0 };
 
 /// One says both that it is applied and that it is durable.
