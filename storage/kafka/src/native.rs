@@ -9,7 +9,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -92,11 +91,10 @@ impl<C: ConsumerContext> Events<C> {
         &self.consumer
     }
 
-    /// The next event, waiting for it at most so long.
-    pub(crate) fn poll(&self, wait: Duration) -> Option<Event> {
-        let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+    /// The next event, if one is there.
+    pub(crate) fn poll(&self) -> Option<Event> {
         // SAFETY: the queue lives as long as `self`.
-        let event = unsafe { c::rd_kafka_queue_poll(self.queue.as_ptr(), wait_ms) };
+        let event = unsafe { c::rd_kafka_queue_poll(self.queue.as_ptr(), 0) };
         let event = Owned(NonNull::new(event)?, c::rd_kafka_event_destroy);
         // SAFETY: the event lives until the end of this function, and everything that is read of
         // it is copied before.
@@ -195,21 +193,18 @@ impl<C: ConsumerContext> Drop for Events<C> {
 pub(crate) struct MainQueue {
     queue: NonNull<c::rd_kafka_queue_t>,
     /// Woken by librdkafka's threads, which have its address.
-    sleeper: OnceLock<Box<Thread>>,
+    sleeper: Option<Box<Thread>>,
 }
 
-// SAFETY: librdkafka's queues may be used from any thread, and the sleeper is only read once it is
-// there.
+// SAFETY: librdkafka's queues may be used from any thread, and whoever they wake is only read.
 unsafe impl Send for MainQueue {}
-// SAFETY: as above.
-unsafe impl Sync for MainQueue {}
 
 impl MainQueue {
     /// The queue of `client`, which must outlive it.
     pub(crate) fn of<C: ClientContext>(client: &Client<C>) -> Option<Self> {
         // SAFETY: the client lives; the call gives a reference that `drop` gives back, or null.
         let queue = unsafe { c::rd_kafka_queue_get_main(client.native_ptr()) };
-        Some(Self { queue: NonNull::new(queue)?, sleeper: OnceLock::new() })
+        Some(Self { queue: NonNull::new(queue)?, sleeper: None })
     }
 
     /// How much is there and was not taken.
@@ -219,18 +214,20 @@ impl MainQueue {
     }
 
     /// Unparks `sleeper` now, and from now on whenever something comes to where there was nothing.
-    /// Only the first one that is named.
-    pub(crate) fn wake(&self, sleeper: Thread) {
+    pub(crate) fn wake(&mut self, sleeper: Thread) {
         unsafe extern "C" fn ring(_: *mut c::rd_kafka_t, sleeper: *mut c_void) {
             // SAFETY: the address that `wake` gave; what is there lives until `drop` has taken the
             // callback back.
             unsafe { &*sleeper.cast::<Thread>() }.unpark();
         }
-        let sleeper = self.sleeper.get_or_init(|| Box::new(sleeper));
+        // One that was named before is woken until the other is.
+        let before = self.sleeper.replace(Box::new(sleeper));
+        let Some(sleeper) = self.sleeper.as_deref() else { return };
         let address = ptr::from_ref::<Thread>(sleeper).cast_mut().cast();
         // SAFETY: the queue lives; of the address see `ring`, which only reads.
         unsafe { c::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), Some(ring), address) };
         sleeper.unpark();
+        drop(before);
     }
 }
 

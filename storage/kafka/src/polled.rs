@@ -19,8 +19,6 @@ use crate::settings::SettingsError;
 
 /// A producer. Once it is dropped, its client is closed and writes nothing any more.
 pub(crate) struct Polled {
-    /// Given back before the client is closed.
-    _queue: Arc<MainQueue>,
     producer: Arc<BaseProducer<Context>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -31,13 +29,13 @@ impl Polled {
         let invalid = |reason: String| SettingsError::Invalid { reason };
         let producer = BaseProducer::from_config_and_context(config, context);
         let producer = Arc::new(producer.map_err(|error| invalid(error.to_string()))?);
-        let queue = MainQueue::of(producer.client())
+        let mut queue = MainQueue::of(producer.client())
             .ok_or_else(|| invalid("Kafka's client has no queue".to_owned()))?;
-        let queue = Arc::new(queue);
         let is_over = Arc::new(AtomicBool::new(false));
         let listen = {
-            let (queue, producer, is_over) = (queue.clone(), producer.clone(), is_over.clone());
+            let (producer, is_over) = (producer.clone(), is_over.clone());
             move || {
+                queue.wake(thread::current());
                 while !is_over.load(Ordering::Relaxed) {
                     thread::park();
                     while queue.len() > 0 {
@@ -45,14 +43,15 @@ impl Polled {
                         producer.poll(Duration::ZERO);
                     }
                 }
+                // Given back while the client is still there.
+                drop(queue);
             }
         };
         let thread = thread::Builder::new()
             .name("kafka outcomes".to_owned())
             .spawn(listen)
             .map_err(|error| invalid(format!("there is no thread for it: {error}")))?;
-        queue.wake(thread.thread().clone());
-        Ok(Self { _queue: queue, producer, is_over, thread: Some(thread) })
+        Ok(Self { producer, is_over, thread: Some(thread) })
     }
 }
 

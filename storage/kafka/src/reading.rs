@@ -251,20 +251,17 @@ impl Pump {
         let mut records: Vec<Recorded> = Vec::new();
         let mut bytes = 0;
         while records.len() < BATCH_RECORDS_MAX && bytes < BATCH_BYTES_MAX {
-            let event = self.held.take().or_else(|| self.events.poll(Duration::ZERO));
-            let Some(event) = event else { break };
+            let Some(event) = self.held.take().or_else(|| self.events.poll()) else { break };
+            if !records.is_empty() && lies_behind(&records, &event) {
+                self.held = Some(event);
+                break;
+            }
             match event {
-                Event::Record(record) if continues(&records, &record) => {
+                Event::Record(record) => {
                     if let Some(recorded) = self.take(record)? {
                         bytes += recorded.record.bytes();
                         records.push(recorded);
                     }
-                }
-                Event::Committed { code } => self.committed(code),
-                Event::Other => {}
-                event if !records.is_empty() => {
-                    self.held = Some(event);
-                    break;
                 }
                 Event::End { partition, offset: end } => {
                     if let Some(batch) = self.end(partition, offset(end)) {
@@ -272,8 +269,8 @@ impl Pump {
                     }
                 }
                 Event::Failed { code, partition, text } => self.failed(code, partition, &text)?,
-                // With nothing before it, it was taken above.
-                Event::Record(_) => {}
+                Event::Committed { code } => self.committed(code),
+                Event::Other => {}
             }
         }
         Ok(self.batch(records))
@@ -431,9 +428,15 @@ impl Pump {
     }
 }
 
-/// Whether `record` is of the partition of those before it.
-fn continues(before: &[Recorded], record: &NativeRecord) -> bool {
-    before.first().is_none_or(|first| Some(first.partition) == partition_of(record.partition))
+/// Whether what came is for the time when `records` were given out.
+fn lies_behind(records: &[Recorded], event: &Event) -> bool {
+    match event {
+        Event::Record(record) => {
+            records.first().map(|first| first.partition) != partition_of(record.partition)
+        }
+        Event::End { .. } | Event::Failed { .. } => true,
+        Event::Committed { .. } | Event::Other => false,
+    }
 }
 
 fn assignment(topic: &str, cursors: &[(Cursor, Bounds)]) -> Result<TopicPartitionList, KafkaError> {
