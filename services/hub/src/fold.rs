@@ -96,7 +96,7 @@ impl Fold {
     /// The fold as it is now, with what is remembered of `streams`. What it holds is never older
     /// than the facts: a fold that is given up is emptied only after [`Fold::lose`], so that nobody
     /// takes it for a complete one.
-    fn moment(&self, streams: &BTreeSet<StreamId>) -> Moment<'_> {
+    fn moment(&self, streams: Option<&BTreeSet<StreamId>>) -> Moment<'_> {
         let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
         let (heads, read) = self.newest.with(streams, || self.engine.snapshot());
         Moment::new(facts.clone(), heads, read)

@@ -162,24 +162,25 @@ impl Rows for History {
         if let Some(key) = envelope.event.key() {
             note_change(batch, &*engine, envelope, key, &mut history)?;
         }
-        let mut told = None;
-        match continuity {
+        let told = match continuity {
             Continuity::Dense => {
                 let event = tail_event(envelope, patch);
                 let row = EventRow::of(&event);
                 let bytes = row.change_bytes();
                 batch.put(&EVENTS, &(stream.clone(), envelope.seq), &Proto(row));
-                told = Some(Told { event, bytes });
                 if envelope.seq.0.saturating_sub(history.raw_from.0) > self.limits.raw_events_max {
                     history.raw_from = history.raw_from.next();
                     batch.delete(&EVENTS, &(stream.clone(), history.raw_from));
                 }
+                Some(Told { event, bytes })
             }
             // Nobody is served meanwhile, and who stood here before gets a delta: a log that is
             // read for the first time need not be written down twice.
             Continuity::Sparse => {
-                for seq in history.raw_from.next().0..=before.0 {
-                    batch.delete(&EVENTS, &(stream.clone(), Seq(seq)));
+                // No more than there can be, whatever a damaged row says of where they begin.
+                let first = before.0.saturating_sub(self.limits.raw_events_max);
+                for seq in first.max(history.raw_from.0)..before.0 {
+                    batch.delete(&EVENTS, &(stream.clone(), Seq(seq).next()));
                 }
                 history.raw_from = envelope.seq;
                 if envelope.seq != before.next() {
@@ -187,8 +188,9 @@ impl Rows for History {
                     // never happened: no delta can tell of it.
                     history.delta_from = Seq(envelope.seq.0.saturating_sub(1));
                 }
+                None
             }
-        }
+        };
         if history.removals > self.limits.removals_max {
             forget_removals(batch, &*engine, stream, &mut history, self.limits.forgotten)?;
         }

@@ -179,11 +179,12 @@ impl Newest {
     /// The heads of `streams` that are shown, and what `look` sees in the store at that moment.
     pub(super) fn with<T>(
         &self,
-        streams: &BTreeSet<StreamId>,
+        streams: Option<&BTreeSet<StreamId>>,
         look: impl FnOnce() -> T,
     ) -> (BTreeMap<StreamId, Arc<Head>>, T) {
         let heads = self.lock();
-        let shown = streams.iter().filter_map(|stream| heads.shown.get_key_value(stream));
+        let streams = streams.into_iter().flatten();
+        let shown = streams.filter_map(|stream| heads.shown.get_key_value(stream));
         let shown = shown.map(|(stream, head)| (stream.clone(), head.clone())).collect();
         (shown, look())
     }

@@ -5,7 +5,6 @@
 //! their last events, which are remembered ([`super::newest`]); whatever else it asks is read of the
 //! store, at the same moment, and what it asks again and again once.
 
-use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +31,7 @@ const CHUNK_ENTRIES: usize = 256;
 pub(crate) struct FoldSource<'f> {
     fold: &'f Fold,
     /// Those whose heads are looked for in memory.
-    streams: Cow<'f, BTreeSet<StreamId>>,
+    streams: Option<&'f BTreeSet<StreamId>>,
     moment: OnceCell<Moment<'f>>,
     has_turn: bool,
     asked: Cell<bool>,
@@ -60,13 +59,13 @@ impl<'f> Moment<'f> {
 
 impl<'f> FoldSource<'f> {
     pub(super) fn new(fold: &'f Fold) -> Self {
-        let (streams, moment, asked) = (Cow::default(), OnceCell::new(), Cell::new(false));
-        Self { fold, streams, moment, has_turn: true, asked }
+        let (moment, asked) = (OnceCell::new(), Cell::new(false));
+        Self { fold, streams: None, moment, has_turn: true, asked }
     }
 
     /// As a session reads it that waits for these streams: how they end is remembered.
     pub(crate) fn of(self, streams: &'f BTreeSet<StreamId>) -> Self {
-        Self { streams: Cow::Borrowed(streams), ..self }
+        Self { streams: Some(streams), ..self }
     }
 
     /// As a session reads it whose turn it is to catch up, or is not.
@@ -80,7 +79,7 @@ impl<'f> FoldSource<'f> {
     }
 
     fn moment(&self) -> &Moment<'f> {
-        self.moment.get_or_init(|| self.fold.moment(&self.streams))
+        self.moment.get_or_init(|| self.fold.moment(self.streams))
     }
 
     fn facts(&self) -> &Facts {
@@ -208,8 +207,11 @@ impl Source for FoldSource<'_> {
                 .map(|assignment| assignment.streams().clone())
                 .map_err(|error| SourceError { reason: error.to_string() })?,
         };
-        // Who comes first says it for all: they read the same.
-        Ok(known.map_or(streams.clone(), |known| known.get_or_init(|| streams).clone()))
+        if let Some(known) = known {
+            // Who else has read them has read the same.
+            let _ = known.set(streams.clone());
+        }
+        Ok(streams)
     }
 
     fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
