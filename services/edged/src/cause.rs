@@ -6,6 +6,7 @@ use headwater_event::ResourceKey;
 use headwater_proto::local::WatchEvent;
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::packed::Packed;
 use crate::pod;
 
 /// The trace contexts of events that the workers have not been told of.
@@ -29,11 +30,15 @@ impl Causes {
     }
 
     /// What changed the pod at `key`: itself, else an object that it names.
-    pub(crate) fn of_pod(&self, key: &ResourceKey, pod: &Pod) -> Option<String> {
+    pub(crate) fn of_pod(&self, key: &ResourceKey, pod: &Packed<Pod>) -> Option<String> {
         self.of(key).or_else(|| {
+            if self.0.is_empty() {
+                return None;
+            }
+            let pod = pod.open();
             let is_named = |object: &ResourceKey| {
                 object.namespace() == key.namespace()
-                    && pod::names(pod, object.kind(), object.name())
+                    && pod::names(&pod, object.kind(), object.name())
             };
             self.0.iter().find(|(object, _)| is_named(object)).map(|(_, cause)| cause.clone())
         })
@@ -59,9 +64,9 @@ mod tests {
         event("b/configmap/other", "elsewhere");
         event("a/pod/web", "of the pod");
         event("a/pod/quiet", "");
-        let pod = |volumes: serde_json::Value| -> Pod {
-            serde_json::from_value(json!({"spec": {"containers": [], "volumes": volumes}}))
-                .expect("a pod")
+        let pod = |volumes: serde_json::Value| {
+            let pod = json!({"spec": {"containers": [], "volumes": volumes}});
+            Packed::pack(&serde_json::from_value(pod).expect("a pod"))
         };
         let named = pod(json!([{"name": "v", "configMap": {"name": "site"}}]));
         let other = pod(json!([{"name": "v", "configMap": {"name": "other"}}]));

@@ -11,13 +11,13 @@
 //! it was complete: before a node has had its whole stream once, absence means nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_proto::local::{self, WatchEvent, watch_event::Kind};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::objects::Objects;
+use crate::packed::Packed;
 use crate::pod::{BadUid, PodUid};
 
 /// A pod that the view holds.
@@ -26,7 +26,7 @@ pub(crate) struct DesiredPod {
     /// Its UID.
     pub(crate) uid: PodUid,
     /// The object.
-    pub(crate) pod: Arc<Pod>,
+    pub(crate) pod: Packed<Pod>,
 }
 
 /// The desired state.
@@ -169,7 +169,7 @@ impl Desired {
         // What others say of it is not read here, and may be larger than its spec.
         pod.metadata.managed_fields = None;
         pod.status = None;
-        self.pods.insert(key, DesiredPod { uid, pod: Arc::new(pod) });
+        self.pods.insert(key, DesiredPod { uid, pod: Packed::pack(&pod) });
         Ok(())
     }
 

@@ -24,6 +24,7 @@ use crate::desired::{Change, Desired};
 use crate::hollow::Hollow;
 use crate::local::{Edge, SocketPathTooLong};
 use crate::node::{self, NodeFacts};
+use crate::packed::Packed;
 use crate::pod::{PodRecord, PodUid};
 use crate::process::Process;
 use crate::report::Reporter;
@@ -327,7 +328,7 @@ impl Main {
                 Step::Orphan(record) => {
                     tracing::info!(pod = %record.key, uid = %record.uid, "an orphan is removed");
                     let intent = Intent {
-                        pod: Arc::new(remains(&record)),
+                        pod: Packed::pack(&remains(&record)),
                         objects: self.desired.objects().clone(),
                         wanted: false,
                         shutdown: None,
@@ -342,14 +343,12 @@ impl Main {
     /// Tells the workers of desired pods what changed.
     fn update(&self) {
         let objects = self.desired.objects();
-        for entry in self.workers.values() {
-            let Some(desired) = self.desired.pods().get(&entry.key) else { continue };
+        for (uid, entry) in &self.workers {
+            let desired = self.desired.pods().get(&entry.key).filter(|desired| desired.uid == *uid);
+            let Some(desired) = desired else { continue };
             entry.intents.send_if_modified(|intent| {
-                let is_same_pod = intent.pod.metadata.uid.as_deref() == Some(desired.uid.as_str());
-                if !is_same_pod || !intent.wanted {
-                    return false;
-                }
-                if Arc::ptr_eq(&intent.pod, &desired.pod) && intent.objects.same(objects) {
+                let is_same = intent.pod.same(&desired.pod) && intent.objects.same(objects);
+                if is_same || !intent.wanted {
                     return false;
                 }
                 let cause = self.causes.of_pod(&entry.key, &desired.pod);
@@ -367,7 +366,7 @@ impl Main {
         let now = Timestamp::now();
         let record = match known {
             Some(record) => record.clone(),
-            None => PodRecord::of(key, &desired.uid, &desired.pod, now),
+            None => PodRecord::of(key, &desired.uid, &desired.pod.open(), now),
         };
         let intent = Intent {
             pod: desired.pod.clone(),
@@ -397,7 +396,7 @@ impl Main {
         self.shutdown = Some(now + grace);
         for entry in self.workers.values() {
             entry.intents.send_modify(|intent| {
-                intent.shutdown = Some(now + grace.min(crate::pod::grace(&intent.pod)));
+                intent.shutdown = Some(now + grace.min(crate::pod::grace(&intent.pod.open())));
             });
         }
         for record in self.shared.runtime.pods() {
@@ -405,7 +404,7 @@ impl Main {
                 continue;
             }
             let intent = Intent {
-                pod: Arc::new(remains(&record)),
+                pod: Packed::pack(&remains(&record)),
                 objects: self.desired.objects().clone(),
                 wanted: true,
                 shutdown: Some(now + grace.min(record.grace())),

@@ -48,6 +48,7 @@ mod local;
 pub mod metrics;
 mod node;
 mod objects;
+mod packed;
 mod paths;
 pub mod plan;
 pub mod pod;

@@ -65,7 +65,7 @@ fn of_pod(
     desired: &Desired,
     (now, time): (Instant, Timestamp),
 ) -> Preview {
-    let spec = &*seen.pod;
+    let spec = &seen.pod.open();
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let fields = FieldSource { pod: spec, node: node.as_str(), node_address: address };
     let launches: BTreeMap<_, _> = pod::all_containers(spec)

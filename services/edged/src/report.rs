@@ -5,7 +5,6 @@
 //! new listing all that is known is told again, for the edge may have lost its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use headwater_event::ResourceKey;
 use headwater_proto::local::operation::Verb;
@@ -17,6 +16,7 @@ use crate::backoff::Wait;
 use crate::config::Settings;
 use crate::local::{Edge, EdgeError};
 use crate::metrics::{EdgedCounts, Reported};
+use crate::packed::Packed;
 use crate::pod::PodUid;
 
 /// A cheap handle on the task.
@@ -28,7 +28,7 @@ const QUEUE_MAX: usize = 256;
 
 #[derive(Debug)]
 enum Message {
-    Status { key: ResourceKey, uid: PodUid, status: Arc<PodStatus>, trace: Option<String> },
+    Status { key: ResourceKey, uid: PodUid, status: Packed<PodStatus>, trace: Option<String> },
     Delete { key: ResourceKey, uid: PodUid, trace: Option<String> },
     Forget { uid: PodUid },
     Again,
@@ -38,7 +38,7 @@ enum Message {
 #[derive(Debug)]
 struct Told {
     key: ResourceKey,
-    status: Option<Arc<PodStatus>>,
+    status: Option<Packed<PodStatus>>,
     delete: bool,
     /// Where the trace of the pod's last change stands.
     trace: Option<String>,
@@ -60,7 +60,7 @@ impl Reporter {
         &self,
         key: &ResourceKey,
         uid: &PodUid,
-        status: Arc<PodStatus>,
+        status: Packed<PodStatus>,
         trace: Option<String>,
     ) {
         let (key, uid) = (key.clone(), uid.clone());
@@ -181,7 +181,7 @@ enum Sent {
 async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> (Sent, Reported) {
     let is_status = due.status_is_due;
     let (verb, key, content) = if is_status {
-        let content = json!({"uid": uid.as_str(), "status": due.status.as_deref()});
+        let content = json!({"uid": uid.as_str(), "status": due.status.as_ref().map(Packed::open)});
         (Verb::Update, due.key.with_kind("podstatus"), content)
     } else {
         (Verb::Delete, due.key.clone(), json!({"uid": uid.as_str()}))

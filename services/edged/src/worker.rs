@@ -15,6 +15,7 @@ use crate::config::Settings;
 use crate::field::FieldSource;
 use crate::metrics::{EdgedCounts, PodCount};
 use crate::objects::Objects;
+use crate::packed::Packed;
 use crate::plan::{self, Afterwards, Containers, Fate, Outcome, Plan};
 use crate::pod::{self, PodRecord};
 use crate::probe::ProbeKind;
@@ -32,7 +33,7 @@ use tracked::Tracked;
 #[derive(Clone, Debug)]
 pub(crate) struct Intent {
     /// The pod's object, as last seen.
-    pub(crate) pod: Arc<Pod>,
+    pub(crate) pod: Packed<Pod>,
     /// The objects it may name.
     pub(crate) objects: Objects,
     /// Whether the view still wants it.
@@ -54,6 +55,16 @@ pub(crate) enum Signal {
     PostStart { container: String, attempt: u32, result: Result<(), String> },
     /// A preStop hook ended.
     PreStop { container: String, attempt: u32 },
+}
+
+/// Why a worker has something to do.
+enum Reason {
+    /// What it is to bring about is new to it.
+    Intent,
+    /// It was woken.
+    Signal(Box<Signal>),
+    /// It is time to look.
+    Time,
 }
 
 /// Where what wakes a worker is sent. Boxed, for a channel has room for dozens, and most pods have
@@ -104,7 +115,7 @@ pub(crate) struct Worker {
     end_since: Option<Instant>,
     ended: Option<Outcome>,
     /// The latest status, perhaps from before this worker's time.
-    reported: Option<Arc<PodStatus>>,
+    reported: Option<Packed<PodStatus>>,
     /// Whether this worker has told it.
     has_reported: bool,
     /// Where the trace of the pod's last change stands.
@@ -121,9 +132,10 @@ impl Worker {
         inbox: mpsc::Receiver<Box<Signal>>,
     ) -> Self {
         let intent = intents.borrow_and_update().clone();
-        let reported = shared.runtime.remembered(&record.uid).map(Arc::new);
+        let reported = shared.runtime.remembered(&record.uid);
+        let reported = reported.as_ref().map(Packed::pack);
         let (trace, count) = (intent.cause.clone(), shared.metrics.pod());
-        let mut worker = Self {
+        Self {
             record,
             shared,
             intents,
@@ -143,9 +155,7 @@ impl Worker {
             has_reported: false,
             trace,
             count,
-        };
-        worker.resolve();
-        worker
+        }
     }
 
     /// Works until the pod is forgotten, or the worker is cancelled.
@@ -153,47 +163,57 @@ impl Worker {
     /// It is borrowed, for a future has room twice for what it is given.
     pub(crate) async fn run(&mut self) {
         // Most of its life a worker waits: what it works with is boxed, and gone meanwhile.
-        while let Some(wake_at) = Box::pin(self.work()).await {
-            tokio::select! {
+        let mut reason = Reason::Intent;
+        while let Some(wake_at) = Box::pin(self.work(reason)).await {
+            reason = tokio::select! {
                 () = self.shared.cancel.cancelled() => return,
-                changed = self.intents.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                    let before = self.intent.cause.take();
-                    self.intent = self.intents.borrow_and_update().clone();
-                    if self.intent.cause != before {
-                        self.trace = self.intent.cause.clone();
-                    }
-                    self.resolve();
-                }
-                Some(signal) = self.inbox.recv() => {
-                    self.take(*signal);
-                    while let Ok(signal) = self.inbox.try_recv() {
-                        self.take(*signal);
-                    }
-                }
-                () = tokio::time::sleep_until(wake_at) => {}
-            }
+                changed = self.intents.changed() => match changed {
+                    Ok(()) => Reason::Intent,
+                    Err(_) => return,
+                },
+                Some(signal) = self.inbox.recv() => Reason::Signal(signal),
+                () = tokio::time::sleep_until(wake_at) => Reason::Time,
+            };
         }
     }
 
     /// Acts until nothing is left to do, and says when to look again though nothing happened;
     /// `None` once the pod is forgotten.
-    async fn work(&mut self) -> Option<Instant> {
+    async fn work(&mut self, reason: Reason) -> Option<Instant> {
+        let pod = match reason {
+            Reason::Intent => {
+                let before = self.intent.cause.take();
+                self.intent = self.intents.borrow_and_update().clone();
+                if self.intent.cause != before {
+                    self.trace = self.intent.cause.clone();
+                }
+                let pod = self.intent.pod.open();
+                self.resolve(&pod);
+                pod
+            }
+            Reason::Signal(signal) => {
+                let pod = self.intent.pod.open();
+                self.take(*signal, &pod);
+                while let Ok(signal) = self.inbox.try_recv() {
+                    self.take(*signal, &pod);
+                }
+                pod
+            }
+            Reason::Time => self.intent.pod.open(),
+        };
         loop {
-            self.look();
+            self.look(&pod);
             let now = Instant::now();
-            let fate = self.fate(now);
+            let fate = self.fate(&pod, now);
             if fate == Fate::Run {
                 self.update_volumes().await;
             }
-            let plan = self.plan(fate, now);
-            self.report(fate, &plan).await;
+            let plan = self.plan(&pod, fate, now);
+            self.report(&pod, fate, &plan).await;
             self.retry_at = None;
             let mut acted = false;
             for action in &plan.actions {
-                match self.act(action, fate).await {
+                match self.act(action, &pod, fate).await {
                     act::Done::Again => acted = true,
                     act::Done::Wait => {}
                     act::Done::Finished => return None,
@@ -211,38 +231,39 @@ impl Worker {
     }
 
     /// Decides what the volumes hold and which containers can be launched.
-    fn resolve(&mut self) {
-        let volumes = volume::resolve(&self.fields(), &self.intent.objects);
+    fn resolve(&mut self, pod: &Pod) {
+        let volumes = volume::resolve(&self.fields(pod), &self.intent.objects);
         self.missing = volumes.as_ref().err().cloned();
         if let Ok(volumes) = volumes
             && self.volumes != volumes
         {
             (self.volumes, self.is_laid_out) = (volumes, false);
         }
-        self.refused = pod::all_containers(&self.intent.pod)
-            .filter_map(|container| Some((container.name.clone(), self.launch(container).err()?)))
+        self.refused = pod::all_containers(pod)
+            .filter_map(|container| {
+                Some((container.name.clone(), self.launch(pod, container).err()?))
+            })
             .collect();
         // What was missing may be there now.
         self.layout_error = None;
     }
 
     /// How the container is launched.
-    fn launch(&self, container: &Container) -> Result<Launch, Waiting> {
-        let Intent { pod, objects, .. } = &self.intent;
+    fn launch(&self, pod: &Pod, container: &Container) -> Result<Launch, Waiting> {
         let runtime = &self.shared.runtime;
         runtime.accepts(pod, container)?;
         let mut base = runtime.environment(&self.record.uid, pod, &container.name);
         base.insert("HOSTNAME".to_owned(), hostname(pod));
-        crate::environment::launch(container, &base, &self.fields(), objects)
+        crate::environment::launch(container, &base, &self.fields(pod), &self.intent.objects)
     }
 
-    fn fields(&self) -> FieldSource<'_> {
+    fn fields<'a>(&'a self, pod: &'a Pod) -> FieldSource<'a> {
         let Surroundings { node, address, .. } = &*self.shared;
-        FieldSource { pod: &self.intent.pod, node: node.as_str(), node_address: *address }
+        FieldSource { pod, node: node.as_str(), node_address: *address }
     }
 
     /// Brings what is known of each container up to date with the runtime.
-    fn look(&mut self) {
+    fn look(&mut self, pod: &Pod) {
         let now = Instant::now();
         let runs = self.shared.runtime.containers(&self.record.uid);
         for (name, runs) in runs {
@@ -251,12 +272,12 @@ impl Worker {
             let tracked = self.tracked.entry(name).or_insert_with(new);
             tracked.observe(runs, now);
         }
-        self.start_probes();
+        self.start_probes(pod);
     }
 
-    fn plan(&mut self, fate: Fate, now: Instant) -> Plan {
+    fn plan(&mut self, pod: &Pod, fate: Fate, now: Instant) -> Plan {
         let mut containers = BTreeMap::new();
-        for container in pod::all_containers(&self.intent.pod) {
+        for container in pod::all_containers(pod) {
             let tracked = self.tracked.get(&container.name);
             let mut view = tracked.map(|t| t.view(now)).unwrap_or_default();
             let missing = match self.missing.as_ref().or(self.refused.get(&container.name)) {
@@ -274,28 +295,28 @@ impl Worker {
         }
         // A pod that is being stopped has not ended by itself.
         if fate == Fate::Run && self.ended.is_none() {
-            self.ended = plan::outcome(&self.intent.pod, &containers);
+            self.ended = plan::outcome(pod, &containers);
         }
-        plan::plan(&self.intent.pod, fate, self.ended, &containers, now)
+        plan::plan(pod, fate, self.ended, &containers, now)
     }
 
-    fn fate(&mut self, now: Instant) -> Fate {
+    fn fate(&mut self, pod: &Pod, now: Instant) -> Fate {
         if let Some(deadline) = self.intent.shutdown {
             return Fate::End { deadline, then: Afterwards::Leave };
         }
         let then = if !self.intent.wanted {
             Afterwards::CleanUp
-        } else if pod::is_deleting(&self.intent.pod) {
+        } else if pod::is_deleting(pod) {
             Afterwards::AskDelete
         } else {
             return Fate::Run;
         };
         let since = *self.end_since.get_or_insert(now);
-        Fate::End { deadline: since + pod::grace(&self.intent.pod), then }
+        Fate::End { deadline: since + pod::grace(pod), then }
     }
 
     /// Tells the edge of the pod's status, if it changed.
-    async fn report(&mut self, fate: Fate, plan: &Plan) {
+    async fn report(&mut self, pod: &Pod, fate: Fate, plan: &Plan) {
         if !self.intent.wanted || self.intent.shutdown.is_some() {
             return;
         }
@@ -305,12 +326,13 @@ impl Worker {
         let runs = self.shared.runtime.containers(&self.record.uid);
         let ended = self.ended.or_else(|| match fate {
             Fate::Run => None,
-            Fate::End { .. } => plan::stopped(&self.intent.pod, &containers),
+            Fate::End { .. } => plan::stopped(pod, &containers),
         });
         let ready = self.tracked.iter().filter(|(_, tracked)| tracked.is_ready());
         let ready = ready.map(|(name, _)| name.as_str()).collect();
+        let before = self.reported.as_ref().map(Packed::open);
         let facts = Facts {
-            pod: &self.intent.pod,
+            pod,
             uid: &self.record.uid,
             containers: &containers,
             runs: &runs,
@@ -319,37 +341,33 @@ impl Worker {
             ended,
             start_time: self.record.seen_at,
             address: self.shared.address,
-            before: self.reported.as_deref(),
+            before: before.as_ref(),
         };
         let status = status::derive(&facts, Timestamp::now());
-        let is_new = self.reported.as_deref() != Some(&status);
+        let is_new = before.as_ref() != Some(&status);
         if !is_new && self.has_reported {
             return;
         }
         let Self { record, shared, .. } = self;
-        let (status, trace) = (Arc::new(status), self.trace.clone());
-        shared.reporter.status(&record.key, &record.uid, status.clone(), trace).await;
+        let (packed, trace) = (Packed::pack(&status), self.trace.clone());
+        shared.reporter.status(&record.key, &record.uid, packed.clone(), trace).await;
         self.has_reported = true;
         self.count.phase(status.phase.as_deref());
         if is_new && let Err(error) = shared.runtime.remember(&record.uid, &status).await {
             let message = crate::handler::words(&error);
             tracing::warn!(pod = %record.key, message, "a status cannot be kept");
         }
-        self.reported = Some(status);
+        self.reported = Some(packed);
     }
 
-    fn container(&self, name: &str) -> Option<&Container> {
-        pod::all_containers(&self.intent.pod).find(|container| container.name == name)
-    }
-
-    fn take(&mut self, signal: Signal) {
+    fn take(&mut self, signal: Signal, pod: &Pod) {
         let now = Instant::now();
-        let grace = pod::grace(&self.intent.pod);
+        let grace = pod::grace(pod);
         let tracked = &mut self.tracked;
         match signal {
             Signal::Runtime => {}
             Signal::Probed { container, attempt, kind, healthy, message } => {
-                let spec = pod::all_containers(&self.intent.pod).find(|c| c.name == container);
+                let spec = container_of(pod, &container);
                 let own_grace = spec
                     .and_then(|c| kind.of(c)?.termination_grace_period_seconds)
                     .and_then(pod::grace_of);
@@ -378,6 +396,11 @@ impl Worker {
             }
         }
     }
+}
+
+/// The pod's container of this name.
+fn container_of<'p>(pod: &'p Pod, name: &str) -> Option<&'p Container> {
+    pod::all_containers(pod).find(|container| container.name == name)
 }
 
 /// The name a container has for its machine.

@@ -124,7 +124,7 @@ fn what_others_say_of_a_pod_is_not_kept() {
         "status": {"phase": "Running"},
     });
     take(&mut desired, [event(Kind::Apply, "shop/pod/web", object)]);
-    let pod = &desired.pods().values().next().expect("the pod").pod;
+    let pod = desired.pods().values().next().expect("the pod").pod.open();
     assert!(pod.metadata.labels.is_some());
     assert_eq!((&pod.metadata.managed_fields, &pod.status), (&None, &None));
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use super::tracked::{Gate, Probing};
-use super::{Signal, Tracked, Worker};
+use super::{Signal, Tracked, Worker, container_of};
 use crate::handler::{Handler, Target, words};
 use crate::metrics::Act;
 use crate::plan::{Action, Fate, Stopping};
@@ -37,10 +37,10 @@ const POST_START_MAX: Duration = Duration::from_mins(10);
 
 impl Worker {
     /// Carries out one action.
-    pub(super) async fn act(&mut self, action: &Action, fate: Fate) -> Done {
+    pub(super) async fn act(&mut self, action: &Action, pod: &Pod, fate: Fate) -> Done {
         match action {
-            Action::Start(name) => self.start(name).await,
-            Action::PreStop(name) => self.pre_stop(name, fate),
+            Action::Start(name) => self.start(pod, name).await,
+            Action::PreStop(name) => self.pre_stop(pod, name, fate),
             Action::Terminate(name) => self.signal(name, StopSignal::Terminate).await,
             Action::Kill(name) => self.signal(name, StopSignal::Kill).await,
             Action::AskDelete => {
@@ -80,10 +80,10 @@ impl Worker {
         }
     }
 
-    async fn start(&mut self, name: &str) -> Done {
+    async fn start(&mut self, pod: &Pod, name: &str) -> Done {
         let Ok(permit) = self.shared.adding.acquire().await else { return Done::Wait };
-        let Some(container) = self.container(name) else { return Done::Wait };
-        let launch = match self.launch(container) {
+        let Some(container) = container_of(pod, name) else { return Done::Wait };
+        let launch = match self.launch(pod, container) {
             Ok(launch) => launch,
             Err(waiting) => {
                 self.refused.insert(name.to_owned(), waiting);
@@ -117,24 +117,19 @@ impl Worker {
         if let Some(runs) = self.shared.runtime.containers(&self.record.uid).remove(name) {
             tracked.observe(runs, now);
         }
-        self.post_start(name);
+        self.post_start(container);
         Done::Again
     }
 
-    fn post_start(&mut self, name: &str) {
-        let hook = self
-            .container(name)
-            .and_then(|c| c.lifecycle.as_ref()?.post_start.as_ref())
-            .and_then(Handler::of_hook)
-            .filter(|_| self.shared.runtime.can_be_probed());
-        let target = self.container(name).map(|container| self.target(container));
-        let Some(tracked) = self.tracked.get_mut(name) else { return };
+    fn post_start(&mut self, container: &Container) {
+        let hook = container.lifecycle.as_ref().and_then(|hooks| hooks.post_start.as_ref());
+        let hook = self.hook(hook);
+        let target = self.target(container);
+        let Some(tracked) = self.tracked.get_mut(&container.name) else { return };
         tracked.post_start_pending(hook.is_some());
-        let (Some(hook), Some(target), Some(attempt)) = (hook, target, tracked.attempt()) else {
-            return;
-        };
+        let (Some(hook), Some(attempt)) = (hook, tracked.attempt()) else { return };
         let signals = self.signals.clone();
-        let container = name.to_owned();
+        let container = container.name.clone();
         tokio::spawn(async move {
             let result = hook.run(&target, POST_START_MAX).await;
             let signal = Signal::PostStart { container, attempt, result };
@@ -142,16 +137,14 @@ impl Worker {
         });
     }
 
-    fn pre_stop(&mut self, name: &str, fate: Fate) -> Done {
-        let hook = self
-            .container(name)
-            .and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref())
-            .and_then(Handler::of_hook)
-            .filter(|_| self.shared.runtime.can_be_probed());
-        let target = self.container(name).map(|container| self.target(container));
+    fn pre_stop(&mut self, pod: &Pod, name: &str, fate: Fate) -> Done {
+        let container = container_of(pod, name);
+        let hook = container.and_then(|c| c.lifecycle.as_ref()?.pre_stop.as_ref());
+        let hook = self.hook(hook);
+        let target = container.map(|container| self.target(container));
         let timeout = match fate {
             Fate::End { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
-            Fate::Run => pod::grace(&self.intent.pod),
+            Fate::Run => pod::grace(pod),
         };
         let Some(tracked) = self.tracked.get_mut(name) else { return Done::Wait };
         let (Some(hook), Some(target), Some(attempt)) = (hook, target, tracked.attempt()) else {
@@ -218,10 +211,9 @@ impl Worker {
     }
 
     /// Starts the probes that are due: the startup probe first, then the others.
-    pub(super) fn start_probes(&mut self) {
+    pub(super) fn start_probes(&mut self, pod: &Pod) {
         let can_be_probed = self.shared.runtime.can_be_probed();
-        let pod = self.intent.pod.clone();
-        for container in pod::all_containers(&pod) {
+        for container in pod::all_containers(pod) {
             let target = self.target(container);
             let Some(tracked) = self.tracked.get_mut(&container.name) else { continue };
             let Some(attempt) = tracked.attempt() else { continue };
@@ -253,6 +245,11 @@ impl Worker {
         let span = tracing::info_span!("pod act", otel.name = name, key = %self.record.key);
         headwater_trace::continue_from(&span, Some(trace));
         span
+    }
+
+    /// What a hook does, where the runtime can do it.
+    fn hook(&self, hook: Option<&LifecycleHandler>) -> Option<Handler> {
+        hook.and_then(Handler::of_hook).filter(|_| self.shared.runtime.can_be_probed())
     }
 
     fn target(&self, container: &Container) -> Target {

@@ -1,0 +1,74 @@
+//! Objects at rest. Parsed, an object takes several times what its compressed JSON does, and a worker
+//! reads those of its pod only when something happens to it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// For objects of a few KB a higher level takes longer and saves nothing to speak of.
+const LEVEL: i32 = 1;
+
+/// An object of a type of Kubernetes, compressed; cheap to clone.
+#[derive(Debug)]
+pub(crate) struct Packed<T> {
+    frame: Arc<[u8]>,
+    json_bytes: usize,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Packed<T> {
+    /// Packs what [`Self::open`] gives back.
+    pub(crate) fn pack(object: &T) -> Self {
+        let json = serde_json::to_vec(object).expect("an object whose keys are all text");
+        let frame = zstd::bulk::compress(&json, LEVEL).expect("a buffer made for the worst case");
+        Self { frame: frame.into(), json_bytes: json.len(), object: PhantomData }
+    }
+
+    /// The object.
+    pub(crate) fn open(&self) -> T {
+        let json = zstd::bulk::decompress(&self.frame, self.json_bytes).expect("what was packed");
+        serde_json::from_slice(&json).expect("what was an object")
+    }
+
+    /// Whether both are one, rather than alike.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.frame, &other.frame)
+    }
+}
+
+impl<T> Clone for Packed<T> {
+    fn clone(&self) -> Self {
+        let Self { frame, json_bytes, object } = self;
+        Self { frame: frame.clone(), json_bytes: *json_bytes, object: *object }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_packed_comes_back() {
+        let container = json!({"name": "a", "image": "b", "args": vec!["c"; 200], "ports": [
+            {"containerPort": 80, "hostIP": "127.0.0.1"}],
+            "livenessProbe": {"httpGet": {"port": "http"}, "initialDelaySeconds": 3},
+            "resources": {"limits": {"cpu": "100m", "memory": 5}}});
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "creationTimestamp": "2026-01-02T03:04:05Z",
+                "labels": {"ä": "\u{0}"}},
+            "spec": {"containers": [container], "tolerations": [{"tolerationSeconds": 5}]},
+        }))
+        .expect("a pod");
+        let packed = Packed::pack(&pod);
+        assert_eq!(packed.open(), pod);
+        assert!(4 * packed.frame.len() < packed.json_bytes, "{} bytes", packed.frame.len());
+        assert!(packed.same(&packed.clone()));
+        assert!(!packed.same(&Packed::pack(&pod)));
+        assert_eq!(Packed::pack(&Pod::default()).open(), Pod::default());
+    }
+}
