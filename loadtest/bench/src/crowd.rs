@@ -1,7 +1,6 @@
 //! A controller, a hub and Kafka as processes, and light edges in this one: the code of real edges
 //! over databases in memory, with a pod each.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +20,7 @@ use crate::kafka::{PARTITIONS, runtime};
 use crate::link::wait;
 use crate::pace::{Latency, Pace};
 use crate::pods::{pod, turn_of};
+use crate::process::say;
 use crate::waiting::Waiting;
 
 /// The parts, and the way in.
@@ -156,8 +156,7 @@ impl Crowd {
     }
 
     fn line(&mut self, line: &serde_json::Value) -> Result<(), Failure> {
-        let line = format!("{line}\n");
-        self.source.write_all(line.as_bytes()).tried("saying an object to the controller")
+        say(&mut self.source, line)
     }
 
     /// How many objects were shown so far, by all edges.

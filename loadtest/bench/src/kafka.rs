@@ -56,6 +56,8 @@ pub(crate) fn topic(
         ..Plan::new(Direction::Downstream)
     };
     runtime.block_on(topics::create(&settings, &plan)).tried("making a topic")?;
+    // A broker may not lead yet what was just made.
+    runtime.block_on(topics::offsets(&settings)).tried("asking for the ends of a topic")?;
     Ok(settings)
 }
 

@@ -41,7 +41,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(1);
 
 /// How long nothing may have passed for the hop to be called quiet.
-const QUIET: Duration = Duration::from_millis(300);
+pub(crate) const QUIET: Duration = Duration::from_millis(300);
 
 /// Events in one append.
 const GROUP: usize = 1_024;
@@ -244,11 +244,7 @@ impl Link {
     /// # Errors
     /// When it never gets quiet.
     pub(crate) fn quiet(&self) -> Result<Traffic, Failure> {
-        wait("quiet on the wire", || {
-            let before = self.hop.traffic();
-            thread::sleep(QUIET);
-            (self.hop.traffic() == before).then_some(before)
-        })
+        quiet(&self.hop)
     }
 
     /// Cuts the link, and lets nobody in.
@@ -299,6 +295,18 @@ pub(crate) fn status_of(name: &str, status: &Value) -> Operation {
         content: content.to_string().into_bytes().into(),
         ..Operation::default()
     }
+}
+
+/// Waits until nothing passes `hop` any more, and gives what has passed.
+///
+/// # Errors
+/// When it never gets quiet.
+pub(crate) fn quiet(hop: &Proxy) -> Result<Traffic, Failure> {
+    wait("quiet on the wire", || {
+        let before = hop.traffic();
+        thread::sleep(QUIET);
+        (hop.traffic() == before).then_some(before)
+    })
 }
 
 /// Waits until `look` gives something.

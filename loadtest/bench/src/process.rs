@@ -1,6 +1,8 @@
 //! A part of Headwater as a process, and what the kernel says of it.
 
-use std::path::Path;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use headwater_e2e::part::Part;
@@ -8,6 +10,7 @@ use headwater_loadtest::kernel::memory_bytes;
 use headwater_loadtest::socket::connect;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{EdgeStatus, StatusRequest};
+use serde_json::Value;
 
 use crate::failure::{Failure, Tried};
 
@@ -19,6 +22,20 @@ const LOOKS: usize = 10;
 
 /// Two looks that differ by less are one: a part of the whole.
 const SAME: f64 = 0.005;
+
+/// Where the edge of `node` that runs as `part` has its local API.
+pub(crate) fn edge_socket(part: &Part, node: &str) -> PathBuf {
+    part.data().join("nodes").join(node).join("edge.sock")
+}
+
+/// Says a line to a controller's objects socket.
+///
+/// # Errors
+/// When it does not take it.
+pub(crate) fn say(source: &mut UnixStream, line: &Value) -> Result<(), Failure> {
+    let line = format!("{line}\n");
+    source.write_all(line.as_bytes()).tried("saying an object to the controller")
+}
 
 /// What an edge says of itself on its socket.
 ///

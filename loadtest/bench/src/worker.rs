@@ -4,13 +4,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_loadtest::socket::connect;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{WatchEvent, WatchRequest};
+use tokio::runtime::Runtime;
 use tonic::Streaming;
 
 use crate::failure::{Failure, Tried};
@@ -20,7 +20,7 @@ use crate::pods::turn_of;
 /// Before a watch that ended is begun again.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// What was seen so far. The watch goes on until this process ends.
+/// What was seen so far. The watch goes on as long as its runtime.
 pub(crate) struct Worker(Arc<Mutex<Sight>>);
 
 /// What a worker knows.
@@ -35,16 +35,14 @@ pub(crate) struct Sight {
 
 impl Worker {
     /// Watches the edge behind `socket`, now or as soon as there is one.
-    pub(crate) fn begin(socket: PathBuf) -> Self {
+    pub(crate) fn begin(socket: PathBuf, runtime: &Runtime) -> Self {
         let sight = Arc::new(Mutex::new(Sight::default()));
         let shown = sight.clone();
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let Ok(runtime) = runtime else { return };
+        runtime.spawn(async move {
             loop {
                 // The edge may not have begun, or have been killed.
-                let _ = runtime.block_on(watch(&socket, &shown));
-                thread::sleep(AGAIN);
+                let _ = watch(&socket, &shown).await;
+                tokio::time::sleep(AGAIN).await;
             }
         });
         Self(sight)

@@ -9,10 +9,6 @@ use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::failure::{Failure, Tried};
-use crate::link::wait;
-
-/// How long one question for the ends of a topic may take.
-const ASKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The consumer.
 pub(crate) struct BareConsumer {
@@ -40,9 +36,9 @@ impl BareConsumer {
         let consumer: BaseConsumer = config.create().tried("making a consumer")?;
         let mut list = TopicPartitionList::new();
         for partition in 0..i32::try_from(partitions).unwrap_or(i32::MAX) {
-            // A broker may not lead yet what was just made.
-            let ends = || consumer.fetch_watermarks(&settings.topic, partition, ASKED_WITHIN).ok();
-            let (low, high) = wait("the ends of a topic", ends)?;
+            let (low, high) = consumer
+                .fetch_watermarks(&settings.topic, partition, settings.request_timeout)
+                .tried("asking for the ends of a topic")?;
             let at = if from == From::Start { low } else { high };
             list.add_partition_offset(&settings.topic, partition, Offset::Offset(at))
                 .tried("naming a partition")?;

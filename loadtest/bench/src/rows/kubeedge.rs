@@ -4,7 +4,6 @@
 //! counts bytes. Objects enter through the controller's socket where KubeEdge has a Kubernetes
 //! API: what that takes is in its figures and not in ours, as Kafka is in ours and not in its.
 
-use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
@@ -20,10 +19,10 @@ use crate::bound::Bound;
 use crate::failure::{Failure, Tried};
 use crate::figure::{Figure, Measured};
 use crate::kafka::{PARTITIONS, runtime};
-use crate::link::wait;
+use crate::link::{QUIET, quiet, wait};
 use crate::pace::{Latency, Pace};
 use crate::pods::{PODS_PER_NODE, name, pod};
-use crate::process::edge_status;
+use crate::process::{self, edge_socket, edge_status};
 use crate::row::Run;
 use crate::rows::propagation::P99_SAMPLES;
 use crate::worker::Worker;
@@ -37,8 +36,7 @@ const MANY: u64 = 1_000;
 /// What else is killed in the midst of.
 const BURST: u64 = 500;
 
-/// How long nothing may have passed for the hop to be called quiet, and for memory to come to rest.
-const QUIET: Duration = Duration::from_millis(300);
+/// How long what was said before may go on.
 const REST: Duration = Duration::from_secs(3);
 
 /// Measures it.
@@ -94,9 +92,8 @@ impl World {
         let hop = Proxy::start(fleet.hub_address("hub"));
         fleet.add_edge_with(NODE, &[hop.address()], &["--insecure-loopback"]);
         let source = fleet.wait_for("the objects socket", |_| UnixStream::connect(&socket).ok());
-        let edge = fleet.part(NODE).data().join("nodes").join(NODE).join("edge.sock");
-        let worker = Worker::begin(edge);
         let asking = runtime("asking", 1)?;
+        let worker = Worker::begin(edge_socket(fleet.part(NODE), NODE), &asking);
         let mut world = Self { fleet, socket, source, hop, worker, asking, turn: 0, made: 0 };
         // Everything is connected when the first pod has come and gone.
         world.create(1)?;
@@ -269,7 +266,7 @@ impl World {
         let began = Instant::now();
         self.has_synced(tail)?;
         let ms = began.elapsed().as_secs_f64() * 1e3;
-        Ok((self.quiet()?.since(before), ms))
+        Ok((quiet(&self.hop)?.since(before), ms))
     }
 
     fn create_line(&mut self, _: u64) -> Value {
@@ -306,9 +303,7 @@ impl World {
     }
 
     fn say(&mut self, line: &Value) -> Result<(), Failure> {
-        let mut line = line.to_string();
-        line.push('\n');
-        self.source.write_all(line.as_bytes()).tried("saying an object to the controller")
+        process::say(&mut self.source, line)
     }
 
     /// Waits until the worker has so many pods, and the newest turn of all.
@@ -339,7 +334,7 @@ impl World {
 
     /// Waits until the edge has synced the node's stream up to `tail`.
     fn has_synced(&self, tail: u64) -> Result<(), Failure> {
-        let socket = self.fleet.part(NODE).data().join("nodes").join(NODE).join("edge.sock");
+        let socket = edge_socket(self.fleet.part(NODE), NODE);
         wait("the edge in step", || {
             let status = self.asking.block_on(edge_status(&socket)).ok()?;
             let is_there = status.streams.iter().any(|one| one.durable == tail);
@@ -347,19 +342,10 @@ impl World {
         })
     }
 
-    /// Waits until nothing passes any more, and gives what has passed.
-    fn quiet(&self) -> Result<Traffic, Failure> {
-        wait("quiet on the wire", || {
-            let before = self.hop.traffic();
-            thread::sleep(QUIET);
-            (self.hop.traffic() == before).then_some(before)
-        })
-    }
-
     /// Waits until all is done that what was said before entails.
     fn rest(&self) -> Result<(), Failure> {
         thread::sleep(REST);
-        self.quiet().map(drop)
+        quiet(&self.hop).map(drop)
     }
 
     fn memory(

@@ -5,7 +5,6 @@
 //! edge's local API, which tells nothing that is not synced in the edge's RocksDB. Controller,
 //! hub and edge are processes. A change that a later one of its pod overtook is seen with that.
 
-use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -28,6 +27,7 @@ use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::producer::BareProducer;
 use crate::pace::{Latency, Pace};
 use crate::pods::{PODS_PER_NODE, pod, turn_of};
+use crate::process::{self, edge_socket};
 use crate::row::Run;
 use crate::samples::Samples;
 use crate::waiting::Waiting;
@@ -178,7 +178,7 @@ impl World {
         fleet.add_hub("hub");
         fleet.add_edge(NODE, &["hub"]);
         let source = fleet.wait_for("the objects socket", |_| UnixStream::connect(&socket).ok());
-        let edge = fleet.part(NODE).data().join("nodes").join(NODE).join("edge.sock");
+        let edge = edge_socket(fleet.part(NODE), NODE);
         let mut world = Self { fleet, source, edge, said: 0 };
         // Each pod once: from here on they change.
         let first = Pace::new(200, PODS_PER_NODE, 0);
@@ -222,9 +222,7 @@ impl World {
 
 fn say(source: &mut UnixStream, turn: u64) -> Result<(), Failure> {
     let object = pod(NODE, turn % PODS_PER_NODE, turn, OBJECT_BYTES);
-    let mut line = json!({ "object": object }).to_string();
-    line.push('\n');
-    source.write_all(line.as_bytes()).tried("saying an object to the controller")
+    process::say(source, &json!({ "object": object }))
 }
 
 /// Says when it watches, learns the pace, and watches until its last change. Turns count from
