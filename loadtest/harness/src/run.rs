@@ -157,7 +157,7 @@ pub enum RunError {
 pub fn run(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Run, RunError> {
     let out = &settings.out;
     fs::create_dir_all(out).map_err(|source| RunError::Out { path: out.clone(), source })?;
-    files::make_room(settings.scenario.edges.count)?;
+    files::make_room(&settings.scenario.edges)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(RunError::Runtime)?.block_on(Running::run(settings, observer))
 }

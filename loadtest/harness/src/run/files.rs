@@ -8,13 +8,20 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::latency::Latency;
 use crate::record::{RecordError, Run};
+use crate::scenario::{EdgeKind, Edges};
 
-/// Files that an edge holds open here: a light one its connection and what belongs to it, a real
-/// one the connections to its local API.
-const FILES_PER_EDGE: u64 = 4;
+/// Files that a real edge takes here: the connections to its local API.
+const FILES_PER_REAL_EDGE: usize = 4;
+
+/// Files that a light edge takes, here and at the hub: its connection, and for a moment the one
+/// before.
+const FILES_PER_LIGHT_EDGE: usize = 2;
+
+/// Files that a hop takes: where it listens, and both ends of what it passes on, twice for a moment.
+const FILES_PER_HOP: usize = 5;
 
 /// Files that everything else holds open.
-const FILES_BESIDES: u64 = 512;
+const FILES_BESIDES: usize = 512;
 
 /// There are more edges than open files allow.
 #[derive(Debug, thiserror::Error)]
@@ -30,17 +37,28 @@ pub struct TooFewFiles {
 
 /// Raises this process's soft limit to its hard one, as far as that helps; what it starts inherits
 /// it.
-pub(super) fn make_room(edges: usize) -> Result<(), TooFewFiles> {
+pub(super) fn make_room(edges: &Edges) -> Result<(), TooFewFiles> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
-    let needed = (edges as u64).saturating_mul(FILES_PER_EDGE).saturating_add(FILES_BESIDES);
+    let needed = needed(edges) as u64;
     if hard < needed {
-        return Err(TooFewFiles { edges, needed, allowed: hard });
+        return Err(TooFewFiles { edges: edges.count, needed, allowed: hard });
     }
     if soft < hard {
         // If it fails, the first file too many says so.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
     Ok(())
+}
+
+/// About how many files are open at once in the process that has most of them.
+fn needed(edges: &Edges) -> usize {
+    let per_edge = match edges.kind {
+        EdgeKind::Real => FILES_PER_REAL_EDGE,
+        EdgeKind::Light => FILES_PER_LIGHT_EDGE,
+    };
+    let of_edges = edges.count.saturating_mul(per_edge);
+    let of_hops = edges.behind_hops.saturating_mul(FILES_PER_HOP);
+    of_edges.saturating_add(of_hops).saturating_add(FILES_BESIDES)
 }
 
 /// Writes the record and, of a run that was right, the raw histograms.
