@@ -5,7 +5,7 @@
 //! outbox, so MetaSync is the difference between the two, however many reports are still on
 //! their way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use headwater_event::{NodeName, ObjectHash, ResourceKey};
@@ -31,6 +31,8 @@ pub(crate) struct PodStatuses {
     /// The snapshot of `statuses`.
     current: PodStatusSnapshot,
     told: PodStatusSnapshot,
+    /// The pods that the two differ in, so that no change is looked for among all of them.
+    open: BTreeSet<ResourceKey>,
 }
 
 /// Field numbers are never reused.
@@ -73,7 +75,9 @@ impl PodStatuses {
             })?;
             told.set(pod, StatusDigest { uid, status: ObjectHash(hash) });
         }
-        Ok(Self { statuses, current, told })
+        let Difference { changed, removed } = diff(&told, &current);
+        let open = changed.into_iter().chain(removed.into_iter().map(|(pod, _)| pod)).collect();
+        Ok(Self { statuses, current, told, open })
     }
 
     /// What the cloud has been told.
@@ -102,6 +106,7 @@ impl PodStatuses {
         let row = StatusRow { uid: status.uid.clone(), status: status.status.clone() };
         batch.put(&STATUSES, &pod, &Proto(row));
         self.current.set(pod.clone(), StatusDigest::of(&status.uid, &status.status));
+        self.compare(&pod);
         self.statuses.insert(pod, status);
         true
     }
@@ -110,23 +115,32 @@ impl PodStatuses {
     pub(crate) fn remove(&mut self, batch: &mut Batch, pod: &ResourceKey) -> bool {
         batch.delete(&STATUSES, pod);
         self.current.remove(pod);
+        self.compare(pod);
         self.statuses.remove(pod).is_some()
     }
 
-    /// Forgets the statuses of pods that are not among `pods`, a map of their UIDs.
-    pub(crate) fn drop_orphans(&mut self, batch: &mut Batch, pods: &BTreeMap<ResourceKey, String>) {
-        let is_orphan =
-            |(pod, status): &(&ResourceKey, &PodStatus)| pods.get(*pod) != Some(&status.uid);
-        let orphans: Vec<_> =
-            self.statuses.iter().filter(is_orphan).map(|(pod, _)| pod.clone()).collect();
-        for pod in orphans {
-            self.remove(batch, &pod);
+    /// Forgets the status of a pod that is not among `pods`, a map of their UIDs.
+    pub(crate) fn drop_orphan(
+        &mut self,
+        batch: &mut Batch,
+        pod: &ResourceKey,
+        pods: &BTreeMap<ResourceKey, String>,
+    ) {
+        if self.statuses.get(pod).is_some_and(|status| pods.get(pod) != Some(&status.uid)) {
+            self.remove(batch, pod);
         }
     }
 
     /// What the cloud has not been told.
     pub(crate) fn news(&self) -> Difference {
-        diff(&self.told, &self.current)
+        let mut news = Difference::default();
+        for pod in &self.open {
+            match (self.current.get(pod), self.told.get(pod)) {
+                (None, Some(told)) => news.removed.push((pod.clone(), told.uid.clone())),
+                _ => news.changed.push(pod.clone()),
+            }
+        }
+        news
     }
 
     /// What a full snapshot tells.
@@ -140,19 +154,28 @@ impl PodStatuses {
         let hash = Bytes::copy_from_slice(&digest.status.0);
         batch.put(&TOLD, pod, &Proto(ToldRow { uid: digest.uid.clone(), hash }));
         self.told.set(pod.clone(), digest);
+        self.compare(pod);
     }
 
     /// Notes that the report that the pod has no status is in the outbox.
     pub(crate) fn tell_removed(&mut self, batch: &mut Batch, pod: &ResourceKey) {
         batch.delete(&TOLD, pod);
         self.told.remove(pod);
+        self.compare(pod);
     }
 
     /// Notes that a full snapshot has been told to its end: it named no other pods.
     pub(crate) fn tell_end(&mut self, batch: &mut Batch) {
-        let gone: Vec<_> = diff(&self.told, &self.current).removed;
-        for (pod, _) in gone {
+        for (pod, _) in self.news().removed {
             self.tell_removed(batch, &pod);
+        }
+    }
+
+    fn compare(&mut self, pod: &ResourceKey) {
+        if self.current.get(pod) == self.told.get(pod) {
+            self.open.remove(pod);
+        } else {
+            self.open.insert(pod.clone());
         }
     }
 }
@@ -160,6 +183,8 @@ impl PodStatuses {
 #[cfg(test)]
 mod tests {
     use headwater_store::{Durability, MemoryEngine, Survives};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -200,14 +225,39 @@ mod tests {
         let pods = [("a", "u"), ("b", "u"), ("c", "another")]
             .map(|(name, uid)| (pod(name), uid.to_owned()))
             .into();
-        statuses.drop_orphans(&mut batch, &pods);
+        for name in ["a", "b", "c", "d"] {
+            statuses.drop_orphan(&mut batch, &pod(name), &pods);
+        }
         batch.write(&engine, Durability::Synced).expect("writes");
         let found = open(&engine.crash(Survives::Synced));
         for statuses in [&statuses, &found] {
             let news = statuses.news();
             assert_eq!(news.changed, [pod("a")]);
             assert_eq!(news.removed, [(pod("c"), "u".to_owned())]);
+            assert_eq!(news, diff(&statuses.told, &statuses.current));
             assert_eq!(statuses.everything().changed, [pod("a"), pod("b")]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn news_are_the_difference_whatever_came(steps in vec((0..5_u8, 0..4_u8, 0..3_u8), 0..40)) {
+            let engine = MemoryEngine::new();
+            let mut statuses = open(&engine);
+            let mut batch = Batch::new();
+            for (step, name, text) in steps {
+                let name = pod(&name.to_string());
+                match step {
+                    0 => drop(statuses.set(&mut batch, name, status("u", &format!("[{text}]")))),
+                    1 => drop(statuses.remove(&mut batch, &name)),
+                    2 => statuses.tell(&mut batch, &name),
+                    3 => statuses.tell_removed(&mut batch, &name),
+                    _ => statuses.tell_end(&mut batch),
+                }
+                prop_assert_eq!(statuses.news(), diff(&statuses.told, &statuses.current));
+            }
+            batch.write(&engine, Durability::Synced).expect("writes");
+            prop_assert_eq!(open(&engine).news(), statuses.news());
         }
     }
 }

@@ -11,7 +11,7 @@
 mod cause;
 mod meta_sync;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,6 +172,8 @@ pub(crate) struct Upstream {
     statuses: PodStatuses,
     /// The pods of the durable view, with their UIDs.
     pods: BTreeMap<ResourceKey, String>,
+    /// Pods whose status may be one of another pod or of none.
+    suspects: BTreeSet<ResourceKey>,
     /// What changed statuses that the cloud has not been told.
     causes: BTreeMap<ResourceKey, Cause>,
     /// Whether the view is the node's whole private stream.
@@ -248,6 +250,7 @@ impl Upstream {
             outbox,
             statuses,
             pods: BTreeMap::new(),
+            suspects: BTreeSet::new(),
             causes: BTreeMap::new(),
             complete: false,
             requested: 0,
@@ -377,6 +380,7 @@ impl Upstream {
         match change {
             ViewChange::Listed { pods, complete } => {
                 self.pods = pods;
+                self.suspects = self.statuses.all().keys().cloned().collect();
                 self.causes.retain(|pod, _| self.pods.contains_key(pod));
                 self.complete = complete;
                 self.requested = 0;
@@ -386,6 +390,7 @@ impl Upstream {
                 self.is_dirty = true;
             }
             ViewChange::Pod { pod, uid } => {
+                self.suspect(&pod);
                 self.pods.insert(pod, uid);
             }
             ViewChange::PodGone { pod, uid } => {
@@ -393,13 +398,22 @@ impl Upstream {
                     self.pods.remove(&pod);
                     self.causes.remove(&pod);
                 }
-                self.is_dirty |= self.statuses.all().contains_key(&pod);
+                self.is_dirty |= self.suspect(&pod);
             }
             ViewChange::SnapshotRequested(number) => {
                 self.requested = number;
                 self.is_dirty = true;
             }
         }
+    }
+
+    /// Tells whether there is a status of the pod.
+    fn suspect(&mut self, pod: &ResourceKey) -> bool {
+        let has_status = self.statuses.all().contains_key(pod);
+        if has_status {
+            self.suspects.insert(pod.clone());
+        }
+        has_status
     }
 
     fn set_status(

@@ -9,6 +9,8 @@
 //!
 //! Full is due before the cloud was told anything under this identity, and when it asks.
 
+use std::mem;
+
 use headwater_event::{ReportBody, ReportId, ReportKey};
 use headwater_store::EngineError;
 use headwater_view::metasync::{self, Difference};
@@ -29,7 +31,9 @@ impl Upstream {
             return Ok(Err(Refused::Unavailable(reason)));
         }
         self.synced_ms = self.now_ms;
-        self.statuses.drop_orphans(&mut self.group.batch, &self.pods);
+        for pod in mem::take(&mut self.suspects) {
+            self.statuses.drop_orphan(&mut self.group.batch, &pod, &self.pods);
+        }
         let full = self.full_is_due();
         if full && !self.is_settled() {
             return Ok(Ok(false));
