@@ -1,14 +1,24 @@
 //! Objects at rest. Parsed, an object takes several times what its compressed JSON does, and a worker
 //! reads those of its pod only when something happens to it.
 
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zstd::bulk::{Compressor, Decompressor};
 
 /// For objects of a few KB a higher level takes longer and saves nothing to speak of.
 const LEVEL: i32 = 1;
+
+// To make one takes longer than what it does for an object.
+thread_local! {
+    static COMPRESSOR: RefCell<Compressor<'static>> =
+        RefCell::new(Compressor::new(LEVEL).expect("a level that there is"));
+    static DECOMPRESSOR: RefCell<Decompressor<'static>> =
+        RefCell::new(Decompressor::new().expect("no dictionary to refuse"));
+}
 
 /// An object of a type of Kubernetes, compressed; cheap to clone.
 #[derive(Debug)]
@@ -22,19 +32,29 @@ impl<T: Serialize + DeserializeOwned> Packed<T> {
     /// Packs what [`Self::open`] gives back.
     pub(crate) fn pack(object: &T) -> Self {
         let json = serde_json::to_vec(object).expect("an object whose keys are all text");
-        let frame = zstd::bulk::compress(&json, LEVEL).expect("a buffer made for the worst case");
+        let frame = COMPRESSOR.with_borrow_mut(|with| with.compress(&json));
+        let frame = frame.expect("a buffer made for the worst case");
         Self { frame: frame.into(), json_bytes: json.len(), object: PhantomData }
     }
 
     /// The object.
     pub(crate) fn open(&self) -> T {
-        let json = zstd::bulk::decompress(&self.frame, self.json_bytes).expect("what was packed");
+        let json =
+            DECOMPRESSOR.with_borrow_mut(|with| with.decompress(&self.frame, self.json_bytes));
+        let json = json.expect("what was packed");
         serde_json::from_slice(&json).expect("what was an object")
     }
 
     /// Whether both are one, rather than alike.
     pub(crate) fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.frame, &other.frame)
+    }
+}
+
+/// What is alike as JSON is alike: that may be less than what was packed. Times have whole seconds.
+impl<T> PartialEq for Packed<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.frame == other.frame
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::join_all;
 use headwater_event::ResourceKey;
 use headwater_proto::local::operation::Verb;
 use k8s_openapi::api::core::v1::PodStatus;
@@ -26,6 +27,10 @@ pub(crate) struct Reporter(mpsc::Sender<Message>);
 /// Many pods may change at once; past this, workers wait.
 const QUEUE_MAX: usize = 256;
 
+/// Reports that are on their way at once: the edge syncs its outbox once for all that wait, and the
+/// cloud gets one snapshot of them.
+const AT_ONCE: usize = 32;
+
 #[derive(Debug)]
 enum Message {
     Status { key: ResourceKey, uid: PodUid, status: Packed<PodStatus>, trace: Option<String> },
@@ -44,6 +49,19 @@ struct Told {
     trace: Option<String>,
     status_is_due: bool,
     delete_is_due: bool,
+}
+
+impl Told {
+    fn is_due(&self) -> bool {
+        self.status_is_due || self.delete_is_due
+    }
+
+    /// What [`send`] sends need not be sent again.
+    fn settled(&mut self) {
+        let settled =
+            if self.status_is_due { &mut self.status_is_due } else { &mut self.delete_is_due };
+        *settled = false;
+    }
 }
 
 impl Reporter {
@@ -97,27 +115,34 @@ async fn run(edge: Edge, mut inbox: mpsc::Receiver<Message>, mut wait: Wait, met
         while let Ok(message) = inbox.try_recv() {
             take(&mut told, message);
         }
-        let is_due = |t: &Told| t.status_is_due || t.delete_is_due;
-        let due = told.iter_mut().find(|(uid, t)| is_due(t) && !later.contains(*uid));
-        if let Some((uid, due)) = due {
+        let due = told.iter().filter(|(uid, told)| told.is_due() && !later.contains(*uid));
+        let sends = due.take(AT_ONCE).map(|(uid, due)| async {
             let (sent, counted) = send(&edge, uid, due).await;
-            metrics.reported(counted);
-            match sent {
-                Sent::Settled => {
-                    wait.reset();
-                    continue;
-                }
-                Sent::PodLater => {
-                    later.insert(uid.clone());
-                    continue;
-                }
-                Sent::AllLater => {}
-            }
-        } else if later.is_empty() {
+            (uid.clone(), sent, counted)
+        });
+        let sent = join_all(sends).await;
+        if sent.is_empty() && later.is_empty() {
             match inbox.recv().await {
                 Some(message) => take(&mut told, message),
                 None => return,
             }
+            continue;
+        }
+        let mut go_on = !sent.is_empty();
+        for (uid, sent, counted) in sent {
+            metrics.reported(counted);
+            match sent {
+                Sent::Settled => {
+                    wait.reset();
+                    told.entry(uid).and_modify(Told::settled);
+                }
+                Sent::PodLater => {
+                    later.insert(uid);
+                }
+                Sent::AllLater => go_on = false,
+            }
+        }
+        if go_on {
             continue;
         }
         later.clear();
@@ -178,9 +203,8 @@ enum Sent {
 }
 
 /// Sends one report of the pod, the status before the delete.
-async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> (Sent, Reported) {
-    let is_status = due.status_is_due;
-    let (verb, key, content) = if is_status {
+async fn send(edge: &Edge, uid: &PodUid, due: &Told) -> (Sent, Reported) {
+    let (verb, key, content) = if due.status_is_due {
         let content = json!({"uid": uid.as_str(), "status": due.status.as_ref().map(Packed::open)});
         (Verb::Update, due.key.with_kind("podstatus"), content)
     } else {
@@ -201,10 +225,5 @@ async fn send(edge: &Edge, uid: &PodUid, due: &mut Told) -> (Sent, Reported) {
             Reported::Refused
         }
     };
-    if is_status {
-        due.status_is_due = false;
-    } else {
-        due.delete_is_due = false;
-    }
     (Sent::Settled, counted)
 }

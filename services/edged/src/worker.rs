@@ -344,12 +344,13 @@ impl Worker {
             before: before.as_ref(),
         };
         let status = status::derive(&facts, Timestamp::now());
-        let is_new = before.as_ref() != Some(&status);
+        let packed = Packed::pack(&status);
+        let is_new = self.reported.as_ref() != Some(&packed);
         if !is_new && self.has_reported {
             return;
         }
         let Self { record, shared, .. } = self;
-        let (packed, trace) = (Packed::pack(&status), self.trace.clone());
+        let trace = self.trace.clone();
         shared.reporter.status(&record.key, &record.uid, packed.clone(), trace).await;
         self.has_reported = true;
         self.count.phase(status.phase.as_deref());

@@ -154,10 +154,18 @@ impl FakeEdge {
 
 /// The latest status of the pod of that name in namespace `shop`.
 pub(crate) fn latest_status(operations: &[Operation], name: &str) -> Option<Value> {
+    statuses(operations, name).pop()
+}
+
+/// Every status of that pod that was told, the latest last.
+pub(crate) fn statuses(operations: &[Operation], name: &str) -> Vec<Value> {
     let resource = format!("shop/podstatus/{name}");
-    let latest = operations.iter().rev().find(|o| o.resource == resource)?;
-    let content: Value = serde_json::from_slice(&latest.content).expect("JSON");
-    Some(content["status"].clone())
+    let told = operations.iter().filter(|operation| operation.resource == resource);
+    told.map(|operation| {
+        let content: Value = serde_json::from_slice(&operation.content).expect("JSON");
+        content["status"].clone()
+    })
+    .collect()
 }
 
 /// The delete that was asked for, if it was.

@@ -4,6 +4,7 @@ use headwater_edged::{Edged, RuntimeKind};
 use serde_json::json;
 
 use crate::bench::{Bench, condition, content, is_ready, is_running, log, script_pod, until};
+use crate::fake_edge::statuses;
 
 #[tokio::test]
 async fn a_pod_runs_its_command_and_its_status_says_so() {
@@ -198,5 +199,21 @@ async fn a_log_is_kept_in_few_files_that_read_as_one() {
     assert!(numbers[0] > 100, "the oldest are gone");
     let paths = headwater_edged::log_paths(&bench.edged_dir(), "shop", "web", "main", false);
     assert_eq!(paths.expect("logs can be listed").len(), 3);
+    edged.stop_pods(std::time::Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn what_did_not_change_is_not_told_again() {
+    let mut clock = script_pod("clock", "u2", "sleep 0.5");
+    clock["spec"]["restartPolicy"] = json!("Never");
+    let bench = Bench::new(&[script_pod("web", "u1", "exec sleep 1000")]);
+    let mut config = bench.config();
+    config.settings.resync = std::time::Duration::from_millis(5);
+    let edged = Edged::spawn(config).await.expect("the pod worker starts");
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    bench.edge.apply(&clock);
+    bench.edge.until_status("clock", "an end", |s| s["phase"] == "Succeeded").await;
+    let told = statuses(&bench.edge.operations(), "web");
+    assert!(told.windows(2).all(|two| two[0] != two[1]), "{} statuses", told.len());
     edged.stop_pods(std::time::Duration::from_secs(5)).await;
 }
