@@ -66,7 +66,7 @@ mod tests {
         event("a/pod/quiet", "");
         let pod = |volumes: serde_json::Value| {
             let pod = json!({"spec": {"containers": [], "volumes": volumes}});
-            Packed::pack(&serde_json::from_value(pod).expect("a pod"))
+            Packed::pack(&serde_json::from_value(pod).expect("a pod")).expect("packs")
         };
         let named = pod(json!([{"name": "v", "configMap": {"name": "site"}}]));
         let other = pod(json!([{"name": "v", "configMap": {"name": "other"}}]));

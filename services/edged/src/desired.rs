@@ -169,7 +169,8 @@ impl Desired {
         // What others say of it is not read here, and may be larger than its spec.
         pod.metadata.managed_fields = None;
         pod.status = None;
-        self.pods.insert(key, DesiredPod { uid, pod: Packed::pack(&pod) });
+        let pod = Packed::pack(&pod).map_err(malformed)?;
+        self.pods.insert(key, DesiredPod { uid, pod });
         Ok(())
     }
 

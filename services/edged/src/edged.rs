@@ -328,7 +328,7 @@ impl Main {
                 Step::Orphan(record) => {
                     tracing::info!(pod = %record.key, uid = %record.uid, "an orphan is removed");
                     let intent = Intent {
-                        pod: Packed::pack(&remains(&record)),
+                        pod: remains(&record),
                         objects: self.desired.objects().clone(),
                         wanted: false,
                         shutdown: None,
@@ -404,7 +404,7 @@ impl Main {
                 continue;
             }
             let intent = Intent {
-                pod: Packed::pack(&remains(&record)),
+                pod: remains(&record),
                 objects: self.desired.objects().clone(),
                 wanted: true,
                 shutdown: Some(now + grace.min(record.grace())),
@@ -416,9 +416,9 @@ impl Main {
 }
 
 /// What is left of a pod's object when only its record is.
-fn remains(record: &PodRecord) -> Pod {
+fn remains(record: &PodRecord) -> Packed<Pod> {
     let grace = i64::try_from(record.grace_seconds).unwrap_or(i64::MAX);
-    Pod {
+    let pod = Pod {
         metadata: ObjectMeta {
             name: Some(record.key.name().to_owned()),
             namespace: record.key.namespace().map(str::to_owned),
@@ -427,7 +427,8 @@ fn remains(record: &PodRecord) -> Pod {
         },
         spec: Some(PodSpec { termination_grace_period_seconds: Some(grace), ..PodSpec::default() }),
         status: None,
-    }
+    };
+    Packed::pack(&pod).expect("no time in it")
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -18,6 +18,7 @@
 //! | [`config`] | what a pod worker is told, and its bounds |
 //! | [`edged`] | the whole, and the handle that others hold |
 //! | `desired`, `objects` | the fold of the edge's watch; when absence counts |
+//! | `packed` | objects at rest |
 //! | [`roster`] | which pods have a worker (pure) |
 //! | [`plan`] | what to do next for one pod (pure) |
 //! | [`mod@preview`] | what a node would make of pods, without running any (pure) |

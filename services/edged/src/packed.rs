@@ -30,11 +30,15 @@ pub(crate) struct Packed<T> {
 
 impl<T: Serialize + DeserializeOwned> Packed<T> {
     /// Packs what [`Self::open`] gives back.
-    pub(crate) fn pack(object: &T) -> Self {
-        let json = serde_json::to_vec(object).expect("an object whose keys are all text");
+    ///
+    /// # Errors
+    /// When it could not be read back: a year before the first is read, and written as none.
+    pub(crate) fn pack(object: &T) -> Result<Self, serde_json::Error> {
+        let json = serde_json::to_vec(object)?;
+        serde_json::from_slice::<T>(&json)?;
         let frame = COMPRESSOR.with_borrow_mut(|with| with.compress(&json));
         let frame = frame.expect("a buffer made for the worst case");
-        Self { frame: frame.into(), json_bytes: json.len(), object: PhantomData }
+        Ok(Self { frame: frame.into(), json_bytes: json.len(), object: PhantomData })
     }
 
     /// The object.
@@ -42,7 +46,7 @@ impl<T: Serialize + DeserializeOwned> Packed<T> {
         let json =
             DECOMPRESSOR.with_borrow_mut(|with| with.decompress(&self.frame, self.json_bytes));
         let json = json.expect("what was packed");
-        serde_json::from_slice(&json).expect("what was an object")
+        serde_json::from_slice(&json).expect("what could be read when it was packed")
     }
 
     /// Whether both are one, rather than alike.
@@ -84,11 +88,29 @@ mod tests {
             "spec": {"containers": [container], "tolerations": [{"tolerationSeconds": 5}]},
         }))
         .expect("a pod");
-        let packed = Packed::pack(&pod);
+        let packed = Packed::pack(&pod).expect("packs");
         assert_eq!(packed.open(), pod);
         assert!(4 * packed.frame.len() < packed.json_bytes, "{} bytes", packed.frame.len());
         assert!(packed.same(&packed.clone()));
-        assert!(!packed.same(&Packed::pack(&pod)));
-        assert_eq!(Packed::pack(&Pod::default()).open(), Pod::default());
+        assert!(!packed.same(&Packed::pack(&pod).expect("packs")));
+        assert_eq!(Packed::pack(&Pod::default()).expect("packs").open(), Pod::default());
+    }
+
+    #[test]
+    fn times_come_back_in_whole_seconds_or_are_refused() {
+        let pod = |time: &str| -> Pod {
+            serde_json::from_value(json!({"metadata": {"creationTimestamp": time}})).expect("a pod")
+        };
+        for (time, whole) in [
+            ("2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05Z"),
+            ("9999-12-30T22:00:00.999999999Z", "9999-12-30T22:00:00Z"),
+        ] {
+            let packed = Packed::pack(&pod(time)).expect("packs");
+            assert_eq!(packed.open(), pod(whole));
+            assert!(packed == Packed::pack(&pod(whole)).expect("packs"));
+        }
+        Packed::pack(&pod("-000001-01-01T00:00:00Z"))
+            .map(drop)
+            .expect_err("a year that is no text");
     }
 }

@@ -133,7 +133,7 @@ impl Worker {
     ) -> Self {
         let intent = intents.borrow_and_update().clone();
         let reported = shared.runtime.remembered(&record.uid);
-        let reported = reported.as_ref().map(Packed::pack);
+        let reported = reported.and_then(|status| Packed::pack(&status).ok());
         let (trace, count) = (intent.cause.clone(), shared.metrics.pod());
         Self {
             record,
@@ -344,7 +344,14 @@ impl Worker {
             before: before.as_ref(),
         };
         let status = status::derive(&facts, Timestamp::now());
-        let packed = Packed::pack(&status);
+        let packed = match Packed::pack(&status) {
+            Ok(packed) => packed,
+            Err(error) => {
+                // The disk holds times that no clock has.
+                tracing::warn!(pod = %self.record.key, %error, "a status cannot be told");
+                return;
+            }
+        };
         let is_new = self.reported.as_ref() != Some(&packed);
         if !is_new && self.has_reported {
             return;
