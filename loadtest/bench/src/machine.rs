@@ -15,8 +15,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// Of the sources that were built.
     pub(crate) commit: String,
-    /// Level of optimisation of our own crates.
-    pub(crate) optimised: String,
+    /// By which profile.
+    pub(crate) build: String,
 }
 
 impl Machine {
@@ -29,14 +29,9 @@ impl Machine {
             memory_gib: memory_bytes >> 30,
             kernel,
             commit: commit(root),
-            optimised: optimised().to_owned(),
+            build: machine::BUILD.to_owned(),
         }
     }
-}
-
-/// What cargo was told about our own crates; the dependencies have a level of their own.
-fn optimised() -> &'static str {
-    option_env!("CARGO_PROFILE_DEV_OPT_LEVEL").unwrap_or("1")
 }
 
 fn commit(root: &Path) -> String {

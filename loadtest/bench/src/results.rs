@@ -175,10 +175,10 @@ impl Section {
         for (name, value) in &self.measured.settings {
             page.push_str(&format!("- {name}: {value}\n"));
         }
-        let Machine { processor, cores, memory_gib, kernel, commit, optimised } = &self.machine;
+        let Machine { processor, cores, memory_gib, kernel, commit, build } = &self.machine;
         let form = if self.full { "long" } else { "short" };
         page.push_str(&format!(
-            "- {}, {form} form, seed {}; commit {commit}, our crates at level {optimised}; \
+            "- {}, {form} form, seed {}; commit {commit}, built for {build}; \
              {cores} cores of {processor}, {memory_gib} GiB, Linux {kernel}; load {} when it \
              began, busiest core {:.0} % in the turn in the middle\n",
             self.date,
@@ -209,7 +209,7 @@ mod tests {
             memory_gib: 4,
             kernel: "6.1".to_owned(),
             commit: "abc".to_owned(),
-            optimised: "3".to_owned(),
+            build: "release".to_owned(),
         };
         Section {
             number,

@@ -7,6 +7,9 @@ use headwater_e2e::running::headwater;
 use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
+/// How this program was built; those beside it are built likewise.
+pub const BUILD: &str = if cfg!(debug_assertions) { "dev" } else { "release" };
+
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -27,7 +30,7 @@ pub struct Versions {
     pub headwater: String,
     /// The commit of the clone in which the harness was started, with `-dirty` where files differ.
     pub commit: Option<String>,
-    /// How the harness was built; the programs beside it are built likewise.
+    /// [`BUILD`].
     pub build: String,
 }
 
@@ -59,7 +62,7 @@ impl Versions {
         Self {
             headwater: first_line(headwater().arg("--version")).unwrap_or_default(),
             commit: first_line(Command::new("git").args(describe)),
-            build: if cfg!(debug_assertions) { "dev" } else { "release" }.to_owned(),
+            build: BUILD.to_owned(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask check`, which is what CI runs and never writes; and `fix`, which writes.
 
 use crate::machine::Work;
-use crate::place::Place;
+use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
 use crate::{deny, machine, suite, tidy};
 
@@ -16,7 +16,7 @@ pub(crate) fn check(place: &Place) -> Result<(), Failure> {
     steps.take("cargo-deny, installed", || deny::install(place))?;
     steps.take("licences, bans, sources", || deny::check(place))?;
     steps.take("advisories", || deny::advisories(place))?;
-    steps.take("prepare", || suite::prepare(place, Work::Test))?;
+    steps.take("prepare", || suite::prepare(place, Work::Test, Profile::Dev))?;
     steps.take("lints", || step::run(&mut place.cargo(&LINTS)))?;
     steps.take("docs", || {
         let docs = ["doc", "--workspace", "--no-deps", "--locked"];

@@ -7,7 +7,7 @@
 
 use std::fs;
 
-use crate::place::Place;
+use crate::place::{Place, Profile};
 use crate::step::{self, Failure};
 
 /// The file in the build folder that names the clone.
@@ -26,7 +26,12 @@ pub(crate) fn claim(place: &Place) -> Result<(), Failure> {
     }
     if !before.is_empty() {
         eprintln!("xtask: the cache holds another clone's build: building our own crates anew");
-        step::run(&mut place.cargo(&["clean", "--workspace", "--quiet"]))?;
+        for profile in [Profile::Dev, Profile::Release] {
+            if place.binaries(profile).is_dir() {
+                let clean = ["clean", "--workspace", "--quiet", "--profile", profile.name()];
+                step::run(&mut place.cargo(&clean))?;
+            }
+        }
     }
     fs::create_dir_all(&place.target)
         .and_then(|()| fs::write(&file, here))

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::machine::Work;
-use crate::place::Place;
+use crate::place::{Place, Profile};
 use crate::step::{self, Failure};
 use crate::suite;
 
@@ -13,9 +13,9 @@ use crate::suite;
 /// # Errors
 /// When the build fails; it does not return otherwise.
 pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::prepare(place, Work::Build)?;
+    suite::prepare(place, Work::Build, Profile::Dev)?;
     step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
-    let program = place.binaries().join("headwater");
+    let program = place.binaries(Profile::Dev).join("headwater");
     let mut command = Command::new(&program);
     command.arg("up");
     if names_no_manifests(args) {
@@ -33,9 +33,9 @@ pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
 /// # Errors
 /// When the build fails; it does not return otherwise.
 pub(crate) fn kafka(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::prepare(place, Work::Test)?;
+    suite::prepare(place, Work::Test, Profile::Dev)?;
     step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
-    let program = place.binaries().join("headwater-broker");
+    let program = place.binaries(Profile::Dev).join("headwater-broker");
     let error = Command::new(&program).args(args).exec();
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))
 }

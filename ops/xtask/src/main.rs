@@ -8,6 +8,7 @@ mod check;
 mod claim;
 mod demo;
 mod deny;
+mod dist;
 mod fuzz;
 mod loadtest;
 mod machine;
@@ -19,7 +20,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use crate::place::Place;
+use crate::place::{Place, Profile};
 use crate::step::Failure;
 
 const USAGE: &str = "\
@@ -39,6 +40,7 @@ cargo xtask COMMAND
                           run a load-test scenario; alone, list them; or ask it otherwise
   bench [ROW...] [--full] [--seed N]
                           measure the benchmark table into loadtest/RESULTS.md
+  dist [DIR]              build what a machine gets, and pack it with settings and units
   path                    print the folder that holds the built `headwater`
 ";
 
@@ -66,10 +68,11 @@ fn run(command: &str, args: &[String]) -> Result<(), Failure> {
         "kafka" => demo::kafka(&place, args),
         "fuzz" => fuzz::fuzz(&place, args),
         "loadtest" => loadtest::loadtest(&place, args),
+        "dist" => dist::dist(&place, args),
         "bench" => bench::bench(&place, args),
         "survive" => survive::survive(&place, args),
         "path" => {
-            println!("{}", place.binaries().display());
+            println!("{}", place.binaries(Profile::Dev).display());
             Ok(())
         }
         "help" | "--help" | "-h" => {

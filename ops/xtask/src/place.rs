@@ -1,7 +1,7 @@
 //! Where things lie: the clone, and the cache outside it that holds everything built.
 //!
-//! The cache outlives a clone and serves all of them, so that RocksDB's C++ is compiled once on
-//! a machine and not once for every clone.
+//! The cache outlives a clone and serves all of them, so that RocksDB's C++ is compiled once for
+//! each profile on a machine and not once for every clone.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,33 @@ use crate::step::Failure;
 
 /// The folder under the user's cache that is ours.
 const CACHE_NAME: &str = "headwater";
+
+/// How a program is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Quickly, with line numbers: to try it, to change it and to test it.
+    Dev,
+    /// As it is deployed, and so as it is measured.
+    Release,
+}
+
+impl Profile {
+    /// What cargo calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Release => "release",
+        }
+    }
+
+    /// Its folder in what cargo builds into.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+}
 
 /// The clone and its cache.
 pub(crate) struct Place {
@@ -52,14 +79,14 @@ impl Place {
         }
     }
 
-    /// The folder of the built programs. There is one profile, so there is one such folder.
-    pub(crate) fn binaries(&self) -> PathBuf {
-        self.target.join("debug")
+    /// The folder of the built programs.
+    pub(crate) fn binaries(&self, profile: Profile) -> PathBuf {
+        self.target.join(profile.folder())
     }
 
-    /// Whether RocksDB has been compiled into this cache before.
-    pub(crate) fn is_warm(&self) -> bool {
-        let Ok(builds) = self.binaries().join("build").read_dir() else { return false };
+    /// Whether RocksDB has been compiled into this cache before, with this profile.
+    pub(crate) fn is_warm(&self, profile: Profile) -> bool {
+        let Ok(builds) = self.binaries(profile).join("build").read_dir() else { return false };
         builds.flatten().any(|build| {
             build.file_name().to_string_lossy().starts_with("librocksdb-sys-")
                 && build.path().join("out/librocksdb.a").is_file()

@@ -1,11 +1,11 @@
 //! Building, and the tests.
 //!
-//! Every command builds with the one profile and the one set of features, so that what one has
-//! compiled serves the others.
+//! Every command that develops builds with the one profile and the one set of features, so that
+//! what one has compiled serves the others; those that measure or deploy share the other profile.
 
 use crate::claim;
 use crate::machine::{self, Work};
-use crate::place::Place;
+use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
 
 /// RocksDB alone takes 10 min 41 s on two cores, measured with an empty cache.
@@ -17,7 +17,7 @@ const FIRST_BUILD: &str = "about a quarter of an hour on two cores, most of it R
 /// When the machine lacks something, or a test fails.
 pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::default();
-    steps.take("prepare", || prepare(place, Work::Test))?;
+    steps.take("prepare", || prepare(place, Work::Test, Profile::Dev))?;
     take_tests(place, &mut steps, args)?;
     steps.report();
     Ok(())
@@ -40,19 +40,39 @@ pub(crate) fn build(place: &Place) -> Result<(), Failure> {
     step::run(&mut place.cargo(&BUILD))
 }
 
+/// Builds the program as it is deployed, and what measures it.
+///
+/// # Errors
+/// When something does not build.
+pub(crate) fn build_to_measure(place: &Place) -> Result<(), Failure> {
+    step::run(&mut place.cargo(&MEASURE))
+}
+
 /// The programs too: the tests from outside start them.
 const BUILD: [&str; 5] = ["build", "--workspace", "--bins", "--tests", "--locked"];
+const MEASURE: [&str; 10] = [
+    "build",
+    "--release",
+    "-p",
+    "headwater",
+    "-p",
+    "headwater-bench",
+    "-p",
+    "headwater-loadtest",
+    "--bins",
+    "--locked",
+];
 const TEST: [&str; 4] = ["test", "--workspace", "--no-fail-fast", "--locked"];
 
 /// Sees to what the build needs, and says what to expect of it.
 ///
 /// # Errors
 /// When the machine lacks something.
-pub(crate) fn prepare(place: &Place, work: Work) -> Result<(), Failure> {
+pub(crate) fn prepare(place: &Place, work: Work, profile: Profile) -> Result<(), Failure> {
     machine::prepare(work)?;
     claim::claim(place)?;
     let target = place.target.display();
-    if place.is_warm() {
+    if place.is_warm(profile) {
         eprintln!("xtask: building in {target}");
     } else {
         eprintln!("xtask: first build: {FIRST_BUILD}; later ones take seconds");

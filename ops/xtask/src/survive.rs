@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::machine::Work;
-use crate::place::Place;
+use crate::place::{Place, Profile};
 use crate::step::{self, Failure};
 use crate::suite;
 
@@ -71,7 +71,7 @@ struct Wish {
 /// When the arguments make no sense, something does not build, or a test fails.
 pub(crate) fn survive(place: &Place, args: &[String]) -> Result<(), Failure> {
     let wish = wish(args)?;
-    suite::prepare(place, Work::Test)?;
+    suite::prepare(place, Work::Test, Profile::Dev)?;
     suite::build(place)?;
     for test in &wish.tests {
         eprintln!("== {}", test.name);

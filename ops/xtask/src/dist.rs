@@ -1,0 +1,118 @@
+//! `cargo xtask dist`: what a machine gets that runs a part of Headwater.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+use crate::machine::Work;
+use crate::place::{Place, Profile};
+use crate::step::{self, Failure};
+use crate::suite;
+
+/// What of the clone goes into the archive, with the program: settings files, units, topics and how
+/// to install them.
+const DEPLOY: &str = "ops/deploy";
+const LICENSE: &str = "LICENSE";
+const PROGRAM: &str = "headwater";
+
+/// Builds the program for release, packs it into `DIR/headwater-VERSION-ARCH-OS.tar.gz`, or into the
+/// build folder's `dist`, and prints that path.
+///
+/// # Errors
+/// When the arguments make no sense, or something cannot be built or written.
+pub(crate) fn dist(place: &Place, args: &[String]) -> Result<(), Failure> {
+    let folder = match args {
+        [] => place.target.join("dist"),
+        [folder] if !folder.starts_with('-') => PathBuf::from(folder),
+        _ => return Err(Failure::usage("cargo xtask dist [DIR]: want at most one folder")),
+    };
+    suite::prepare(place, Work::Build, Profile::Release)?;
+    let build = ["build", "--release", "-p", PROGRAM, "--bins", "--locked"];
+    step::run(&mut place.cargo(&build))?;
+    let program = place.binaries(Profile::Release).join(PROGRAM);
+    let archive = pack(&place.root, &program, &folder, &version(&program)?)?;
+    println!("{}", archive.display());
+    Ok(())
+}
+
+/// What the program says that it is.
+fn version(program: &Path) -> Result<String, Failure> {
+    let said = step::output(Command::new(program).arg("--version"))?;
+    let version = said.split_whitespace().nth(1);
+    version.map(str::to_owned).ok_or_else(|| Failure::new(format!("no version in {said:?}")))
+}
+
+/// Packs `program` and what of the clone at `root` goes with it; one folder is all that unpacking
+/// makes. The archive is there when it is whole.
+fn pack(root: &Path, program: &Path, folder: &Path, version: &str) -> Result<PathBuf, Failure> {
+    let name = format!("{PROGRAM}-{version}-{}-{}", env::consts::ARCH, env::consts::OS);
+    let packed = folder.join(&name);
+    let failed = |error| Failure::new(format!("{} cannot be written: {error}", packed.display()));
+    match fs::remove_dir_all(&packed) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    copy(&root.join(DEPLOY), &packed).map_err(failed)?;
+    fs::copy(program, packed.join(PROGRAM)).map_err(failed)?;
+    fs::copy(root.join(LICENSE), packed.join(LICENSE)).map_err(failed)?;
+    let (archive, partial) =
+        (folder.join(format!("{name}.tar.gz")), folder.join(format!("{name}.tar.gz.partial")));
+    // Whoever unpacks it as root is to own it, not whoever built it.
+    let owner = ["--owner=0", "--group=0", "--numeric-owner"];
+    let arguments = [OsStr::new("-C"), folder.as_os_str(), OsStr::new("-czf"), partial.as_os_str()];
+    step::run(Command::new("tar").args(owner).args(arguments).arg(&name))?;
+    fs::rename(&partial, &archive).map_err(failed)?;
+    fs::remove_dir_all(&packed).map_err(failed)?;
+    Ok(archive)
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in from.read_dir()? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn an_archive_holds_the_program_and_all_that_installs_it() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folder = env::temp_dir().join(format!("headwater-dist-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let program = folder.join("built");
+        fs::write(&program, "#!/bin/sh\necho headwater 1.2.3\n").expect("a program");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it runs");
+
+        let version = version(&program).expect("a version");
+        // A second time too, beside what the first left.
+        let archive = |()| pack(&root, &program, &folder, &version).expect("packed");
+        let archive = [(), ()].map(archive)[1].clone();
+        let list = Command::new("tar").arg("-tvzf").arg(&archive).output().expect("tar runs");
+        let list = String::from_utf8(list.stdout).expect("text");
+        let names: Vec<&str> =
+            list.lines().filter_map(|line| line.split(' ').next_back()).collect();
+        let top = format!("headwater-1.2.3-{}-linux", env::consts::ARCH);
+        for name in ["headwater", "LICENSE", "README.md", "edge.toml", "strimzi/headwater.yaml"] {
+            assert!(names.contains(&&*format!("{top}/{name}")), "no {name} in {list}");
+        }
+        assert!(names.iter().all(|name| name.starts_with(&*top)), "{list}");
+        assert!(list.lines().all(|line| line.contains(" 0/0 ")), "{list}");
+        let program = list.lines().find(|line| line.ends_with("/headwater")).expect("the program");
+        assert!(program.starts_with("-rwxr-xr-x"), "{program}");
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}
