@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use crate::machine::Work;
-use crate::place::{Place, Profile};
+use crate::place::Place;
 use crate::step::{self, Failure};
 use crate::suite;
 
@@ -12,8 +11,6 @@ use crate::suite;
 /// # Errors
 /// When something does not build, or could not be measured.
 pub(crate) fn bench(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::prepare(place, Work::Test, Profile::Release)?;
-    suite::build_to_measure(place)?;
-    let mut command = Command::new(place.binaries(Profile::Release).join("headwater-bench"));
-    step::run(command.arg("--root").arg(&place.root).args(args))
+    let program = suite::build_to_measure(place, "headwater-bench")?;
+    step::run(Command::new(program).arg("--root").arg(&place.root).args(args))
 }

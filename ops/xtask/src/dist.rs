@@ -28,8 +28,7 @@ pub(crate) fn dist(place: &Place, args: &[String]) -> Result<(), Failure> {
         _ => return Err(Failure::usage("cargo xtask dist [DIR]: want at most one folder")),
     };
     suite::prepare(place, Work::Build, Profile::Release)?;
-    let build = ["build", "--release", "-p", PROGRAM, "--bins", "--locked"];
-    step::run(&mut place.cargo(&build))?;
+    step::run(&mut place.cargo(&suite::RELEASE))?;
     let program = place.binaries(Profile::Release).join(PROGRAM);
     let archive = pack(&place.root, &program, &folder, &version(&program)?)?;
     println!("{}", archive.display());

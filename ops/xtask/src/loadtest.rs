@@ -3,8 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::machine::Work;
-use crate::place::{Place, Profile};
+use crate::place::Place;
 use crate::step::Failure;
 use crate::suite;
 
@@ -16,9 +15,7 @@ const ASKS: [&str; 5] = ["list", "run", "compare", "report", "help"];
 /// # Errors
 /// When the build fails; it does not return otherwise.
 pub(crate) fn loadtest(place: &Place, args: &[String]) -> Result<(), Failure> {
-    suite::prepare(place, Work::Test, Profile::Release)?;
-    suite::build_to_measure(place)?;
-    let program = place.binaries(Profile::Release).join("headwater-loadtest");
+    let program = suite::build_to_measure(place, "headwater-loadtest")?;
     let error = Command::new(&program).args(asked(args)).exec();
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))
 }

@@ -3,6 +3,8 @@
 //! Every command that develops builds with the one profile and the one set of features, so that
 //! what one has compiled serves the others; those that measure or deploy share the other profile.
 
+use std::path::PathBuf;
+
 use crate::claim;
 use crate::machine::{self, Work};
 use crate::place::{Place, Profile};
@@ -40,28 +42,22 @@ pub(crate) fn build(place: &Place) -> Result<(), Failure> {
     step::run(&mut place.cargo(&BUILD))
 }
 
-/// Builds the program as it is deployed, and what measures it.
+/// Builds the program as it is deployed and `with`, which measures it, and says where that is.
 ///
 /// # Errors
-/// When something does not build.
-pub(crate) fn build_to_measure(place: &Place) -> Result<(), Failure> {
-    step::run(&mut place.cargo(&MEASURE))
+/// When the machine lacks something, or something does not build.
+pub(crate) fn build_to_measure(place: &Place, with: &str) -> Result<PathBuf, Failure> {
+    prepare(place, Work::Test, Profile::Release)?;
+    step::run(place.cargo(&RELEASE).args(["-p", with]))?;
+    Ok(place.binaries(Profile::Release).join(with))
 }
 
 /// The programs too: the tests from outside start them.
 const BUILD: [&str; 5] = ["build", "--workspace", "--bins", "--tests", "--locked"];
-const MEASURE: [&str; 10] = [
-    "build",
-    "--release",
-    "-p",
-    "headwater",
-    "-p",
-    "headwater-bench",
-    "-p",
-    "headwater-loadtest",
-    "--bins",
-    "--locked",
-];
+
+/// The program as it is deployed.
+pub(crate) const RELEASE: [&str; 6] =
+    ["build", "--release", "--bins", "--locked", "-p", "headwater"];
 const TEST: [&str; 4] = ["test", "--workspace", "--no-fail-fast", "--locked"];
 
 /// Sees to what the build needs, and says what to expect of it.
