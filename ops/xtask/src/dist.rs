@@ -1,9 +1,8 @@
 //! `cargo xtask dist`: what a machine gets that runs a part of Headwater.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, io};
+use std::{env, fs};
 
 use crate::machine::Work;
 use crate::place::{Place, Profile};
@@ -29,8 +28,9 @@ pub(crate) fn dist(place: &Place, args: &[String]) -> Result<(), Failure> {
     };
     suite::prepare(place, Work::Build, Profile::Release)?;
     step::run(&mut place.cargo(&suite::RELEASE))?;
-    let program = place.binaries(Profile::Release).join(PROGRAM);
-    let archive = pack(&place.root, &program, &folder, &version(&program)?)?;
+    let binaries = place.binaries(Profile::Release);
+    let version = version(&binaries.join(PROGRAM))?;
+    let archive = pack(&place.root, &binaries, &folder, &version)?;
     println!("{}", archive.display());
     Ok(())
 }
@@ -42,43 +42,26 @@ fn version(program: &Path) -> Result<String, Failure> {
     version.map(str::to_owned).ok_or_else(|| Failure::new(format!("no version in {said:?}")))
 }
 
-/// Packs `program` and what of the clone at `root` goes with it; one folder is all that unpacking
-/// makes. The archive is there when it is whole.
-fn pack(root: &Path, program: &Path, folder: &Path, version: &str) -> Result<PathBuf, Failure> {
+/// Packs the program in `binaries` and what of the clone at `root` goes with it; one folder is all
+/// that unpacking makes. The archive is there when it is whole.
+fn pack(root: &Path, binaries: &Path, folder: &Path, version: &str) -> Result<PathBuf, Failure> {
     let name = format!("{PROGRAM}-{version}-{}-{}", env::consts::ARCH, env::consts::OS);
-    let packed = folder.join(&name);
-    let failed = |error| Failure::new(format!("{} cannot be written: {error}", packed.display()));
-    match fs::remove_dir_all(&packed) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    copy(&root.join(DEPLOY), &packed).map_err(failed)?;
-    fs::copy(program, packed.join(PROGRAM)).map_err(failed)?;
-    fs::copy(root.join(LICENSE), packed.join(LICENSE)).map_err(failed)?;
-    let (archive, partial) =
-        (folder.join(format!("{name}.tar.gz")), folder.join(format!("{name}.tar.gz.partial")));
+    let archive = folder.join(format!("{name}.tar.gz"));
+    let partial = folder.join(format!("{name}.tar.gz.partial"));
+    let failed = |error| Failure::new(format!("{} cannot be written: {error}", archive.display()));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut tar = Command::new("tar");
     // Whoever unpacks it as root is to own it, not whoever built it.
-    let owner = ["--owner=0", "--group=0", "--numeric-owner"];
-    let arguments = [OsStr::new("-C"), folder.as_os_str(), OsStr::new("-czf"), partial.as_os_str()];
-    step::run(Command::new("tar").args(owner).args(arguments).arg(&name))?;
-    fs::rename(&partial, &archive).map_err(failed)?;
-    fs::remove_dir_all(&packed).map_err(failed)?;
-    Ok(archive)
-}
-
-/// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in from.read_dir()? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &to)?;
-        } else {
-            fs::copy(entry.path(), to)?;
-        }
+    tar.args(["--owner=0", "--group=0", "--numeric-owner"]);
+    tar.arg(format!("--transform=s,^[.],{name},"));
+    tar.arg("-czf").arg(&partial);
+    tar.arg("-C").arg(root.join(DEPLOY)).arg(".");
+    for (from, what) in [(binaries, PROGRAM), (root, LICENSE)] {
+        tar.arg("-C").arg(from).arg(format!("./{what}"));
     }
-    Ok(())
+    step::run(&mut tar)?;
+    fs::rename(&partial, &archive).map_err(failed)?;
+    Ok(archive)
 }
 
 #[cfg(test)]
@@ -92,13 +75,13 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let folder = env::temp_dir().join(format!("headwater-dist-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let program = folder.join("built");
+        let program = folder.join(PROGRAM);
         fs::write(&program, "#!/bin/sh\necho headwater 1.2.3\n").expect("a program");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it runs");
 
         let version = version(&program).expect("a version");
         // A second time too, beside what the first left.
-        let archive = |()| pack(&root, &program, &folder, &version).expect("packed");
+        let archive = |()| pack(&root, &folder, &folder, &version).expect("packed");
         let archive = [(), ()].map(archive)[1].clone();
         let list = Command::new("tar").arg("-tvzf").arg(&archive).output().expect("tar runs");
         let list = String::from_utf8(list.stdout).expect("text");
