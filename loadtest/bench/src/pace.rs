@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use headwater_loadtest::latency::histogram;
+use headwater_loadtest::punctual::punctual;
 
 use crate::failure::Failure;
 
@@ -49,18 +50,20 @@ impl Pace {
     /// The first that saying one ends with.
     pub(crate) fn drive(
         &self,
-        mut say: impl FnMut(u64) -> Result<(), Failure>,
+        mut say: impl FnMut(u64) -> Result<(), Failure> + Send,
     ) -> Result<Latency, Failure> {
-        let mut lag = Latency::new();
-        for turn in 1..=self.count {
-            thread::sleep(self.moment(turn).saturating_duration_since(Instant::now()));
-            let late = self.since(turn);
-            say(turn)?;
-            if turn > self.warm_up {
-                lag.record(late);
+        punctual(|_| {
+            let mut lag = Latency::new();
+            for turn in 1..=self.count {
+                thread::sleep(self.moment(turn).saturating_duration_since(Instant::now()));
+                let late = self.since(turn);
+                say(turn)?;
+                if turn > self.warm_up {
+                    lag.record(late);
+                }
             }
-        }
-        Ok(lag)
+            Ok(lag)
+        })
     }
 }
 

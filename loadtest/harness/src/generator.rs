@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::latency::{Quantiles, histogram};
 use crate::lock::lock;
 use crate::payload::{anchor_line, apply_line, delete_line};
+use crate::punctual::punctual;
 use crate::schedule::{Kind, Schedule};
 
 /// A run whose generator was later than this at its 99th percentile is void.
@@ -84,6 +85,9 @@ pub struct Answers {
 pub struct Driven {
     /// How much later than intended changes were handed over.
     pub lag: Quantiles,
+    /// Whether it had real-time priority, see [`punctual`].
+    #[serde(default)]
+    pub real_time: bool,
     /// Changes handed over, those of the warm-up included.
     pub handed_over: u64,
     /// What the controller answered.
@@ -163,7 +167,7 @@ impl Generator {
     }
 
     /// Says every change at its moment; `began` is the schedule's first. Lag counts from
-    /// `measured_from` on. Ends early when `stop` says so.
+    /// `measured_from` on.
     ///
     /// # Errors
     /// See [`GeneratorError`].
@@ -173,36 +177,34 @@ impl Generator {
         nodes: &[NodeName],
         began: Instant,
         measured_from: Duration,
-        stop: impl Fn() -> bool,
     ) -> Result<Driven, GeneratorError> {
         let wall = SystemTime::now() + began.saturating_duration_since(Instant::now());
-        thread::scope(|scope| {
+        let real_time = thread::scope(|scope| {
             let (made, lines) = sync_channel(AHEAD_LINES_MAX);
             scope.spawn(move || make(schedule, nodes, wall, &made));
-            for (at, line) in lines {
-                if stop() {
-                    break;
+            punctual(|real_time| {
+                for (at, line) in lines {
+                    let moment = began + at;
+                    thread::sleep(moment.saturating_duration_since(Instant::now()));
+                    let late = moment.elapsed();
+                    self.progress.handed_over.fetch_add(1, Ordering::Relaxed);
+                    self.say(line)?;
+                    self.late(late, at >= measured_from);
                 }
-                let moment = began + at;
-                thread::sleep(moment.saturating_duration_since(Instant::now()));
-                let late = moment.elapsed();
-                self.progress.handed_over.fetch_add(1, Ordering::Relaxed);
-                self.say(line)?;
-                self.late(late, at >= measured_from);
-            }
-            Ok::<_, GeneratorError>(())
+                Ok::<_, GeneratorError>(real_time)
+            })
         })?;
-        self.end()
+        self.end(real_time)
     }
 
     /// Says that there is no more, and waits until the controller has everything.
-    fn end(self) -> Result<Driven, GeneratorError> {
+    fn end(self, real_time: bool) -> Result<Driven, GeneratorError> {
         let Self { lines, writing, reading, progress } = self;
         drop(lines);
         writing.join().map_err(|_| GeneratorError::Closed)??;
         let answers = reading.join().map_err(|_| GeneratorError::Closed)??;
         let lag = Quantiles::of(&lock(&progress.lag).measured);
-        Ok(Driven { lag, handed_over: progress.handed_over(), answers })
+        Ok(Driven { lag, real_time, handed_over: progress.handed_over(), answers })
     }
 
     fn say(&self, line: Vec<u8>) -> Result<(), GeneratorError> {
@@ -321,7 +323,7 @@ mod tests {
         let schedule = schedule(turns);
         let generator = Generator::set_up(&path, &schedule, &nodes).expect("a socket");
         let began = Instant::now();
-        let driven = generator.drive(&schedule, &nodes, began, Duration::ZERO, || false);
+        let driven = generator.drive(&schedule, &nodes, began, Duration::ZERO);
         (driven.expect("driven"), hearing.join().expect("heard"))
     }
 

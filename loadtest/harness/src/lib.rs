@@ -6,7 +6,7 @@
 //! | [`scenario`] | what a run does, as data |
 //! | [`schedule`], [`payload`] | when what changes, and the bytes of it (pure) |
 //! | [`watching`] | what becomes visible at an edge, and who hears of it |
-//! | [`generator`] | says every change at its moment |
+//! | [`generator`], [`punctual`] | says every change at its moment, in a thread of real time |
 //! | [`sightings`] | who has seen which change, and how late |
 //! | [`latency`] | histograms, and when a quantile may be spoken of |
 //! | [`target`] | the Headwater that is loaded, started on loopback |
@@ -36,6 +36,7 @@ mod metrics;
 pub mod payload;
 mod picture;
 pub mod processes;
+pub mod punctual;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -278,9 +278,7 @@ impl Running {
         let driving = {
             let (schedule, nodes) = (self.schedule.clone(), self.nodes.clone());
             let warm_up = scenario.warm_up;
-            tokio::task::spawn_blocking(move || {
-                generator.drive(&schedule, &nodes, began, warm_up, || false)
-            })
+            tokio::task::spawn_blocking(move || generator.drive(&schedule, &nodes, began, warm_up))
         };
         let showing = self.show(&progress);
         let (driven, faults) = tokio::select! {
@@ -473,9 +471,14 @@ fn record(
             (Some(lag), _) => (lag, "its 99th percentile"),
             (None, lag) => (lag.unwrap_or_default(), "its worst, of too few for a percentile"),
         };
+        let hint = if driven.real_time {
+            ""
+        } else {
+            "; as root, or with a real-time limit (ulimit -r 1), its thread goes before all others"
+        };
         format!(
             "the generator was {lag:.2} ms late at {at}: this machine was too busy to drive \
-             the load"
+             the load{hint}"
         )
     });
     let right = correctness.right;

@@ -232,7 +232,7 @@ impl World {
         &mut self,
         per_second: u32,
         count: u64,
-        line: impl Fn(&mut Self, u64) -> Value,
+        line: impl Fn(&mut Self, u64) -> Value + Sync,
     ) -> Result<Latency, Failure> {
         let first = self.turn;
         let pace = Pace::new(per_second, count, 0);
