@@ -11,7 +11,7 @@ use futures::FutureExt;
 use headwater_event::upstream::encode_report;
 use headwater_event::{NodeName, Report, ReportId, StreamId};
 use headwater_log::{Append, AppendError, Log, Record};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,7 @@ struct Outgoing {
 struct Job {
     records: Vec<Outgoing>,
     /// Told when all are durable.
-    done: Option<(mpsc::Sender<ReportId>, ReportId)>,
+    done: Option<(watch::Sender<ReportId>, ReportId)>,
 }
 
 /// A handle on the task that appends upstream.
@@ -74,13 +74,13 @@ impl Upstream {
         (Self { jobs, partitions, metrics }, task)
     }
 
-    /// Appends what `node` reported, in order; `done` gets the last id once all is durable.
+    /// Appends what `node` reported, in order; `done` is at the last id once all is durable.
     /// Returns whether the task still runs.
     pub(crate) async fn append(
         &self,
         node: &NodeName,
         reports: Vec<Report>,
-        done: mpsc::Sender<ReportId>,
+        done: watch::Sender<ReportId>,
     ) -> bool {
         let Some(last) = reports.last().map(|report| report.id) else { return true };
         let partition = StreamId::node(node).partition(self.partitions);
@@ -157,9 +157,8 @@ async fn append_jobs(log: &dyn Log, metrics: &UpstreamMetrics, jobs: &mut Vec<Jo
     let records = jobs.iter_mut().flat_map(|job| std::mem::take(&mut job.records)).collect();
     append_durably(log, metrics, records).await;
     for (done, last) in jobs.drain(..).filter_map(|job| job.done) {
-        // The channel has room for every report that a session may have here; a closed one is
-        // a session that ended: the edge sends again.
-        let _ = done.try_send(last);
+        // Nobody may listen any more: of a session that has ended the edge sends again.
+        done.send_replace(last);
     }
 }
 
@@ -229,25 +228,30 @@ mod tests {
         }
     }
 
+    async fn next(answers: &mut watch::Receiver<ReportId>) -> ReportId {
+        answers.changed().await.expect("the task answers");
+        *answers.borrow_and_update()
+    }
+
     #[tokio::test]
     async fn reports_are_answered_once_the_log_has_them() {
         let log = Arc::new(MemoryLog::new(MemorySettings::default()));
         let partitions = log.describe().await.expect("there").partitions;
         let stop = CancellationToken::new();
         let (upstream, task) = Upstream::start(log.clone(), partitions, &metrics(), &stop);
-        let (done, mut answers) = mpsc::channel(4);
+        let (done, mut answers) = watch::channel(ReportId::default());
         let node: NodeName = "gw-1".parse().expect("a name");
         assert!(upstream.append(&node, vec![report(1), report(2)], done).await);
-        assert_eq!(answers.recv().await, Some(report(2).id));
+        assert_eq!(next(&mut answers).await, report(2).id);
         let partition = StreamId::node(&node).partition(partitions);
         assert_eq!(log.bounds(partition).await.expect("there").high.0, 2);
 
         // What was taken before the stop is in the log after it.
-        let (done, mut answers) = mpsc::channel(4);
+        let (done, mut answers) = watch::channel(ReportId::default());
         assert!(upstream.append(&node, vec![report(3)], done.clone()).await);
         stop.cancel();
         task.await.expect("it ends");
-        assert_eq!(answers.recv().await, Some(report(3).id));
+        assert_eq!(next(&mut answers).await, report(3).id);
         assert!(!upstream.append(&node, vec![report(4)], done).await, "nothing more is taken");
     }
 
@@ -261,14 +265,14 @@ mod tests {
         let metrics = HubMetrics::new(&counted).expect("a fresh registry");
         let stop = CancellationToken::new();
         let (upstream, _task) = Upstream::start(Arc::new(log.clone()), 1, &metrics, &stop);
-        let (done, mut answers) = mpsc::channel(4);
+        let (done, mut answers) = watch::channel(ReportId::default());
         let node: NodeName = "gw-1".parse().expect("a name");
         let mut large = report(2);
         if let ReportBody::PodStatus { status, .. } = &mut large.body {
             *status = Bytes::from(vec![b' '; 300]);
         }
         assert!(upstream.append(&node, vec![report(1), large, report(3)], done).await);
-        assert_eq!(answers.recv().await, Some(report(3).id));
+        assert_eq!(next(&mut answers).await, report(3).id);
         let start = log.start(Partition(0)).await.expect("there");
         let mut reader = log.read(vec![start]).await.expect("there");
         let count = reader.next().await.expect("readable").records.len();

@@ -1,10 +1,9 @@
 //! The gRPC service: one stream per edge, decoded at the border.
 
-use std::pin::pin;
 use std::sync::Arc;
 
-use futures::stream::Map;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
+use futures::stream::{BoxStream, Map};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
 use headwater_proto::wire::session::Unheard;
@@ -19,9 +18,6 @@ use crate::peer::Peer;
 use crate::said::SaidReports;
 use crate::session::Connection;
 use crate::shared::Shared;
-
-/// Decoded messages waiting for the session; what lies behind waits in HTTP/2's own window.
-const INBOUND_MAX: usize = 64;
 
 /// What comes from an edge, as the transport has it.
 type Heard = Result<wire::EdgeMessage, Status>;
@@ -51,14 +47,14 @@ impl Replication for Service {
         request: Request<Streaming<wire::EdgeMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
-        Ok(Response::new(converse(&self.shared, request.into_inner(), peer)))
+        Ok(Response::new(converse(&self.shared, request.into_inner().boxed(), peer)))
     }
 }
 
 /// Takes up the conversation whose one side is `stream`; the other is returned.
 pub(crate) fn converse(
     shared: &Arc<Shared>,
-    mut stream: impl Stream<Item = Heard> + Send + Unpin + 'static,
+    mut stream: BoxStream<'static, Heard>,
     peer: Peer,
 ) -> Said {
     let (outbound, messages) = mpsc::channel(shared.limits.outbound_messages_max.max(1));
@@ -97,19 +93,13 @@ pub(crate) fn converse(
                 return;
             }
         };
-        let (inbound, decoded) = mpsc::channel(INBOUND_MAX);
-        // The channel is fresh and has room.
-        let _ = inbound.send(Box::new(Ok(EdgeMessage::Hello(hello)))).await;
         let id = shared.next_session();
-        let said = SaidReports::new(shared.fold.engine().clone(), id);
-        let mut serving =
-            pin!(Connection::serve(shared, id, node, peer.until(), decoded, outbound));
-        // The session decides when it is over; what the edge still says is then not read.
-        tokio::select! {
-            biased;
-            () = &mut serving => {}
-            () = read(stream, inbound, said) => serving.await,
-        }
+        let mut said = SaidReports::new(shared.fold.engine().clone(), id);
+        let mut listener = Listener::default();
+        // By reference: what a future takes over, this one would have room for as well.
+        let mut heard =
+            (&mut stream).map(|message| message.and_then(|m| hear(m, &mut listener, &mut said)));
+        Connection::serve(shared, id, node, peer.until(), hello, &mut heard, outbound).await;
     });
     ReceiverStream::new(messages).map(|message| *message)
 }
@@ -118,26 +108,9 @@ fn no_hello() -> Status {
     Status::failed_precondition("a session begins with a hello, and soon")
 }
 
-async fn read(
-    mut stream: impl Stream<Item = Heard> + Unpin,
-    inbound: mpsc::Sender<Box<Result<EdgeMessage, Status>>>,
-    mut said: SaidReports,
-) {
-    let mut listener = Listener::default();
-    while let Some(message) = stream.next().await {
-        let message = message.and_then(|message| hear(message, &mut listener, &mut said));
-        let failed = message.is_err();
-        if inbound.send(Box::new(message)).await.is_err() || failed {
-            return;
-        }
-    }
-}
-
 /// The first message, checked: nothing was said yet that it could build on. `None` at the end of
 /// the stream.
-async fn first(
-    stream: &mut (impl Stream<Item = Heard> + Unpin),
-) -> Option<Result<EdgeMessage, Status>> {
+async fn first(stream: &mut BoxStream<'static, Heard>) -> Option<Result<EdgeMessage, Status>> {
     let message = stream.next().await?;
     Some(message.and_then(|message| message.try_into().map_err(unreadable)))
 }

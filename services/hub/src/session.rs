@@ -5,22 +5,25 @@
 //! polled only while the socket takes bytes.
 
 use std::collections::BTreeSet;
-use std::future::{Future, pending};
+use std::future::pending;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{Stream, StreamExt};
 use headwater_event::{
     Identity, NodeName, NodeStanding, Report, ReportId, StreamId, StreamStanding,
 };
 use headwater_proto::replication as wire;
 use headwater_session::message::{
-    EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, RefusalCode, Request, RequestError, Response,
+    EdgeHeartbeat, EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Request, RequestError,
+    Response,
 };
 use headwater_session::{HubInput, HubOutput, HubSession, HubStream, SessionId};
-use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 use tonic::Status;
 
 use crate::metrics::{HelloEnd, SessionOver};
@@ -39,14 +42,8 @@ const POSITION_INTERVAL: Duration = Duration::from_secs(10);
 /// How often at most a node's standing is made up for those who ask this hub.
 const STANDING_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Answers to requests under way; the session allows no more requests than that.
-const ANSWERS_MAX: usize = 64;
-
-/// What the edge sends, decoded, or why nothing more comes. Boxed, as all that waits in a session's
-/// channels: a channel holds room for dozens, and a hub has thousands of sessions.
-pub(crate) type Inbound = mpsc::Receiver<Box<Result<EdgeMessage, Status>>>;
-
-/// What goes to the edge.
+/// What goes to the edge. Boxed: a channel holds room for dozens, and a hub has thousands of
+/// sessions.
 pub(crate) type Outbound = mpsc::Sender<Box<Result<wire::HubMessage, Status>>>;
 
 /// A connection being served.
@@ -56,11 +53,13 @@ pub(crate) struct Connection {
     node: NodeName,
     session: HubSession,
     outbound: Outbound,
-    dismissed: mpsc::Receiver<Dismissal>,
+    dismissed: watch::Receiver<Option<Dismissal>>,
     bell: Arc<Notify>,
     subscribed: BTreeSet<StreamId>,
-    appended: mpsc::Sender<ReportId>,
-    answers: mpsc::Sender<Box<Response>>,
+    /// Through which report the log has what the edge said.
+    appended: watch::Sender<ReportId>,
+    /// Requests under way; the session bounds their number. They end with the connection.
+    asking: JoinSet<Response>,
     /// Who the edge said it is; outlives the session, so that its end can be told.
     identity: Option<Identity>,
     heartbeat: EdgeHeartbeat,
@@ -73,19 +72,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Serves one connection of `node` to its end; `id` is its own.
+    /// Serves one connection of `node` to its end; `id` is its own. `heard` is what the edge says
+    /// after its hello, decoded, or why nothing more comes; what is not taken yet waits in HTTP/2's
+    /// own window.
     pub(crate) async fn serve(
         shared: Arc<Shared>,
         id: SessionId,
         node: NodeName,
         vouched_until: Option<Instant>,
-        inbound: Inbound,
+        hello: Hello,
+        heard: impl Stream<Item = Result<EdgeMessage, Status>> + Unpin,
         outbound: Outbound,
     ) {
-        let (dismiss, dismissed) = mpsc::channel(1);
-        // One for every report that may wait for the log, so that none is passed over.
-        let (appended, appends) = mpsc::channel(shared.settings.reports_unappended_max.max(1));
-        let (answers, answered) = mpsc::channel(ANSWERS_MAX);
+        let (dismiss, dismissed) = watch::channel(None);
         let contact_ms = (shared.wall_clock)();
         if let Err(why) = shared.enter(id, &node, dismiss) {
             shared.metrics.sessions.hello(HelloEnd::TurnedAway(why.name()));
@@ -104,8 +103,8 @@ impl Connection {
             outbound,
             dismissed,
             subscribed: BTreeSet::new(),
-            appended,
-            answers,
+            appended: watch::Sender::default(),
+            asking: JoinSet::new(),
             identity: None,
             heartbeat: EdgeHeartbeat::default(),
             contact_ms,
@@ -113,13 +112,17 @@ impl Connection {
             position_due: false,
             kept_at: None,
         };
-        let events = Events { inbound, appends, answered };
-        let over = connection.run(events, vouched_until).await;
+        let over = connection.run(hello, heard, vouched_until).await;
         connection.tally.over(over);
         connection.leave();
     }
 
-    async fn run(&mut self, mut events: Events, vouched_until: Option<Instant>) -> SessionOver {
+    async fn run(
+        &mut self,
+        hello: Hello,
+        mut heard: impl Stream<Item = Result<EdgeMessage, Status>> + Unpin,
+        vouched_until: Option<Instant>,
+    ) -> SessionOver {
         let started = Instant::now();
         let mut old = pin!(sleep(self.shared.limits.age(rand::random())));
         let mut unvouched = pin!(async {
@@ -131,14 +134,20 @@ impl Connection {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let bell = self.bell.clone();
+        let mut appended = self.appended.subscribe();
+        let mut input = HubInput::Received(EdgeMessage::Hello(hello));
         loop {
-            let input = tokio::select! {
+            if let ControlFlow::Break(over) = self.step(input).await {
+                return over;
+            }
+            self.publish_if_due();
+            input = tokio::select! {
                 biased;
-                Some(dismissal) = self.dismissed.recv() => match dismissal {
+                dismissal = dismissal(&mut self.dismissed) => match dismissal {
                     Dismissal::Refused(refusal) => HubInput::Dismissed(refusal),
                     Dismissal::Leaving => HubInput::Leaving(HUB_STOPS.to_owned()),
                 },
-                message = events.inbound.recv() => match message.map(|message| *message) {
+                message = heard.next() => match message {
                     Some(Ok(message)) => {
                         self.contact_ms = (self.shared.wall_clock)();
                         HubInput::Received(message)
@@ -149,8 +158,8 @@ impl Connection {
                     }
                     None => return SessionOver::Left,
                 },
-                Some(id) = events.appends.recv() => HubInput::Appended(id),
-                Some(answer) = events.answered.recv() => HubInput::Answered(*answer),
+                Ok(()) = appended.changed() => HubInput::Appended(*appended.borrow_and_update()),
+                Some(Ok(answer)) = self.asking.join_next() => HubInput::Answered(answer),
                 () = bell.notified() => HubInput::Advanced,
                 () = self.turn.granted() => HubInput::Advanced,
                 () = &mut unvouched => HubInput::Dismissed(expired(&self.node)),
@@ -159,10 +168,6 @@ impl Connection {
                     HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
                 }
             };
-            if let ControlFlow::Break(over) = self.step(input).await {
-                return over;
-            }
-            self.publish_if_due();
         }
     }
 
@@ -234,7 +239,7 @@ impl Connection {
                     room.send(Box::new(Ok(message.into())));
                     return ControlFlow::Continue(());
                 }
-                Some(dismissal) = self.dismissed.recv() => {
+                dismissal = dismissal(&mut self.dismissed) => {
                     return ControlFlow::Break(self.dropped(&dismissal));
                 }
                 () = self.turn.granted() => self.bell.notify_one(),
@@ -266,7 +271,7 @@ impl Connection {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(SessionOver::Upstream),
                 },
-                Some(dismissal) = self.dismissed.recv() => {
+                dismissal = dismissal(&mut self.dismissed) => {
                     return ControlFlow::Break(self.dropped(&dismissal));
                 }
                 () = self.turn.granted() => self.bell.notify_one(),
@@ -275,11 +280,15 @@ impl Connection {
     }
 
     /// Asks on the edge's behalf, in a task of its own that ends with the request's deadline.
-    fn ask(&self, request: Request) {
-        let (shared, node, answers) =
-            (self.shared.clone(), self.node.clone(), self.answers.clone());
-        let answer = async move { shared.answers.answer(&node, &request.key).await };
-        tokio::spawn(answer_within(request.id, request.timeout_ms, answer, answers));
+    fn ask(&mut self, request: Request) {
+        let (shared, node) = (self.shared.clone(), self.node.clone());
+        self.asking.spawn(async move {
+            let within = Duration::from_millis(request.timeout_ms);
+            let answer = timeout(within, shared.answers.answer(&node, &request.key)).await;
+            let outcome = answer
+                .unwrap_or_else(|_| Err(RequestError::Unavailable("no answer in time".to_owned())));
+            Response { id: request.id, outcome }
+        });
     }
 
     /// Waits for the streams that the session serves now.
@@ -352,27 +361,20 @@ impl Connection {
     }
 }
 
-/// Where the inputs of a connection come from.
-struct Events {
-    inbound: Inbound,
-    appends: mpsc::Receiver<ReportId>,
-    answered: mpsc::Receiver<Box<Response>>,
+/// Why the connection is to end, once somebody wants that.
+async fn dismissal(dismissed: &mut watch::Receiver<Option<Dismissal>>) -> Dismissal {
+    loop {
+        if dismissed.changed().await.is_err() {
+            // The table of sessions has forgotten it: it is ending.
+            return pending().await;
+        }
+        if let Some(dismissal) = dismissed.borrow_and_update().clone() {
+            return dismissal;
+        }
+    }
 }
 
 fn expired(node: &NodeName) -> Refusal {
     let message = format!("the certificate of node {node} has expired: issue a new one");
     Refusal { code: RefusalCode::Forbidden, message }
-}
-
-async fn answer_within(
-    id: u64,
-    timeout_ms: u64,
-    answer: impl Future<Output = Result<bytes::Bytes, RequestError>>,
-    answers: mpsc::Sender<Box<Response>>,
-) {
-    let outcome = tokio::time::timeout(Duration::from_millis(timeout_ms), answer)
-        .await
-        .unwrap_or_else(|_| Err(RequestError::Unavailable("no answer in time".to_owned())));
-    // The session may have ended meanwhile.
-    let _ = answers.send(Box::new(Response { id, outcome })).await;
 }

@@ -9,7 +9,7 @@ use headwater_event::{Identity, NodeName, NodeStanding, ReportKey, ResourceKey};
 use headwater_log::Record;
 use headwater_session::message::{Refusal, RefusalCode, RequestError};
 use headwater_session::{HubSettings, Registry, SessionId};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -51,7 +51,7 @@ impl Answers for NoAnswers {
 #[derive(Debug)]
 struct Live {
     node: NodeName,
-    dismiss: mpsc::Sender<Dismissal>,
+    dismiss: watch::Sender<Option<Dismissal>>,
 }
 
 /// Why a session is to end that would go on.
@@ -166,7 +166,7 @@ impl Shared {
         &self,
         session: SessionId,
         node: &NodeName,
-        dismiss: mpsc::Sender<Dismissal>,
+        dismiss: watch::Sender<Option<Dismissal>>,
     ) -> Result<(), TurnedAway> {
         let mut table = self.lock();
         if table.cut.contains(node) {
@@ -292,14 +292,13 @@ impl Shared {
 impl Table {
     fn dismiss(&self, session: SessionId, dismissal: Dismissal) {
         if let Some(live) = self.live.get(&session) {
-            // A full channel means that it has been dismissed already.
-            let _ = live.dismiss.try_send(dismissal);
+            live.dismiss.send_replace(Some(dismissal));
         }
     }
 
     fn dismiss_all(&self, which: impl Fn(&Live) -> bool, refusal: &Refusal) {
         for live in self.live.values().filter(|live| which(live)) {
-            let _ = live.dismiss.try_send(Dismissal::Refused(refusal.clone()));
+            live.dismiss.send_replace(Some(Dismissal::Refused(refusal.clone())));
         }
     }
 }
