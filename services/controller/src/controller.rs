@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
+use crate::changes::Teller;
 use crate::downstream::{
     self, Adopted, Downstream, DrawUuid, OpenError, Progress, SharedInterest, WriterTimings,
 };
@@ -133,7 +134,8 @@ impl Controller {
             }));
         }
         let interest = SharedInterest::default();
-        let picture = Picture::new(interest.clone(), seams.picture.clone());
+        let changes = Teller::new();
+        let picture = Picture::new(interest.clone(), seams.picture.clone(), changes.clone());
         seams.metrics.scrape.look_at(&events, &interest);
         let (demand, demands) = mpsc::channel(DEMANDS_MAX);
         let (notice, notices) = mpsc::channel(NOTICES_MAX);
@@ -146,6 +148,7 @@ impl Controller {
             clock: seams.wall_clock,
             draw,
             interest,
+            changes: changes.clone(),
             nodes: seams.nodes,
             source,
             _source_open: events,
@@ -166,6 +169,7 @@ impl Controller {
             engine: seams.picture,
             demands: demand,
             moved,
+            changes,
             progress: progress_seen.clone(),
             metrics: seams.metrics.upstream,
         };

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 use uuid::Uuid;
 
+use crate::changes::Teller;
 use crate::inherited;
 use crate::interest::{Affected, Interest};
 use crate::metrics::{ChangeKind, DownstreamMetrics};
@@ -136,6 +137,8 @@ pub(crate) struct Downstream {
     pub(crate) clock: WallClock,
     pub(crate) draw: DrawUuid,
     pub(crate) interest: SharedInterest,
+    /// Told what changes of the objects.
+    pub(crate) changes: Teller,
     pub(crate) nodes: Vec<NodeName>,
     pub(crate) source: mpsc::Receiver<SourceEvent>,
     /// Keeps the channel open when every source has stopped: what they told still stands.
@@ -168,6 +171,7 @@ impl Downstream {
         for node in self.nodes.clone() {
             self.interest.write().declare(&node);
         }
+        self.changes.tell_everything();
         let newest = follower.as_ref().and_then(|follower| follower.acceptance().writer());
         self.adopted.agree_with(newest.map(|claim| claim.writer));
         let mut wait = RETRY_FIRST;
@@ -341,6 +345,7 @@ impl Downstream {
         let mut changes = Vec::new();
         let mut spans = Vec::new();
         let mut listed = false;
+        let mut changed = self.changes.gather();
         for event in events {
             let (affected, cause) = match event {
                 SourceEvent::Init => {
@@ -353,6 +358,7 @@ impl Downstream {
                         listing.insert(object.key().clone());
                     }
                     self.metrics.listed();
+                    changed.object(object.key());
                     (self.interest.write().apply(object), Cause::default())
                 }
                 SourceEvent::InitDone => {
@@ -363,11 +369,13 @@ impl Downstream {
                 SourceEvent::Apply(object, mut cause) => {
                     let object = self.adopted.object(object);
                     spans.extend(self.begin(&mut cause, object.key(), ChangeKind::Applied));
+                    changed.object(object.key());
                     (self.interest.write().apply(object), cause)
                 }
                 SourceEvent::Delete { key, uid, mut cause } => {
                     let uid = self.adopted.end(&key, uid);
                     spans.extend(self.begin(&mut cause, &key, ChangeKind::Removed));
+                    changed.object(&key);
                     (self.interest.write().remove(&key, &uid), cause)
                 }
                 SourceEvent::Notice(notice) => {
@@ -379,11 +387,13 @@ impl Downstream {
                     continue;
                 }
             };
+            changed.nodes_of(&affected);
             changes.extend(affected.into_iter().map(|affected| {
                 let traceparent = cause.traceparent.clone();
                 Change { affected, traceparent }
             }));
         }
+        self.changes.tell(changed);
         if listed { Taken::Listed } else { Taken::Changes { changes, spans } }
     }
 
@@ -405,6 +415,8 @@ impl Downstream {
         for (key, uid) in gone {
             interest.remove(&key, &uid);
         }
+        drop(interest);
+        self.changes.tell_everything();
     }
 
     /// Compares every entry that is published or wanted, appends the differences, and says so.
@@ -501,7 +513,11 @@ impl Downstream {
                 if !deleted {
                     return Ok(());
                 }
+                let mut changed = self.changes.gather();
                 let affected = self.interest.write().remove(&pod, &uid);
+                changed.object(&pod);
+                changed.nodes_of(&affected);
+                self.changes.tell(changed);
                 self.publish(writing, affected.into_iter().map(Change::from).collect()).await
             }
         }

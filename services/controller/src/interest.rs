@@ -194,6 +194,11 @@ impl Interest {
         self.nodes.keys()
     }
 
+    /// Whether `node` has a stream.
+    pub fn has_stream(&self, node: &NodeName) -> bool {
+        self.nodes.contains_key(node)
+    }
+
     fn users_of(&self, key: &ResourceKey) -> Vec<NodeName> {
         self.users.get(key).into_iter().flatten().cloned().collect()
     }

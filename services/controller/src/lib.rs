@@ -5,6 +5,7 @@
 //! | [`source`] | what every source of objects promises; the manifest folder and the objects socket |
 //! | [`interest`] | which node needs which object, as objects come and go |
 
+mod changes;
 mod controller;
 mod downstream;
 mod inherited;
@@ -17,6 +18,7 @@ pub mod source;
 mod spans;
 mod upstream;
 
+pub use changes::{Changed, Changes};
 pub use controller::{Controller, ControllerError, ControllerHandle, ControllerSeams};
 pub use downstream::{
     DrawUuid, HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, WriterTimings,

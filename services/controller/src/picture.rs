@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::changes::{Changes, Teller};
 use crate::downstream::SharedInterest;
 
 /// Per node: its Node as it last reported it.
@@ -40,6 +41,7 @@ pub(crate) struct NodeReport {
 pub struct Picture {
     interest: SharedInterest,
     engine: Arc<dyn Engine>,
+    changes: Teller,
 }
 
 /// Which objects are meant.
@@ -64,8 +66,14 @@ impl Filter<'_> {
 }
 
 impl Picture {
-    pub(crate) fn new(interest: SharedInterest, engine: Arc<dyn Engine>) -> Self {
-        Self { interest, engine }
+    pub(crate) fn new(interest: SharedInterest, engine: Arc<dyn Engine>, changes: Teller) -> Self {
+        Self { interest, engine, changes }
+    }
+
+    /// Hears from now on which objects may have changed, so that not all are to be looked at. It
+    /// does not hear of time: a node that says nothing is not Ready after a while.
+    pub fn changes(&self) -> Changes {
+        self.changes.listen()
     }
 
     /// The objects meant by `filter`, in key order, statuses merged in. `now_ms` decides which
@@ -95,13 +103,33 @@ impl Picture {
             add_node(&mut found, filter, &row?.0);
         }
         for (key, object) in &mut found {
-            match key.kind() {
-                "pod" => merge_status(&*from, key, object)?,
-                "node" => merge_node(&*from, key.name(), object, now_ms)?,
-                _ => {}
-            }
+            merge(&*from, key, object, now_ms)?;
         }
         Ok(found)
+    }
+
+    /// One object, as among [`Picture::objects`].
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn shown(&self, key: &ResourceKey, now_ms: i64) -> Result<Option<Value>, EngineError> {
+        let node: Option<NodeName> =
+            if key.kind() == "node" { key.name().parse().ok() } else { None };
+        let (object, has_stream) = {
+            let interest = self.interest.read();
+            let has_stream = node.as_ref().is_some_and(|node| interest.has_stream(node));
+            (interest.object(key).map(Object::value), has_stream)
+        };
+        let from = self.engine.snapshot();
+        let object = match (object, &node) {
+            (None, Some(node)) if has_stream || NODES.get(&*from, node)?.is_some() => {
+                Some(bare_node(node))
+            }
+            (object, _) => object,
+        };
+        let Some(mut object) = object else { return Ok(None) };
+        merge(&*from, key, &mut object, now_ms)?;
+        Ok(Some(object))
     }
 
     /// One object as the sources have it.
@@ -130,9 +158,26 @@ impl Picture {
 fn add_node(found: &mut BTreeMap<ResourceKey, Value>, filter: &Filter<'_>, node: &NodeName) {
     let Ok(key) = ResourceKey::new(None, "node", node.as_str()) else { return };
     if filter.matches(&key) {
-        found.entry(key).or_insert_with(
-            || json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.as_str()}}),
-        );
+        found.entry(key).or_insert_with(|| bare_node(node));
+    }
+}
+
+/// A node of which no source tells.
+fn bare_node(node: &NodeName) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.as_str()}})
+}
+
+/// Adds what the edges say of an object.
+fn merge(
+    from: &dyn Read,
+    key: &ResourceKey,
+    object: &mut Value,
+    now_ms: i64,
+) -> Result<(), EngineError> {
+    match key.kind() {
+        "pod" => merge_status(from, key, object),
+        "node" => merge_node(from, key.name(), object, now_ms),
+        _ => Ok(()),
     }
 }
 

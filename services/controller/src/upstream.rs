@@ -31,6 +31,7 @@ use tracing::Span;
 
 use self::repair::AGAIN_AFTER;
 use self::stale::{Stale, StaleKeys, uid};
+use crate::changes::{Gathered, Teller};
 use crate::downstream::{Demand, Progress};
 use crate::metrics::{RecordKind, UpstreamMetrics};
 use crate::picture::{NODES, NodeReport, STANDINGS};
@@ -71,8 +72,10 @@ pub(crate) struct Upstream {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) demands: mpsc::Sender<Demand>,
-    /// Counts the commits, so that watchers of the picture look again.
+    /// Counts the commits.
     pub(crate) moved: watch::Sender<u64>,
+    /// Told what they change of the picture.
+    pub(crate) changes: Teller,
     /// Says whether it is this controller that writes.
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) metrics: UpstreamMetrics,
@@ -112,7 +115,9 @@ impl Upstream {
                 let _ = self.demands.send(Demand::Snapshot(node)).await;
             }
         }
-        forget_fold(&*self.engine)
+        let emptied = forget_fold(&*self.engine);
+        self.changes.tell_everything();
+        emptied
     }
 
     async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, Lost> {
@@ -205,16 +210,21 @@ impl Upstream {
         let mut demands = Vec::new();
         // They end when the picture has what they are about.
         let mut spans = Vec::new();
+        let mut changed = self.changes.gather();
         for recorded in &records.records {
             let kind = match ReportKey::decode(&recorded.record.key) {
                 Ok((node, ReportKey::Position)) => {
                     let standing = fold_standing(&mut batch, &node, recorded);
+                    changed.node(&node);
                     if standing.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
                         demands.push(Demand::Snapshot(node));
                     }
                     RecordKind::Position
                 }
-                Ok(_) => self.fold_report(fold, recorded, &mut batch, &mut demands, &mut spans)?,
+                Ok(_) => {
+                    let (demands, spans) = (&mut demands, &mut spans);
+                    self.fold_report(fold, recorded, &mut batch, demands, spans, &mut changed)?
+                }
                 Err(error) => {
                     let (partition, offset) = (recorded.partition, recorded.offset);
                     tracing::warn!(%partition, %offset, %error, "left out of the picture");
@@ -231,9 +241,11 @@ impl Upstream {
                     Durability::Buffered,
                 )?;
                 spans.clear();
+                self.changes.tell(std::mem::replace(&mut changed, self.changes.gather()));
             }
         }
         batch.commit(&*self.engine, &[records.cursor], Durability::Buffered)?;
+        self.changes.tell(changed);
         Ok(demands)
     }
 
@@ -244,6 +256,7 @@ impl Upstream {
         batch: &mut Batch<Folded>,
         demands: &mut Vec<Demand>,
         spans: &mut Vec<Span>,
+        changed: &mut Gathered,
     ) -> Result<RecordKind, EngineError> {
         let record = ReportRecord {
             key: recorded.record.key.clone(),
@@ -283,6 +296,11 @@ impl Upstream {
                 self.meet(stale, node.clone(), &report, true, recorded.partition, batch);
             }
         }
+        match &told {
+            Told::Status(pod) | Told::SameStatus(pod) | Told::Removed(pod) => changed.object(pod),
+            Told::Closed { dropped, .. } => dropped.iter().for_each(|pod| changed.object(pod)),
+            Told::Nothing | Told::Stale => {}
+        }
         match told {
             // The node no longer has the pod, so its end needs no word any more.
             Told::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
@@ -302,6 +320,7 @@ impl Upstream {
                     let object = String::from_utf8_lossy(object).into_owned();
                     let first_ms = before.map_or(recorded.time_ms, |Json(before)| before.first_ms);
                     batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object, first_ms }));
+                    changed.node(&node);
                 }
             }
             ReportBody::PodTerminated { pod, uid } => {

@@ -14,6 +14,7 @@ mod sight;
 pub(crate) mod status;
 mod story;
 mod verify;
+mod watch;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -131,8 +132,7 @@ impl Operator for Service {
         request: Request<GetRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let room = self.room.stream()?;
-        let events =
-            objects::watch(self.sight.clone(), request.into_inner()).await.map_err(brief)?;
+        let events = watch::watch(self.sight.clone(), request.into_inner()).await.map_err(brief)?;
         Ok(Response::new(in_room(room, events)))
     }
 

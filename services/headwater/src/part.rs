@@ -28,7 +28,6 @@ use std::sync::Arc;
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
 use headwater_rocks::{Budget, Shared};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::signals::Signals;
@@ -108,7 +107,6 @@ impl Ground {
             cloud: None,
             hub: None,
             nodes: Arc::default(),
-            moved: watch::channel(0).1,
             node_dirs: {
                 let node_dir = node_dir.clone();
                 Arc::new(move |node| node_dir(node).join("edged"))

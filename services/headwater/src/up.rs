@@ -34,7 +34,6 @@ use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime};
 use crate::operator::{self, CloudSight, ListenError, Part, Sight};
-use crate::part::controller::moved;
 use crate::part::signals::Signals;
 use crate::settings::Configured;
 use crate::settings::up::Settings;
@@ -193,7 +192,7 @@ impl Composition {
             cloud.controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
             cloud.controller.take_stopped_sources().unwrap_or_else(|| mpsc::channel(1).1),
         );
-        let sight = sight(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores), &stop);
+        let sight = sight(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores));
         let answering = operator::serve(&socket, sight.clone(), stop.child_token())?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         data.set_address(METRICS_ADDRESS, address)?;
@@ -245,7 +244,6 @@ fn sight(
     data: &DataDir,
     clock: &WallClock,
     (troubles, stores): (&Troubles, &Stores),
-    stop: &CancellationToken,
 ) -> Sight {
     let (troubles, stores) = (troubles.clone(), stores.clone());
     let progress = cloud.controller.progress();
@@ -262,7 +260,6 @@ fn sight(
             progress: cloud.controller.progress(),
             published: cloud.published.clone(),
         }),
-        moved: moved(&cloud.controller, stop.child_token()),
         hub: Some(cloud.hub.view()),
         nodes: Arc::new(nodes.iter().map(|(name, node)| (name.clone(), node.view())).collect()),
         node_dirs: {

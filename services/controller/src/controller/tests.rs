@@ -30,6 +30,7 @@ mod handed_over;
 mod repaired;
 mod reported;
 mod seen;
+mod watched;
 
 const SOON: Duration = Duration::from_secs(10);
 

@@ -127,6 +127,8 @@ impl Downstream {
                 self.adopted.identities.insert(key.clone(), identity);
             }
         }
+        drop(interest);
+        self.changes.tell_everything();
         Ok(())
     }
 }

@@ -1,20 +1,16 @@
 //! Objects: of the cloud's picture or of a node's replica, now or in the past.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use headwater_controller::Filter;
 use headwater_event::{NodeName, ResourceKey, Seq, StreamId};
 use headwater_log::history::{PastState, Until};
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{Operation, operation::Verb, operation_result::Outcome};
-use headwater_proto::operator::{GetEvent, GetRequest, GetResponse, get_event};
+use headwater_proto::operator::{GetRequest, GetResponse};
 use headwater_view::{Selection, StreamReader};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::mask::mask;
@@ -24,16 +20,6 @@ use crate::node::NodeView;
 
 /// Entries read from a replica at once.
 const CHUNK_ENTRIES: usize = 256;
-
-/// How often a watch looks again although nothing woke it: a node becomes Unknown by silence.
-const WATCH_INTERVAL: Duration = Duration::from_secs(2);
-
-/// A watch pauses for so many times as long as its look took: however many objects there are, it
-/// takes a fifth of a core at most.
-const WATCH_PAUSE_FACTOR: u32 = 4;
-
-/// Changes waiting for a slow reader of a watch.
-const WAITING_MAX: usize = 256;
 
 pub(super) type Objects = BTreeMap<ResourceKey, Value>;
 
@@ -47,85 +33,12 @@ pub(super) async fn get(sight: &Sight, request: &GetRequest) -> Result<GetRespon
     Ok(GetResponse { objects, positions })
 }
 
-/// The objects asked for, then every change of them.
-pub(super) async fn watch(
-    sight: Sight,
-    request: GetRequest,
-) -> Result<impl Stream<Item = Result<GetEvent, Status>> + Send, Status> {
-    if !request.at.is_empty() {
-        return Err(Status::invalid_argument("the past does not change: leave out -w or --at"));
-    }
-    let (first, _) = find(&sight, &request).await?;
-    let (sender, receiver) = mpsc::channel(WAITING_MAX);
-    tokio::spawn(async move {
-        let mut sight = sight;
-        let mut shown = Objects::new();
-        let mut now = first;
-        let mut initial = true;
-        let mut pause = Duration::ZERO;
-        loop {
-            for event in changes(&shown, &now, request.show_secrets) {
-                if sender.send(Ok(event)).await.is_err() {
-                    return;
-                }
-            }
-            if std::mem::take(&mut initial) {
-                let done = GetEvent {
-                    kind: get_event::Kind::InitDone.into(),
-                    object: bytes::Bytes::new(),
-                };
-                if sender.send(Ok(done)).await.is_err() {
-                    return;
-                }
-            }
-            shown = now;
-            tokio::time::sleep(pause).await;
-            tokio::select! {
-                moved = sight.moved.changed() => {
-                    if moved.is_err() {
-                        return;
-                    }
-                }
-                () = tokio::time::sleep(WATCH_INTERVAL) => {}
-                () = sender.closed() => return,
-            }
-            let began = Instant::now();
-            let found = find(&sight, &request).await;
-            pause = began.elapsed() * WATCH_PAUSE_FACTOR;
-            now = match found {
-                Ok((objects, _)) => objects,
-                Err(status) => {
-                    let _ = sender.send(Err(status)).await;
-                    return;
-                }
-            };
-        }
-    });
-    Ok(ReceiverStream::new(receiver))
-}
-
-fn changes(before: &Objects, now: &Objects, show_secrets: bool) -> Vec<GetEvent> {
-    let event = |kind: get_event::Kind, key: &ResourceKey, object: &Value| {
-        let mut object = object.clone();
-        if !show_secrets {
-            mask(key.kind(), &mut object);
-        }
-        GetEvent { kind: kind.into(), object: object.to_string().into() }
-    };
-    let gone = before
-        .iter()
-        .filter(|(key, _)| !now.contains_key(*key))
-        .map(|(key, object)| event(get_event::Kind::Delete, key, object));
-    let changed = now
-        .iter()
-        .filter(|(key, object)| before.get(*key) != Some(*object))
-        .map(|(key, object)| event(get_event::Kind::Apply, key, object));
-    gone.chain(changed).collect()
-}
-
-async fn find(sight: &Sight, request: &GetRequest) -> Result<(Objects, Vec<String>), Status> {
-    let filter =
-        Filter { kind: &request.r#type, namespace: &request.namespace, name: &request.name };
+/// The objects asked for, and the positions of what is past.
+pub(super) async fn find(
+    sight: &Sight,
+    request: &GetRequest,
+) -> Result<(Objects, Vec<String>), Status> {
+    let filter = filter(request);
     let at = At::parse(&request.at)?;
     match (request.node.is_empty(), at) {
         (true, None) => Ok((now(sight, &filter).await?, Vec::new())),
@@ -155,6 +68,11 @@ async fn find(sight: &Sight, request: &GetRequest) -> Result<(Objects, Vec<Strin
             Ok((objects, positions))
         }
     }
+}
+
+/// Which objects are asked for.
+pub(super) fn filter(request: &GetRequest) -> Filter<'_> {
+    Filter { kind: &request.r#type, namespace: &request.namespace, name: &request.name }
 }
 
 /// The objects that this part shows when no node is named: an edge its replica, else the picture.
@@ -374,20 +292,6 @@ mod tests {
         assert_eq!(time, Some(At::Time(1500)));
         let error = At::parse("yesterday").expect_err("neither");
         assert!(error.message().contains("yesterday"), "{error}");
-    }
-
-    #[test]
-    fn a_watch_tells_differences_only() {
-        let key = |name: &str| format!("d/pod/{name}").parse::<ResourceKey>().expect("a key");
-        let before = Objects::from([(key("a"), json!(1)), (key("b"), json!(2))]);
-        let now = Objects::from([(key("b"), json!(3)), (key("c"), json!(4))]);
-        let told: Vec<_> = changes(&before, &now, false)
-            .into_iter()
-            .map(|event| (event.kind(), String::from_utf8_lossy(&event.object).into_owned()))
-            .collect();
-        use get_event::Kind::{Apply, Delete};
-        let expected = [(Delete, "1"), (Apply, "3"), (Apply, "4")];
-        assert_eq!(told, expected.map(|(kind, text)| (kind, text.to_owned())));
     }
 
     proptest! {

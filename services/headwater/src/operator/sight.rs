@@ -44,8 +44,6 @@ pub(crate) struct Sight {
     pub(crate) hub: Option<HubView>,
     /// The nodes whose edges run in this process.
     pub(crate) nodes: Arc<BTreeMap<NodeName, NodeView>>,
-    /// Counts what moves the objects that are shown, so that a watch looks again.
-    pub(crate) moved: watch::Receiver<u64>,
     /// Where each node's pod worker keeps its directory.
     pub(crate) node_dirs: Arc<dyn Fn(&NodeName) -> PathBuf + Send + Sync>,
     /// Writes down that a node's link was cut or restored, so that a restart does not forget it.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use headwater_controller::source::Concern;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
@@ -16,7 +15,6 @@ use headwater_event::NodeName;
 use headwater_rocks::{Budget, Role};
 use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
 use super::{Ground, Part};
 use crate::exit::{Failure, chain};
@@ -26,16 +24,12 @@ use crate::telemetry::health::{Health, Question};
 use crate::troubles::Troubles;
 use crate::{cli, database, part};
 
-/// How often the picture is taken to have moved besides on reports: publishing is counted apart.
-const MOVED_INTERVAL: Duration = Duration::from_millis(250);
-
 /// A controller as a process.
 pub(crate) struct ControllerPart {
     controller: ControllerHandle,
     notices: mpsc::Receiver<Notice>,
     stopped_sources: mpsc::Receiver<SourceError>,
     progress: watch::Receiver<Progress>,
-    moved: watch::Receiver<u64>,
     troubles: Troubles,
     logs: Logs,
     /// Its fold of the downstream log.
@@ -84,7 +78,6 @@ impl Part for ControllerPart {
                 .take_stopped_sources()
                 .unwrap_or_else(|| mpsc::channel(1).1),
             progress: controller.progress(),
-            moved: moved(&controller, ground.stop.child_token()),
             troubles: ground.troubles.clone(),
             logs,
             published,
@@ -108,7 +101,6 @@ impl Part for ControllerPart {
                 progress: self.controller.progress(),
                 published: self.published.clone(),
             }),
-            moved: self.moved.clone(),
             troubles: Arc::new(move || {
                 let publishing = progress.borrow().trouble.clone();
                 publishing.into_iter().chain(others()).collect()
@@ -190,30 +182,6 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
             None => Err("the sources have not all listed".to_owned()),
         }
     });
-}
-
-/// Counts what moves the picture: reports, and what is published, at a bounded rate.
-pub(crate) fn moved(
-    controller: &ControllerHandle,
-    stop: CancellationToken,
-) -> watch::Receiver<u64> {
-    let (sender, receiver) = watch::channel(0);
-    let (mut reports, mut progress) = (controller.moved(), controller.progress());
-    tokio::spawn(async move {
-        loop {
-            let changed = tokio::select! {
-                () = stop.cancelled() => return,
-                changed = reports.changed() => changed,
-                changed = progress.changed() => changed,
-            };
-            if changed.is_err() {
-                return;
-            }
-            sender.send_modify(|count| *count += 1);
-            tokio::time::sleep(MOVED_INTERVAL).await;
-        }
-    });
-    receiver
 }
 
 /// Where objects come from.

@@ -5,26 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use headwater_edge::EdgeStatus;
 use headwater_event::NodeName;
 use headwater_rocks::Budget;
-use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 
 use super::{Ground, Part};
 use crate::exit::{CommandResult, Failure};
-use crate::node::{Node, NodeMetrics, NodeSettings, NodeView, cuts, runtime};
+use crate::node::{Node, NodeMetrics, NodeSettings, cuts, runtime};
 use crate::operator::{self, Sight};
 use crate::settings::edge::EdgeSettings;
 use crate::telemetry::health::Health;
 use crate::{cli, part};
-
-/// How often an edge is asked whether it moved, for those who watch its replica: a person reads
-/// along.
-const MOVED_INTERVAL: Duration = Duration::from_millis(250);
 
 /// An edge as a process.
 pub(crate) struct EdgePart {
@@ -70,7 +61,6 @@ impl Part for EdgePart {
     fn sight(&self, ground: &Ground) -> Option<Sight> {
         let view = self.node.view();
         Some(Sight {
-            moved: moved(view.clone(), ground.stop.child_token()),
             nodes: Arc::new(BTreeMap::from([(self.name.clone(), view)])),
             ..ground.sight(operator::Part::Edge)
         })
@@ -79,26 +69,4 @@ impl Part for EdgePart {
     async fn hand_over(self) {
         self.node.leave().await;
     }
-}
-
-/// Counts what moves the replica and what is reported of it.
-fn moved(view: NodeView, stop: CancellationToken) -> watch::Receiver<u64> {
-    let (sender, receiver) = watch::channel(0);
-    tokio::spawn(stop.run_until_cancelled_owned(async move {
-        let mut last: Option<EdgeStatus> = None;
-        let mut interval = tokio::time::interval(MOVED_INTERVAL);
-        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            interval.tick().await;
-            let now = match view.edge() {
-                Some(edge) => edge.status().await.ok(),
-                None => None,
-            };
-            if now != last {
-                sender.send_modify(|count| *count += 1);
-                last = now;
-            }
-        }
-    }));
-    receiver
 }

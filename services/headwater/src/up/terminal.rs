@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use futures::FutureExt;
 use headwater_controller::source::Concern;
-use headwater_controller::{Filter, Notice};
+use headwater_controller::{Changes, Filter, Notice};
 use headwater_proto::operator::{NodeStatus, StatusResponse};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
@@ -40,9 +41,9 @@ struct Told {
     published: bool,
     next: bool,
     pods: Said,
-    /// The pods as last looked at, and how far the picture had moved then: thousands of them
-    /// are not read again while nothing changes.
-    seen: Option<(u64, Pods)>,
+    /// The pods as last looked at, and what hears of changes since: thousands of them are not read
+    /// again while nothing changes.
+    seen: Option<(Changes, Pods)>,
     /// The nodes that were connected when last looked at.
     connected: BTreeSet<String>,
     away: BTreeSet<String>,
@@ -136,12 +137,17 @@ impl Terminal {
             ));
         }
         let status = status::status(&composition.sight).await;
-        let moved = *composition.sight.moved.borrow();
-        let pods = match told.seen.take() {
-            Some((at, pods)) if at == moved => pods,
-            _ => Pods::of(&objects(composition)),
+        let (changes, pods) = match told.seen.take() {
+            Some((mut changes, pods)) => match changes.next().now_or_never() {
+                None => (changes, pods),
+                Some(_) => (changes, Pods::of(&objects(composition))),
+            },
+            None => {
+                let changes = composition.cloud.controller.picture().changes();
+                (changes, Pods::of(&objects(composition)))
+            }
         };
-        told.seen = Some((moved, pods.clone()));
+        told.seen = Some((changes, pods.clone()));
         self.live.set_message(live_line(&status, &pods));
         told.nodes(&status).into_iter().for_each(|line| self.say(line));
         // At first everybody is waited for; later a node that is away holds up no news.
