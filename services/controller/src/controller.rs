@@ -79,7 +79,6 @@ pub enum ControllerError {
 pub struct ControllerHandle {
     picture: Picture,
     progress: watch::Receiver<Progress>,
-    moved: watch::Receiver<u64>,
     notices: Option<mpsc::Receiver<Notice>>,
     stopped_sources: Option<mpsc::Receiver<SourceError>>,
     /// A handle that is dropped stops the controller too, but waits for nothing.
@@ -140,7 +139,6 @@ impl Controller {
         let (demand, demands) = mpsc::channel(DEMANDS_MAX);
         let (notice, notices) = mpsc::channel(NOTICES_MAX);
         let (progress, progress_seen) = watch::channel(Progress::default());
-        let (moved, moved_seen) = watch::channel(0);
         let downstream = Downstream {
             log: seams.downstream,
             upstream: seams.upstream.clone(),
@@ -168,7 +166,6 @@ impl Controller {
             log: seams.upstream,
             engine: seams.picture,
             demands: demand,
-            moved,
             changes,
             progress: progress_seen.clone(),
             metrics: seams.metrics.upstream,
@@ -178,7 +175,6 @@ impl Controller {
         Ok(ControllerHandle {
             picture,
             progress: progress_seen,
-            moved: moved_seen,
             notices: Some(notices),
             stopped_sources: Some(stopped_sources),
             stop: stop.drop_guard(),
@@ -198,11 +194,6 @@ impl ControllerHandle {
     /// How publishing stands; changes wake whoever waits.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.clone()
-    }
-
-    /// Counts the commits of the picture's upstream half.
-    pub fn moved(&self) -> watch::Receiver<u64> {
-        self.moved.clone()
     }
 
     /// What sources want a person to know; given out once.

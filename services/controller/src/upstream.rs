@@ -72,8 +72,6 @@ pub(crate) struct Upstream {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) demands: mpsc::Sender<Demand>,
-    /// Counts the commits.
-    pub(crate) moved: watch::Sender<u64>,
     /// Told what they change of the picture.
     pub(crate) changes: Teller,
     /// Says whether it is this controller that writes.
@@ -161,7 +159,6 @@ impl Upstream {
                     let _ = self.demands.send(demand).await;
                 }
             }
-            self.moved.send_modify(|commits| *commits += 1);
         }
     }
 

@@ -252,6 +252,13 @@ impl Running {
         reached.epoch
     }
 
+    /// Waits until what `node` has said is in the picture.
+    async fn folds(&self, node: &str) {
+        let partition = StreamId::node(&node.parse().expect("a name")).partition(2);
+        let lag = format!("headwater_controller_upstream_lag_records{{partition=\"{partition}\"}}");
+        until_true("the fold", async || seen::value(&self.registry, &lag) == Some(0.0)).await;
+    }
+
     async fn set(&self, object: Object) {
         self.tell([SourceEvent::Apply(object, Cause::default())]).await;
     }

@@ -23,8 +23,7 @@ impl World {
     async fn phase_anew(&self) -> Option<String> {
         let running = self.elsewhere().start().await;
         running.list([pod("p", "c")]).await;
-        let mut moved = running.controller.moved();
-        moved.wait_for(|commits| *commits > 0).await.expect("it folds");
+        running.folds("a").await;
         // Its picture is whole when the last of what is there has been folded.
         let node = |seq| self.report("a", seq, ReportBody::Node { object: "{}".into() });
         node(1000).await;

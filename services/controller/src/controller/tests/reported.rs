@@ -128,8 +128,7 @@ async fn the_end_of_a_pod_is_not_forgotten_over_a_restart() {
     let terminated =
         ReportBody::PodTerminated { pod: "d/pod/p".parse().expect("a key"), uid: "u-p".to_owned() };
     world.report("a", 1, terminated).await;
-    let mut moved = running.controller.moved();
-    moved.wait_for(|commits| *commits > 0).await.expect("the report is folded");
+    running.folds("a").await;
     // Stopped before it could be met: nothing was listed yet.
     running.controller.stop().await;
     let running = world.start().await;
