@@ -15,6 +15,8 @@ pub struct Cores(Vec<Core>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Core {
     busy: u64,
+    /// Of them, those in which a hypervisor ran others.
+    stolen: u64,
     all: u64,
 }
 
@@ -23,6 +25,14 @@ impl Cores {
     pub fn now() -> Self {
         let stats = KernelStats::current().map(|stats| stats.cpu_time).unwrap_or_default();
         Self(stats.iter().map(Core::from).collect())
+    }
+
+    /// The part of the time of all cores since `before` that a hypervisor took for others.
+    pub fn stolen_since(&self, before: &Self) -> f64 {
+        let both = || self.0.iter().zip(&before.0);
+        let stolen: u64 = both().map(|(now, then)| now.stolen.saturating_sub(then.stolen)).sum();
+        let all: u64 = both().map(|(now, then)| now.all.saturating_sub(then.all)).sum();
+        stolen as f64 / all.max(1) as f64
     }
 
     /// The part of the time since `before` in which each core did something, whoever kept it busy.
@@ -41,7 +51,8 @@ impl From<&CpuTime> for Core {
     fn from(time: &CpuTime) -> Self {
         let rest = [time.irq, time.softirq, time.steal].into_iter().flatten().sum::<u64>();
         let busy = time.user + time.nice + time.system + rest;
-        Self { busy, all: busy + time.idle + time.iowait.unwrap_or_default() }
+        let all = busy + time.idle + time.iowait.unwrap_or_default();
+        Self { busy, stolen: time.steal.unwrap_or_default(), all }
     }
 }
 
@@ -88,9 +99,12 @@ mod tests {
 
     #[test]
     fn what_a_core_did_not_idle_away_it_was_busy() {
-        let cores = |of: [(u64, u64); 2]| Cores(of.map(|(busy, all)| Core { busy, all }).into());
-        let busy = cores([(29, 120), (10, 40)]).busy_since(&cores([(20, 100), (10, 40)]));
-        assert_eq!(busy, [0.45, 0.0]);
+        let core = |(busy, stolen, all)| Core { busy, stolen, all };
+        let cores = |of: [(u64, u64, u64); 2]| Cores(of.map(core).into());
+        let (before, now) =
+            (cores([(20, 1, 100), (10, 0, 40)]), cores([(29, 3, 120), (10, 0, 60)]));
+        assert_eq!(now.busy_since(&before), [0.45, 0.0]);
+        assert_eq!((now.stolen_since(&before), before.stolen_since(&before)), (0.05, 0.0));
         let now = Cores::now();
         assert!(!now.0.is_empty() && now.0.iter().all(|core| core.busy <= core.all), "{now:?}");
     }

@@ -62,6 +62,10 @@ pub struct Costs {
     pub processes: Vec<ProcessRecord>,
     /// The busy part of each core on average over the measured time, whoever kept it busy.
     pub cores_busy_mean: Vec<f64>,
+    /// The part of the time of all cores that a hypervisor took for others: what runs is late then,
+    /// whatever its priority.
+    #[serde(default)]
+    pub stolen_mean: f64,
     /// Look by look.
     pub cores_over_time: Vec<CoresAt>,
 }
@@ -137,6 +141,7 @@ impl Sampler {
         }
         Costs {
             cores_busy_mean: self.cores.busy_since(&self.cores_first),
+            stolen_mean: self.cores.stolen_since(&self.cores_first),
             processes: self.records,
             cores_over_time: self.over_time,
         }
@@ -144,6 +149,14 @@ impl Sampler {
 }
 
 impl Costs {
+    /// How busy the machine was, in words.
+    pub fn of_the_machine(&self) -> String {
+        let busy = self.cores_busy_mean.iter().map(|busy| format!("{:.0} %", busy * 100.0));
+        let busy = busy.collect::<Vec<_>>().join(", ");
+        let stolen = self.stolen_mean * 100.0;
+        format!("cores busy, whoever kept them so: {busy}; taken by a hypervisor: {stolen:.1} %")
+    }
+
     /// Why the figures are those of a machine at its end, if they are.
     pub fn saturated(&self) -> Option<String> {
         let busiest = self.cores_busy_mean.iter().copied().enumerate();
@@ -194,6 +207,8 @@ mod tests {
         let said = costs(vec![0.2, 0.95]).saturated().expect("0.95");
         assert!(said.starts_with("core 1 was 95 % busy"), "{said}");
         assert_eq!(costs(vec![0.85, 0.2]).saturated(), None);
+        let shown = Costs { stolen_mean: 0.042, ..costs(vec![0.2, 0.95]) }.of_the_machine();
+        assert!(shown.contains("20 %, 95 %; ") && shown.ends_with("4.2 %"), "{shown}");
         assert_eq!(costs(Vec::new()).saturated(), None);
     }
 }

@@ -261,6 +261,7 @@ impl Page {
             })
             .collect();
         self.table(&["process", "cores", "CPU, s", "PSS, most", "PSS, last"], &rows);
+        self.element("p", &run.costs.of_the_machine());
         let drawn = || processes.iter().take(PROCESSES_DRAWN_MAX);
         let cores = drawn().map(|of| Line {
             name: of.name.clone(),

@@ -158,9 +158,7 @@ fn costs(run: &Run) -> String {
             memory(process.pss_bytes_last),
         ]);
     }
-    let busy = run.costs.cores_busy_mean.iter().map(|busy| format!("{:.0} %", busy * 100.0));
-    let busy = busy.collect::<Vec<_>>().join(", ");
-    format!("\n{shown}\ncores busy, whoever kept them so: {busy}\n")
+    format!("\n{shown}\n{}\n", run.costs.of_the_machine())
 }
 
 /// Two runs side by side.
