@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use headwater_controller::{Changed, Changes, Filter, Picture};
+use headwater_controller::{Changed, Changes, Filter};
 use headwater_edge::EdgeStatus;
 use headwater_event::ResourceKey;
 use headwater_proto::operator::get_event::Kind;
@@ -65,7 +65,6 @@ struct Watch {
 /// What makes a watch look again.
 enum Wakes {
     Picture {
-        picture: Picture,
         changes: Changes,
         /// Where nodes are asked for: they change by mere time.
         time: Option<Interval>,
@@ -80,8 +79,8 @@ enum Wakes {
 /// Where to look.
 enum Look {
     Everywhere,
-    At(Picture, BTreeSet<ResourceKey>),
-    Nodes(Picture),
+    At(BTreeSet<ResourceKey>),
+    Nodes,
 }
 
 /// What the reader has been shown.
@@ -129,7 +128,8 @@ impl Watch {
                 let (now, _) = find(&self.sight, &self.request).await?;
                 Ok(self.shown.all(now, |_| true))
             }
-            Look::At(picture, keys) => {
+            Look::At(keys) => {
+                let picture = self.sight.picture()?;
                 let mut events = Vec::new();
                 for key in keys.into_iter().filter(|key| filter.matches(key)) {
                     let now = picture.shown(&key, now_ms).map_err(|error| internal(&error))?;
@@ -137,7 +137,8 @@ impl Watch {
                 }
                 Ok(events)
             }
-            Look::Nodes(picture) => {
+            Look::Nodes => {
+                let picture = self.sight.picture()?;
                 let nodes = Filter { kind: "node", ..filter };
                 let now = picture.objects(&nodes, now_ms).map_err(|error| internal(&error))?;
                 Ok(self.shown.all(now, |key| key.kind() == "node"))
@@ -156,25 +157,25 @@ impl Wakes {
         if let Some(view) = replica {
             return Ok(Self::Replica { view, last: (None, Instant::now()) });
         }
-        let picture = sight.picture()?.clone();
+        let changes = sight.picture()?.changes();
         let time = matches!(request.r#type.as_str(), "" | "node").then(|| {
             let mut time = interval(LOOK_INTERVAL);
             time.set_missed_tick_behavior(MissedTickBehavior::Delay);
             time.reset();
             time
         });
-        Ok(Self::Picture { changes: picture.changes(), picture, time })
+        Ok(Self::Picture { changes, time })
     }
 
     /// Waits for the next; `None`: there will be none. To give up the wait loses nothing.
     async fn next(&mut self) -> Option<Look> {
         match self {
-            Self::Picture { picture, changes, time } => tokio::select! {
+            Self::Picture { changes, time } => tokio::select! {
                 changed = changes.next() => Some(match changed? {
                     Changed::Everything => Look::Everywhere,
-                    Changed::Keys(keys) => Look::At(picture.clone(), keys),
+                    Changed::Keys(keys) => Look::At(keys),
                 }),
-                () = tick(time) => Some(Look::Nodes(picture.clone())),
+                () = tick(time) => Some(Look::Nodes),
             },
             Self::Replica { view, last: (last, at) } => loop {
                 sleep(ASK_INTERVAL).await;

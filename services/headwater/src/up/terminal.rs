@@ -137,16 +137,12 @@ impl Terminal {
             ));
         }
         let status = status::status(&composition.sight).await;
-        let (changes, pods) = match told.seen.take() {
-            Some((mut changes, pods)) => match changes.next().now_or_never() {
-                None => (changes, pods),
-                Some(_) => (changes, Pods::of(&objects(composition))),
-            },
-            None => {
-                let changes = composition.cloud.controller.picture().changes();
-                (changes, Pods::of(&objects(composition)))
-            }
+        let (mut changes, seen) = match told.seen.take() {
+            Some((changes, pods)) => (changes, Some(pods)),
+            None => (composition.cloud.controller.picture().changes(), None),
         };
+        let is_same = changes.next().now_or_never().is_none();
+        let pods = seen.filter(|_| is_same).unwrap_or_else(|| Pods::of(&objects(composition)));
         told.seen = Some((changes, pods.clone()));
         self.live.set_message(live_line(&status, &pods));
         told.nodes(&status).into_iter().for_each(|line| self.say(line));
