@@ -3,7 +3,7 @@
 use crate::machine::Work;
 use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
-use crate::{deny, machine, suite, tidy};
+use crate::{deny, machine, shear, suite, tidy};
 
 /// Checks everything, the cheapest first.
 ///
@@ -16,6 +16,8 @@ pub(crate) fn check(place: &Place) -> Result<(), Failure> {
     steps.take("cargo-deny, installed", || deny::install(place))?;
     steps.take("licences, bans, sources", || deny::check(place))?;
     steps.take("advisories", || deny::advisories(place))?;
+    steps.take("cargo-shear, installed", || shear::install(place))?;
+    steps.take("unused dependencies", || shear::check(place))?;
     steps.take("prepare", || suite::prepare(place, Work::Test, Profile::Dev))?;
     steps.take("lints", || step::run(&mut place.cargo(&LINTS)))?;
     steps.take("docs", || {

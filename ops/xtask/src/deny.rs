@@ -1,67 +1,50 @@
-//! cargo-deny: licences, bans and sources of every dependency; advisories where they can be had.
+//! cargo-deny: licences, bans and sources of every dependency; advisories where their database can
+//! be fetched.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::place::Place;
 use crate::step::{self, Failure};
+use crate::tool::Tool;
 
-/// The version whose configuration `deny.toml` is written for.
-const VERSION: &str = "0.20.2";
+/// `deny.toml` is written for this version.
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
-/// How long the advisory database may take to arrive: it is a few megabytes, and a network that
-/// swallows packets answers never.
+/// The longest wait for the advisory database: it is a few megabytes, and a network that drops
+/// packets never answers.
 const FETCH_WAIT: Duration = Duration::from_secs(60);
 
-/// How often a running fetch is looked at.
+/// The interval between two looks at a running fetch.
 const FETCH_POLL: Duration = Duration::from_millis(200);
 
-fn home(place: &Place) -> PathBuf {
-    place.cache.join("tools").join(format!("cargo-deny-{VERSION}"))
-}
-
 fn deny(place: &Place, args: &[&str]) -> Command {
-    // Asked through its own program: `cargo deny` would take whichever one is on the path.
-    let mut command = Command::new(home(place).join("bin/cargo-deny"));
-    command.args(["--workspace", "--all-features", "--locked"]).args(args).current_dir(&place.root);
+    let mut command = DENY.command(place);
+    command.args(["--workspace", "--all-features", "--locked"]).args(args);
     command
 }
 
 /// Builds cargo-deny into the cache unless it is there.
 ///
 /// # Errors
-/// When it cannot be built.
+/// cargo-deny does not build.
 pub(crate) fn install(place: &Place) -> Result<(), Failure> {
-    let home = home(place);
-    if home.join("bin/cargo-deny").is_file() {
-        return Ok(());
-    }
-    eprintln!("xtask: building cargo-deny {VERSION} into {}: about a minute", home.display());
-    let built = home.join("build");
-    // Unoptimised: it runs for a second and would be optimised for minutes.
-    let package = format!("cargo-deny@{VERSION}");
-    let mut command = place.cargo(&["install", "--locked", "--debug", "--quiet", &package]);
-    command.arg("--root").arg(&home).arg("--target-dir").arg(&built);
-    step::run(&mut command)?;
-    // Half a gigabyte that nothing will ask for again; what stays behind does no harm.
-    let _ = std::fs::remove_dir_all(&built);
-    Ok(())
+    DENY.install(place)
 }
 
-/// Checks what needs no network.
+/// Checks licences, bans and sources, which needs no network.
 ///
 /// # Errors
-/// When a dependency breaks a rule of `deny.toml`.
+/// A dependency breaks a rule of `deny.toml`.
 pub(crate) fn check(place: &Place) -> Result<(), Failure> {
     step::run(&mut deny(place, &["check", "--hide-inclusion-graph", "licenses", "bans", "sources"]))
 }
 
-/// Checks for known vulnerabilities; where the database cannot be had, says so and goes on.
+/// Checks for known vulnerabilities. Without the database it prints a warning and succeeds.
 ///
 /// # Errors
-/// When the database could be had and names one of the dependencies.
+/// The database names one of the dependencies.
 pub(crate) fn advisories(place: &Place) -> Result<(), Failure> {
     let mut fetch = deny(place, &["fetch", "db"]);
     if !finishes_within(&mut fetch, FETCH_WAIT) {
@@ -71,7 +54,7 @@ pub(crate) fn advisories(place: &Place) -> Result<(), Failure> {
     step::run(&mut deny(place, &["check", "--disable-fetch", "advisories"]))
 }
 
-/// Whether `command` succeeds in time; it is killed when the time is over.
+/// Whether `command` succeeds within `wait`; at the end of `wait` it is killed.
 fn finishes_within(command: &mut Command, wait: Duration) -> bool {
     let Ok(mut child) =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
@@ -86,7 +69,7 @@ fn finishes_within(command: &mut Command, wait: Duration) -> bool {
             Err(_) => break,
         }
     }
-    // It may have ended by itself just now; either way nobody waits for it.
+    // The child may have ended just now; the kill then fails, and its result does not matter.
     let _ = child.kill();
     let _ = child.wait();
     false
@@ -97,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fetch_that_hangs_is_given_up() {
+    fn a_fetch_that_hangs_is_killed() {
         let quick = Duration::from_millis(50);
         assert!(!finishes_within(Command::new("sleep").arg("60"), quick));
         assert!(!finishes_within(&mut Command::new("false"), FETCH_WAIT));

@@ -1,7 +1,7 @@
 //! Development commands, as `cargo xtask COMMAND`.
 //!
-//! Depends on nothing but the standard library: it runs first in an empty clone, before the
-//! machine has what the rest needs to be built.
+//! Depends on the standard library and a TOML parser alone: it is built first in an empty clone, on
+//! a machine that may lack what the rest needs to build.
 
 mod bench;
 mod check;
@@ -13,10 +13,12 @@ mod fuzz;
 mod loadtest;
 mod machine;
 mod place;
+mod shear;
 mod step;
 mod suite;
 mod survive;
 mod tidy;
+mod tool;
 
 use std::process::ExitCode;
 

@@ -7,9 +7,9 @@
 mod direction;
 mod manifest;
 mod module;
+mod promise;
 mod source;
 mod tree;
-mod unused;
 mod word;
 
 use std::fmt;
@@ -57,13 +57,12 @@ pub(crate) fn tidy(place: &Place) -> Result<(), Failure> {
     for file in &tree.files {
         findings.extend(source::check(&file.path, &file.text));
     }
-    let crates = tree.crates();
+    findings.extend(promise::check(&tree));
+    let crates = tree.crates()?;
     for one in &crates {
         findings.extend(direction::check(one));
         findings.extend(module::unreached(&one.folder, &tree.rust_files_of(one)));
-        findings.extend(unused::of_crate(one, &tree.rust_files_of(one)));
     }
-    findings.extend(unused::of_workspace(&crates, tree.text("Cargo.toml")));
     for name in direction::PURE {
         let args = ["tree", "--package", name, "--edges", "normal", "--prefix", "none", "--locked"];
         let reached = step::output(&mut place.cargo(&args))?;

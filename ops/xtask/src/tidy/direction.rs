@@ -3,7 +3,7 @@
 //! The arrows are written down once, here; ARCHITECTURE.md draws the same picture.
 
 use super::Finding;
-use super::manifest::{Dependency, Table};
+use super::manifest::{Dependency, Kind};
 use super::tree::Crate;
 
 /// What each crate of ours may depend on. Those at the top, which put everything together, are
@@ -75,7 +75,7 @@ pub(crate) fn check(one: &Crate) -> Vec<Finding> {
         findings.push(Finding::of(&path, what));
     }
     for dependency in &one.manifest.dependencies {
-        let mut object = |what: String| findings.push(Finding::at(&path, dependency.line, what));
+        let mut object = |what: String| findings.push(Finding::of(&path, what));
         let name = &dependency.name;
         if !dependency.is_inherited {
             object(format!("write `{name}.workspace = true`: versions lie in the root alone"));
@@ -100,9 +100,9 @@ fn may_use(user: &str, allowed: &[&str], dependency: &Dependency) -> bool {
     let Some(ours) = dependency.name.strip_prefix("headwater-") else { return true };
     if NATIVE.contains(&dependency.name.as_str()) {
         // The log on an engine is worth testing on the engine that it ships with.
-        return dependency.table == Table::Dev && user == "headwater-embedded";
+        return dependency.kind == Kind::Dev && user == "headwater-embedded";
     }
-    allowed.contains(&ours) || dependency.table == Table::Dev
+    allowed.contains(&ours) || dependency.kind == Kind::Dev
 }
 
 /// Checks what a pure crate reaches, from the lines of `cargo tree`.
@@ -118,7 +118,7 @@ mod tests {
 
     fn findings(folder: &str, name: &str, tables: &str) -> Vec<String> {
         let text = format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{tables}");
-        let one = Crate { folder: folder.into(), manifest: Manifest::parse(&text) };
+        let one = Crate { folder: folder.into(), manifest: Manifest::parse(&text).expect("TOML") };
         check(&one).into_iter().map(|finding| finding.what).collect()
     }
 

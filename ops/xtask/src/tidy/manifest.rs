@@ -1,74 +1,75 @@
-//! The part of a package's `Cargo.toml` that the rules ask about: name and dependencies.
-//!
-//! Reads the plain form that this tree uses, one dependency a line; not TOML at large.
+//! The part of a package's `Cargo.toml` that the rules check: name, lints and dependencies.
 
-/// A package's name and what it depends on.
+use toml::{Table, Value};
+
+/// A package's name and its dependencies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) name: String,
     pub(crate) dependencies: Vec<Dependency>,
-    /// Whether the lints of the workspace hold here.
+    /// Whether the package inherits the lints of the workspace.
     pub(crate) inherits_lints: bool,
 }
 
-/// One line of a dependency table.
+/// One dependency of a package, for every target.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// Counted from 1.
-    pub(crate) line: usize,
-    pub(crate) table: Table,
-    /// Whether version and features come from the workspace, or the crate means itself, as one
-    /// does whose tests need a feature of its own.
+    pub(crate) kind: Kind,
+    /// Whether version and features come from the workspace. A package that depends on itself
+    /// counts too: its tests need one of its features.
     pub(crate) is_inherited: bool,
 }
 
-/// Which table a dependency stands in.
+/// The table that declares a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Table {
+pub(crate) enum Kind {
     Normal,
     Build,
     Dev,
 }
 
+/// The tables, in the order in which [`Manifest::dependencies`] lists them.
+const TABLES: [(&str, Kind); 3] = [
+    ("dependencies", Kind::Normal),
+    ("build-dependencies", Kind::Build),
+    ("dev-dependencies", Kind::Dev),
+];
+
 impl Manifest {
     /// Reads a package's `Cargo.toml`.
-    pub(crate) fn parse(text: &str) -> Self {
+    ///
+    /// # Errors
+    /// The text is not TOML.
+    pub(crate) fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        let root: Table = text.parse()?;
         let mut manifest = Self::default();
-        let mut section = "";
-        for (line, text) in text.lines().enumerate() {
-            let text = text.trim();
-            if let Some(header) = text.strip_prefix('[') {
-                section = header.trim_end_matches(']');
-                continue;
-            }
-            let Some((key, value)) = text.split_once('=') else { continue };
-            let (key, value) = (key.trim(), value.trim());
-            if key.starts_with('#') {
-                continue;
-            }
-            let table = match section {
-                "package" if key == "name" => {
-                    manifest.name = value.trim_matches('"').to_owned();
-                    continue;
-                }
-                "lints" if key == "workspace" => {
-                    manifest.inherits_lints = value == "true";
-                    continue;
-                }
-                _ if section.ends_with("dev-dependencies") => Table::Dev,
-                _ if section.ends_with("build-dependencies") => Table::Build,
-                _ if section.ends_with("dependencies") => Table::Normal,
-                _ => continue,
-            };
-            let name = key.split('.').next().unwrap_or(key).to_owned();
-            let is_inherited = key.ends_with(".workspace")
-                || value.contains("workspace = true")
-                || value.contains("path = \".\"");
-            manifest.dependencies.push(Dependency { name, line: line + 1, table, is_inherited });
+        if let Some(name) = table(&root, "package").and_then(|package| package.get("name")) {
+            manifest.name = name.as_str().unwrap_or_default().to_owned();
         }
-        manifest
+        let lints = table(&root, "lints").and_then(|lints| lints.get("workspace"));
+        manifest.inherits_lints = lints.and_then(Value::as_bool) == Some(true);
+        manifest.add(&root);
+        for target in table(&root, "target").into_iter().flat_map(Table::values) {
+            manifest.add(target.as_table().unwrap_or(&Table::new()));
+        }
+        Ok(manifest)
     }
+
+    /// Adds the dependencies that the tables of `parent` declare.
+    fn add(&mut self, parent: &Table) {
+        for (name, kind) in TABLES {
+            for (name, value) in table(parent, name).into_iter().flatten() {
+                let is = |key, wanted: Value| value.get(key) == Some(&wanted);
+                let is_inherited = is("workspace", true.into()) || is("path", ".".into());
+                self.dependencies.push(Dependency { name: name.clone(), kind, is_inherited });
+            }
+        }
+    }
+}
+
+fn table<'a>(parent: &'a Table, name: &str) -> Option<&'a Table> {
+    parent.get(name)?.as_table()
 }
 
 #[cfg(test)]
@@ -82,23 +83,20 @@ mod tests {
              b = \"1\"\n\n[target.'cfg(unix)'.dev-dependencies]\nc = { workspace = true }\n\
              x = { path = \".\", features = [\"testing\"] }\n\
              [build-dependencies]\nd.workspace = true\n\n[lints]\nworkspace = true\n",
-        );
-        let dependency = |name: &str, line, table, is_inherited| Dependency {
-            name: name.into(),
-            line,
-            table,
-            is_inherited,
-        };
+        )
+        .expect("TOML");
+        let dependency =
+            |name: &str, kind, is_inherited| Dependency { name: name.into(), kind, is_inherited };
         assert_eq!(manifest.name, "x");
         assert!(manifest.inherits_lints);
         assert_eq!(
             manifest.dependencies,
             [
-                dependency("a", 6, Table::Normal, true),
-                dependency("b", 7, Table::Normal, false),
-                dependency("c", 10, Table::Dev, true),
-                dependency("x", 11, Table::Dev, true),
-                dependency("d", 13, Table::Build, true),
+                dependency("a", Kind::Normal, true),
+                dependency("b", Kind::Normal, false),
+                dependency("d", Kind::Build, true),
+                dependency("c", Kind::Dev, true),
+                dependency("x", Kind::Dev, true),
             ]
         );
     }

@@ -8,13 +8,14 @@ use super::manifest::Manifest;
 use crate::step::Failure;
 
 /// What may lie at the top; anything else belongs into one of the folders.
-const TOP_LEVEL: [&str; 18] = [
+const TOP_LEVEL: [&str; 19] = [
     ".cargo",
     ".ci",
     ".git",
     ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE",
@@ -57,6 +58,12 @@ pub(crate) struct Crate {
 }
 
 impl Tree {
+    /// A tree of these files, for tests of rules.
+    #[cfg(test)]
+    pub(crate) fn of(files: Vec<File>) -> Self {
+        Self { files, top: Vec::new() }
+    }
+
     /// Reads the clone at `root`.
     ///
     /// # Errors
@@ -101,10 +108,15 @@ impl Tree {
     }
 
     /// Every package below the top.
-    pub(crate) fn crates(&self) -> Vec<Crate> {
+    ///
+    /// # Errors
+    /// A manifest is not TOML.
+    pub(crate) fn crates(&self) -> Result<Vec<Crate>, Failure> {
         let manifests = self.files.iter().filter_map(|file| {
             let folder = file.path.strip_suffix("/Cargo.toml")?;
-            Some(Crate { folder: folder.to_owned(), manifest: Manifest::parse(&file.text) })
+            let manifest = Manifest::parse(&file.text)
+                .map_err(|error| Failure::new(format!("{}: {error}", file.path)));
+            Some(manifest.map(|manifest| Crate { folder: folder.to_owned(), manifest }))
         });
         manifests.collect()
     }
@@ -141,16 +153,13 @@ mod tests {
     #[test]
     fn crates_are_found_by_their_manifest() {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
-        let tree = Tree {
-            files: vec![
-                file("Cargo.toml", "[workspace]\n"),
-                file("storage/a/Cargo.toml", "[package]\nname = \"headwater-a\"\n"),
-                file("storage/a/src/lib.rs", ""),
-                file("storage/ab/src/lib.rs", ""),
-            ],
-            top: Vec::new(),
-        };
-        let crates = tree.crates();
+        let tree = Tree::of(vec![
+            file("Cargo.toml", "[workspace]\n"),
+            file("storage/a/Cargo.toml", "[package]\nname = \"headwater-a\"\n"),
+            file("storage/a/src/lib.rs", ""),
+            file("storage/ab/src/lib.rs", ""),
+        ]);
+        let crates = tree.crates().expect("every manifest is TOML");
         assert_eq!(crates.len(), 1);
         assert_eq!(crates[0].manifest.name, "headwater-a");
         let files: Vec<_> = tree.rust_files_of(&crates[0]).iter().map(|f| &f.path).collect();
