@@ -1,4 +1,4 @@
-//! A node's pod worker: edged's own roster and planner over a runtime that is only pretended.
+//! A node's pod worker: edged's own worker set and planner over a runtime that is only pretended.
 //!
 //! What it does it does from the local API alone. Everything that it starts, ends and reports is
 //! checked against what was durable at the edge (I8).
@@ -11,10 +11,10 @@ use std::time::Duration;
 use futures::StreamExt;
 use headwater_check::durable;
 use headwater_edged::plan::{
-    Action, Afterwards, ContainerNow, Containers, Fate, Run, Stopping, outcome, plan,
+    Action, ContainerFacts, Containers, Fate, FinalStep, Run, Stopping, outcome, plan,
 };
 use headwater_edged::pod::{PodRecord, PodUid, grace, is_deleting};
-use headwater_edged::roster::{self, Step};
+use headwater_edged::worker_set::{self, WorkerChange};
 use headwater_event::{EntryKey, NodeName, ObjectHash, ResourceKey, Seq, StreamId};
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::operation::Verb;
@@ -188,10 +188,10 @@ impl<M: Meta> Worker<M> {
             let found: Vec<_> = machine.pods.values().map(|r| r.record.clone()).collect();
             (workers, found)
         };
-        for step in roster::steps(&desired, &workers, &found, view.is_complete) {
+        for step in worker_set::changes(&desired, &workers, &found, view.is_complete) {
             let mut machine = lock(&self.machine);
             match step {
-                Step::Add(key) => {
+                WorkerChange::Add(key) => {
                     let Some((uid, pod)) = view.pods.get(&key) else { continue };
                     let record = PodRecord::of(&key, uid, pod, Default::default());
                     let running = machine.pods.entry(uid.clone()).or_insert(Running {
@@ -204,12 +204,12 @@ impl<M: Meta> Worker<M> {
                     });
                     running.is_wanted = true;
                 }
-                Step::Remove(uid) => {
+                WorkerChange::Remove(uid) => {
                     if let Some(running) = machine.pods.get_mut(&uid) {
                         running.is_wanted = false;
                     }
                 }
-                Step::Orphan(_) => {}
+                WorkerChange::Orphan(_) => {}
             }
         }
         let pods: Vec<PodUid> = lock(&self.machine).pods.keys().cloned().collect();
@@ -234,7 +234,7 @@ impl<M: Meta> Worker<M> {
             false => Fate::Run,
             true => Fate::End {
                 deadline: *running.deadline.get_or_insert(now + deadline),
-                then: if pod.is_none() { Afterwards::CleanUp } else { Afterwards::AskDelete },
+                then: if pod.is_none() { FinalStep::CleanUp } else { FinalStep::AskDelete },
             },
         };
         let spec = pod.clone().unwrap_or_default();
@@ -247,8 +247,8 @@ impl<M: Meta> Worker<M> {
                     self.frame.count("container started");
                     self.frame.note(format_args!("{} starts {key} {uid} {name}", self.node));
                     running.begun += 1;
-                    let begun = ContainerNow { run: Run::Running, ..ContainerNow::default() };
-                    running.containers.insert(name, ContainerNow { started: true, ..begun });
+                    let begun = ContainerFacts { run: Run::Running, ..ContainerFacts::default() };
+                    running.containers.insert(name, ContainerFacts { started: true, ..begun });
                 }
                 Action::Terminate(name) | Action::Kill(name) | Action::PreStop(name) => {
                     self.frame.note(format_args!("{} ends {key} {uid} {name}", self.node));

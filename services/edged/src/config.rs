@@ -53,7 +53,7 @@ pub enum RuntimeKind {
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
     /// The shim's program and arguments; the directory of the container's run is appended.
-    /// A program that ends in [`crate::shim::run`].
+    /// A program that ends in [`crate::runtime::process::shim::run`].
     pub shim: Vec<String>,
     /// What its environment says besides that of this process. A container's says nothing of it.
     pub shim_env: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! What should run, folded from the edge's watch; and when absence means something.
+//! The desired state of the node: pods and the objects that they name, folded from the edge's watch.
 //!
 //! ```text
 //!            INIT                 INIT_DONE{complete}
@@ -7,8 +7,9 @@
 //!    +---- the watch ended -----------------------------+
 //! ```
 //!
-//! What a listing names counts at once. What it does not name goes only at its end, and only if
-//! it was complete: before a node has had its whole stream once, absence means nothing.
+//! An object that a listing contains applies immediately. An object that it lacks is removed at the
+//! end of the listing, and only if the listing was complete: until the node has received its whole
+//! stream once, absence has no meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,22 +17,27 @@ use headwater_event::{NodeName, ResourceKey};
 use headwater_proto::local::{self, WatchEvent, watch_event::Kind};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::objects::Objects;
-use crate::packed::Packed;
-use crate::pod::{BadUid, PodUid};
+use crate::pod::{InvalidPodUid, PodUid};
 
-/// A pod that the view holds.
+pub(crate) mod change_traces;
+pub(crate) mod compressed_object;
+pub(crate) mod objects;
+
+use compressed_object::CompressedObject;
+use objects::Objects;
+
+/// A pod of the edge's view.
 #[derive(Clone, Debug)]
 pub(crate) struct DesiredPod {
     /// Its UID.
     pub(crate) uid: PodUid,
     /// The object.
-    pub(crate) pod: Packed<Pod>,
+    pub(crate) pod: CompressedObject<Pod>,
 }
 
-/// The desired state.
+/// The desired state of one node.
 #[derive(Debug)]
-pub(crate) struct Desired {
+pub(crate) struct DesiredState {
     node: NodeName,
     pods: BTreeMap<ResourceKey, DesiredPod>,
     objects: Objects,
@@ -39,38 +45,38 @@ pub(crate) struct Desired {
     complete: bool,
 }
 
-/// What an event meant.
+/// The result of an event.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Change {
     /// The desired state may have changed.
     State,
     /// A listing has ended.
     Listed,
-    /// Somebody asks for something.
+    /// The edge delivers an operation.
     Operation(local::Operation),
     /// Nothing.
     Nothing,
 }
 
-/// An event that cannot be taken in; the former state stays.
+/// An event that cannot be applied. The state does not change.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DesiredError {
-    /// The event lacks what its kind needs.
-    #[error("a watch event lacks its {0}")]
-    Lacks(&'static str),
-    /// Its key is none.
+    /// The event has no field that its kind needs.
+    #[error("a watch event has no {0}")]
+    MissingField(&'static str),
+    /// Its key is invalid.
     #[error(transparent)]
     Key(#[from] headwater_event::KeyError),
-    /// Its pod's UID cannot be used.
+    /// The pod's UID is invalid.
     #[error("pod {key}")]
     Uid {
         /// Which pod.
         key: ResourceKey,
         /// Why not.
         #[source]
-        source: BadUid,
+        source: InvalidPodUid,
     },
-    /// Its object is none of its type.
+    /// The object is not one of the key's type.
     #[error("object {key} is malformed")]
     Object {
         /// Which object.
@@ -81,8 +87,8 @@ pub(crate) enum DesiredError {
     },
 }
 
-impl Desired {
-    /// Nothing yet, and absence means nothing.
+impl DesiredState {
+    /// An empty state in which absence has no meaning.
     pub(crate) fn new(node: NodeName) -> Self {
         Self {
             node,
@@ -98,20 +104,20 @@ impl Desired {
         &self.pods
     }
 
-    /// What pods name.
+    /// The objects that pods may name.
     pub(crate) fn objects(&self) -> &Objects {
         &self.objects
     }
 
-    /// Whether what is absent here should not run.
-    pub(crate) fn absence_counts(&self) -> bool {
+    /// Whether a pod that is absent from this state must end: the last listing was complete.
+    pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Takes one event in.
+    /// Applies one event.
     ///
     /// # Errors
-    /// When it is malformed; nothing has changed then.
+    /// The event is malformed. The state does not change.
     pub(crate) fn apply(&mut self, event: WatchEvent) -> Result<Change, DesiredError> {
         match event.kind() {
             Kind::Init => {
@@ -119,11 +125,11 @@ impl Desired {
                 Ok(Change::Nothing)
             }
             Kind::InitApply | Kind::Apply => {
-                self.insert(event.object.ok_or(DesiredError::Lacks("object"))?)?;
+                self.insert(event.object.ok_or(DesiredError::MissingField("object"))?)?;
                 Ok(Change::State)
             }
             Kind::Delete => {
-                let object = event.object.ok_or(DesiredError::Lacks("object"))?;
+                let object = event.object.ok_or(DesiredError::MissingField("object"))?;
                 self.remove(&object.key.parse()?);
                 Ok(Change::State)
             }
@@ -136,16 +142,16 @@ impl Desired {
                 self.complete = event.complete;
                 Ok(Change::Listed)
             }
-            Kind::Operation => {
-                Ok(Change::Operation(event.operation.ok_or(DesiredError::Lacks("operation"))?))
-            }
+            Kind::Operation => Ok(Change::Operation(
+                event.operation.ok_or(DesiredError::MissingField("operation"))?,
+            )),
             Kind::Unspecified => Ok(Change::Nothing),
         }
     }
 
     fn insert(&mut self, object: local::Object) -> Result<(), DesiredError> {
         let key: ResourceKey = object.key.parse()?;
-        // Named is named, even if it cannot be read: it must not count as absent.
+        // A listed object is not absent, even if it cannot be decoded.
         if let Some(listed) = &mut self.listed {
             listed.insert(key.clone());
         }
@@ -162,14 +168,14 @@ impl Desired {
         let uid = pod.metadata.uid.clone().unwrap_or(object.uid);
         let uid = PodUid::try_from(uid)
             .map_err(|source| DesiredError::Uid { key: key.clone(), source })?;
-        // The key is the authority on the pod's name; fields and logs are told from the object.
+        // The key decides the pod's name; the downward API and logs read it from the object.
         pod.metadata.namespace = key.namespace().map(str::to_owned);
         pod.metadata.name = Some(key.name().to_owned());
         pod.metadata.uid = Some(uid.as_str().to_owned());
-        // What others say of it is not read here, and may be larger than its spec.
+        // Nothing here reads these two, and they may be larger than the spec.
         pod.metadata.managed_fields = None;
         pod.status = None;
-        let pod = Packed::pack(&pod).map_err(malformed)?;
+        let pod = CompressedObject::encode(&pod).map_err(malformed)?;
         self.pods.insert(key, DesiredPod { uid, pod });
         Ok(())
     }

@@ -18,19 +18,23 @@ use tokio::task::{Id, JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cause::Causes;
+use crate::api::client::{EdgeClient, SocketPathTooLong};
+use crate::api::pod_reporter::PodReporter;
 use crate::config::{EdgedConfig, RuntimeKind};
-use crate::desired::{Change, Desired};
-use crate::hollow::Hollow;
-use crate::local::{Edge, SocketPathTooLong};
-use crate::node::{self, NodeFacts};
-use crate::packed::Packed;
+use crate::desired::change_traces::ChangeTraces;
+use crate::desired::compressed_object::CompressedObject;
+use crate::desired::{Change, DesiredState};
+use crate::error_chain::error_chain;
+use crate::node::object::NodeFacts;
+use crate::node::reporter;
 use crate::pod::{PodRecord, PodUid};
-use crate::process::Process;
-use crate::report::Reporter;
-use crate::roster::{self, Step};
+use crate::runtime::hollow::HollowRuntime;
+use crate::runtime::process::ProcessRuntime;
+use worker_set::WorkerChange;
+
+pub mod worker_set;
 use crate::runtime::{Runtime, RuntimeError};
-use crate::worker::{Intent, SIGNALS_MAX, Signal, Signals, Surroundings, Worker};
+use crate::worker::{Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies};
 
 /// The pod worker of one node.
 #[derive(Debug)]
@@ -82,10 +86,10 @@ impl Edged {
     /// # Errors
     /// See [`EdgedError`]; nothing runs then that did not run before.
     pub async fn spawn(config: EdgedConfig) -> Result<Handle, EdgedError> {
-        let edge = Edge::new(&config.edge_socket, &config.settings)?;
+        let edge = EdgeClient::new(&config.edge_socket, &config.settings)?;
         let (notices, noticed) = mpsc::channel(NOTICES_MAX);
         let runtime: Arc<dyn Runtime> = match &config.runtime {
-            RuntimeKind::Hollow => Arc::new(Hollow::default()),
+            RuntimeKind::Hollow => Arc::new(HollowRuntime::default()),
             RuntimeKind::Process(process) => {
                 if process.shim.is_empty() {
                     return Err(EdgedError::NoShim);
@@ -93,7 +97,7 @@ impl Edged {
                 if nix::unistd::geteuid().is_root() && !process.allow_root {
                     return Err(EdgedError::Root);
                 }
-                let runtime = Process::open(&config.dir, process, &config.settings, notices);
+                let runtime = ProcessRuntime::open(&config.dir, process, &config.settings, notices);
                 Arc::new(runtime.await?)
             }
         };
@@ -102,7 +106,7 @@ impl Edged {
 
     fn start(
         config: EdgedConfig,
-        edge: Edge,
+        edge: EdgeClient,
         runtime: Arc<dyn Runtime>,
         noticed: mpsc::Receiver<PodUid>,
     ) -> Handle {
@@ -116,19 +120,19 @@ impl Edged {
             move || NodeFacts::gather(node.clone(), node_address, pods_max, version.clone())
         };
         let (again, stop) = (node_again.clone(), cancel.clone());
-        tokio::spawn(node::report(gather, edge.clone(), settings.clone(), again, stop));
-        let reporter = Reporter::start(edge.clone(), &settings, metrics.clone());
+        tokio::spawn(reporter::report(gather, edge.clone(), settings.clone(), again, stop));
+        let reporter = PodReporter::start(edge.clone(), &settings, metrics.clone());
         let main = Main {
-            desired: Desired::new(node.clone()),
+            desired: DesiredState::new(node.clone()),
             workers: BTreeMap::new(),
             tasks: JoinSet::new(),
             uids: HashMap::new(),
             listed: false,
             shutdown: None,
-            causes: Causes::default(),
+            causes: ChangeTraces::default(),
             node_again,
             edge,
-            shared: Arc::new(Surroundings {
+            shared: Arc::new(WorkerDependencies {
                 node,
                 address: node_address,
                 adding: Semaphore::new(settings.add_workers.max(1)),
@@ -183,23 +187,23 @@ impl Drop for Handle {
 }
 
 struct Main {
-    desired: Desired,
+    desired: DesiredState,
     workers: BTreeMap<PodUid, Entry>,
     tasks: JoinSet<()>,
     uids: HashMap<Id, PodUid>,
     listed: bool,
     shutdown: Option<Instant>,
     /// What brought the events since the workers were last told.
-    causes: Causes,
+    causes: ChangeTraces,
     node_again: Arc<Notify>,
-    edge: Edge,
-    shared: Arc<Surroundings>,
+    edge: EdgeClient,
+    shared: Arc<WorkerDependencies>,
 }
 
 /// A pod's worker, as seen from outside.
 struct Entry {
     key: ResourceKey,
-    intents: watch::Sender<Intent>,
+    intents: watch::Sender<Assignment>,
     signals: Signals,
 }
 
@@ -251,7 +255,7 @@ impl Main {
                 }
                 _ = relist.tick() => {
                     if let Err(error) = self.shared.runtime.relist().await {
-                        let message = crate::handler::words(&error);
+                        let message = error_chain(&error);
                         tracing::warn!(message, "the runtime cannot be listed");
                     }
                     self.reconcile();
@@ -268,19 +272,19 @@ impl Main {
     }
 
     async fn take(&mut self, event: WatchEvent) {
-        self.causes.take(&event);
+        self.causes.add(&event);
         match self.desired.apply(event) {
             Ok(Change::State | Change::Nothing) => {}
             Ok(Change::Listed) => {
                 // After the first listing nothing was told yet that could be lost.
                 if std::mem::replace(&mut self.listed, true) {
-                    self.shared.reporter.again().await;
+                    self.shared.reporter.resend_all().await;
                     self.node_again.notify_one();
                 }
             }
             Ok(Change::Operation(operation)) => self.refuse(operation),
             Err(error) => {
-                let message = crate::handler::words(&error);
+                let message = error_chain(&error);
                 tracing::warn!(message, "an event of the view was left out");
             }
         }
@@ -310,14 +314,14 @@ impl Main {
         let uids = desired.iter().map(|(key, pod)| (key.clone(), pod.uid.clone())).collect();
         let workers = self.workers.iter().map(|(uid, entry)| (uid.clone(), entry.key.clone()));
         let found = self.shared.runtime.pods();
-        let absence_counts = self.desired.absence_counts();
-        let steps = roster::steps(&uids, &workers.collect(), &found, absence_counts);
+        let is_complete = self.desired.is_complete();
+        let steps = worker_set::changes(&uids, &workers.collect(), &found, is_complete);
         self.update();
         let causes = std::mem::take(&mut self.causes);
         for step in steps {
             match step {
-                Step::Add(key) => self.add(&key, &found, causes.of(&key)),
-                Step::Remove(uid) => {
+                WorkerChange::Add(key) => self.add(&key, &found, causes.of(&key)),
+                WorkerChange::Remove(uid) => {
                     if let Some(entry) = self.workers.get(&uid) {
                         entry.intents.send_if_modified(|intent| {
                             intent.cause = causes.of(&entry.key).or(intent.cause.take());
@@ -325,9 +329,9 @@ impl Main {
                         });
                     }
                 }
-                Step::Orphan(record) => {
+                WorkerChange::Orphan(record) => {
                     tracing::info!(pod = %record.key, uid = %record.uid, "an orphan is removed");
-                    let intent = Intent {
+                    let intent = Assignment {
                         pod: remains(&record),
                         objects: self.desired.objects().clone(),
                         wanted: false,
@@ -366,9 +370,9 @@ impl Main {
         let now = Timestamp::now();
         let record = match known {
             Some(record) => record.clone(),
-            None => PodRecord::of(key, &desired.uid, &desired.pod.open(), now),
+            None => PodRecord::of(key, &desired.uid, &desired.pod.decode(), now),
         };
-        let intent = Intent {
+        let intent = Assignment {
             pod: desired.pod.clone(),
             objects: self.desired.objects().clone(),
             wanted: true,
@@ -378,7 +382,7 @@ impl Main {
         self.spawn(record, intent);
     }
 
-    fn spawn(&mut self, record: PodRecord, intent: Intent) {
+    fn spawn(&mut self, record: PodRecord, intent: Assignment) {
         let (uid, key) = (record.uid.clone(), record.key.clone());
         let (intents, intended) = watch::channel(intent);
         let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
@@ -396,14 +400,14 @@ impl Main {
         self.shutdown = Some(now + grace);
         for entry in self.workers.values() {
             entry.intents.send_modify(|intent| {
-                intent.shutdown = Some(now + grace.min(crate::pod::grace(&intent.pod.open())));
+                intent.shutdown = Some(now + grace.min(crate::pod::grace(&intent.pod.decode())));
             });
         }
         for record in self.shared.runtime.pods() {
             if self.workers.contains_key(&record.uid) {
                 continue;
             }
-            let intent = Intent {
+            let intent = Assignment {
                 pod: remains(&record),
                 objects: self.desired.objects().clone(),
                 wanted: true,
@@ -416,7 +420,7 @@ impl Main {
 }
 
 /// What is left of a pod's object when only its record is.
-fn remains(record: &PodRecord) -> Packed<Pod> {
+fn remains(record: &PodRecord) -> CompressedObject<Pod> {
     let grace = i64::try_from(record.grace_seconds).unwrap_or(i64::MAX);
     let pod = Pod {
         metadata: ObjectMeta {
@@ -428,7 +432,7 @@ fn remains(record: &PodRecord) -> Packed<Pod> {
         spec: Some(PodSpec { termination_grace_period_seconds: Some(grace), ..PodSpec::default() }),
         status: None,
     };
-    Packed::pack(&pod).expect("no time in it")
+    CompressedObject::encode(&pod).expect("no time in it")
 }
 
 async fn sleep_until(at: Option<Instant>) {

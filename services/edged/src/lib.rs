@@ -1,71 +1,50 @@
-//! The pod worker: desired pods, plan, runtime, status.
+//! The pod worker of one node: desired pods, plan, runtime, status.
 //!
-//! It reads what should run from the edge's local API, never from the network, and tells the edge
-//! what does run. A stop or crash leaves pods running; the next start adopts them.
+//! It reads the desired pods from the edge's local API, never from the network, and reports their
+//! statuses to the edge. A stop or crash leaves pods running; the next start adopts them.
 //!
 //! ```text
 //!   edge's unix socket
-//!      | watch                          ^ pod status, node, delete requests
-//!      v                                |
-//!   desired --> roster --> one worker per pod: look -> plan -> act -> report
-//!                                       |
-//!                                       v
-//!                               runtime: process | hollow
+//!      | watch                                    ^ pod statuses, Node, delete requests
+//!      v                                          |
+//!   desired --> edged --> one worker per pod: observe -> plan -> execute -> report
+//!                                   |
+//!                                   v
+//!                           runtime: process | hollow
 //! ```
 //!
-//! | module | what it owns |
-//! |---|---|
-//! | [`config`] | what a pod worker is told, and its bounds |
-//! | [`edged`] | the whole, and the handle that others hold |
-//! | `desired`, `objects` | the fold of the edge's watch; when absence counts |
-//! | `packed` | objects at rest |
-//! | [`roster`] | which pods have a worker (pure) |
-//! | [`plan`] | what to do next for one pod (pure) |
-//! | [`mod@preview`] | what a node would make of pods, without running any (pure) |
-//! | `worker` | the task that carries it out |
-//! | `status` | a pod's status, as a kubelet reports it (pure) |
-//! | `volume`, `environment`, `field` | what containers see (pure) |
-//! | `probe`, `handler` | probes and hooks |
-//! | `report`, `node`, `local` | what the edge is told, and how |
-//! | `cause` | the traces that a pod's changes are part of |
-//! | [`metrics`] | what a pod worker counts |
-//! | [`runtime`] | the seam to what runs containers |
-//! | `process`, `attempt`, [`shim`] | containers as processes of the host |
-//! | `hollow` | containers that are only counted |
+//! | wing | job | uses |
+//! |---|---|---|
+//! | [`pod`] | a pod's identity, its record, facts of its spec | |
+//! | [`config`], [`metrics`] | settings and their bounds; counters | |
+//! | `disk` | the layout of the directory, durable files | `pod` |
+//! | `desired` | the desired state, folded from the edge's watch | `pod` |
+//! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
+//! | [`runtime`] | the seam to what runs containers: `process` with its [`shim`], `hollow` | `pod`, `container`, `disk`, `config` |
+//! | `api` | the client of the edge's local API, reports of pods | `pod`, `desired`, `config`, `metrics` |
+//! | `node` | the Node object and its reports | `api`, `config` |
+//! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
+//! | [`mod@preview`] | what a node would do with pods, without running any (pure) | `worker` and what it uses |
+//! | [`edged`] | the whole: which pods have a worker ([`worker_set`], pure), and the handle | all |
 
-mod attempt;
-mod backoff;
-mod cause;
+mod api;
 pub mod config;
+pub mod container;
 mod desired;
-mod durable;
+mod disk;
 pub mod edged;
-mod environment;
-mod field;
-mod handler;
-mod hollow;
-mod identity;
-mod local;
+mod error_chain;
 pub mod metrics;
 mod node;
-mod objects;
-mod packed;
-mod paths;
-pub mod plan;
 pub mod pod;
 pub mod preview;
-mod probe;
-mod process;
-mod report;
-pub mod roster;
 pub mod runtime;
-pub mod shim;
-mod status;
-pub mod volume;
 mod worker;
 
+pub use api::client::SocketPathTooLong;
 pub use config::{EdgedConfig, ProcessConfig, RuntimeKind, Settings};
-pub use edged::{Edged, EdgedError, Handle};
-pub use local::SocketPathTooLong;
+pub use disk::log_files::log_paths;
+pub use edged::{Edged, EdgedError, Handle, worker_set};
 pub use metrics::{EdgedCounts, EdgedMetrics};
-pub use paths::log_paths;
+pub use runtime::process::shim;
+pub use worker::plan;

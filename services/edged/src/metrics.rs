@@ -26,15 +26,18 @@ const UNKNOWN: usize = PHASES.len() - 1;
 /// The kinds of errors of a runtime.
 const RUNTIME_ERRORS: [&str; 6] = ["file", "start", "exec", "not_running", "signal", "volume"];
 
-const ACTS: [(Act, &str); 4] = [
-    (Act::Start, "start"),
-    (Act::Signal, "signal"),
-    (Act::LayOut, "lay_out"),
-    (Act::CleanUp, "clean_up"),
+const ACTS: [(RuntimeAction, &str); 4] = [
+    (RuntimeAction::Start, "start"),
+    (RuntimeAction::Signal, "signal"),
+    (RuntimeAction::LayOut, "lay_out"),
+    (RuntimeAction::CleanUp, "clean_up"),
 ];
 
-const REPORTS: [(Reported, &str); 3] =
-    [(Reported::Taken, "taken"), (Reported::Later, "later"), (Reported::Refused, "refused")];
+const REPORTS: [(ReportOutcome, &str); 3] = [
+    (ReportOutcome::Accepted, "taken"),
+    (ReportOutcome::Postponed, "later"),
+    (ReportOutcome::Refused, "refused"),
+];
 
 /// The families of all pod workers of a process.
 #[derive(Clone, Debug)]
@@ -54,7 +57,7 @@ pub struct EdgedCounts(Option<Arc<Handles>>);
 
 /// What a pod worker does to a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum RuntimeAction {
     /// Starts a container.
     Start,
     /// Asks one to end, or ends it.
@@ -67,11 +70,11 @@ pub(crate) enum Act {
 
 /// What became of something told to the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reported {
-    /// The edge has it.
-    Taken,
-    /// The edge could not take it just now.
-    Later,
+pub(crate) enum ReportOutcome {
+    /// The edge accepted it.
+    Accepted,
+    /// The edge could not accept it now.
+    Postponed,
     /// The edge refused it.
     Refused,
 }
@@ -179,7 +182,12 @@ impl EdgedCounts {
     }
 
     /// The runtime was asked for something.
-    pub(crate) fn acted(&self, act: Act, took: Duration, result: &Result<(), RuntimeError>) {
+    pub(crate) fn acted(
+        &self,
+        act: RuntimeAction,
+        took: Duration,
+        result: &Result<(), RuntimeError>,
+    ) {
         let Some(handles) = &self.0 else { return };
         let seconds = ACTS.iter().zip(&handles.act_seconds).find(|((of, _), _)| *of == act);
         if let Some((_, seconds)) = seconds {
@@ -195,7 +203,7 @@ impl EdgedCounts {
     }
 
     /// Something was told to the edge.
-    pub(crate) fn reported(&self, what: Reported) {
+    pub(crate) fn reported(&self, what: ReportOutcome) {
         let Some(handles) = &self.0 else { return };
         if let Some((_, reports)) =
             REPORTS.iter().zip(&handles.reports).find(|((of, _), _)| *of == what)
@@ -285,7 +293,7 @@ mod tests {
     fn every_kind_of_error_is_counted_under_a_name_of_the_list() {
         let (registry, counts) = counted();
         let error = RuntimeError::NotRunning { container: "c".to_owned() };
-        counts.acted(Act::Signal, Duration::from_millis(3), &Err(error));
+        counts.acted(RuntimeAction::Signal, Duration::from_millis(3), &Err(error));
         let text = text(&registry);
         let line = "headwater_edged_runtime_errors_total{kind=\"not_running\",node=\"gw\"} 1\n";
         assert!(text.contains(line), "{text}");

@@ -20,7 +20,7 @@ pub struct PodUid(Arc<str>);
 /// The text cannot name a directory.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is no usable UID: want 1 to 128 letters, digits, '-', '_' or '.', no '.' in front")]
-pub struct BadUid(String);
+pub struct InvalidPodUid(String);
 
 impl PodUid {
     /// The UID as text.
@@ -30,10 +30,10 @@ impl PodUid {
 }
 
 impl TryFrom<String> for PodUid {
-    type Error = BadUid;
+    type Error = InvalidPodUid;
 
-    fn try_from(text: String) -> Result<Self, BadUid> {
-        if is_plain_name(&text) { Ok(Self(text.into())) } else { Err(BadUid(text)) }
+    fn try_from(text: String) -> Result<Self, InvalidPodUid> {
+        if is_plain_name(&text) { Ok(Self(text.into())) } else { Err(InvalidPodUid(text)) }
     }
 }
 
@@ -132,6 +132,11 @@ pub(crate) fn grace_of(seconds: i64) -> Option<Duration> {
 /// Whether the cloud has asked for the pod's end.
 pub fn is_deleting(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
+}
+
+/// The pod's namespace.
+pub(crate) fn namespace(pod: &Pod) -> &str {
+    pod.metadata.namespace.as_deref().unwrap_or("default")
 }
 
 /// The containers that run side by side.

@@ -11,14 +11,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::Instant;
 
-use crate::desired::{Desired, DesiredPod};
-use crate::field::FieldSource;
-use crate::handler::words;
-use crate::plan::{Afterwards, Containers, Fate, Plan, plan};
+use crate::container::downward_api::FieldSource;
+use crate::container::volume::Volume;
+use crate::container::volume_content;
+use crate::container::{LaunchSpec, WaitReason};
+use crate::desired::{DesiredPod, DesiredState};
+use crate::error_chain::error_chain;
 use crate::pod::{self, PodRecord};
-use crate::runtime::{Launch, Waiting};
-use crate::status::{self, Facts};
-use crate::volume::{self, Volume};
+use crate::worker::plan::{Containers, Fate, FinalStep, Plan, plan};
+use crate::worker::status::{self, StatusFacts};
 
 /// What a node would make of one pod that it sees for the first time.
 #[derive(Debug)]
@@ -26,9 +27,9 @@ pub struct Preview {
     /// Which pod.
     pub pod: PodRecord,
     /// What its volumes would hold, or what has to be there first.
-    pub volumes: Result<Vec<Volume>, Waiting>,
+    pub volumes: Result<Vec<Volume>, WaitReason>,
     /// How each container would be started, or what has to be there first.
-    pub launches: BTreeMap<String, Result<Launch, Waiting>>,
+    pub launches: BTreeMap<String, Result<LaunchSpec, WaitReason>>,
     /// The first steps.
     pub first: Plan,
     /// The first steps if it were to end at once.
@@ -39,7 +40,7 @@ pub struct Preview {
 
 /// What `node` would make of `objects`; and of those that it cannot read, why.
 pub fn preview(node: &NodeName, objects: &[(ResourceKey, Bytes)]) -> (Vec<Preview>, Vec<String>) {
-    let mut desired = Desired::new(node.clone());
+    let mut desired = DesiredState::new(node.clone());
     let mut refused = Vec::new();
     for (key, object) in objects {
         let object = local::Object {
@@ -50,7 +51,7 @@ pub fn preview(node: &NodeName, objects: &[(ResourceKey, Bytes)]) -> (Vec<Previe
         let kind = Kind::Apply.into();
         let event = WatchEvent { kind, object: Some(object), ..WatchEvent::default() };
         if let Err(error) = desired.apply(event) {
-            refused.push(words(&error));
+            refused.push(error_chain(&error));
         }
     }
     let now = (Instant::now(), Timestamp::now());
@@ -62,24 +63,24 @@ fn of_pod(
     node: &NodeName,
     key: &ResourceKey,
     seen: &DesiredPod,
-    desired: &Desired,
+    desired: &DesiredState,
     (now, time): (Instant, Timestamp),
 ) -> Preview {
-    let spec = &seen.pod.open();
+    let spec = &seen.pod.decode();
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let fields = FieldSource { pod: spec, node: node.as_str(), node_address: address };
     let launches: BTreeMap<_, _> = pod::all_containers(spec)
         .map(|container| {
             let base = BTreeMap::new();
             let objects = desired.objects();
-            let launch = crate::environment::launch(container, &base, &fields, objects);
+            let launch = crate::container::environment::launch(container, &base, &fields, objects);
             (container.name.clone(), launch)
         })
         .collect();
     let containers = Containers::new();
     let first = plan(spec, Fate::Run, None, &containers, now);
-    let end = Fate::End { deadline: now + pod::grace(spec), then: Afterwards::AskDelete };
-    let facts = Facts {
+    let end = Fate::End { deadline: now + pod::grace(spec), then: FinalStep::AskDelete };
+    let facts = StatusFacts {
         pod: spec,
         uid: &seen.uid,
         containers: &containers,
@@ -93,7 +94,7 @@ fn of_pod(
     };
     Preview {
         pod: PodRecord::of(key, &seen.uid, spec, time),
-        volumes: volume::resolve(&fields, desired.objects()),
+        volumes: volume_content::resolve(&fields, desired.objects()),
         launches,
         last: plan(spec, end, None, &containers, now),
         status: status::derive(&facts, time),

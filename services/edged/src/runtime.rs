@@ -11,10 +11,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
+
 use serde::{Deserialize, Serialize};
 
+use crate::container::volume::Volume;
+use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
-use crate::volume::Volume;
+
+pub(crate) mod hollow;
+pub mod process;
 
 /// Runs the containers of pods.
 #[async_trait]
@@ -29,7 +34,7 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why the container has to wait, in words that say what to do.
-    fn accepts(&self, pod: &Pod, container: &Container) -> Result<(), Waiting>;
+    fn accepts(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason>;
 
     /// What it gives every container of the pod, before the pod's own variables.
     fn environment(&self, pod: &PodUid, spec: &Pod, container: &str) -> BTreeMap<String, String>;
@@ -38,7 +43,7 @@ pub trait Runtime: Send + Sync + 'static {
     fn pods(&self) -> Vec<PodRecord>;
 
     /// The containers of a pod, by name; those that were never started are absent.
-    fn containers(&self, pod: &PodUid) -> BTreeMap<String, Runs>;
+    fn containers(&self, pod: &PodUid) -> BTreeMap<String, RunHistory>;
 
     /// Compares what it knows with what is, and tells of the pods that differ.
     async fn relist(&self) -> Result<(), RuntimeError>;
@@ -49,7 +54,7 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Starts a container once more. When this returns the run is durable: another start of the
     /// pod worker finds it.
-    async fn start(&self, pod: &PodRecord, launch: &Launch) -> Result<(), RuntimeError>;
+    async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError>;
 
     /// Asks a running container to end, or ends it. `interrupted` marks the run as ended for the
     /// machine's sake: the container starts again whatever its policy says.
@@ -68,7 +73,7 @@ pub trait Runtime: Send + Sync + 'static {
         container: &str,
         command: &[String],
         timeout: Duration,
-    ) -> Result<Executed, RuntimeError>;
+    ) -> Result<CommandOutput, RuntimeError>;
 
     /// Keeps what was last reported of a pod, for the next start of the pod worker.
     async fn remember(&self, pod: &PodUid, status: &PodStatus) -> Result<(), RuntimeError>;
@@ -91,7 +96,7 @@ pub enum StopSignal {
 
 /// What is known of a container's runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Runs {
+pub struct RunHistory {
     /// The latest run's number, from 0: the container's restart count.
     pub attempt: u32,
     /// How the latest run stands.
@@ -139,46 +144,9 @@ impl Exit {
     }
 }
 
-/// All that is needed to start a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// The container's name.
-    pub container: String,
-    /// An init container, from which an end is expected before others start.
-    pub is_step: bool,
-    /// Command and arguments, expanded.
-    pub argv: Vec<String>,
-    /// The environment that the pod gives.
-    pub env: BTreeMap<String, String>,
-    /// Where it starts, below the container's root.
-    pub working_dir: Option<String>,
-    /// Volumes it sees.
-    pub mounts: Vec<Mount>,
-}
-
-/// A volume as a container sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// The volume's name.
-    pub volume: String,
-    /// Where, below the container's root.
-    pub path: PathBuf,
-    /// What of the volume.
-    pub sub_path: Option<PathBuf>,
-}
-
-/// Why a container waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// One word, as a kubelet says it.
-    pub reason: &'static str,
-    /// What is missing, and what to do.
-    pub message: String,
-}
-
 /// What a command said that was run in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Executed {
+pub struct CommandOutput {
     /// Its exit code; `None` when it did not end in time.
     pub code: Option<i32>,
     /// The first of what it wrote.

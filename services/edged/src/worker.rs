@@ -11,29 +11,38 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::pod_reporter::PodReporter;
 use crate::config::Settings;
-use crate::field::FieldSource;
+use crate::container::downward_api::FieldSource;
+use crate::container::volume::Volume;
+use crate::container::volume_content;
+use crate::container::{LaunchSpec, WaitReason};
+use crate::desired::compressed_object::CompressedObject;
+use crate::desired::objects::Objects;
+use crate::error_chain::error_chain;
 use crate::metrics::{EdgedCounts, PodCount};
-use crate::objects::Objects;
-use crate::packed::Packed;
-use crate::plan::{self, Afterwards, Containers, Fate, Outcome, Plan};
 use crate::pod::{self, PodRecord};
-use crate::probe::ProbeKind;
-use crate::report::Reporter;
-use crate::runtime::{Launch, Runtime, Waiting};
-use crate::status::{self, Facts};
-use crate::volume::{self, Volume};
+use crate::runtime::Runtime;
+use plan::{Containers, Fate, FinalStep, Outcome, Plan};
+use status::StatusFacts;
 
-mod act;
-mod tracked;
+mod container_tracker;
+mod crash_loop;
+mod executor;
+mod handler;
+pub mod plan;
+mod probe;
+mod signal;
+pub(crate) mod status;
 
-use tracked::Tracked;
+use container_tracker::ContainerTracker;
+pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
 
 /// What the pod's worker is to bring about; the latest counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Intent {
+pub(crate) struct Assignment {
     /// The pod's object, as last seen.
-    pub(crate) pod: Packed<Pod>,
+    pub(crate) pod: CompressedObject<Pod>,
     /// The objects it may name.
     pub(crate) objects: Objects,
     /// Whether the view still wants it.
@@ -44,40 +53,23 @@ pub(crate) struct Intent {
     pub(crate) cause: Option<String>,
 }
 
-/// What wakes a worker.
-#[derive(Debug)]
-pub(crate) enum Signal {
-    /// The runtime noticed a change.
-    Runtime,
-    /// A probe's verdict changed.
-    Probed { container: String, attempt: u32, kind: ProbeKind, healthy: bool, message: String },
-    /// A postStart hook ended.
-    PostStart { container: String, attempt: u32, result: Result<(), String> },
-    /// A preStop hook ended.
-    PreStop { container: String, attempt: u32 },
-}
-
 /// Why a worker has something to do.
 enum Reason {
     /// What it is to bring about is new to it.
-    Intent,
+    Assignment,
     /// It was woken.
     Signal(Box<Signal>),
     /// It is time to look.
     Time,
 }
 
-/// Where what wakes a worker is sent. Boxed, for a channel has room for dozens, and most pods have
-/// nothing in theirs.
-pub(crate) type Signals = mpsc::Sender<Box<Signal>>;
-
 /// What all workers share.
-pub(crate) struct Surroundings {
+pub(crate) struct WorkerDependencies {
     pub(crate) node: NodeName,
     pub(crate) address: IpAddr,
     pub(crate) settings: Settings,
     pub(crate) runtime: Arc<dyn Runtime>,
-    pub(crate) reporter: Reporter,
+    pub(crate) reporter: PodReporter,
     pub(crate) metrics: EdgedCounts,
     /// A permit each for a pod that is being started.
     pub(crate) adding: Semaphore,
@@ -86,36 +78,33 @@ pub(crate) struct Surroundings {
     pub(crate) cancel: CancellationToken,
 }
 
-/// Signals of one pod that may wait; a lost one is found by the next look.
-pub(crate) const SIGNALS_MAX: usize = 64;
-
 /// The worker of one pod.
 pub(crate) struct Worker {
     record: PodRecord,
-    shared: Arc<Surroundings>,
-    intents: watch::Receiver<Intent>,
-    intent: Intent,
+    shared: Arc<WorkerDependencies>,
+    intents: watch::Receiver<Assignment>,
+    intent: Assignment,
     signals: Signals,
     inbox: mpsc::Receiver<Box<Signal>>,
     /// Boxed, for a map has room for eleven, and most pods have one container.
-    tracked: BTreeMap<String, Box<Tracked>>,
+    tracked: BTreeMap<String, Box<ContainerTracker>>,
     /// What the volumes are to hold, as it was when all of that was last there.
     volumes: Vec<Volume>,
     /// Whether they hold it.
     is_laid_out: bool,
     /// What has to be there before the volumes can be laid out.
-    missing: Option<Waiting>,
+    missing: Option<WaitReason>,
     /// Containers that cannot be launched, and why. How the others are is made up when they start:
     /// an environment is large, and needed once.
-    refused: BTreeMap<String, Waiting>,
+    refused: BTreeMap<String, WaitReason>,
     /// Why the volumes could not be laid out, and when that is tried again.
-    layout_error: Option<(Waiting, Instant)>,
+    layout_error: Option<(WaitReason, Instant)>,
     /// When a step that failed is tried again.
     retry_at: Option<Instant>,
     end_since: Option<Instant>,
     ended: Option<Outcome>,
     /// The latest status, perhaps from before this worker's time.
-    reported: Option<Packed<PodStatus>>,
+    reported: Option<CompressedObject<PodStatus>>,
     /// Whether this worker has told it.
     has_reported: bool,
     /// Where the trace of the pod's last change stands.
@@ -126,14 +115,14 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         record: PodRecord,
-        shared: Arc<Surroundings>,
-        mut intents: watch::Receiver<Intent>,
+        shared: Arc<WorkerDependencies>,
+        mut intents: watch::Receiver<Assignment>,
         signals: Signals,
         inbox: mpsc::Receiver<Box<Signal>>,
     ) -> Self {
         let intent = intents.borrow_and_update().clone();
         let reported = shared.runtime.remembered(&record.uid);
-        let reported = reported.and_then(|status| Packed::pack(&status).ok());
+        let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (intent.cause.clone(), shared.metrics.pod());
         Self {
             record,
@@ -163,12 +152,12 @@ impl Worker {
     /// It is borrowed, for a future has room twice for what it is given.
     pub(crate) async fn run(&mut self) {
         // Most of its life a worker waits: what it works with is boxed, and gone meanwhile.
-        let mut reason = Reason::Intent;
+        let mut reason = Reason::Assignment;
         while let Some(wake_at) = Box::pin(self.work(reason)).await {
             reason = tokio::select! {
                 () = self.shared.cancel.cancelled() => return,
                 changed = self.intents.changed() => match changed {
-                    Ok(()) => Reason::Intent,
+                    Ok(()) => Reason::Assignment,
                     Err(_) => return,
                 },
                 Some(signal) = self.inbox.recv() => Reason::Signal(signal),
@@ -181,25 +170,25 @@ impl Worker {
     /// `None` once the pod is forgotten.
     async fn work(&mut self, reason: Reason) -> Option<Instant> {
         let pod = match reason {
-            Reason::Intent => {
+            Reason::Assignment => {
                 let before = self.intent.cause.take();
                 self.intent = self.intents.borrow_and_update().clone();
                 if self.intent.cause != before {
                     self.trace = self.intent.cause.clone();
                 }
-                let pod = self.intent.pod.open();
+                let pod = self.intent.pod.decode();
                 self.resolve(&pod);
                 pod
             }
             Reason::Signal(signal) => {
-                let pod = self.intent.pod.open();
+                let pod = self.intent.pod.decode();
                 self.take(*signal, &pod);
                 while let Ok(signal) = self.inbox.try_recv() {
                     self.take(*signal, &pod);
                 }
                 pod
             }
-            Reason::Time => self.intent.pod.open(),
+            Reason::Time => self.intent.pod.decode(),
         };
         loop {
             self.look(&pod);
@@ -214,9 +203,9 @@ impl Worker {
             let mut acted = false;
             for action in &plan.actions {
                 match self.act(action, &pod, fate).await {
-                    act::Done::Again => acted = true,
-                    act::Done::Wait => {}
-                    act::Done::Finished => return None,
+                    executor::StepOutcome::Again => acted = true,
+                    executor::StepOutcome::Wait => {}
+                    executor::StepOutcome::Finished => return None,
                 }
             }
             if acted && !self.shared.cancel.is_cancelled() {
@@ -232,7 +221,7 @@ impl Worker {
 
     /// Decides what the volumes hold and which containers can be launched.
     fn resolve(&mut self, pod: &Pod) {
-        let volumes = volume::resolve(&self.fields(pod), &self.intent.objects);
+        let volumes = volume_content::resolve(&self.fields(pod), &self.intent.objects);
         self.missing = volumes.as_ref().err().cloned();
         if let Ok(volumes) = volumes
             && self.volumes != volumes
@@ -249,16 +238,21 @@ impl Worker {
     }
 
     /// How the container is launched.
-    fn launch(&self, pod: &Pod, container: &Container) -> Result<Launch, Waiting> {
+    fn launch(&self, pod: &Pod, container: &Container) -> Result<LaunchSpec, WaitReason> {
         let runtime = &self.shared.runtime;
         runtime.accepts(pod, container)?;
         let mut base = runtime.environment(&self.record.uid, pod, &container.name);
         base.insert("HOSTNAME".to_owned(), hostname(pod));
-        crate::environment::launch(container, &base, &self.fields(pod), &self.intent.objects)
+        crate::container::environment::launch(
+            container,
+            &base,
+            &self.fields(pod),
+            &self.intent.objects,
+        )
     }
 
     fn fields<'a>(&'a self, pod: &'a Pod) -> FieldSource<'a> {
-        let Surroundings { node, address, .. } = &*self.shared;
+        let WorkerDependencies { node, address, .. } = &*self.shared;
         FieldSource { pod, node: node.as_str(), node_address: *address }
     }
 
@@ -268,7 +262,7 @@ impl Worker {
         let runs = self.shared.runtime.containers(&self.record.uid);
         for (name, runs) in runs {
             let settings = &self.shared.settings;
-            let new = || Box::new(Tracked::new(settings));
+            let new = || Box::new(ContainerTracker::new(settings));
             let tracked = self.tracked.entry(name).or_insert_with(new);
             tracked.observe(runs, now);
         }
@@ -302,12 +296,12 @@ impl Worker {
 
     fn fate(&mut self, pod: &Pod, now: Instant) -> Fate {
         if let Some(deadline) = self.intent.shutdown {
-            return Fate::End { deadline, then: Afterwards::Leave };
+            return Fate::End { deadline, then: FinalStep::Leave };
         }
         let then = if !self.intent.wanted {
-            Afterwards::CleanUp
+            FinalStep::CleanUp
         } else if pod::is_deleting(pod) {
-            Afterwards::AskDelete
+            FinalStep::AskDelete
         } else {
             return Fate::Run;
         };
@@ -330,8 +324,8 @@ impl Worker {
         });
         let ready = self.tracked.iter().filter(|(_, tracked)| tracked.is_ready());
         let ready = ready.map(|(name, _)| name.as_str()).collect();
-        let before = self.reported.as_ref().map(Packed::open);
-        let facts = Facts {
+        let before = self.reported.as_ref().map(CompressedObject::decode);
+        let facts = StatusFacts {
             pod,
             uid: &self.record.uid,
             containers: &containers,
@@ -344,7 +338,7 @@ impl Worker {
             before: before.as_ref(),
         };
         let status = status::derive(&facts, Timestamp::now());
-        let packed = match Packed::pack(&status) {
+        let packed = match CompressedObject::encode(&status) {
             Ok(packed) => packed,
             Err(error) => {
                 // The disk holds times that no clock has.
@@ -362,7 +356,7 @@ impl Worker {
         self.has_reported = true;
         self.count.phase(status.phase.as_deref());
         if is_new && let Err(error) = shared.runtime.remember(&record.uid, &status).await {
-            let message = crate::handler::words(&error);
+            let message = error_chain(&error);
             tracing::warn!(pod = %record.key, message, "a status cannot be kept");
         }
         self.reported = Some(packed);
@@ -374,7 +368,7 @@ impl Worker {
         let tracked = &mut self.tracked;
         match signal {
             Signal::Runtime => {}
-            Signal::Probed { container, attempt, kind, healthy, message } => {
+            Signal::Probe { container, attempt, kind, healthy, message } => {
                 let spec = container_of(pod, &container);
                 let own_grace = spec
                     .and_then(|c| kind.of(c)?.termination_grace_period_seconds)

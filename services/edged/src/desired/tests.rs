@@ -1,4 +1,4 @@
-//! What a watch adds up to.
+//! The desired state after a sequence of events.
 
 use serde_json::json;
 
@@ -26,17 +26,17 @@ fn plain(kind: Kind, complete: bool) -> WatchEvent {
     WatchEvent { kind: kind.into(), complete, ..WatchEvent::default() }
 }
 
-fn desired() -> Desired {
-    Desired::new("gw-1".parse().expect("a name"))
+fn desired() -> DesiredState {
+    DesiredState::new("gw-1".parse().expect("a name"))
 }
 
-fn take(desired: &mut Desired, events: impl IntoIterator<Item = WatchEvent>) {
+fn take(desired: &mut DesiredState, events: impl IntoIterator<Item = WatchEvent>) {
     for event in events {
         desired.apply(event).expect("well-formed");
     }
 }
 
-fn names(desired: &Desired) -> Vec<&str> {
+fn names(desired: &DesiredState) -> Vec<&str> {
     desired.pods().keys().map(ResourceKey::name).collect()
 }
 
@@ -52,11 +52,11 @@ fn what_a_listing_names_counts_at_once_and_absence_only_at_its_complete_end() {
         ],
     );
     assert_eq!(names(&desired), ["a", "b"]);
-    assert!(!desired.absence_counts());
+    assert!(!desired.is_complete());
     take(&mut desired, [plain(Kind::InitDone, true)]);
-    assert!(desired.absence_counts());
+    assert!(desired.is_complete());
 
-    // The watch ended, and begins anew: a half-heard listing removes nothing.
+    // The watch ended and starts over: an unfinished listing removes nothing.
     take(&mut desired, [plain(Kind::Init, false), pod(Kind::InitApply, "b", "2", Some("gw-1"))]);
     assert_eq!(names(&desired), ["a", "b"]);
     take(&mut desired, [plain(Kind::Init, false), pod(Kind::InitApply, "b", "2", Some("gw-1"))]);
@@ -70,7 +70,7 @@ fn the_end_of_an_incomplete_listing_removes_nothing() {
     take(&mut desired, [pod(Kind::Apply, "a", "1", Some("gw-1"))]);
     take(&mut desired, [plain(Kind::Init, false), plain(Kind::InitDone, false)]);
     assert_eq!(names(&desired), ["a"]);
-    assert!(!desired.absence_counts());
+    assert!(!desired.is_complete());
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_malformed_event_is_refused_and_a_named_pod_that_cannot_be_read_is_not_absen
     assert!(matches!(desired.apply(bad), Err(DesiredError::Object { .. })));
     let bad = pod(Kind::Apply, "b", "../../etc", Some("gw-1"));
     assert!(matches!(desired.apply(bad), Err(DesiredError::Uid { .. })));
-    assert!(matches!(desired.apply(plain(Kind::Apply, false)), Err(DesiredError::Lacks(_))));
+    assert!(matches!(desired.apply(plain(Kind::Apply, false)), Err(DesiredError::MissingField(_))));
     let bad = event(Kind::Apply, "no-key", json!({}));
     assert!(matches!(desired.apply(bad), Err(DesiredError::Key(_))));
     take(&mut desired, [plain(Kind::InitDone, true)]);
@@ -124,7 +124,7 @@ fn what_others_say_of_a_pod_is_not_kept() {
         "status": {"phase": "Running"},
     });
     take(&mut desired, [event(Kind::Apply, "shop/pod/web", object)]);
-    let pod = desired.pods().values().next().expect("the pod").pod.open();
+    let pod = desired.pods().values().next().expect("the pod").pod.decode();
     assert!(pod.metadata.labels.is_some());
     assert_eq!((&pod.metadata.managed_fields, &pod.status), (&None, &None));
 }

@@ -1,0 +1,251 @@
+//! Reports pod statuses to the edge and asks it for deletes: immediately, and the latest status
+//! only, until the edge has accepted the report.
+//!
+//! One task owns the latest report of every pod. It retries a report that failed for a moment.
+//! After every new listing it sends all reports again, because the edge may have lost its disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use headwater_event::ResourceKey;
+use headwater_proto::local::operation::Verb;
+use k8s_openapi::api::core::v1::PodStatus;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::client::{EdgeClient, EdgeError};
+use super::reconnect::ReconnectBackoff;
+use crate::config::Settings;
+use crate::desired::compressed_object::CompressedObject;
+use crate::metrics::{EdgedCounts, ReportOutcome};
+use crate::pod::PodUid;
+
+/// A handle of the task. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct PodReporter(mpsc::Sender<Message>);
+
+/// Messages that may wait for the task, for many pods may change at once; past this, workers wait.
+const QUEUE_MAX: usize = 256;
+
+/// Reports in flight: the edge syncs its outbox once for all that wait, and the cloud receives one
+/// snapshot of them.
+const IN_FLIGHT_MAX: usize = 32;
+
+#[derive(Debug)]
+enum Message {
+    Status {
+        key: ResourceKey,
+        uid: PodUid,
+        status: CompressedObject<PodStatus>,
+        trace: Option<String>,
+    },
+    Delete {
+        key: ResourceKey,
+        uid: PodUid,
+        trace: Option<String>,
+    },
+    Forget {
+        uid: PodUid,
+    },
+    ResendAll,
+}
+
+/// The latest report of a pod.
+#[derive(Debug)]
+struct PodReport {
+    key: ResourceKey,
+    status: Option<CompressedObject<PodStatus>>,
+    delete: bool,
+    /// The trace context of the pod's last change.
+    trace: Option<String>,
+    status_is_due: bool,
+    delete_is_due: bool,
+}
+
+/// The result of sending a report.
+enum SendResult {
+    /// The edge accepted the report, or will never accept it.
+    Settled,
+    /// The edge could not accept this report now.
+    RetryPod,
+    /// The edge cannot be reached.
+    RetryAll,
+}
+
+impl PodReporter {
+    /// Starts the task; it ends when the last handle is dropped.
+    pub(crate) fn start(edge: EdgeClient, settings: &Settings, metrics: EdgedCounts) -> Self {
+        let (messages, inbox) = mpsc::channel(QUEUE_MAX);
+        tokio::spawn(run(edge, inbox, ReconnectBackoff::new(settings), metrics));
+        Self(messages)
+    }
+
+    /// Reports the pod's status. It supersedes an earlier one that was not sent yet.
+    pub(crate) async fn status(
+        &self,
+        key: &ResourceKey,
+        uid: &PodUid,
+        status: CompressedObject<PodStatus>,
+        trace: Option<String>,
+    ) {
+        let (key, uid) = (key.clone(), uid.clone());
+        self.send(Message::Status { key, uid, status, trace }).await;
+    }
+
+    /// Asks for the delete of the pod's object: nothing of the pod runs.
+    pub(crate) async fn delete(&self, key: &ResourceKey, uid: &PodUid, trace: Option<String>) {
+        self.send(Message::Delete { key: key.clone(), uid: uid.clone(), trace }).await;
+    }
+
+    /// Forgets the pod's reports: it is removed from this node.
+    pub(crate) async fn forget(&self, uid: &PodUid) {
+        self.send(Message::Forget { uid: uid.clone() }).await;
+    }
+
+    /// Sends the latest report of every pod again.
+    pub(crate) async fn resend_all(&self) {
+        self.send(Message::ResendAll).await;
+    }
+
+    async fn send(&self, message: Message) {
+        // The task ends only with its last handle, or with the async runtime.
+        let _ = self.0.send(message).await;
+    }
+}
+
+impl PodReport {
+    fn new(key: ResourceKey) -> Self {
+        Self {
+            key,
+            status: None,
+            delete: false,
+            trace: None,
+            status_is_due: false,
+            delete_is_due: false,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.status_is_due || self.delete_is_due
+    }
+
+    /// Marks the report that [`send`] sends as settled.
+    fn settle(&mut self) {
+        if self.status_is_due {
+            self.status_is_due = false;
+        } else {
+            self.delete_is_due = false;
+        }
+    }
+}
+
+async fn run(
+    edge: EdgeClient,
+    mut inbox: mpsc::Receiver<Message>,
+    mut backoff: ReconnectBackoff,
+    metrics: EdgedCounts,
+) {
+    let mut reports: BTreeMap<PodUid, PodReport> = BTreeMap::new();
+    // Pods whose report the edge could not accept now: they delay no other pod.
+    let mut postponed: BTreeSet<PodUid> = BTreeSet::new();
+    loop {
+        // All waiting messages are applied first, so that only the latest status of a pod is sent.
+        while let Ok(message) = inbox.try_recv() {
+            apply(&mut reports, message);
+        }
+        let due =
+            reports.iter().filter(|(uid, report)| report.is_due() && !postponed.contains(*uid));
+        let sends = due.take(IN_FLIGHT_MAX).map(|(uid, report)| async {
+            let (result, outcome) = send(&edge, uid, report).await;
+            (uid.clone(), result, outcome)
+        });
+        let results = join_all(sends).await;
+        if results.is_empty() && postponed.is_empty() {
+            match inbox.recv().await {
+                Some(message) => apply(&mut reports, message),
+                None => return,
+            }
+            continue;
+        }
+        let mut edge_responds = !results.is_empty();
+        for (uid, result, outcome) in results {
+            metrics.reported(outcome);
+            match result {
+                SendResult::Settled => {
+                    backoff.reset();
+                    reports.entry(uid).and_modify(PodReport::settle);
+                }
+                SendResult::RetryPod => {
+                    postponed.insert(uid);
+                }
+                SendResult::RetryAll => edge_responds = false,
+            }
+        }
+        if edge_responds {
+            continue;
+        }
+        postponed.clear();
+        tokio::select! {
+            () = tokio::time::sleep(backoff.next_wait()) => {}
+            message = inbox.recv() => match message {
+                Some(message) => apply(&mut reports, message),
+                None => return,
+            },
+        }
+    }
+}
+
+fn apply(reports: &mut BTreeMap<PodUid, PodReport>, message: Message) {
+    match message {
+        Message::Status { key, uid, status, trace } => {
+            let report = reports.entry(uid).or_insert_with(|| PodReport::new(key));
+            report.status = Some(status);
+            report.trace = trace;
+            report.status_is_due = true;
+        }
+        Message::Delete { key, uid, trace } => {
+            let report = reports.entry(uid).or_insert_with(|| PodReport::new(key));
+            if !report.delete {
+                report.delete = true;
+                report.trace = trace;
+                report.delete_is_due = true;
+            }
+        }
+        Message::Forget { uid } => {
+            reports.remove(&uid);
+        }
+        Message::ResendAll => {
+            for report in reports.values_mut() {
+                report.status_is_due = report.status.is_some();
+                report.delete_is_due = report.delete;
+            }
+        }
+    }
+}
+
+/// Sends one report of the pod, the status before the delete.
+async fn send(edge: &EdgeClient, uid: &PodUid, report: &PodReport) -> (SendResult, ReportOutcome) {
+    let (verb, key, content) = if report.status_is_due {
+        let status = report.status.as_ref().map(CompressedObject::decode);
+        let content = json!({"uid": uid.as_str(), "status": status});
+        (Verb::Update, report.key.with_kind("podstatus"), content)
+    } else {
+        (Verb::Delete, report.key.clone(), json!({"uid": uid.as_str()}))
+    };
+    let (resource, content) = (key.to_string(), content.to_string().into_bytes());
+    let outcome = match edge.operate(verb, resource, content, report.trace.as_deref()).await {
+        Ok(()) => ReportOutcome::Accepted,
+        Err(error) if error.is_transient() => {
+            tracing::debug!(%key, %uid, %error, "the edge did not accept a report yet");
+            let is_response = matches!(error, EdgeError::Refused { .. });
+            let result = if is_response { SendResult::RetryPod } else { SendResult::RetryAll };
+            return (result, ReportOutcome::Postponed);
+        }
+        // The pod is removed, or has another UID: a retry changes nothing.
+        Err(error) => {
+            tracing::info!(%key, %uid, %error, "the edge refused a report");
+            ReportOutcome::Refused
+        }
+    };
+    (SendResult::Settled, outcome)
+}

@@ -1,0 +1,48 @@
+//! What a container is given: command, environment and volumes. Pure: decided from the pod's spec
+//! and the objects at hand, before anything is started.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub(crate) mod downward_api;
+pub(crate) mod environment;
+pub mod volume;
+pub(crate) mod volume_content;
+mod volume_files;
+
+/// Everything that a runtime needs to start a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchSpec {
+    /// The container's name.
+    pub container: String,
+    /// True for an init container that must end before the next container starts.
+    pub is_step: bool,
+    /// Command and arguments, expanded.
+    pub argv: Vec<String>,
+    /// The environment that the pod gives.
+    pub env: BTreeMap<String, String>,
+    /// The working directory, below the container's root.
+    pub working_dir: Option<String>,
+    /// The volumes that the container mounts.
+    pub mounts: Vec<Mount>,
+}
+
+/// A volume at its place in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The volume's name.
+    pub volume: String,
+    /// The mount's path, below the container's root.
+    pub path: PathBuf,
+    /// The part of the volume that is mounted; `None` for all of it.
+    pub sub_path: Option<PathBuf>,
+}
+
+/// Why a container waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitReason {
+    /// One word, as a kubelet reports it.
+    pub reason: &'static str,
+    /// What is missing, and what to do.
+    pub message: String,
+}

@@ -1,0 +1,148 @@
+//! What a container is started with.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use k8s_openapi::api::core::v1::Pod;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn launch_of(container: Value, objects: &Objects) -> Result<LaunchSpec, WaitReason> {
+    let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1"});
+    let pod = json!({"metadata": metadata, "spec": {
+        "containers": [container], "volumes": [{"name": "v", "emptyDir": {}}],
+    }});
+    let pod: Pod = serde_json::from_value(pod).expect("a pod");
+    let fields =
+        FieldSource { pod: &pod, node: "gw-1", node_address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    let base = BTreeMap::from([("BASE".to_owned(), "b".to_owned())]);
+    launch(&crate::pod::main_containers(&pod)[0], &base, &fields, objects)
+}
+
+fn objects() -> Objects {
+    let mut objects = Objects::default();
+    let map = json!({"data": {"k": "v"}}).to_string();
+    objects.insert(&"shop/configmap/m".parse().expect("a key"), map.as_bytes()).expect("a map");
+    objects
+}
+
+#[test]
+fn names_are_replaced_as_kubernetes_replaces_them() {
+    let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
+    for (text, wanted) in [
+        ("$(A)", "1"),
+        ("x$(A)y$(A)", "x1y1"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$$", "$"),
+        ("$(B)", "$(B)"),
+        ("$A", "$A"),
+        ("$(A", "$(A"),
+        ("50$", "50$"),
+    ] {
+        assert_eq!(expand(text, &env).as_deref(), Ok(wanted), "{text}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let by_key = |kind: &str, name: &str, key: &str, optional: bool| {
+        let reference = json!({"name": name, "key": key, "optional": optional});
+        json!({"name": "c", "env": [{"name": "X", "valueFrom": {kind: reference}}]})
+    };
+    for (container, message) in [
+        (by_key("configMapKeyRef", "absent", "k", false), "configmap \"absent\" not found"),
+        (by_key("configMapKeyRef", "m", "z", false), "couldn't find key z in configmap \"m\""),
+        (by_key("secretKeyRef", "absent", "k", false), "secret \"absent\" not found"),
+        (
+            json!({"name": "c", "envFrom": [{"secretRef": {"name": "absent"}}]}),
+            "secret \"absent\" not found",
+        ),
+    ] {
+        let waiting = launch_of(container, &objects()).expect_err("something is missing");
+        assert_eq!(
+            (waiting.reason, waiting.message.as_str()),
+            ("CreateContainerConfigError", message)
+        );
+    }
+    let optional = launch_of(by_key("configMapKeyRef", "absent", "k", true), &objects());
+    assert!(!optional.expect("optional").env.contains_key("X"));
+}
+
+#[test]
+fn a_mount_or_directory_outside_the_root_is_refused() {
+    let mount = |path: &str, sub_path: Value| {
+        let mount = json!({"name": "v", "mountPath": path, "subPath": sub_path});
+        json!({"name": "c", "volumeMounts": [mount]})
+    };
+    for bad in [
+        mount("/../etc", Value::Null),
+        mount("/", Value::Null),
+        mount("/a", json!("../b")),
+        json!({"name": "c", "workingDir": "/a/../../b"}),
+        json!({"name": "../c"}),
+        json!({"name": "c", "volumeMounts": [{"name": "../../etc", "mountPath": "/a"}]}),
+        json!({"name": "c", "volumeMounts": [{"name": "/etc", "mountPath": "/a"}]}),
+    ] {
+        assert!(launch_of(bad.clone(), &objects()).is_err(), "{bad}");
+    }
+    let launch = launch_of(mount("/etc/app", json!("part")), &objects()).expect("inside");
+    let wanted =
+        Mount { volume: "v".to_owned(), path: "etc/app".into(), sub_path: Some("part".into()) };
+    assert_eq!(launch.mounts, [wanted]);
+}
+
+#[test]
+fn references_that_double_end_at_what_a_process_takes() {
+    let mut env = vec![json!({"name": "V0", "value": "x".repeat(64)})];
+    for number in 1..64 {
+        let value = format!("$(V{})", number - 1).repeat(2);
+        env.push(json!({"name": format!("V{number}"), "value": value}));
+    }
+    let waiting = launch_of(json!({"name": "c", "env": env}), &objects()).expect_err("too long");
+    assert_eq!(waiting.reason, "CreateContainerConfigError");
+    assert!(waiting.message.contains("\"V11\""), "{}", waiting.message);
+    let args = json!({"name": "c", "command": ["echo"], "args": ["x".repeat(TEXT_BYTES_MAX)]});
+    assert!(launch_of(args, &objects()).is_err());
+}
+
+#[test]
+fn a_zero_byte_in_a_command_is_refused_by_its_place() {
+    let container = json!({"name": "c", "command": ["echo"], "args": ["a\u{0}b"]});
+    let waiting = launch_of(container, &objects()).expect_err("no process takes it");
+    assert!(waiting.message.contains("word 1"), "{}", waiting.message);
+}
+
+#[test]
+fn resources_are_told_in_units_of_their_divisor() {
+    let resource = |name: &str, divisor: &str| {
+        json!({
+            "name": "c",
+            "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}},
+            "env": [{"name": "X", "valueFrom": {
+                "resourceFieldRef": {"resource": name, "divisor": divisor}}}],
+        })
+    };
+    for (name, divisor, wanted) in [
+        ("limits.cpu", "1", "2"),
+        ("limits.cpu", "1m", "1500"),
+        ("limits.memory", "1Mi", "64"),
+        ("limits.memory", "0", "67108864"),
+        ("requests.cpu", "1", "0"),
+    ] {
+        let launch = launch_of(resource(name, divisor), &objects()).expect("a launch");
+        assert_eq!(launch.env["X"], wanted, "{name} in {divisor}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_expands_and_text_without_a_dollar_stays(text in "[a-z$()A ]{0,40}") {
+        let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
+        let expanded = expand(&text, &env).expect("it is short");
+        if !text.contains('$') {
+            prop_assert_eq!(expanded, text);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Resolves the content of a pod's volumes from its spec and the objects at hand.
+//!
+//! Pure: it decides which files have which content. The runtime writes them to a disk.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Volume as VolumeSpec;
+
+use super::WaitReason;
+use super::downward_api::FieldSource;
+use super::volume::{Volume, VolumeContent};
+use super::volume_files::{
+    MODE_DEFAULT, add_config_map, add_fields, add_projected, add_secret, mode,
+};
+use crate::desired::objects::Objects;
+use crate::pod::{is_plain_name, namespace};
+
+/// Resolves the content of all volumes of the pod.
+///
+/// # Errors
+/// Names the object or key that is missing.
+pub(crate) fn resolve(
+    fields: &FieldSource<'_>,
+    objects: &Objects,
+) -> Result<Vec<Volume>, WaitReason> {
+    let volumes = fields.pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
+    volumes.unwrap_or_default().iter().map(|spec| resolve_one(spec, fields, objects)).collect()
+}
+
+fn resolve_one(
+    spec: &VolumeSpec,
+    fields: &FieldSource<'_>,
+    objects: &Objects,
+) -> Result<Volume, WaitReason> {
+    if !is_plain_name(&spec.name) {
+        return Err(setup_failure(&spec.name, "the name is no DNS label"));
+    }
+    let namespace = namespace(fields.pod);
+    let content =
+        content(spec, namespace, fields, objects).map_err(|why| setup_failure(&spec.name, &why))?;
+    Ok(Volume { name: spec.name.clone(), content })
+}
+
+fn content(
+    spec: &VolumeSpec,
+    namespace: &str,
+    fields: &FieldSource<'_>,
+    objects: &Objects,
+) -> Result<VolumeContent, String> {
+    let mut files = BTreeMap::new();
+    if let Some(source) = &spec.config_map {
+        let map = objects.config_map(namespace, &source.name);
+        let optional = source.optional.unwrap_or(false);
+        let mode = mode(source.default_mode, MODE_DEFAULT);
+        add_config_map(&mut files, map, &source.name, source.items.as_deref(), mode, optional)?;
+    } else if let Some(source) = &spec.secret {
+        let name = source.secret_name.as_deref().unwrap_or_default();
+        let secret = objects.secret(namespace, name);
+        let optional = source.optional.unwrap_or(false);
+        let mode = mode(source.default_mode, MODE_DEFAULT);
+        add_secret(&mut files, secret, name, source.items.as_deref(), mode, optional)?;
+    } else if let Some(source) = &spec.downward_api {
+        let mode = mode(source.default_mode, MODE_DEFAULT);
+        add_fields(&mut files, source.items.as_deref(), fields, mode)?;
+    } else if let Some(source) = &spec.projected {
+        add_projected(&mut files, source, namespace, fields, objects)?;
+    } else if spec.empty_dir.is_some() {
+        return Ok(VolumeContent::Empty);
+    } else if let Some(source) = &spec.host_path {
+        let kind = source.type_.clone().unwrap_or_default();
+        return Ok(VolumeContent::Host { path: source.path.clone(), kind });
+    } else if let Some(source) = &spec.persistent_volume_claim {
+        return claim(namespace, &source.claim_name, objects);
+    } else {
+        return Ok(VolumeContent::Unsupported { kind: kind_of(spec) });
+    }
+    Ok(VolumeContent::Files(files))
+}
+
+/// The content of a claim: the host path of its volume if the volume has one, else a directory of
+/// the node.
+fn claim(namespace: &str, name: &str, objects: &Objects) -> Result<VolumeContent, String> {
+    let claim = objects
+        .claim(namespace, name)
+        .ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))?;
+    let bound = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+    let Some(bound) = bound.filter(|bound| !bound.is_empty()) else {
+        return Ok(VolumeContent::Claim { namespace: namespace.to_owned(), name: name.to_owned() });
+    };
+    let volume = objects
+        .volume(bound)
+        .ok_or_else(|| format!("persistentvolume \"{bound}\" of claim \"{name}\" not found"))?;
+    let spec = volume.spec.as_ref();
+    if let Some(source) = spec.and_then(|spec| spec.host_path.as_ref()) {
+        let kind = source.type_.clone().unwrap_or_default();
+        Ok(VolumeContent::Host { path: source.path.clone(), kind })
+    } else if let Some(source) = spec.and_then(|spec| spec.local.as_ref()) {
+        Ok(VolumeContent::Host { path: source.path.clone(), kind: String::new() })
+    } else {
+        Ok(VolumeContent::Unsupported { kind: "persistentVolume without hostPath or local" })
+    }
+}
+
+fn kind_of(spec: &VolumeSpec) -> &'static str {
+    if spec.csi.is_some() {
+        "csi"
+    } else if spec.nfs.is_some() {
+        "nfs"
+    } else if spec.ephemeral.is_some() {
+        "ephemeral"
+    } else if spec.image.is_some() {
+        "image"
+    } else {
+        "a storage driver"
+    }
+}
+
+fn setup_failure(volume: &str, why: &str) -> WaitReason {
+    WaitReason {
+        reason: "ContainerCreating",
+        message: format!("MountVolume.SetUp failed for volume \"{volume}\" : {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

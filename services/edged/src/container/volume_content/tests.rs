@@ -1,0 +1,129 @@
+//! What volumes hold.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::{Value, json};
+
+use super::super::volume::VolumeFile;
+use super::super::volume_files::is_safe_path;
+use super::*;
+use k8s_openapi::api::core::v1::Pod;
+
+fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReason> {
+    let metadata = json!({
+        "name": "web", "namespace": "shop", "labels": {"app": "web", "tier": "front"}});
+    let spec = json!({"containers": [], "volumes": [volume]});
+    let pod: Pod =
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
+    let fields =
+        FieldSource { pod: &pod, node: "gw-1", node_address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    resolve(&fields, objects).map(|mut volumes| volumes.remove(0).content)
+}
+
+fn objects(all: &[(&str, Value)]) -> Objects {
+    let mut objects = Objects::default();
+    for (key, object) in all {
+        let key = key.parse().expect("a key");
+        objects.insert(&key, object.to_string().as_bytes()).expect("an object");
+    }
+    objects
+}
+
+fn files(content: VolumeContent) -> Vec<(String, String, u32)> {
+    let VolumeContent::Files(files) = content else { panic!("no files: {content:?}") };
+    let text = |file: &VolumeFile| String::from_utf8_lossy(&file.bytes).into_owned();
+    files.iter().map(|(name, file)| (name.clone(), text(file), file.mode)).collect()
+}
+
+fn file(name: &str, text: &str, mode: u32) -> (String, String, u32) {
+    (name.to_owned(), text.to_owned(), mode)
+}
+
+#[test]
+fn a_config_map_is_all_its_keys_or_the_items_with_their_modes() {
+    let map = json!({"data": {"a": "1"}, "binaryData": {"b": "Mg=="}});
+    let objects = objects(&[("shop/configmap/m", map)]);
+    let all = json!({"name": "v", "configMap": {"name": "m", "defaultMode": 0o600}});
+    let all = files(resolved(all, &objects).expect("there"));
+    assert_eq!(all, [file("a", "1", 0o600), file("b", "2", 0o600)]);
+    let some = json!({"name": "v", "configMap": {
+        "name": "m", "items": [{"key": "b", "path": "deep/b", "mode": 0o400}]}});
+    assert_eq!(files(resolved(some, &objects).expect("there")), [file("deep/b", "2", 0o400)]);
+}
+
+#[test]
+fn what_is_missing_is_named_unless_it_is_optional() {
+    let objects = objects(&[("shop/secret/s", json!({"data": {}}))]);
+    let item = json!([{"key": "k", "path": "k"}]);
+    for (volume, named) in [
+        (json!({"configMap": {"name": "m"}}), "configmap \"m\" not found"),
+        (json!({"secret": {"secretName": "t"}}), "secret \"t\" not found"),
+        (json!({"secret": {"secretName": "s", "items": item}}), "secret \"s\" has no key \"k\""),
+        (
+            json!({"projected": {"sources": [{"configMap": {"name": "m"}}]}}),
+            "configmap \"m\" not found",
+        ),
+        (
+            json!({"persistentVolumeClaim": {"claimName": "c"}}),
+            "persistentvolumeclaim \"c\" not found",
+        ),
+    ] {
+        let mut volume = volume;
+        volume["name"] = json!("v");
+        let waiting = resolved(volume, &objects).expect_err("missing");
+        assert_eq!(waiting.reason, "ContainerCreating");
+        let wanted = format!("MountVolume.SetUp failed for volume \"v\" : {named}");
+        assert_eq!(waiting.message, wanted);
+    }
+    let optional = json!({"name": "v", "configMap": {"name": "m", "optional": true}});
+    assert_eq!(files(resolved(optional, &objects).expect("optional")), []);
+}
+
+#[test]
+fn a_projected_volume_joins_its_sources() {
+    let objects = objects(&[
+        ("shop/configmap/m", json!({"data": {"a": "1"}})),
+        ("shop/secret/s", json!({"data": {"b": "Mg=="}})),
+    ]);
+    let volume = json!({"name": "v", "projected": {"defaultMode": 0o440, "sources": [
+        {"configMap": {"name": "m"}},
+        {"secret": {"name": "s"}},
+        {"downwardAPI": {"items": [
+            {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {"serviceAccountToken": {"path": "token"}},
+    ]}});
+    let labels = "app=\"web\"\ntier=\"front\"";
+    let wanted = [file("a", "1", 0o440), file("b", "2", 0o440), file("labels", labels, 0o440)];
+    assert_eq!(files(resolved(volume, &objects).expect("there")), wanted);
+}
+
+#[test]
+fn a_path_that_leaves_the_volume_is_never_laid() {
+    for bad in ["", "/a", "a//b", "../a", "a/../b", "a/..", ".", "..data", "..data/a", "a\0"] {
+        assert!(!is_safe_path(bad), "{bad:?}");
+    }
+    for good in ["a", "a/b", ".hidden", "a.b"] {
+        assert!(is_safe_path(good), "{good:?}");
+    }
+}
+
+#[test]
+fn a_claim_is_its_volumes_path_or_a_directory_of_the_node() {
+    let claim = |volume: &str| json!({"spec": {"volumeName": volume}});
+    let objects = objects(&[
+        ("shop/persistentvolumeclaim/bound", claim("pv")),
+        ("shop/persistentvolumeclaim/far", claim("nfs")),
+        ("shop/persistentvolumeclaim/free", json!({"spec": {}})),
+        ("null/persistentvolume/pv", json!({"spec": {"hostPath": {"path": "/srv/data"}}})),
+        ("null/persistentvolume/nfs", json!({"spec": {"nfs": {"path": "/", "server": "n"}}})),
+    ]);
+    let content = |name: &str| {
+        let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": name}});
+        resolved(volume, &objects).expect("there")
+    };
+    let host = VolumeContent::Host { path: "/srv/data".to_owned(), kind: String::new() };
+    assert_eq!(content("bound"), host);
+    let own = VolumeContent::Claim { namespace: "shop".to_owned(), name: "free".to_owned() };
+    assert_eq!(content("free"), own);
+    assert!(matches!(content("far"), VolumeContent::Unsupported { .. }));
+}

@@ -1,0 +1,154 @@
+//! The files of a volume, from the objects and fields that its source names.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, DownwardAPIVolumeFile, KeyToPath, ProjectedVolumeSource, Secret, VolumeProjection,
+};
+
+use super::downward_api::{self, FieldSource};
+use super::volume::VolumeFile;
+use crate::desired::objects::Objects;
+
+/// Kubernetes' `defaultMode`.
+pub(super) const MODE_DEFAULT: u32 = 0o644;
+/// Only permission bits count.
+const MODE_MASK: u32 = 0o777;
+
+/// Files by their path in the volume.
+type Files = BTreeMap<String, VolumeFile>;
+
+/// Adds the files of a ConfigMap.
+pub(super) fn add_config_map(
+    files: &mut Files,
+    map: Option<&ConfigMap>,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+    mode: u32,
+    optional: bool,
+) -> Result<(), String> {
+    let Some(map) = map else {
+        return if optional { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
+    };
+    let text = map.data.iter().flatten().map(|(key, text)| (key.as_str(), text.as_bytes()));
+    let binary = map.binary_data.iter().flatten().map(|(key, b)| (key.as_str(), b.0.as_slice()));
+    add_keys(files, &text.chain(binary).collect(), items, mode, optional)
+        .map_err(|key| format!("configmap \"{name}\" has no key \"{key}\""))
+}
+
+/// Adds the files of a Secret.
+pub(super) fn add_secret(
+    files: &mut Files,
+    secret: Option<&Secret>,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+    mode: u32,
+    optional: bool,
+) -> Result<(), String> {
+    let Some(secret) = secret else {
+        return if optional { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
+    };
+    let data = secret.data.iter().flatten().map(|(key, bytes)| (key.as_str(), bytes.0.as_slice()));
+    // `stringData` is write-only in the API, but a manifest folder passes objects on unchanged.
+    let text = secret.string_data.iter().flatten().map(|(key, t)| (key.as_str(), t.as_bytes()));
+    add_keys(files, &data.chain(text).collect(), items, mode, optional)
+        .map_err(|key| format!("secret \"{name}\" has no key \"{key}\""))
+}
+
+/// Adds a file for every key, or for each item. The error is the key of the first item that is
+/// missing.
+fn add_keys(
+    files: &mut Files,
+    data: &BTreeMap<&str, &[u8]>,
+    items: Option<&[KeyToPath]>,
+    mode_default: u32,
+    optional: bool,
+) -> Result<(), String> {
+    let Some(items) = items.filter(|items| !items.is_empty()) else {
+        for (key, bytes) in data {
+            if is_safe_path(key) {
+                let file = VolumeFile { bytes: bytes.to_vec(), mode: mode_default };
+                files.insert((*key).to_owned(), file);
+            }
+        }
+        return Ok(());
+    };
+    for item in items {
+        let Some(bytes) = data.get(item.key.as_str()).filter(|_| is_safe_path(&item.path)) else {
+            if optional {
+                continue;
+            }
+            return Err(item.key.clone());
+        };
+        let mode = mode(item.mode, mode_default);
+        files.insert(item.path.clone(), VolumeFile { bytes: bytes.to_vec(), mode });
+    }
+    Ok(())
+}
+
+/// Adds the files of the downward API.
+pub(super) fn add_fields(
+    files: &mut Files,
+    items: Option<&[DownwardAPIVolumeFile]>,
+    fields: &FieldSource<'_>,
+    mode_default: u32,
+) -> Result<(), String> {
+    for item in items.unwrap_or_default() {
+        if !is_safe_path(&item.path) {
+            return Err(format!("path {:?} leaves the volume", item.path));
+        }
+        let text = if let Some(field) = &item.field_ref {
+            fields.field(&field.field_path)?
+        } else if let Some(resource) = &item.resource_field_ref {
+            downward_api::resource(fields.pod, resource, None)?
+        } else {
+            continue;
+        };
+        let mode = mode(item.mode, mode_default);
+        files.insert(item.path.clone(), VolumeFile { bytes: text.into_bytes(), mode });
+    }
+    Ok(())
+}
+
+/// Adds the files of all sources of a projected volume.
+pub(super) fn add_projected(
+    files: &mut Files,
+    source: &ProjectedVolumeSource,
+    namespace: &str,
+    fields: &FieldSource<'_>,
+    objects: &Objects,
+) -> Result<(), String> {
+    let mode = mode(source.default_mode, MODE_DEFAULT);
+    for part in source.sources.iter().flatten() {
+        let VolumeProjection { config_map, secret, downward_api, .. } = part;
+        if let Some(source) = config_map {
+            let map = objects.config_map(namespace, &source.name);
+            let optional = source.optional.unwrap_or(false);
+            add_config_map(files, map, &source.name, source.items.as_deref(), mode, optional)?;
+        }
+        if let Some(source) = secret {
+            let secret = objects.secret(namespace, &source.name);
+            let optional = source.optional.unwrap_or(false);
+            add_secret(files, secret, &source.name, source.items.as_deref(), mode, optional)?;
+        }
+        if let Some(source) = downward_api {
+            add_fields(files, source.items.as_deref(), fields, mode)?;
+        }
+        // Service account tokens and trust bundles exist in the cloud only: the volume has every
+        // other part, without these files.
+    }
+    Ok(())
+}
+
+/// The permission bits of a file.
+pub(super) fn mode(mode: Option<i32>, default: u32) -> u32 {
+    mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(default) & MODE_MASK
+}
+
+/// True for a relative path that stays inside the volume and does not clash with `..data`.
+pub(super) fn is_safe_path(path: &str) -> bool {
+    !path.is_empty()
+        && !path.starts_with('/')
+        && !path.contains('\0')
+        && path.split('/').all(|part| !part.is_empty() && part != "." && !part.starts_with(".."))
+}

@@ -1,0 +1,104 @@
+//! The objects that pods name, from the edge's view.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_event::ResourceKey;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret};
+use serde::de::DeserializeOwned;
+
+/// A cheap copy of the objects at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    by_key: Arc<BTreeMap<ResourceKey, Object>>,
+}
+
+/// An object of a kind that pods name.
+#[derive(Clone, Debug)]
+enum Object {
+    ConfigMap(Arc<ConfigMap>),
+    Secret(Arc<Secret>),
+    Volume(Arc<PersistentVolume>),
+    Claim(Arc<PersistentVolumeClaim>),
+}
+
+impl Objects {
+    /// Inserts an object. Kinds that no pod names are ignored.
+    ///
+    /// # Errors
+    /// The bytes are not an object of the key's type. The earlier object stays.
+    pub(crate) fn insert(
+        &mut self,
+        key: &ResourceKey,
+        json: &[u8],
+    ) -> Result<(), serde_json::Error> {
+        let object = match key.kind() {
+            "configmap" => Object::ConfigMap(parse(json)?),
+            "secret" => Object::Secret(parse(json)?),
+            "persistentvolume" => Object::Volume(parse(json)?),
+            "persistentvolumeclaim" => Object::Claim(parse(json)?),
+            _ => return Ok(()),
+        };
+        Arc::make_mut(&mut self.by_key).insert(key.clone(), object);
+        Ok(())
+    }
+
+    /// Removes an object.
+    pub(crate) fn remove(&mut self, key: &ResourceKey) {
+        if self.by_key.contains_key(key) {
+            Arc::make_mut(&mut self.by_key).remove(key);
+        }
+    }
+
+    /// Keeps only the objects whose key `keep` accepts.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&ResourceKey) -> bool) {
+        if self.by_key.keys().any(|key| !keep(key)) {
+            Arc::make_mut(&mut self.by_key).retain(|key, _| keep(key));
+        }
+    }
+
+    /// Whether both are the same allocation, which is cheaper than equality.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.by_key, &other.by_key)
+    }
+
+    /// The ConfigMap of that name.
+    pub(crate) fn config_map(&self, namespace: &str, name: &str) -> Option<&ConfigMap> {
+        match self.get(Some(namespace), "configmap", name)? {
+            Object::ConfigMap(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The Secret of that name.
+    pub(crate) fn secret(&self, namespace: &str, name: &str) -> Option<&Secret> {
+        match self.get(Some(namespace), "secret", name)? {
+            Object::Secret(secret) => Some(secret),
+            _ => None,
+        }
+    }
+
+    /// The PersistentVolumeClaim of that name.
+    pub(crate) fn claim(&self, namespace: &str, name: &str) -> Option<&PersistentVolumeClaim> {
+        match self.get(Some(namespace), "persistentvolumeclaim", name)? {
+            Object::Claim(claim) => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// The PersistentVolume of that name.
+    pub(crate) fn volume(&self, name: &str) -> Option<&PersistentVolume> {
+        match self.get(None, "persistentvolume", name)? {
+            Object::Volume(volume) => Some(volume),
+            _ => None,
+        }
+    }
+
+    fn get(&self, namespace: Option<&str>, kind: &str, name: &str) -> Option<&Object> {
+        self.by_key.get(&ResourceKey::new(namespace, kind, name).ok()?)
+    }
+}
+
+fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<Arc<T>, serde_json::Error> {
+    serde_json::from_slice(json).map(Arc::new)
+}

@@ -1,0 +1,5 @@
+//! Files below the pod worker's directory: where they lie, and how they are written durably.
+
+pub(crate) mod durable_file;
+pub(crate) mod log_files;
+pub(crate) mod paths;

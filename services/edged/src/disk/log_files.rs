@@ -1,0 +1,75 @@
+//! The log files of containers: their names, and the files of one run.
+//!
+//! A run writes to `0.log`; `0.log.1` is the file before it, `0.log.2` the one before that.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::paths::entries;
+use crate::pod::is_plain_name;
+
+/// The log files of a container's latest run, or of the run before it, oldest first. Empty if
+/// there is none. `dir` is the pod worker's directory. When several pods of the name have logs,
+/// the pod that wrote last is chosen.
+///
+/// # Errors
+/// The errors of the file system.
+pub fn log_paths(
+    dir: &Path,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    previous: bool,
+) -> io::Result<Vec<PathBuf>> {
+    if !is_plain_name(container) {
+        return Ok(Vec::new());
+    }
+    let prefix = format!("{namespace}_{pod}_");
+    let mut latest: Option<(std::time::SystemTime, PathBuf)> = None;
+    for entry in entries(&dir.join("logs"))? {
+        let name = entry.file_name();
+        // Kubernetes' names have no underscore: what follows the prefix is the UID.
+        let is_pod = name.to_str().and_then(|name| name.strip_prefix(&prefix)).is_some();
+        let path = entry.path().join(container);
+        // A link may lead out of the pod's logs.
+        let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        if !is_pod || !is_folder(&entry.path()) || !is_folder(&path) {
+            continue;
+        }
+        let modified = entry.metadata()?.modified()?;
+        if latest.as_ref().is_none_or(|(before, _)| *before <= modified) {
+            latest = Some((modified, path));
+        }
+    }
+    let Some((_, dir)) = latest else { return Ok(Vec::new()) };
+    let attempt = |entry: &fs::DirEntry| -> Option<u32> {
+        entry.file_name().to_str()?.strip_suffix(".log")?.parse().ok()
+    };
+    let mut attempts: Vec<u32> = entries(&dir)?.iter().filter_map(attempt).collect();
+    attempts.sort_unstable();
+    let wanted = match (attempts.last(), previous) {
+        (Some(latest), false) => *latest,
+        (Some(latest), true) if *latest > 0 => latest - 1,
+        _ => return Ok(Vec::new()),
+    };
+    let current = dir.join(format!("{wanted}.log"));
+    let mut paths = vec![current.clone()];
+    for number in 1.. {
+        let path = rotated(&current, number);
+        if !path.exists() {
+            break;
+        }
+        paths.push(path);
+    }
+    paths.reverse();
+    paths.retain(|path| path.exists());
+    Ok(paths)
+}
+
+/// The path of the `number`th file before the current one.
+pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}

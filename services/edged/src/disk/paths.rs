@@ -1,0 +1,90 @@
+//! The layout of the pod worker's directory.
+//!
+//! ```text
+//! pods/<uid>/pod.json                                the pod's record
+//! pods/<uid>/status.json                             the last reported status
+//! pods/<uid>/volumes/<volume>                        its volumes
+//! pods/<uid>/containers/<container>/rootfs/          a container's root directory
+//! pods/<uid>/containers/<container>/<attempt>/       the files of one run
+//! logs/<namespace>_<pod>_<uid>/<container>/<attempt>.log[.<n>]
+//! claims/<namespace>_<claim>/                        claims, which outlive pods
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::pod::{PodRecord, PodUid};
+
+/// The pod worker's directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths(PathBuf);
+
+impl Paths {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self(dir)
+    }
+
+    /// The parent of the pod worker's directory.
+    pub(crate) fn above(&self) -> &Path {
+        match self.0.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            // The parent of a bare name is the working directory.
+            _ => Path::new(""),
+        }
+    }
+
+    pub(crate) fn pods(&self) -> PathBuf {
+        self.0.join("pods")
+    }
+
+    pub(crate) fn pod(&self, uid: &PodUid) -> PathBuf {
+        self.pods().join(uid.as_str())
+    }
+
+    pub(crate) fn record(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("pod.json")
+    }
+
+    pub(crate) fn status(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("status.json")
+    }
+
+    pub(crate) fn volumes(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("volumes")
+    }
+
+    pub(crate) fn containers(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("containers")
+    }
+
+    pub(crate) fn root(&self, uid: &PodUid, container: &str) -> PathBuf {
+        self.containers(uid).join(container).join("rootfs")
+    }
+
+    pub(crate) fn attempt(&self, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+        self.containers(uid).join(container).join(attempt.to_string())
+    }
+
+    pub(crate) fn logs(&self, pod: &PodRecord) -> PathBuf {
+        let namespace = pod.key.namespace().unwrap_or_default();
+        self.0.join("logs").join(format!("{namespace}_{}_{}", pod.key.name(), pod.uid))
+    }
+
+    pub(crate) fn log(&self, pod: &PodRecord, container: &str, attempt: u32) -> PathBuf {
+        self.logs(pod).join(container).join(format!("{attempt}.log"))
+    }
+
+    pub(crate) fn claim(&self, namespace: &str, name: &str) -> PathBuf {
+        self.0.join("claims").join(format!("{namespace}_{name}"))
+    }
+}
+
+/// The entries of a directory; none if it does not exist.
+pub(crate) fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,193 @@
+//! The Node object: facts of this machine, in the form of a kubelet.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use headwater_event::NodeName;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+/// The facts that the Node object states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeFacts {
+    /// The node's name.
+    pub(crate) name: NodeName,
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// The host's name.
+    pub(crate) hostname: String,
+    /// Processors.
+    pub(crate) cpus: usize,
+    /// Memory in KiB.
+    pub(crate) memory_kib: u64,
+    /// The number of pods that the node has room for.
+    pub(crate) pods_max: u32,
+    /// The runtime's name and version.
+    pub(crate) runtime: String,
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// The operating system's name.
+    pub(crate) os_image: String,
+    /// The machine's id.
+    pub(crate) machine_id: String,
+    /// The id of the machine's current boot.
+    pub(crate) boot_id: String,
+}
+
+impl NodeFacts {
+    /// Reads the facts from the machine. A fact that cannot be read is empty.
+    pub(crate) fn gather(name: NodeName, address: IpAddr, pods_max: u32, runtime: String) -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let hostname = nix::unistd::gethostname().unwrap_or_default();
+        Self {
+            name,
+            address,
+            hostname: hostname.to_string_lossy().into_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_kib: field(&read("/proc/meminfo"), "MemTotal:").parse().unwrap_or(0),
+            pods_max,
+            runtime,
+            kernel: read("/proc/sys/kernel/osrelease"),
+            os_image: os_image(&read("/etc/os-release")),
+            machine_id: read("/etc/machine-id"),
+            boot_id: read("/proc/sys/kernel/random/boot_id"),
+        }
+    }
+}
+
+/// The Node object at `now`. A condition that did not change since `before` keeps the time of its
+/// last change.
+pub(crate) fn node(facts: &NodeFacts, before: Option<&Node>, now: Timestamp) -> Node {
+    let name = facts.name.as_str();
+    let labels = [
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", std::env::consts::OS),
+        ("kubernetes.io/arch", architecture()),
+        ("node-role.kubernetes.io/edge", ""),
+        ("node-role.kubernetes.io/agent", ""),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let capacity: BTreeMap<_, _> = [
+        ("cpu", facts.cpus.to_string()),
+        ("memory", format!("{}Ki", facts.memory_kib)),
+        ("pods", facts.pods_max.to_string()),
+    ]
+    .map(|(key, amount)| (key.to_owned(), Quantity(amount)))
+    .into();
+    let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
+    Node {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels.into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec::default()),
+        status: Some(NodeStatus {
+            addresses: Some(vec![
+                address("InternalIP", facts.address.to_string()),
+                address("Hostname", facts.hostname.clone()),
+            ]),
+            allocatable: Some(capacity.clone()),
+            capacity: Some(capacity),
+            conditions: Some(conditions(before, now)),
+            node_info: Some(NodeSystemInfo {
+                architecture: architecture().to_owned(),
+                boot_id: facts.boot_id.clone(),
+                container_runtime_version: facts.runtime.clone(),
+                kernel_version: facts.kernel.clone(),
+                kubelet_version: concat!("v1.33.0-headwater-v", env!("CARGO_PKG_VERSION"))
+                    .to_owned(),
+                machine_id: facts.machine_id.clone(),
+                operating_system: std::env::consts::OS.to_owned(),
+                os_image: facts.os_image.clone(),
+                system_uuid: facts.machine_id.clone(),
+                ..NodeSystemInfo::default()
+            }),
+            ..NodeStatus::default()
+        }),
+    }
+}
+
+fn conditions(before: Option<&Node>, now: Timestamp) -> Vec<NodeCondition> {
+    // A node whose worker sends this is ready. Pressure is not measured and therefore not claimed.
+    let findings = [
+        ("MemoryPressure", "False", "NotMeasured", "memory pressure is not measured"),
+        ("DiskPressure", "False", "NotMeasured", "disk pressure is not measured"),
+        ("PIDPressure", "False", "NotMeasured", "process pressure is not measured"),
+        ("Ready", "True", "EdgedReady", "edged runs pods"),
+    ];
+    let before =
+        before.and_then(|node| node.status.as_ref()?.conditions.as_deref()).unwrap_or_default();
+    findings
+        .map(|(type_, status, reason, message)| NodeCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: before
+                .iter()
+                .find(|c| c.type_ == type_ && c.status == status)
+                .and_then(|c| c.last_transition_time.clone())
+                .or(Some(Time(now))),
+        })
+        .into()
+}
+
+/// The name of the architecture in Go, which Kubernetes uses.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        other => other,
+    }
+}
+
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.split_whitespace().next()).unwrap_or_default()
+}
+
+fn os_image(text: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    line.unwrap_or("Linux").trim_matches('"').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> NodeFacts {
+        let name = "gw-1".parse().expect("a name");
+        NodeFacts::gather(name, IpAddr::from([10, 0, 0, 7]), 110, "hollow://1".to_owned())
+    }
+
+    #[test]
+    fn a_node_object_has_the_fields_of_a_kubelets_node() {
+        let node = node(&facts(), None, Timestamp::UNIX_EPOCH);
+        let labels = node.metadata.labels.expect("labels");
+        assert_eq!(labels["kubernetes.io/hostname"], "gw-1");
+        assert!(labels.contains_key("node-role.kubernetes.io/edge"));
+        let status = node.status.expect("a status");
+        assert_eq!(status.capacity.expect("a capacity")["pods"].0, "110");
+        let ready = status.conditions.expect("conditions");
+        assert!(ready.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
+        let addresses = status.addresses.expect("addresses");
+        assert!(addresses.iter().any(|a| a.type_ == "InternalIP" && a.address == "10.0.0.7"));
+    }
+
+    #[test]
+    fn a_condition_that_stays_keeps_the_time_of_its_change() {
+        let first = node(&facts(), None, Timestamp::UNIX_EPOCH);
+        let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(60);
+        let second = node(&facts(), Some(&first), later);
+        let condition = &second.status.expect("a status").conditions.expect("conditions")[3];
+        assert_eq!(condition.last_heartbeat_time, Some(Time(later)));
+        assert_eq!(condition.last_transition_time, Some(Time(Timestamp::UNIX_EPOCH)));
+    }
+}

@@ -1,0 +1,72 @@
+//! Reports the Node object to the edge: when it changes, and at a fixed period.
+
+use std::sync::Arc;
+
+use headwater_event::NodeName;
+use headwater_proto::local::operation::Verb;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::object::{NodeFacts, node};
+use crate::api::client::EdgeClient;
+use crate::api::reconnect::ReconnectBackoff;
+use crate::config::Settings;
+
+/// Registers the node, then reports it when its facts change, when `resend` is notified, and at
+/// least every report period, until cancelled.
+pub(crate) async fn report(
+    gather: impl Fn() -> NodeFacts + Send + 'static,
+    edge: EdgeClient,
+    settings: Settings,
+    resend: Arc<Notify>,
+    cancel: CancellationToken,
+) {
+    let mut backoff = ReconnectBackoff::new(&settings);
+    let mut reported: Option<(NodeFacts, Node, Instant)> = None;
+    let mut is_due = true;
+    while !cancel.is_cancelled() {
+        let facts = gather();
+        let stale = reported
+            .as_ref()
+            .is_none_or(|(before, _, at)| *before != facts || at.elapsed() >= settings.node_report);
+        let mut pause = settings.node_check;
+        if is_due || stale {
+            let before = reported.as_ref().map(|(_, node, _)| node);
+            let node = node(&facts, before, Timestamp::now());
+            let verb = if before.is_none() { Verb::Insert } else { Verb::Update };
+            match send(&edge, verb, &node, &facts.name).await {
+                true => {
+                    backoff.reset();
+                    is_due = false;
+                    reported = Some((facts, node, Instant::now()));
+                }
+                false => pause = backoff.next_wait(),
+            }
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = resend.notified() => is_due = true,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+async fn send(edge: &EdgeClient, verb: Verb, node: &Node, name: &NodeName) -> bool {
+    let content = match serde_json::to_vec(node) {
+        Ok(content) => content,
+        Err(error) => {
+            tracing::error!(%error, "the node cannot be encoded as JSON");
+            return false;
+        }
+    };
+    match edge.operate(verb, format!("null/node/{name}"), content, None).await {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::debug!(%error, "the edge did not accept the node yet");
+            false
+        }
+    }
+}

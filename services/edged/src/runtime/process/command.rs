@@ -1,0 +1,73 @@
+//! Running a command where a container runs: for hooks and probes.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+
+use super::run_directory::Spec;
+use crate::runtime::{CommandOutput, RuntimeError};
+
+/// As a kubelet: more of what a probe says is not kept.
+const OUTPUT_BYTES_MAX: u64 = 10 << 10;
+
+/// Runs the command with the container's environment, in its directory.
+pub(super) async fn run(
+    container: &str,
+    spec: &Spec,
+    command: &[String],
+    timeout: Duration,
+) -> Result<CommandOutput, RuntimeError> {
+    let failed = |program: &str, source| RuntimeError::Exec {
+        container: container.to_owned(),
+        program: program.to_owned(),
+        source,
+    };
+    let Some((program, args)) = command.split_first() else {
+        return Err(failed("", std::io::Error::other("no command")));
+    };
+    let mut child = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(&spec.env)
+        .current_dir(&spec.cwd)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| failed(program, source))?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut output = Vec::new();
+    let work = async {
+        let mut errors = Vec::new();
+        let read = async {
+            if let Some(stdout) = stdout {
+                let _ = stdout.take(OUTPUT_BYTES_MAX).read_to_end(&mut output).await;
+            }
+        };
+        let read_errors = async {
+            if let Some(stderr) = stderr {
+                let _ = stderr.take(OUTPUT_BYTES_MAX).read_to_end(&mut errors).await;
+            }
+        };
+        let (status, ..) = tokio::join!(child.wait(), read, read_errors);
+        output.append(&mut errors);
+        status
+    };
+    let code = match tokio::time::timeout(timeout, work).await {
+        Ok(status) => status.map_err(|source| failed(program, source))?.code().or(Some(137)),
+        Err(_) => None,
+    };
+    // What the command left running in its group ends with it; a child that was not reaped yet
+    // still holds the number.
+    if let (None, Some(group)) = (code, group) {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    Ok(CommandOutput { code, output: String::from_utf8_lossy(&output).into_owned() })
+}

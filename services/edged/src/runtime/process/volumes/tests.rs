@@ -1,0 +1,118 @@
+//! Files replaced together, and links that stay inside.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn files(all: &[(&str, &str)]) -> BTreeMap<String, VolumeFile> {
+    let file = |text: &str| VolumeFile { bytes: text.as_bytes().to_vec(), mode: 0o640 };
+    all.iter().map(|(name, text)| ((*name).to_owned(), file(text))).collect()
+}
+
+fn visible(dir: &Path) -> BTreeSet<String> {
+    let names = entries(dir).expect("listed");
+    let names = names.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.starts_with("..")).collect()
+}
+
+#[test]
+fn a_volume_shows_exactly_its_files_after_every_replacement() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path().join("volume");
+    for all in [
+        &[("a", "1"), ("deep/b", "2")][..],
+        &[("a", "1"), ("deep/b", "3"), ("deep/c", "4")],
+        &[("c", "5")],
+        &[],
+        &[("a", "6")],
+    ] {
+        replace_files(&dir, &files(all)).expect("replaced");
+        let first = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
+        let wanted: BTreeSet<String> = all.iter().map(|(name, _)| first(name)).collect();
+        assert_eq!(visible(&dir), wanted);
+        for (name, text) in all {
+            let path = dir.join(name);
+            assert_eq!(fs::read_to_string(&path).expect("a file"), *text);
+            assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o640);
+        }
+        let hidden = entries(&dir).expect("listed").len() - wanted.len();
+        assert_eq!(hidden, 2, "the link and what it points at, and nothing older");
+    }
+}
+
+#[test]
+fn unchanged_files_are_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let all = files(&[("a", "1")]);
+    replace_files(dir.path(), &all).expect("replaced");
+    let before = fs::read_link(dir.path().join(DATA)).expect("a link");
+    replace_files(dir.path(), &all).expect("replaced");
+    assert_eq!(fs::read_link(dir.path().join(DATA)).expect("a link"), before);
+}
+
+#[test]
+fn an_open_file_keeps_its_content_while_the_volume_moves_on() {
+    use std::io::Read as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    replace_files(dir.path(), &files(&[("a", "old")])).expect("replaced");
+    let mut open = fs::File::open(dir.path().join("a")).expect("opened");
+    replace_files(dir.path(), &files(&[("a", "new")])).expect("replaced");
+    let mut text = String::new();
+    open.read_to_string(&mut text).expect("read");
+    assert_eq!(text, "old");
+    assert_eq!(fs::read_to_string(dir.path().join("a")).expect("a file"), "new");
+}
+
+#[test]
+fn a_host_path_has_to_be_what_its_type_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    fs::write(&file, "x").expect("written");
+    let absent = dir.path().join("absent");
+    for (path, kind, is_fine) in [
+        (dir.path(), "Directory", true),
+        (&file, "Directory", false),
+        (&file, "File", true),
+        (&absent, "File", false),
+        (&absent, "", true),
+        (&absent, "DirectoryOrCreate", true),
+        (Path::new("relative"), "", false),
+    ] {
+        assert_eq!(host_path("v", path, kind).is_ok(), is_fine, "{} {kind}", path.display());
+    }
+    assert!(absent.is_dir(), "it was created");
+}
+
+#[test]
+fn a_pipe_of_the_host_is_no_file_and_is_not_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    assert!(host_path("v", &pipe, "FileOrCreate").is_err());
+}
+
+#[test]
+fn a_mount_below_another_replaces_nothing_that_is_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (pod, host) = (dir.path().join("pod"), dir.path().join("host"));
+    let volumes = pod.join("volumes");
+    for folder in [&volumes.join("inner"), &host] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    fs::write(host.join("passwd"), "precious").expect("written");
+    symlink(&host, volumes.join("outer")).expect("a volume of the host");
+    let mount = |volume: &str, path: &str| Mount {
+        volume: volume.to_owned(),
+        path: path.into(),
+        sub_path: None,
+    };
+    let laid = |path| {
+        let mounts = [mount("outer", "etc"), mount("inner", path)];
+        root(&pod.join("rootfs"), &volumes, &mounts, None)
+    };
+    let error = laid("etc/passwd").expect_err("something is there").to_string();
+    assert!(error.contains("inner") && error.contains("/etc/passwd"), "{error}");
+    assert_eq!(fs::read_to_string(host.join("passwd")).expect("it is there"), "precious");
+    laid("etc/absent").expect("nothing is there");
+    laid("etc/absent").expect("and again");
+}

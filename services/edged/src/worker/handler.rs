@@ -1,0 +1,200 @@
+//! What hooks and probes do: run a command in a container, or ask one of its ports.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::{
+    ContainerPort, GRPCAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tokio::net::TcpStream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::error_chain::error_chain;
+use crate::pod::PodUid;
+use crate::runtime::Runtime;
+
+/// Where hooks and probes go.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// What runs the container.
+    pub(crate) runtime: Arc<dyn Runtime>,
+    /// Its pod.
+    pub(crate) pod: PodUid,
+    /// Its name.
+    pub(crate) container: String,
+    /// Its ports, for their names.
+    pub(crate) ports: Vec<ContainerPort>,
+    /// Its address.
+    pub(crate) address: IpAddr,
+}
+
+/// What a hook or probe does.
+#[derive(Clone, Debug)]
+pub(crate) enum Handler {
+    /// Runs a command; good when it exits with zero.
+    Exec(Vec<String>),
+    /// Asks over HTTP; good when the answer is 200 to 399.
+    HttpGet(HTTPGetAction),
+    /// Opens a connection; good when it opens.
+    TcpSocket(TCPSocketAction),
+    /// Asks gRPC's health service; good when it is serving.
+    Grpc(GRPCAction),
+    /// Waits.
+    Sleep(Duration),
+}
+
+impl Handler {
+    /// What a probe does, if it does anything.
+    pub(crate) fn of_probe(probe: &Probe) -> Option<Self> {
+        if let Some(exec) = &probe.exec {
+            Some(Self::Exec(exec.command.clone().unwrap_or_default()))
+        } else if let Some(action) = &probe.http_get {
+            Some(Self::HttpGet(action.clone()))
+        } else if let Some(action) = &probe.tcp_socket {
+            Some(Self::TcpSocket(action.clone()))
+        } else {
+            probe.grpc.clone().map(Self::Grpc)
+        }
+    }
+
+    /// What a hook does, if it does anything.
+    pub(crate) fn of_hook(hook: &LifecycleHandler) -> Option<Self> {
+        if let Some(exec) = &hook.exec {
+            Some(Self::Exec(exec.command.clone().unwrap_or_default()))
+        } else if let Some(action) = &hook.http_get {
+            Some(Self::HttpGet(action.clone()))
+        } else if let Some(action) = &hook.tcp_socket {
+            Some(Self::TcpSocket(action.clone()))
+        } else {
+            let seconds = u64::try_from(hook.sleep.as_ref()?.seconds).unwrap_or(0);
+            Some(Self::Sleep(Duration::from_secs(seconds)))
+        }
+    }
+
+    /// Does it, within `timeout`.
+    ///
+    /// # Errors
+    /// In words, why it is not good.
+    pub(crate) async fn run(&self, target: &Target, timeout: Duration) -> Result<(), String> {
+        let work = async {
+            match self {
+                Self::Exec(command) => exec(target, command, timeout).await,
+                Self::HttpGet(action) => http_get(target, action).await,
+                Self::TcpSocket(action) => {
+                    connect(target, action.host.as_deref(), &action.port).await.map(drop)
+                }
+                Self::Grpc(action) => grpc(target, action).await,
+                Self::Sleep(duration) => {
+                    tokio::time::sleep(*duration).await;
+                    Ok(())
+                }
+            }
+        };
+        tokio::time::timeout(timeout, work)
+            .await
+            .unwrap_or_else(|_| Err(format!("no answer in {timeout:?}")))
+    }
+}
+
+async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<(), String> {
+    let done = target.runtime.exec(&target.pod, &target.container, command, timeout).await;
+    match done.map_err(|error| error_chain(&error))? {
+        done if done.code == Some(0) => Ok(()),
+        done => match done.code {
+            Some(code) => Err(format!("command exited with {code}: {}", done.output.trim())),
+            None => Err(format!("command did not end in {timeout:?}")),
+        },
+    }
+}
+
+async fn connect(
+    target: &Target,
+    host: Option<&str>,
+    port: &IntOrString,
+) -> Result<(TcpStream, String), String> {
+    let port = port_number(target, port)?;
+    let host = host.map_or_else(|| target.address.to_string(), str::to_owned);
+    let stream = TcpStream::connect((host.as_str(), port))
+        .await
+        .map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
+    Ok((stream, format!("{host}:{port}")))
+}
+
+async fn http_get(target: &Target, action: &HTTPGetAction) -> Result<(), String> {
+    if action.scheme.as_deref().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
+        return Err("httpGet with scheme HTTPS is not supported: use tcpSocket or exec".to_owned());
+    }
+    let (stream, authority) = connect(target, action.host.as_deref(), &action.port).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| format!("no HTTP from {authority}: {error}"))?;
+    let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
+    let headers = action.http_headers.as_deref().unwrap_or_default();
+    let mut request = Request::get(path).header("user-agent", "headwater-probe");
+    if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
+        request = request.header("host", &authority);
+    }
+    for header in headers {
+        request = request.header(&header.name, &header.value);
+    }
+    let request = request
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| format!("httpGet cannot be asked: {error}"))?;
+    // The connection moves only while it is polled, and is given up with the answer's head.
+    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| format!("no answer from {authority}: {error}"))?;
+    let status = response.status();
+    if status.is_success() || status.is_redirection() {
+        Ok(())
+    } else {
+        Err(format!("HTTP probe failed with statuscode: {}", status.as_u16()))
+    }
+}
+
+async fn grpc(target: &Target, action: &GRPCAction) -> Result<(), String> {
+    let host = match target.address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    let address = format!("http://{host}:{}", action.port);
+    let channel = tonic::transport::Endpoint::from_shared(address)
+        .map_err(|error| error.to_string())?
+        .connect()
+        .await
+        .map_err(|error| error_chain(&error))?;
+    let service = action.service.clone().unwrap_or_default();
+    let status = HealthClient::new(channel)
+        .check(HealthCheckRequest { service })
+        .await
+        .map_err(|status| status.message().to_owned())?
+        .into_inner()
+        .status();
+    if status == ServingStatus::Serving { Ok(()) } else { Err(format!("{status:?}")) }
+}
+
+fn port_number(target: &Target, port: &IntOrString) -> Result<u16, String> {
+    let number = match port {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::String(name) => target
+            .ports
+            .iter()
+            .find(|port| port.name.as_deref() == Some(name))
+            .map(|port| port.container_port)
+            .or_else(|| name.parse().ok()),
+    };
+    number
+        .and_then(|number| u16::try_from(number).ok())
+        .ok_or_else(|| format!("container {} has no port {port:?}", target.container))
+}

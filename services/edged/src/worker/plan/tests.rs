@@ -1,0 +1,330 @@
+//! What is planned for which pod.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(30);
+
+fn pod(spec: Value) -> Pod {
+    let metadata = json!({"name": "web", "namespace": "shop"});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod")
+}
+
+fn two_containers(policy: &str) -> Pod {
+    pod(json!({"restartPolicy": policy, "containers": [{"name": "a"}, {"name": "b"}]}))
+}
+
+fn running() -> ContainerFacts {
+    ContainerFacts { run: Run::Running, started: true, ..ContainerFacts::default() }
+}
+
+fn exited(succeeded: bool) -> ContainerFacts {
+    let run = Run::Exited { succeeded, interrupted: false };
+    ContainerFacts { run, ..ContainerFacts::default() }
+}
+
+fn interrupted() -> ContainerFacts {
+    let run = Run::Exited { succeeded: true, interrupted: true };
+    ContainerFacts { run, ..ContainerFacts::default() }
+}
+
+fn are<const N: usize>(containers: [(&str, ContainerFacts); N]) -> Containers {
+    containers.map(|(name, now)| (name.to_owned(), now)).into()
+}
+
+fn run_plan(pod: &Pod, containers: &Containers, now: Instant) -> Plan {
+    plan(pod, Fate::Run, outcome(pod, containers), containers, now)
+}
+
+fn start(name: &str) -> Action {
+    Action::Start(name.to_owned())
+}
+
+#[test]
+fn given_a_new_pod_all_its_containers_start() {
+    let plan = run_plan(&two_containers("Always"), &are([]), Instant::now());
+    assert_eq!(plan.actions, [start("a"), start("b")]);
+    assert_eq!(plan.wake_at, None);
+}
+
+#[test]
+fn given_everything_runs_nothing_is_done() {
+    let containers = are([("a", running()), ("b", running())]);
+    let plan = run_plan(&two_containers("Always"), &containers, Instant::now());
+    assert_eq!(plan, Plan::default());
+}
+
+#[test]
+fn a_container_that_ended_starts_again_as_the_policy_says() {
+    let now = Instant::now();
+    for (policy, succeeded, starts) in [
+        ("Always", true, true),
+        ("Always", false, true),
+        ("OnFailure", true, false),
+        ("OnFailure", false, true),
+        ("Never", true, false),
+        ("Never", false, false),
+    ] {
+        let containers = are([("a", exited(succeeded)), ("b", running())]);
+        let plan = run_plan(&two_containers(policy), &containers, now);
+        let wanted = if starts { vec![start("a")] } else { Vec::new() };
+        assert_eq!(plan.actions, wanted, "{policy}, succeeded: {succeeded}");
+    }
+}
+
+#[test]
+fn a_container_that_the_machine_ended_starts_again_whatever_the_policy() {
+    let containers = are([("a", interrupted()), ("b", running())]);
+    let pod = two_containers("Never");
+    assert_eq!(outcome(&pod, &containers), None);
+    assert_eq!(run_plan(&pod, &containers, Instant::now()).actions, [start("a")]);
+}
+
+#[test]
+fn a_failing_container_waits_out_its_back_off() {
+    let now = Instant::now();
+    let until = now + 10 * SECOND;
+    let blocked = ContainerFacts { blocked: Some((until, 160 * SECOND)), ..exited(false) };
+    let containers = are([("a", blocked), ("b", running())]);
+    let plan = run_plan(&two_containers("Always"), &containers, now);
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.wake_at, Some(until));
+    assert_eq!(plan.waiting["a"].reason, "CrashLoopBackOff");
+    let message = "back-off 2m40s restarting failed container=a pod=web";
+    assert_eq!(plan.waiting["a"].message, message);
+}
+
+#[test]
+fn a_container_that_lacks_something_waits_and_the_others_start() {
+    let waiting = WaitReason { reason: "CreateContainerConfigError", message: "no map".to_owned() };
+    let refused = ContainerFacts { refused: Some(waiting.clone()), ..ContainerFacts::default() };
+    let plan = run_plan(&two_containers("Always"), &are([("a", refused)]), Instant::now());
+    assert_eq!(plan.actions, [start("b")]);
+    assert_eq!(plan.waiting["a"], waiting);
+}
+
+#[test]
+fn init_containers_run_one_by_one_and_before_the_others() {
+    let now = Instant::now();
+    let pod = pod(json!({
+        "initContainers": [
+            {"name": "first"}, {"name": "side", "restartPolicy": "Always"}, {"name": "second"}],
+        "containers": [{"name": "main"}],
+    }));
+    let not_started = ContainerFacts { started: false, ..running() };
+    for (containers, wanted) in [
+        (are([]), vec![start("first")]),
+        (are([("first", running())]), vec![]),
+        (are([("first", exited(false))]), vec![start("first")]),
+        (are([("first", exited(true))]), vec![start("side")]),
+        (are([("first", exited(true)), ("side", not_started)]), vec![]),
+        (are([("first", exited(true)), ("side", running())]), vec![start("second")]),
+        (
+            are([("first", exited(true)), ("side", running()), ("second", exited(true))]),
+            vec![start("main")],
+        ),
+        // A sidecar that ends starts again, and the finished ones stay finished.
+        (
+            are([
+                ("first", exited(true)),
+                ("side", exited(false)),
+                ("second", exited(true)),
+                ("main", running()),
+            ]),
+            vec![start("side")],
+        ),
+    ] {
+        assert_eq!(run_plan(&pod, &containers, now).actions, wanted, "{containers:#?}");
+    }
+}
+
+#[test]
+fn a_pod_ends_for_good_only_when_nothing_would_start_again() {
+    let ends = [
+        ("Never", exited(true), exited(true), Some(Outcome::Succeeded)),
+        ("Never", exited(true), exited(false), Some(Outcome::Failed)),
+        ("Never", exited(true), running(), None),
+        ("OnFailure", exited(true), exited(true), Some(Outcome::Succeeded)),
+        ("OnFailure", exited(true), exited(false), None),
+        ("Always", exited(true), exited(true), None),
+        ("Never", exited(true), interrupted(), None),
+    ];
+    for (policy, a, b, wanted) in ends {
+        let containers = are([("a", a), ("b", b)]);
+        assert_eq!(
+            outcome(&two_containers(policy), &containers),
+            wanted,
+            "{policy} {containers:?}"
+        );
+    }
+}
+
+#[test]
+fn given_a_pod_that_ended_for_good_nothing_starts_even_if_its_runs_are_forgotten() {
+    let pod = two_containers("Never");
+    let plan = plan(&pod, Fate::Run, Some(Outcome::Failed), &are([]), Instant::now());
+    assert_eq!(plan, Plan::default());
+}
+
+#[test]
+fn a_container_ends_by_hook_then_sigterm_then_sigkill() {
+    let since = Instant::now();
+    let deadline = since + GRACE;
+    let pod = pod(json!({"containers": [
+        {"name": "a", "lifecycle": {"preStop": {"exec": {"command": ["true"]}}}}]}));
+    let fate = Fate::End { deadline, then: FinalStep::AskDelete };
+    let asked = since + 10 * SECOND;
+    for (stopping, now, action, wake_at) in [
+        (None, since, Some(Action::PreStop("a".to_owned())), None),
+        (Some(Stopping::PreStop { done: false }), since + SECOND, None, Some(deadline)),
+        (
+            Some(Stopping::PreStop { done: true }),
+            asked,
+            Some(Action::Terminate("a".to_owned())),
+            None,
+        ),
+        // A hook that takes all the time does not take the container's last two seconds.
+        (
+            Some(Stopping::PreStop { done: false }),
+            deadline,
+            Some(Action::Terminate("a".to_owned())),
+            None,
+        ),
+        (
+            Some(Stopping::Terminated { since: deadline }),
+            deadline,
+            None,
+            Some(deadline + 2 * SECOND),
+        ),
+        (Some(Stopping::Terminated { since: asked }), asked, None, Some(deadline)),
+        (
+            Some(Stopping::Terminated { since: asked }),
+            deadline,
+            Some(Action::Kill("a".to_owned())),
+            None,
+        ),
+        (Some(Stopping::Killed { since: deadline }), deadline, None, Some(deadline + 5 * SECOND)),
+    ] {
+        let containers = are([("a", ContainerFacts { stopping, ..running() })]);
+        let plan = plan(&pod, fate, None, &containers, now);
+        let wanted: Vec<_> = action.into_iter().collect();
+        assert_eq!((plan.actions, plan.wake_at), (wanted, wake_at), "{stopping:?}");
+    }
+}
+
+#[test]
+fn without_any_grace_a_container_is_killed_at_once() {
+    let now = Instant::now();
+    let pod = two_containers("Always");
+    let fate = Fate::End { deadline: now, then: FinalStep::CleanUp };
+    let containers = are([("a", running()), ("b", exited(true))]);
+    let plan = plan(&pod, fate, None, &containers, now);
+    assert_eq!(plan.actions, [Action::Kill("a".to_owned())]);
+}
+
+#[test]
+fn what_follows_the_end_comes_only_when_nothing_runs() {
+    let now = Instant::now();
+    let pod = two_containers("Always");
+    for (then, follows) in [
+        (FinalStep::AskDelete, Action::AskDelete),
+        (FinalStep::CleanUp, Action::CleanUp),
+        (FinalStep::Leave, Action::Leave),
+    ] {
+        let fate = Fate::End { deadline: now + GRACE, then };
+        let still = are([("a", exited(true)), ("b", running())]);
+        let plan_now = plan(&pod, fate, None, &still, now);
+        assert_eq!(plan_now.actions, [Action::Terminate("b".to_owned())]);
+        let ended = are([("a", exited(true)), ("b", exited(false))]);
+        assert_eq!(plan(&pod, fate, None, &ended, now).actions, std::slice::from_ref(&follows));
+        assert_eq!(plan(&pod, fate, None, &are([]), now).actions, [follows]);
+        // What runs although the spec does not name it counts, too.
+        let stranger = are([("stranger", running())]);
+        let plan = plan(&pod, fate, None, &stranger, now);
+        assert_eq!(plan.actions, [Action::Terminate("stranger".to_owned())]);
+    }
+}
+
+#[test]
+fn sidecars_end_after_the_containers_that_lean_on_them() {
+    let now = Instant::now();
+    let pod = pod(json!({
+        "initContainers": [{"name": "side", "restartPolicy": "Always"}],
+        "containers": [{"name": "main"}],
+    }));
+    let fate = Fate::End { deadline: now + GRACE, then: FinalStep::AskDelete };
+    let both = are([("side", running()), ("main", running())]);
+    let first = plan(&pod, fate, None, &both, now);
+    assert_eq!(first.actions, [Action::Terminate("main".to_owned())]);
+    let one = are([("side", running()), ("main", exited(true))]);
+    let second = plan(&pod, fate, None, &one, now);
+    assert_eq!(second.actions, [Action::Terminate("side".to_owned())]);
+    // The same when the pod ends by itself.
+    let ended = plan(&pod, Fate::Run, Some(Outcome::Succeeded), &one, now);
+    assert_eq!(ended.actions, [Action::Terminate("side".to_owned())]);
+}
+
+#[test]
+fn an_unhealthy_container_ends_for_its_own_sake_and_the_others_run_on() {
+    let now = Instant::now();
+    let sick = ContainerFacts { unhealthy: Some(now + GRACE), ..running() };
+    let containers = are([("a", sick), ("b", running())]);
+    let plan = run_plan(&two_containers("Always"), &containers, now);
+    assert_eq!(plan.actions, [Action::Terminate("a".to_owned())]);
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_container() -> impl Strategy<Value = ContainerFacts> {
+        let run = prop_oneof![
+            Just(Run::Never),
+            Just(Run::Running),
+            (any::<bool>(), any::<bool>())
+                .prop_map(|(succeeded, interrupted)| Run::Exited { succeeded, interrupted }),
+        ];
+        (run, any::<bool>()).prop_map(|(run, started)| ContainerFacts {
+            run,
+            started,
+            ..ContainerFacts::default()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_runs_is_stopped_and_only_what_does_not_run_is_started(
+            all in proptest::collection::vec(any_container(), 4),
+            policy in prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],
+            ending in any::<bool>(),
+        ) {
+            let now = Instant::now();
+            let pod = pod(json!({
+                "restartPolicy": policy,
+                "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}],
+                "containers": [{"name": "a"}, {"name": "b"}],
+            }));
+            let names = ["i", "s", "a", "b"].map(str::to_owned);
+            let containers: Containers = names.into_iter().zip(all).collect();
+            let end = Fate::End { deadline: now + GRACE, then: FinalStep::AskDelete };
+            let fate = if ending { end } else { Fate::Run };
+            let plan = plan(&pod, fate, outcome(&pod, &containers), &containers, now);
+            let runs = |name: &String| containers[name].run == Run::Running;
+            let none_runs = !containers.keys().any(runs);
+            for action in &plan.actions {
+                match action {
+                    Action::Start(name) => prop_assert!(!runs(name) && !ending),
+                    Action::PreStop(name) | Action::Terminate(name) | Action::Kill(name) => {
+                        prop_assert!(runs(name));
+                    }
+                    Action::AskDelete => prop_assert!(none_runs && ending),
+                    Action::CleanUp | Action::Leave => prop_assert!(false, "not asked for"),
+                }
+            }
+            prop_assert!(!ending || !plan.actions.is_empty(), "an end always goes on");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Statuses as a kubelet reports them.
+
+use std::net::Ipv4Addr;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::worker::plan::ContainerFacts;
+
+struct Given {
+    pod: Pod,
+    containers: Containers,
+    runs: BTreeMap<String, RunHistory>,
+    ready: BTreeSet<&'static str>,
+    waiting: BTreeMap<String, WaitReason>,
+    ended: Option<Outcome>,
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+}
+
+fn given(spec: Value) -> Given {
+    let metadata = json!({"name": "web", "namespace": "shop", "generation": 4});
+    let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
+    Given {
+        pod,
+        containers: Containers::new(),
+        runs: BTreeMap::new(),
+        ready: BTreeSet::new(),
+        waiting: BTreeMap::new(),
+        ended: None,
+    }
+}
+
+fn exit(code: i32) -> Exit {
+    Exit {
+        code,
+        signal: None,
+        started_at: Some(at(1)),
+        finished_at: at(2),
+        reason: if code == 0 { "Completed" } else { "Error" }.to_owned(),
+        message: None,
+        interrupted: false,
+    }
+}
+
+impl Given {
+    fn running(mut self, name: &'static str, attempt: u32, previous: Option<Exit>) -> Self {
+        let state = RunState::Running { started_at: at(3) };
+        self.runs.insert(name.to_owned(), RunHistory { attempt, state, previous });
+        let now = ContainerFacts { run: Run::Running, started: true, ..ContainerFacts::default() };
+        self.containers.insert(name.to_owned(), now);
+        self.ready.insert(name);
+        self
+    }
+
+    fn exited(mut self, name: &str, attempt: u32, exit: Exit) -> Self {
+        let run = Run::Exited { succeeded: exit.succeeded(), interrupted: false };
+        let state = RunState::Exited(exit);
+        self.runs.insert(name.to_owned(), RunHistory { attempt, state, previous: None });
+        let now = ContainerFacts { run, ..ContainerFacts::default() };
+        self.containers.insert(name.to_owned(), now);
+        self
+    }
+
+    fn waiting(mut self, name: &str, reason: &'static str) -> Self {
+        let waiting = WaitReason { reason, message: "because".to_owned() };
+        self.waiting.insert(name.to_owned(), waiting);
+        self
+    }
+
+    fn status(&self, before: Option<&PodStatus>, now: Timestamp) -> PodStatus {
+        let uid = PodUid::try_from("u1".to_owned()).expect("plain");
+        let facts = StatusFacts {
+            pod: &self.pod,
+            uid: &uid,
+            containers: &self.containers,
+            runs: &self.runs,
+            ready: &self.ready,
+            waiting: &self.waiting,
+            ended: self.ended,
+            start_time: at(0),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            before,
+        };
+        derive(&facts, now)
+    }
+
+    fn json(&self) -> Value {
+        serde_json::to_value(self.status(None, at(9))).expect("JSON")
+    }
+}
+
+fn condition<'a>(
+    status: &'a PodStatus,
+    kind: &str,
+) -> &'a k8s_openapi::api::core::v1::PodCondition {
+    let conditions = status.conditions.as_deref().expect("conditions");
+    conditions.iter().find(|c| c.type_ == kind).expect("the condition")
+}
+
+fn one() -> Value {
+    json!({"containers": [{"name": "main", "image": "busybox"}]})
+}
+
+#[test]
+fn a_pod_that_is_being_made_is_pending() {
+    let status = given(one()).json();
+    assert_eq!(status["phase"], "Pending");
+    let state = &status["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(state["reason"], "ContainerCreating");
+    assert_eq!(status["podIP"], Value::Null);
+}
+
+#[test]
+fn golden_a_running_pod_that_was_restarted() {
+    let status = given(one()).running("main", 2, Some(exit(3))).json();
+    let time = |second| at(second).to_string();
+    let condition =
+        |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time(9)});
+    let wanted = json!({
+        "phase": "Running",
+        "observedGeneration": 4,
+        "startTime": time(0),
+        "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}],
+        "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+        "conditions": [
+            condition("PodReadyToStartContainers"), condition("Initialized"), condition("Ready"),
+            condition("ContainersReady"), condition("PodScheduled"),
+        ],
+        "containerStatuses": [{
+            "name": "main", "image": "busybox", "imageID": "",
+            "containerID": "headwater://u1/main/2",
+            "ready": true, "started": true, "restartCount": 2,
+            "state": {"running": {"startedAt": time(3)}},
+            "lastState": {"terminated": {
+                "containerID": "headwater://u1/main/1", "exitCode": 3, "reason": "Error",
+                "startedAt": time(1), "finishedAt": time(2),
+            }},
+        }],
+    });
+    assert_eq!(status, wanted);
+}
+
+#[test]
+fn a_container_in_back_off_waits_and_tells_how_it_ended() {
+    let given = given(one()).exited("main", 1, exit(3)).waiting("main", "CrashLoopBackOff");
+    let status = given.json();
+    assert_eq!(status["phase"], "Running");
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
+    assert_eq!(container["lastState"]["terminated"]["exitCode"], 3);
+}
+
+#[test]
+fn a_pod_that_waits_for_its_init_container_says_so() {
+    let spec = json!({"initContainers": [{"name": "init"}], "containers": [{"name": "main"}]});
+    let given = given(spec).running("init", 0, None);
+    let status = given.status(None, at(9));
+    assert_eq!(status.phase.as_deref(), Some("Pending"));
+    let initialized = condition(&status, "Initialized");
+    assert_eq!(initialized.status, "False");
+    let message = "containers with incomplete status: [init]";
+    // The init container is done when it has ended well, not when it runs.
+    assert_eq!(initialized.message.as_deref(), Some(message));
+}
+
+#[test]
+fn a_pod_that_ended_is_not_ready_and_says_why() {
+    for (outcome, phase, reason) in [
+        (Outcome::Succeeded, "Succeeded", "PodCompleted"),
+        (Outcome::Failed, "Failed", "PodFailed"),
+    ] {
+        let mut given = given(one()).exited("main", 0, exit(0));
+        given.ended = Some(outcome);
+        let status = given.status(None, at(9));
+        assert_eq!(status.phase.as_deref(), Some(phase));
+        let ready = condition(&status, "Ready");
+        assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("False", Some(reason)));
+    }
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_its_status_changes() {
+    let first = given(one()).status(None, at(5));
+    let waits = given(one()).waiting("main", "CreateContainerConfigError");
+    let second = waits.status(Some(&first), at(6));
+    assert_eq!(condition(&second, "Ready").last_transition_time, Some(Time(at(5))));
+    let third = given(one()).running("main", 0, None).status(Some(&second), at(7));
+    assert_eq!(condition(&third, "Ready").last_transition_time, Some(Time(at(7))));
+    assert_eq!(condition(&third, "PodScheduled").last_transition_time, Some(Time(at(5))));
+}
+
+#[test]
+fn a_readiness_gate_has_to_be_opened_by_the_cloud() {
+    let mut spec = one();
+    spec["readinessGates"] = json!([{"conditionType": "shop/traffic"}]);
+    let mut given = given(spec).running("main", 0, None);
+    let closed = given.status(None, at(9));
+    assert_eq!(condition(&closed, "ContainersReady").status, "True");
+    assert_eq!(condition(&closed, "Ready").reason.as_deref(), Some("ReadinessGatesNotReady"));
+    let open = json!({"conditions": [{"type": "shop/traffic", "status": "True"}]});
+    given.pod.status = Some(serde_json::from_value(open).expect("a status"));
+    assert_eq!(condition(&given.status(None, at(9)), "Ready").status, "True");
+}
