@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use headwater_controller::source::manifest::{Birth, Folder, Scan};
+use headwater_controller::source::manifest::{Folder, ObjectIdentity, Scan};
 use headwater_controller::source::objects::read_line;
 use headwater_controller::{PublishedObject, SourceEvent};
 use headwater_event::{NodeName, ResourceKey};
@@ -25,7 +25,7 @@ pub fn manifest(bytes: &[u8]) {
     let mut born = 0;
     let mut birth = || {
         born += 1;
-        Birth { uid: format!("uid-{born}"), time: jiff::Timestamp::UNIX_EPOCH }
+        ObjectIdentity { uid: format!("uid-{born}"), time: jiff::Timestamp::UNIX_EPOCH }
     };
     let mut folder = Folder::new("folder", false);
     let first =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_controller::{
-    Controller, ControllerHandle, ControllerMetrics, ControllerSeams, WriterTimings,
+    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
@@ -155,7 +155,7 @@ impl SimController {
     pub(crate) async fn start(&mut self) {
         let clock = self.clock.clone();
         let Ok(metrics) = ControllerMetrics::new(&Registry::new()) else { return };
-        let seams = ControllerSeams {
+        let seams = ControllerDependencies {
             downstream: Arc::new(self.downstream.clone()),
             upstream: Arc::new(self.upstream.clone()),
             published: self.published.clone(),
@@ -168,7 +168,7 @@ impl SimController {
             metrics,
         };
         let frame = self.frame.clone();
-        let starting = Controller::start_drawing(seams, Arc::new(move || frame.uuid()));
+        let starting = Controller::start_with_uuids(seams, Arc::new(move || frame.uuid()));
         let Ok(started) = timeout(STARTS_WITHIN, starting).await else { return };
         match started {
             Ok(handle) => self.handle = Some(handle),

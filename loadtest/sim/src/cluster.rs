@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use headwater_check::deletion::Removed;
-use headwater_controller::{Cause, Published, Source, SourceError, SourceEvent};
+use headwater_controller::{Cause, PublishedObjects, Source, SourceError, SourceEvent};
 use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_object::Object;
 use serde_json::{Value, json};
@@ -273,7 +273,7 @@ pub(crate) struct Watch(pub(crate) Cluster);
 impl Source for Watch {
     async fn run(
         self: Box<Self>,
-        _: Arc<dyn Published>,
+        _: Arc<dyn PublishedObjects>,
         events: mpsc::Sender<SourceEvent>,
         stop: CancellationToken,
     ) -> Result<(), SourceError> {

@@ -15,18 +15,21 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use crate::changes::Teller;
-use crate::downstream::{
-    self, Adopted, Downstream, DrawUuid, OpenError, Progress, SharedInterest, WriterTimings,
-};
-use crate::inherited;
 use crate::metrics::ControllerMetrics;
 use crate::picture::Picture;
-use crate::source::{Notice, Published, SOURCE_QUEUE_EVENTS, Several, Source, SourceError};
-use crate::upstream::Upstream;
+use crate::picture::changes::ChangeFeed;
+use crate::publisher::backup;
+use crate::publisher::{
+    IdentityMap, OpenError, Progress, Publisher, SharedInterest, UuidGenerator, WriterTimings,
+    open as open_log_fold,
+};
+use crate::report_fold::ReportFold;
+use crate::source::{
+    Notice, PublishedObjects, SOURCE_QUEUE_EVENTS, Source, SourceError, SourceSet,
+};
 
-/// What the upstream side may demand before the downstream side looks.
-const DEMANDS_MAX: usize = 256;
+/// What the upstream side may command before the downstream side looks.
+const COMMANDS_MAX: usize = 256;
 
 /// Notices waiting to be shown.
 const NOTICES_MAX: usize = 256;
@@ -39,7 +42,7 @@ const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a controller is given.
-pub struct ControllerSeams {
+pub struct ControllerDependencies {
     /// The log that it writes.
     pub downstream: Arc<dyn Log>,
     /// The log that it reads reports from.
@@ -98,32 +101,36 @@ impl Controller {
     ///
     /// # Errors
     /// See [`ControllerError`].
-    pub async fn start(seams: ControllerSeams) -> Result<ControllerHandle, ControllerError> {
-        Self::start_drawing(seams, Arc::new(Uuid::new_v4)).await
+    pub async fn start(
+        dependencies: ControllerDependencies,
+    ) -> Result<ControllerHandle, ControllerError> {
+        Self::start_with_uuids(dependencies, Arc::new(Uuid::new_v4)).await
     }
 
     /// As [`Controller::start`], with UUIDs from the caller: a simulation draws its own.
     ///
     /// # Errors
     /// See [`ControllerError`].
-    pub async fn start_drawing(
-        seams: ControllerSeams,
-        draw: DrawUuid,
+    pub async fn start_with_uuids(
+        dependencies: ControllerDependencies,
+        draw: UuidGenerator,
     ) -> Result<ControllerHandle, ControllerError> {
-        schema::CONTROLLER.check(&*seams.published)?;
-        schema::CONTROLLER.check(&*seams.picture)?;
-        let (log, upstream) = (&*seams.downstream, &*seams.upstream);
+        schema::CONTROLLER.check(&*dependencies.published)?;
+        schema::CONTROLLER.check(&*dependencies.picture)?;
+        let (log, upstream) = (&*dependencies.downstream, &*dependencies.upstream);
         let follower =
-            downstream::open(log, upstream, &seams.published, &seams.wall_clock, &draw).await?;
-        let published: Arc<dyn Published> = Arc::new(inherited::published(&*seams.published)?);
+            open_log_fold(log, upstream, &dependencies.published, &dependencies.wall_clock, &draw)
+                .await?;
+        let published: Arc<dyn PublishedObjects> =
+            Arc::new(backup::published(&*dependencies.published)?);
 
         let (stop, release) = (CancellationToken::new(), CancellationToken::new());
         let (events, source) = mpsc::channel(SOURCE_QUEUE_EVENTS);
         let (failed, stopped_sources) = mpsc::channel(1);
         let mut tasks = Vec::new();
-        if let Some(source) = one_of(seams.sources) {
+        if let Some(source) = one_of(dependencies.sources) {
             let (events, stop) = (events.clone(), stop.child_token());
-            let counted = seams.metrics.downstream.clone();
+            let counted = dependencies.metrics.publisher.clone();
             tasks.push(tokio::spawn(async move {
                 if let Err(error) = source.run(published, events, stop).await {
                     counted.source_failed(&error);
@@ -133,45 +140,45 @@ impl Controller {
             }));
         }
         let interest = SharedInterest::default();
-        let changes = Teller::new();
-        let picture = Picture::new(interest.clone(), seams.picture.clone(), changes.clone());
-        seams.metrics.scrape.look_at(&events, &interest);
-        let (demand, demands) = mpsc::channel(DEMANDS_MAX);
+        let changes = ChangeFeed::new();
+        let picture = Picture::new(interest.clone(), dependencies.picture.clone(), changes.clone());
+        dependencies.metrics.scrape.look_at(&events, &interest);
+        let (command, commands) = mpsc::channel(COMMANDS_MAX);
         let (notice, notices) = mpsc::channel(NOTICES_MAX);
         let (progress, progress_seen) = watch::channel(Progress::default());
-        let downstream = Downstream {
-            log: seams.downstream,
-            upstream: seams.upstream.clone(),
-            engine: seams.published,
-            clock: seams.wall_clock,
+        let publisher = Publisher {
+            log: dependencies.downstream,
+            upstream: dependencies.upstream.clone(),
+            engine: dependencies.published,
+            clock: dependencies.wall_clock,
             draw,
             interest,
             changes: changes.clone(),
-            nodes: seams.nodes,
+            nodes: dependencies.nodes,
             source,
             _source_open: events,
             notices: notice,
-            demands,
+            commands,
             waiting: BTreeSet::new(),
             progress,
-            metrics: seams.metrics.downstream,
-            timings: seams.timings,
-            sole_writer: seams.sole_writer,
+            metrics: dependencies.metrics.publisher,
+            timings: dependencies.timings,
+            sole_writer: dependencies.sole_writer,
             stop: release.clone(),
             listing: None,
             listed: false,
-            adopted: Adopted::default(),
+            identities: IdentityMap::default(),
         };
-        let upstream = Upstream {
-            log: seams.upstream,
-            engine: seams.picture,
-            demands: demand,
+        let report_fold = ReportFold {
+            log: dependencies.upstream,
+            engine: dependencies.picture,
+            commands: command,
             changes,
             progress: progress_seen.clone(),
-            metrics: seams.metrics.upstream,
+            metrics: dependencies.metrics.report_fold,
         };
-        let publishing = on_its_own_thread(stop.clone(), downstream.run(Some(follower)));
-        tasks.push(on_its_own_thread(stop.clone(), upstream.run()));
+        let publishing = on_its_own_thread(stop.clone(), publisher.run(Some(follower)));
+        tasks.push(on_its_own_thread(stop.clone(), report_fold.run()));
         Ok(ControllerHandle {
             picture,
             progress: progress_seen,
@@ -238,7 +245,7 @@ impl Picture {
 
 /// All sources as one: what one of them lists, another's list does not remove.
 fn one_of(mut sources: Vec<Box<dyn Source>>) -> Option<Box<dyn Source>> {
-    if sources.len() > 1 { Some(Box::new(Several::new(sources))) } else { sources.pop() }
+    if sources.len() > 1 { Some(Box::new(SourceSet::new(sources))) } else { sources.pop() }
 }
 
 #[cfg(test)]

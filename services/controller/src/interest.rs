@@ -19,7 +19,7 @@ use headwater_object::Object;
 
 /// An entry of a stream that a change may have affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Affected {
+pub struct EntryId {
     /// The stream.
     pub stream: StreamId,
     /// The entry.
@@ -62,7 +62,7 @@ impl Interest {
     }
 
     /// Notes that `node` exists: it has a stream even before it has a pod.
-    pub fn declare(&mut self, node: &NodeName) -> Vec<Affected> {
+    pub fn declare(&mut self, node: &NodeName) -> Vec<EntryId> {
         let mut affected = Vec::new();
         if !self.nodes.get(node).is_some_and(|interest| interest.declared) {
             self.add_reason(node, &mut affected);
@@ -72,7 +72,7 @@ impl Interest {
     }
 
     /// Takes back [`Interest::declare`]. The stream stays while a Node or a pod needs it.
-    pub fn withdraw(&mut self, node: &NodeName) -> Vec<Affected> {
+    pub fn withdraw(&mut self, node: &NodeName) -> Vec<EntryId> {
         let mut affected = Vec::new();
         if let Some(interest) = self.nodes.get_mut(node).filter(|interest| interest.declared) {
             interest.declared = false;
@@ -82,14 +82,14 @@ impl Interest {
     }
 
     /// Notes that an object came or changed.
-    pub fn apply(&mut self, object: Object) -> Vec<Affected> {
+    pub fn apply(&mut self, object: Object) -> Vec<EntryId> {
         let mut affected = Vec::new();
         let key = object.key().clone();
         let root = root_of(&object);
         let named = names(&object);
         let previous = self.objects.insert(key.clone(), object);
         if is_shared(&key) {
-            affected.push(Affected { stream: StreamId::Cluster, key: key.into() });
+            affected.push(EntryId { stream: StreamId::Cluster, key: key.into() });
             return affected;
         }
         let (previous_root, previously_named) =
@@ -115,14 +115,14 @@ impl Interest {
     }
 
     /// Notes that an object left. Another object of the same name, told by its UID, is not meant.
-    pub fn remove(&mut self, key: &ResourceKey, uid: &str) -> Vec<Affected> {
+    pub fn remove(&mut self, key: &ResourceKey, uid: &str) -> Vec<EntryId> {
         let mut affected = Vec::new();
         let Some(object) = self.objects.get(key) else { return affected };
         if object.uid() != uid {
             return affected;
         }
         if is_shared(key) {
-            affected.push(Affected { stream: StreamId::Cluster, key: key.clone().into() });
+            affected.push(EntryId { stream: StreamId::Cluster, key: key.clone().into() });
         }
         let (root, named) = (root_of(object), names(object));
         if let Some(node) = root {
@@ -163,15 +163,15 @@ impl Interest {
 
     /// Every entry that is to exist, in an order in which they may be published: what a pod
     /// names before the pod.
-    pub fn entries(&self) -> Vec<Affected> {
+    pub fn entries(&self) -> Vec<EntryId> {
         let mut shared: Vec<_> = self.objects.keys().filter(|key| is_shared(key)).collect();
         shared.sort();
-        let mut entries: Vec<Affected> = shared
+        let mut entries: Vec<EntryId> = shared
             .into_iter()
-            .map(|key| Affected { stream: StreamId::Cluster, key: key.clone().into() })
+            .map(|key| EntryId { stream: StreamId::Cluster, key: key.clone().into() })
             .collect();
         for (node, interest) in &self.nodes {
-            entries.push(Affected { stream: StreamId::node(node), key: EntryKey::Streams });
+            entries.push(EntryId { stream: StreamId::node(node), key: EntryKey::Streams });
             let mut uses: Vec<&ResourceKey> = interest.uses.keys().collect();
             uses.sort_by_key(|key| (key.kind() == "pod", *key));
             entries.extend(uses.into_iter().map(|key| entry_of(node, key)));
@@ -204,14 +204,14 @@ impl Interest {
     }
 
     /// Makes `node` use `key` for its own sake: a pod of it, or its Node.
-    fn add_root(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+    fn add_root(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<EntryId>) {
         self.add_reason(node, affected);
         if !is_node(key) {
             self.acquire(node, key, affected);
         }
     }
 
-    fn remove_root(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+    fn remove_root(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<EntryId>) {
         if !is_node(key) {
             self.release(node, key, affected);
         }
@@ -219,32 +219,32 @@ impl Interest {
     }
 
     /// The first reason for a node's stream opens it: its assigned streams, then its Node.
-    fn add_reason(&mut self, node: &NodeName, affected: &mut Vec<Affected>) {
+    fn add_reason(&mut self, node: &NodeName, affected: &mut Vec<EntryId>) {
         let interest = self.nodes.entry(node.clone()).or_default();
         interest.reasons += 1;
         if interest.reasons == 1 {
-            affected.push(Affected { stream: StreamId::node(node), key: EntryKey::Streams });
+            affected.push(EntryId { stream: StreamId::node(node), key: EntryKey::Streams });
             if let Some(key) = node_key(node) {
                 self.acquire(node, &key, affected);
             }
         }
     }
 
-    fn remove_reason(&mut self, node: &NodeName, affected: &mut Vec<Affected>) {
+    fn remove_reason(&mut self, node: &NodeName, affected: &mut Vec<EntryId>) {
         let Some(interest) = self.nodes.get_mut(node) else { return };
         interest.reasons = interest.reasons.saturating_sub(1);
         if interest.reasons == 0 {
             if let Some(key) = node_key(node) {
                 self.release(node, &key, affected);
             }
-            affected.push(Affected { stream: StreamId::node(node), key: EntryKey::Streams });
+            affected.push(EntryId { stream: StreamId::node(node), key: EntryKey::Streams });
             self.nodes.remove(node);
         }
     }
 
     /// Counts one more use of `key` on `node`. The first brings the object, and before it what the
     /// object names.
-    fn acquire(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+    fn acquire(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<EntryId>) {
         #[cfg(test)]
         {
             self.visits += 1;
@@ -265,7 +265,7 @@ impl Interest {
 
     /// Counts one use of `key` on `node` less. The last takes the object away, and after it what
     /// the object names.
-    fn release(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<Affected>) {
+    fn release(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<EntryId>) {
         #[cfg(test)]
         {
             self.visits += 1;
@@ -313,8 +313,8 @@ fn node_key(node: &NodeName) -> Option<ResourceKey> {
     ResourceKey::new(None, "node", node.as_str()).ok()
 }
 
-fn entry_of(node: &NodeName, key: &ResourceKey) -> Affected {
-    Affected { stream: StreamId::node(node), key: key.clone().into() }
+fn entry_of(node: &NodeName, key: &ResourceKey) -> EntryId {
+    EntryId { stream: StreamId::node(node), key: key.clone().into() }
 }
 
 fn assigned_streams() -> Applied {

@@ -2,13 +2,13 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `downstream` | sources, appends, the writer |
-//! | `upstream` | the fold of reports |
+//! | `publisher` | sources, appends, the writer |
+//! | `report_fold` | the fold of reports |
 //! | `scrape` | what is looked up when somebody asks |
 
-mod downstream;
+mod publisher;
+mod report_fold;
 mod scrape;
-mod upstream;
 
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntGauge, Registry, exponential_buckets,
@@ -16,15 +16,15 @@ use prometheus::{
     register_int_counter_with_registry, register_int_gauge_with_registry,
 };
 
-pub(crate) use downstream::{ChangeKind, DownstreamMetrics, Setback};
+pub(crate) use publisher::{ChangeKind, FailureKind, PublisherMetrics};
+pub(crate) use report_fold::{RecordKind, ReportFoldMetrics};
 pub(crate) use scrape::Scrape;
-pub(crate) use upstream::{RecordKind, UpstreamMetrics};
 
 /// The metrics of a controller. Cheap to clone; one per registry.
 #[derive(Clone)]
 pub struct ControllerMetrics {
-    pub(crate) downstream: DownstreamMetrics,
-    pub(crate) upstream: UpstreamMetrics,
+    pub(crate) publisher: PublisherMetrics,
+    pub(crate) report_fold: ReportFoldMetrics,
     pub(crate) scrape: Scrape,
 }
 
@@ -38,8 +38,8 @@ impl ControllerMetrics {
         let scrape = Scrape::new()?;
         registry.register(Box::new(scrape.clone()))?;
         Ok(Self {
-            downstream: DownstreamMetrics::new(&families)?,
-            upstream: UpstreamMetrics::new(&families)?,
+            publisher: PublisherMetrics::new(&families)?,
+            report_fold: ReportFoldMetrics::new(&families)?,
             scrape,
         })
     }

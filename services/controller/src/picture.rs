@@ -1,5 +1,7 @@
 //! The cloud's picture: the objects of the sources with what the edges say of them.
 
+pub(crate) mod changes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,8 +13,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::changes::{Changes, Teller};
-use crate::downstream::SharedInterest;
+use self::changes::ChangeFeed;
+pub use self::changes::{ChangeSubscription, PictureChange};
+use crate::publisher::SharedInterest;
 
 /// Per node: its Node as it last reported it.
 pub(crate) const NODES: Table<NodeName, Json<NodeReport>, Folded> =
@@ -41,7 +44,7 @@ pub(crate) struct NodeReport {
 pub struct Picture {
     interest: SharedInterest,
     engine: Arc<dyn Engine>,
-    changes: Teller,
+    changes: ChangeFeed,
 }
 
 /// Which objects are meant.
@@ -66,14 +69,18 @@ impl Filter<'_> {
 }
 
 impl Picture {
-    pub(crate) fn new(interest: SharedInterest, engine: Arc<dyn Engine>, changes: Teller) -> Self {
+    pub(crate) fn new(
+        interest: SharedInterest,
+        engine: Arc<dyn Engine>,
+        changes: ChangeFeed,
+    ) -> Self {
         Self { interest, engine, changes }
     }
 
     /// Hears from now on which objects may have changed, so that not all are to be looked at. It
     /// does not hear of time: a node that says nothing is not Ready after a while.
-    pub fn changes(&self) -> Changes {
-        self.changes.listen()
+    pub fn changes(&self) -> ChangeSubscription {
+        self.changes.subscribe()
     }
 
     /// The objects meant by `filter`, in key order, statuses merged in. `now_ms` decides which
@@ -112,7 +119,11 @@ impl Picture {
     ///
     /// # Errors
     /// When the picture cannot be read.
-    pub fn shown(&self, key: &ResourceKey, now_ms: i64) -> Result<Option<Value>, EngineError> {
+    pub fn merged_object(
+        &self,
+        key: &ResourceKey,
+        now_ms: i64,
+    ) -> Result<Option<Value>, EngineError> {
         let node: Option<NodeName> =
             if key.kind() == "node" { key.name().parse().ok() } else { None };
         let (object, has_stream) = {
@@ -238,7 +249,7 @@ fn merge_node(
 }
 
 /// Whether a node is connected and was heard of lately: a hub that died said nothing of the end.
-pub fn is_heard(standing: &NodeStanding, now_ms: i64) -> bool {
+pub fn is_reachable(standing: &NodeStanding, now_ms: i64) -> bool {
     standing.connected && now_ms.saturating_sub(standing.contact_ms) <= NODE_GRACE_MS
 }
 
@@ -246,7 +257,7 @@ pub fn is_heard(standing: &NodeStanding, now_ms: i64) -> bool {
 /// it is heard of, Unknown when it is not.
 fn judge_ready(object: &mut Value, standing: Option<&NodeStanding>, now_ms: i64) {
     let contact_ms = standing.map(|standing| standing.contact_ms);
-    let heard = standing.is_some_and(|standing| is_heard(standing, now_ms));
+    let heard = standing.is_some_and(|standing| is_reachable(standing, now_ms));
     if !object["status"].is_object() {
         object["status"] = json!({});
     }

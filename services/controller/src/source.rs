@@ -4,12 +4,12 @@
 //! of *every* kind, then `InitDone`: only there does absence mean that an object is gone. After it,
 //! `Apply` and `Delete`. A source that loses its place starts over with `Init`.
 
-pub(crate) mod incarnation;
+pub(crate) mod identity;
 pub mod manifest;
 mod notice;
 pub mod objects;
 mod published;
-mod several;
+mod set;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use notice::{Concern, Notice};
-pub use published::{Published, PublishedObject};
-pub use several::Several;
+pub use notice::{Notice, NoticeKind};
+pub use published::{PublishedObject, PublishedObjects};
+pub use set::SourceSet;
 
 /// How many events a source may be ahead of the controller: enough to hide a group append, few
 /// enough that the objects in the queue stay small beside those in the interest.
@@ -102,7 +102,7 @@ pub trait Source: Send {
     /// nothing more is known: no object may be taken for gone.
     async fn run(
         self: Box<Self>,
-        published: Arc<dyn Published>,
+        published: Arc<dyn PublishedObjects>,
         events: mpsc::Sender<SourceEvent>,
         stop: CancellationToken,
     ) -> Result<(), SourceError>;

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use headwater_controller::source::Concern;
-use headwater_controller::source::manifest::{Birth, Folder, ScanLimits, scan};
+use headwater_controller::source::NoticeKind;
+use headwater_controller::source::manifest::{Folder, ObjectIdentity, ScanLimits, scan};
 use headwater_controller::{Notice, SourceEvent};
 use headwater_event::NodeName;
 use headwater_object::Object;
@@ -31,8 +31,8 @@ impl Looked {
 const DUPLICATES_IN_EXAMPLES: usize = 51 - 6 - 4 - 1;
 
 /// Where the notices about something point, in the order of paths.
-fn places(looked: &Looked, concern: Concern) -> Vec<String> {
-    let of_concern = looked.notices.iter().filter(|notice| notice.concern == concern);
+fn places(looked: &Looked, kind: NoticeKind) -> Vec<String> {
+    let of_concern = looked.notices.iter().filter(|notice| notice.kind == kind);
     let place = |notice: &Notice| {
         let file = notice.file.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         format!("{file}:{}", notice.line.unwrap_or_default())
@@ -52,7 +52,7 @@ fn assert_spread(looked: &Looked) {
 
 /// Looks at a folder of manifests with three nodes; `None`, aloud, where it is absent.
 fn look(name: &str) -> Option<Looked> {
-    // Asked of cargo when the test runs: clones share what is built.
+    // PendingRequest of cargo when the test runs: clones share what is built.
     let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
     let folder = Path::new(&here).join("../../../shared/manifests").join(name);
     if !folder.is_dir() {
@@ -64,14 +64,14 @@ fn look(name: &str) -> Option<Looked> {
         (1..=3).map(|n| format!("node-{n}").parse().expect("a node name")).collect();
     let published: BTreeMap<_, _> = BTreeMap::new();
     let mut uid = 0;
-    let mut births = || {
+    let mut identities = || {
         uid += 1;
-        Birth { uid: format!("uid-{uid}"), time: Timestamp::UNIX_EPOCH }
+        ObjectIdentity { uid: format!("uid-{uid}"), time: Timestamp::UNIX_EPOCH }
     };
     let mut state = Folder::new(name, false);
     let mut look = || {
         let scan = scan(&folder, &ScanLimits::default()).expect("readable");
-        state.look(scan, &nodes, &published, &mut births).expect("an ordinary folder")
+        state.look(scan, &nodes, &published, &mut identities).expect("an ordinary folder")
     };
     let (mut objects, mut notices) = (Vec::new(), Vec::new());
     for event in look() {
@@ -114,7 +114,7 @@ fn kubernetes_examples_are_taken_and_what_is_wrong_with_them_is_named() {
     );
     let vitess = "_archived/storage/vitess";
     assert_eq!(
-        places(&looked, Concern::Unreadable),
+        places(&looked, NoticeKind::Unreadable),
         [
             "_archived/newrelic/newrelic-config-template.yaml:7",
             "_archived/newrelic-infrastructure/newrelic-config-template.yaml:7",
@@ -124,7 +124,7 @@ fn kubernetes_examples_are_taken_and_what_is_wrong_with_them_is_named() {
         ]
     );
     assert_eq!(
-        places(&looked, Concern::Invalid),
+        places(&looked, NoticeKind::Invalid),
         [
             &format!("{vitess}/vttablet-pod-template.yaml:1"),
             "_archived/volumes/fibre_channel/fc.yaml:1",
@@ -133,7 +133,7 @@ fn kubernetes_examples_are_taken_and_what_is_wrong_with_them_is_named() {
         ]
     );
     assert_eq!(
-        places(&looked, Concern::Doubtful),
+        places(&looked, NoticeKind::Doubtful),
         [
             "_archived/openshift-origin/etcd-controller.yaml:12",
             "_archived/openshift-origin/etcd-discovery-controller.yaml:12",
@@ -142,9 +142,9 @@ fn kubernetes_examples_are_taken_and_what_is_wrong_with_them_is_named() {
             "_archived/volumes/scaleio/sc-pvc.yaml:12",
         ]
     );
-    assert_eq!(places(&looked, Concern::Duplicate).len(), DUPLICATES_IN_EXAMPLES);
-    assert_eq!(places(&looked, Concern::NotReplicated).len(), 14, "kinds");
-    assert_eq!(places(&looked, Concern::Unplaced), [""; 0]);
+    assert_eq!(places(&looked, NoticeKind::Duplicate).len(), DUPLICATES_IN_EXAMPLES);
+    assert_eq!(places(&looked, NoticeKind::NotReplicated).len(), 14, "kinds");
+    assert_eq!(places(&looked, NoticeKind::Unplaced), [""; 0]);
     assert_spread(&looked);
     assert_eq!(looked.again, 0, "looking again says nothing");
 }
@@ -153,8 +153,8 @@ fn kubernetes_examples_are_taken_and_what_is_wrong_with_them_is_named() {
 fn online_boutique_is_taken_and_its_release_manifest_named_as_a_copy() {
     let Some(looked) = look("online-boutique") else { return };
     assert_counts(&looked, &[("pod", 12), ("service", 12), ("serviceaccount", 11)]);
-    assert_eq!(places(&looked, Concern::Duplicate).len(), 12 + 12 + 11);
-    assert_eq!(places(&looked, Concern::NotReplicated), ["kustomization.yaml:15"]);
+    assert_eq!(places(&looked, NoticeKind::Duplicate).len(), 12 + 12 + 11);
+    assert_eq!(places(&looked, NoticeKind::NotReplicated), ["kustomization.yaml:15"]);
     assert_eq!(looked.notices.len(), 12 + 12 + 11 + 1, "and nothing else is wrong");
     assert_spread(&looked);
     assert_eq!(looked.again, 0, "looking again says nothing");

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::{
-    Controller, ControllerHandle, ControllerMetrics, ControllerSeams, WriterTimings,
+    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -49,7 +49,7 @@ impl Cloud {
         let (nodes, nodes_seen) = watch::channel(BTreeSet::new());
         let settings =
             ManifestSettings { allow_empty: true, ..ManifestSettings::new(folder.path()) };
-        let controller = ControllerSeams {
+        let controller = ControllerDependencies {
             downstream: downstream.clone(),
             upstream: upstream.clone(),
             published: Arc::new(MemoryEngine::new()),

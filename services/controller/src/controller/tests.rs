@@ -23,14 +23,14 @@ use super::*;
 use crate::picture::Filter;
 use crate::source::{Cause, SourceEvent, SourceKind};
 
-mod another_life;
-mod damaged;
-mod fallen_back;
-mod handed_over;
-mod repaired;
-mod reported;
-mod seen;
-mod watched;
+mod damage;
+mod handover;
+mod key_repair;
+mod log_recreation;
+mod metrics;
+mod picture_changes;
+mod power_loss;
+mod reports;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -41,7 +41,7 @@ struct Script(mpsc::Receiver<SourceEvent>);
 impl Source for Script {
     async fn run(
         mut self: Box<Self>,
-        _: Arc<dyn Published>,
+        _: Arc<dyn PublishedObjects>,
         events: mpsc::Sender<SourceEvent>,
         stop: CancellationToken,
     ) -> Result<(), SourceError> {
@@ -128,7 +128,7 @@ impl World {
     ) -> Running {
         let (log, clock) = (self.downstream.handle(), self.downstream.clone());
         let registry = Registry::new();
-        let seams = ControllerSeams {
+        let dependencies = ControllerDependencies {
             downstream: Arc::new(log.clone()),
             upstream: Arc::new(upstream),
             published: self.published.clone(),
@@ -140,7 +140,7 @@ impl World {
             sole_writer: self.sole_writer,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
-        let controller = Controller::start(seams).await.expect("starts");
+        let controller = Controller::start(dependencies).await.expect("starts");
         Running { controller, log, source, registry }
     }
 
@@ -256,7 +256,7 @@ impl Running {
     async fn folds(&self, node: &str) {
         let partition = StreamId::node(&node.parse().expect("a name")).partition(2);
         let lag = format!("headwater_controller_upstream_lag_records{{partition=\"{partition}\"}}");
-        until_true("the fold", async || seen::value(&self.registry, &lag) == Some(0.0)).await;
+        until_true("the fold", async || metrics::value(&self.registry, &lag) == Some(0.0)).await;
     }
 
     async fn set(&self, object: Object) {

@@ -37,7 +37,7 @@ fn secret(name: &str) -> Object {
     object("Secret", name, json!({}))
 }
 
-fn text(affected: &[Affected]) -> Vec<String> {
+fn text(affected: &[EntryId]) -> Vec<String> {
     affected.iter().map(|a| format!("{} {}", a.stream, a.key)).collect()
 }
 

@@ -8,7 +8,7 @@ use prometheus::{IntGauge, Opts};
 use tokio::sync::mpsc;
 
 use super::level;
-use crate::downstream::{SharedInterest, WeakInterest};
+use crate::publisher::{SharedInterest, WeakInterest};
 use crate::source::SourceEvent;
 
 /// Gauges of what a running controller holds; absent while none runs.

@@ -44,9 +44,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::watch::FolderWatch;
-use super::{Concern, Notice, Published, Source, SourceError, SourceEvent, tell};
+use super::{Notice, NoticeKind, PublishedObjects, Source, SourceError, SourceEvent, tell};
 
-pub use self::folder::{Birth, Folder, MANIFEST_ANNOTATION};
+pub use self::folder::{Folder, MANIFEST_ANNOTATION, ObjectIdentity};
 pub use self::scan::{Scan, ScanLimits, scan};
 
 /// How long nothing may change before a change is looked at: longer than an editor takes from
@@ -122,7 +122,7 @@ impl ManifestFolder {
 impl Source for ManifestFolder {
     async fn run(
         mut self: Box<Self>,
-        published: Arc<dyn Published>,
+        published: Arc<dyn PublishedObjects>,
         events: mpsc::Sender<SourceEvent>,
         stop: CancellationToken,
     ) -> Result<(), SourceError> {
@@ -136,7 +136,7 @@ impl Source for ManifestFolder {
                     "{} cannot be watched ({reason}): changes are seen every {every} s",
                     self.name()
                 );
-                let notice = Notice { file: None, line: None, concern: Concern::Source, text };
+                let notice = Notice { file: None, line: None, kind: NoticeKind::Source, text };
                 if tell(&events, &stop, [SourceEvent::Notice(notice)]).await.is_break() {
                     return Ok(());
                 }
@@ -178,8 +178,8 @@ async fn changed(nodes: &mut value_watch::Receiver<BTreeSet<NodeName>>) {
     }
 }
 
-fn birth() -> Birth {
-    Birth { uid: Uuid::new_v4().to_string(), time: Timestamp::now() }
+fn birth() -> ObjectIdentity {
+    ObjectIdentity { uid: Uuid::new_v4().to_string(), time: Timestamp::now() }
 }
 
 #[cfg(test)]

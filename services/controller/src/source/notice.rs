@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// What a notice is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Concern {
+pub enum NoticeKind {
     /// A document that does not parse. What it described before stays in place.
     Unreadable,
     /// A document that is no Kubernetes object, or an invalid one. As before, it stays in place.
@@ -24,7 +24,7 @@ pub enum Concern {
     Source,
 }
 
-impl Concern {
+impl NoticeKind {
     pub(crate) const ALL: [Self; 8] = [
         Self::Unreadable,
         Self::Invalid,
@@ -59,7 +59,7 @@ pub struct Notice {
     /// The line in it, from 1.
     pub line: Option<u64>,
     /// What it is about.
-    pub concern: Concern,
+    pub kind: NoticeKind,
     /// The reason, in words.
     pub text: String,
 }
@@ -86,7 +86,7 @@ mod tests {
         let mut notice = Notice {
             file: Some("web/pod.yaml".into()),
             line: Some(3),
-            concern: Concern::Invalid,
+            kind: NoticeKind::Invalid,
             text: "no kind".to_owned(),
         };
         assert_eq!(notice.to_string(), "web/pod.yaml:3: no kind");

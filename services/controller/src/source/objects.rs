@@ -29,7 +29,7 @@
 
 mod connection;
 mod line;
-mod listener;
+mod socket;
 mod state;
 
 use std::path::PathBuf;
@@ -44,9 +44,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connection::serve;
-use self::listener::Listener;
+use self::socket::SocketListener;
 use self::state::State;
-use super::{Published, Source, SourceError, SourceEvent, tell};
+use super::{PublishedObjects, Source, SourceError, SourceEvent, tell};
 
 pub use self::line::{Request, read_line};
 
@@ -70,7 +70,7 @@ pub struct ObjectsSocket {
 }
 
 /// A request on its way from a connection to the state, and the way back.
-struct Asked {
+struct PendingRequest {
     request: Request,
     answer: oneshot::Sender<Result<(), String>>,
 }
@@ -86,11 +86,11 @@ impl ObjectsSocket {
 impl Source for ObjectsSocket {
     async fn run(
         self: Box<Self>,
-        published: Arc<dyn Published>,
+        published: Arc<dyn PublishedObjects>,
         events: mpsc::Sender<SourceEvent>,
         stop: CancellationToken,
     ) -> Result<(), SourceError> {
-        let listener = Listener::bind(&self.socket)?;
+        let listener = SocketListener::bind(&self.socket)?;
         // Connections end with this call, however it ends.
         let stop = stop.child_token();
         let _ends_connections = stop.clone().drop_guard();
@@ -111,7 +111,7 @@ impl Source for ObjectsSocket {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
-                Some(Asked { request, answer }) = asked.recv() => {
+                Some(PendingRequest { request, answer }) = asked.recv() => {
                     let outcome = state.take(request, &mut uid);
                     if let Ok(told) = &outcome
                         && tell(&events, &stop, told.iter().cloned()).await.is_break()
@@ -129,7 +129,7 @@ impl Source for ObjectsSocket {
 fn open(
     stream: UnixStream,
     connections: &TaskTracker,
-    ask: &mpsc::Sender<Asked>,
+    ask: &mpsc::Sender<PendingRequest>,
     stop: &CancellationToken,
 ) {
     let is_full = connections.len() >= CONNECTIONS_MAX;

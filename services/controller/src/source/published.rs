@@ -28,7 +28,7 @@ impl PublishedObject {
 }
 
 /// Every object that was published and not removed since, in any stream.
-pub trait Published: Send + Sync {
+pub trait PublishedObjects: Send + Sync {
     /// The object at `key`.
     fn get(&self, key: &ResourceKey) -> Option<PublishedObject>;
 
@@ -36,7 +36,7 @@ pub trait Published: Send + Sync {
     fn keys(&self) -> Vec<ResourceKey>;
 }
 
-impl Published for BTreeMap<ResourceKey, PublishedObject> {
+impl PublishedObjects for BTreeMap<ResourceKey, PublishedObject> {
     fn get(&self, key: &ResourceKey) -> Option<PublishedObject> {
         Self::get(self, key).cloned()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use headwater_controller::is_heard;
+use headwater_controller::is_reachable;
 use headwater_edge::EdgeStatus;
 use headwater_event::{NodeName, NodeStanding, Seq, StreamId};
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
@@ -104,7 +104,7 @@ pub(crate) async fn status(sight: &Sight) -> StatusResponse {
     };
     let progress = sight.cloud.as_ref().map(|cloud| cloud.progress.borrow().clone());
     let hub_reconciled = sight.hub.as_ref().map(|hub| hub.is_reconciled());
-    let writes = progress.as_ref().filter(|progress| !progress.stands_by);
+    let writes = progress.as_ref().filter(|progress| !progress.is_standby);
     StatusResponse {
         nodes,
         troubles: (sight.troubles)(),
@@ -115,7 +115,7 @@ pub(crate) async fn status(sight: &Sight) -> StatusResponse {
             None => hub_reconciled,
         }),
         part: sight.part.name().to_owned(),
-        stands_by: progress.as_ref().map(|progress| progress.stands_by),
+        stands_by: progress.as_ref().map(|progress| progress.is_standby),
     }
 }
 
@@ -147,7 +147,7 @@ fn standings(sight: &Sight, now_ms: i64) -> BTreeMap<NodeName, Option<NodeStandi
         });
         // A hub that was killed said nothing of the end of its sessions.
         standings.values_mut().for_each(|standing| {
-            standing.connected = is_heard(standing, now_ms);
+            standing.connected = is_reachable(standing, now_ms);
         });
         standings
     };

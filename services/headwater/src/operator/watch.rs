@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use headwater_controller::{Changed, Changes, Filter};
+use headwater_controller::{ChangeSubscription, Filter, PictureChange};
 use headwater_edge::EdgeStatus;
 use headwater_event::ResourceKey;
 use headwater_proto::operator::get_event::Kind;
@@ -65,7 +65,7 @@ struct Watch {
 /// What makes a watch look again.
 enum Wakes {
     Picture {
-        changes: Changes,
+        changes: ChangeSubscription,
         /// Where nodes are asked for: they change by mere time.
         time: Option<Interval>,
     },
@@ -132,7 +132,8 @@ impl Watch {
                 let picture = self.sight.picture()?;
                 let mut events = Vec::new();
                 for key in keys.into_iter().filter(|key| filter.matches(key)) {
-                    let now = picture.shown(&key, now_ms).map_err(|error| internal(&error))?;
+                    let now =
+                        picture.merged_object(&key, now_ms).map_err(|error| internal(&error))?;
                     events.extend(self.shown.one(key, now));
                 }
                 Ok(events)
@@ -172,8 +173,8 @@ impl Wakes {
         match self {
             Self::Picture { changes, time } => tokio::select! {
                 changed = changes.next() => Some(match changed? {
-                    Changed::Everything => Look::Everywhere,
-                    Changed::Keys(keys) => Look::At(keys),
+                    PictureChange::Everything => Look::Everywhere,
+                    PictureChange::Keys(keys) => Look::At(keys),
                 }),
                 () = tick(time) => Some(Look::Nodes),
             },

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_controller::source::Concern;
+use headwater_controller::source::NoticeKind;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
-    Controller, ControllerHandle, ControllerMetrics, ControllerSeams, Notice, Progress, Source,
-    SourceError,
+    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, Notice, Progress,
+    Source, SourceError,
 };
 use headwater_event::NodeName;
 use headwater_rocks::{Budget, Role};
@@ -54,7 +54,7 @@ impl Part for ControllerPart {
         let published = open(ground, "published")?;
         let nodes = settings.node_names();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
-        let mut controller = Controller::start(ControllerSeams {
+        let mut controller = Controller::start(ControllerDependencies {
             downstream: logs.downstream.clone(),
             upstream: logs.upstream.clone(),
             published: published.clone(),
@@ -116,7 +116,7 @@ impl Part for ControllerPart {
             tokio::select! {
                 Some(notice) = self.notices.recv() => {
                     tracing::warn!(%notice, "a source says");
-                    if notice.concern == Concern::Source {
+                    if notice.kind == NoticeKind::Source {
                         self.troubles.add(notice.to_string());
                     }
                 }
@@ -146,7 +146,7 @@ impl Part for ControllerPart {
 
 /// Says what is new in how publishing stands; what is wrong says itself.
 fn tell(before: &Progress, now: &Progress) {
-    if now.stands_by && !before.stands_by {
+    if now.is_standby && !before.is_standby {
         tracing::info!("another controller writes the log; this one stands by");
     }
     if now.epoch != before.epoch {
@@ -177,7 +177,7 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
         let progress = progress.borrow();
         match &progress.trouble {
             // Who stands by does all that is asked of it.
-            _ if progress.reconciled || progress.stands_by => Ok(()),
+            _ if progress.reconciled || progress.is_standby => Ok(()),
             Some(trouble) => Err(trouble.clone()),
             None => Err("the sources have not all listed".to_owned()),
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_controller::{
-    Controller, ControllerError, ControllerHandle, ControllerMetrics, ControllerSeams, Picture,
-    WriterTimings,
+    Controller, ControllerDependencies, ControllerError, ControllerHandle, ControllerMetrics,
+    Picture, WriterTimings,
 };
 use headwater_event::{NodeName, ResourceKey};
 use headwater_hub::{
@@ -96,7 +96,7 @@ impl Cloud {
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let (manifests, objects) = (args.manifests.as_deref(), args.objects.as_deref());
         let published = open("published", "controller/published", schema::CONTROLLER)?;
-        let controller = Controller::start(ControllerSeams {
+        let controller = Controller::start(ControllerDependencies {
             downstream: downstream.clone(),
             upstream: upstream.clone(),
             published: published.clone(),

@@ -8,8 +8,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use futures::FutureExt;
-use headwater_controller::source::Concern;
-use headwater_controller::{Changes, Filter, Notice};
+use headwater_controller::source::NoticeKind;
+use headwater_controller::{ChangeSubscription, Filter, Notice};
 use headwater_proto::operator::{NodeStatus, StatusResponse};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
@@ -43,7 +43,7 @@ struct Told {
     pods: Said,
     /// The pods as last looked at, and what hears of changes since: thousands of them are not read
     /// again while nothing changes.
-    seen: Option<(Changes, Pods)>,
+    seen: Option<(ChangeSubscription, Pods)>,
     /// The nodes that were connected when last looked at.
     connected: BTreeSet<String>,
     away: BTreeSet<String>,
@@ -161,8 +161,8 @@ impl Terminal {
     }
 
     fn notice(&self, composition: &Composition, notice: &Notice) {
-        self.say(format!("{}: {notice}", label(notice.concern)));
-        if notice.concern == Concern::Source {
+        self.say(format!("{}: {notice}", label(notice.kind)));
+        if notice.kind == NoticeKind::Source {
             composition.troubles.add(notice.to_string());
         }
     }
@@ -203,9 +203,9 @@ impl Told {
 }
 
 /// How a notice is introduced.
-fn label(concern: Concern) -> &'static str {
+fn label(concern: NoticeKind) -> &'static str {
     match concern {
-        Concern::NotReplicated | Concern::Doubtful => "note",
+        NoticeKind::NotReplicated | NoticeKind::Doubtful => "note",
         _ => "warning",
     }
 }

@@ -15,8 +15,8 @@ use super::entry::{Content, Entry, EntryId};
 use super::fit::NodeTraits;
 use super::placement::{Floating, place};
 use super::workload::Workload;
-use crate::source::incarnation::is_same_object;
-use crate::source::{Concern, Notice};
+use crate::source::identity::is_same_object;
+use crate::source::{Notice, NoticeKind};
 
 /// The most objects of a folder: ten times what Kubernetes supports pods on a thousand nodes, and
 /// a bound for a folder that is not meant.
@@ -26,7 +26,7 @@ pub(crate) const OBJECTS_MAX: usize = 1_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Description {
     /// Each object, with the file that it comes from.
-    pub(crate) objects: BTreeMap<ResourceKey, Described>,
+    pub(crate) objects: BTreeMap<ResourceKey, DescribedObject>,
     /// What is to be told of it.
     pub(crate) notices: Vec<Notice>,
     /// The kinds that are counted only, by group and kind.
@@ -35,7 +35,7 @@ pub(crate) struct Description {
 
 /// An object that a file describes.
 #[derive(Clone, Debug)]
-pub(crate) struct Described {
+pub(crate) struct DescribedObject {
     /// The object, its node filled in if it is a pod and has one.
     pub(crate) value: Value,
     /// Where it stands.
@@ -115,7 +115,7 @@ impl<'a> Builder<'a> {
                 first.file.display(),
                 first.line
             );
-            self.tell(&origin, Concern::Duplicate, text);
+            self.tell(&origin, NoticeKind::Duplicate, text);
             return;
         }
         self.seen.insert(&entry.id, origin.clone());
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
     /// Takes up an object, unless its key is taken.
     fn insert(&mut self, value: Value, origin: Origin) {
         if let Ok((_, key)) = identify(&value) {
-            self.description.objects.entry(key).or_insert(Described { value, origin });
+            self.description.objects.entry(key).or_insert(DescribedObject { value, origin });
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Builder<'a> {
                 let Ok((object_type, key)) = identify(&value) else { continue };
                 if self.description.objects.len() >= OBJECTS_MAX {
                     let text = format!("more than {OBJECTS_MAX} objects: the rest is left out");
-                    self.tell(&origin, Concern::Invalid, text);
+                    self.tell(&origin, NoticeKind::Invalid, text);
                     return;
                 }
                 fill_in(object_type, &mut value);
@@ -172,11 +172,11 @@ impl<'a> Builder<'a> {
                             taken.origin.file.display(),
                             taken.origin.line
                         );
-                        self.tell(&origin, Concern::Duplicate, text);
+                        self.tell(&origin, NoticeKind::Duplicate, text);
                     }
                     continue;
                 }
-                let described = Described { value, origin: origin.clone() };
+                let described = DescribedObject { value, origin: origin.clone() };
                 self.description.objects.insert(key, described);
             }
         }
@@ -237,13 +237,13 @@ impl<'a> Builder<'a> {
                 0 => format!("{who}: there is no node"),
                 nodes => format!("{who}: none of {nodes} nodes fits{asked}"),
             };
-            self.tell(&origin, Concern::Unplaced, text);
+            self.tell(&origin, NoticeKind::Unplaced, text);
         }
     }
 
-    fn tell(&mut self, origin: &Origin, concern: Concern, text: String) {
+    fn tell(&mut self, origin: &Origin, kind: NoticeKind, text: String) {
         let Origin { file, line } = origin.clone();
-        self.description.notices.push(Notice { file: Some(file), line: Some(line), concern, text });
+        self.description.notices.push(Notice { file: Some(file), line: Some(line), kind, text });
     }
 }
 

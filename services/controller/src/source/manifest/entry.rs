@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::parse::{Document, Finding, parse};
 use super::workload::Workload;
-use crate::source::{Concern, with_sources};
+use crate::source::{NoticeKind, with_sources};
 
 /// How deep lists of lists may nest; one is what people write.
 const LIST_DEPTH_MAX: usize = 4;
@@ -73,7 +73,7 @@ impl Entries {
 
     /// Whether every document could be used: only then does absence mean removal.
     pub(crate) fn is_whole(&self) -> bool {
-        self.findings.iter().all(|finding| finding.concern == Concern::Doubtful)
+        self.findings.iter().all(|finding| finding.kind == NoticeKind::Doubtful)
     }
 
     /// The entry for an object that an earlier run published.
@@ -103,7 +103,7 @@ impl Entries {
     }
 
     fn find(&mut self, line: u64, text: String) {
-        self.findings.push(Finding { line: Some(line), concern: Concern::Invalid, text });
+        self.findings.push(Finding { line: Some(line), kind: NoticeKind::Invalid, text });
     }
 }
 

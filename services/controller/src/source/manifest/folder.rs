@@ -1,6 +1,6 @@
 //! The folder's state: turns one look at the files after another into events.
 //!
-//! Pure but for its arguments: the scan, the nodes, what was published, and births (UIDs and
+//! Pure but for its arguments: the scan, the nodes, what was published, and identities (UIDs and
 //! times). A file that does not read leaves what it described before in place; so does a folder
 //! that cannot be looked into. Looking twice at the same files says nothing.
 
@@ -13,13 +13,13 @@ use headwater_object::{Object, ObjectError};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::description::{Described, Description, describe};
+use super::description::{DescribedObject, Description, describe};
 use super::entry::{Entries, Entry};
 use super::parse::Finding;
 use super::scan::Scan;
-use crate::source::incarnation::is_same_object;
+use crate::source::identity::is_same_object;
 use crate::source::{
-    Cause, Concern, Notice, Published, SourceError, SourceEvent, SourceKind, with_sources,
+    Cause, Notice, NoticeKind, PublishedObjects, SourceError, SourceEvent, SourceKind, with_sources,
 };
 
 /// The annotation that says which file an object comes from: for people, and for a restart that
@@ -28,7 +28,7 @@ pub const MANIFEST_ANNOTATION: &str = "headwater/manifest";
 
 /// What an object is born with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Birth {
+pub struct ObjectIdentity {
     /// A UID that no object had before.
     pub uid: String,
     /// When.
@@ -87,8 +87,8 @@ impl Folder {
         &mut self,
         scan: Scan,
         nodes: &BTreeSet<NodeName>,
-        published: &dyn Published,
-        births: &mut dyn FnMut() -> Birth,
+        published: &dyn PublishedObjects,
+        identities: &mut dyn FnMut() -> ObjectIdentity,
     ) -> Result<Vec<SourceEvent>, SourceError> {
         self.refuse_what_looks_like_an_accident(&scan, published)?;
         self.device = Some(scan.device);
@@ -105,9 +105,9 @@ impl Folder {
                 let files = self.files.iter().map(|(path, file)| (&**path, &file.entries[..]));
                 describe(files, nodes, &past)
             };
-            self.take_description(description, published, births, &scan, &mut events);
+            self.take_description(description, published, identities, &scan, &mut events);
         } else {
-            let kept = self.told.iter().filter(|notice| notice.concern != Concern::Skipped);
+            let kept = self.told.iter().filter(|notice| notice.kind != NoticeKind::Skipped);
             let now = kept.cloned().chain(scan.skipped).collect();
             self.tell(now, &mut events);
         }
@@ -118,7 +118,7 @@ impl Folder {
     fn refuse_what_looks_like_an_accident(
         &self,
         scan: &Scan,
-        published: &dyn Published,
+        published: &dyn PublishedObjects,
     ) -> Result<(), SourceError> {
         if self.allow_empty {
             return Ok(());
@@ -137,7 +137,7 @@ impl Folder {
     }
 
     /// Reads the files that changed; says whether any did.
-    fn take_files(&mut self, scan: &Scan, published: &dyn Published) -> bool {
+    fn take_files(&mut self, scan: &Scan, published: &dyn PublishedObjects) -> bool {
         let mut is_changed = false;
         let is_hidden =
             |path: &Path| scan.unreadable_folders.iter().any(|dir| path.starts_with(dir));
@@ -165,8 +165,8 @@ impl Folder {
     fn take_description(
         &mut self,
         description: Description,
-        published: &dyn Published,
-        births: &mut dyn FnMut() -> Birth,
+        published: &dyn PublishedObjects,
+        identities: &mut dyn FnMut() -> ObjectIdentity,
         scan: &Scan,
         events: &mut Vec<SourceEvent>,
     ) {
@@ -174,7 +174,7 @@ impl Folder {
         notices.extend(description.notices);
         if self.files.is_empty() {
             let text = format!("no file under {} ends in .yaml, .yml or .json", self.name);
-            notices.insert(Notice { file: None, line: None, concern: Concern::Source, text });
+            notices.insert(Notice { file: None, line: None, kind: NoticeKind::Source, text });
         }
         for (path, file) in &self.files {
             notices.extend(file.findings.iter().map(|finding| finding.in_file(path)));
@@ -185,7 +185,7 @@ impl Folder {
                 events.push(SourceEvent::Notice(Notice {
                     file: Some(other.first.file),
                     line: Some(other.first.line),
-                    concern: Concern::NotReplicated,
+                    kind: NoticeKind::NotReplicated,
                     text: format!("{kind}{of} is not replicated ({} found)", other.count),
                 }));
             }
@@ -203,7 +203,7 @@ impl Folder {
             let past = self.past(&key, published);
             let file = described.origin.file.clone();
             let line = described.origin.line;
-            match finish(&key, described, past.as_ref(), births) {
+            match finish(&key, described, past.as_ref(), identities) {
                 Ok(object) => {
                     objects.insert(key.clone(), object);
                     made_of.insert(key, ingredients);
@@ -211,7 +211,7 @@ impl Folder {
                 Err(error) => {
                     let text = with_sources(&error);
                     let (file, line) = (Some(file), Some(line));
-                    notices.insert(Notice { file, line, concern: Concern::Invalid, text });
+                    notices.insert(Notice { file, line, kind: NoticeKind::Invalid, text });
                     if let Some(object) = self.objects.get(&key) {
                         objects.insert(key, object.clone());
                     }
@@ -229,7 +229,7 @@ impl Folder {
     }
 
     /// What the object was before: in the last look, or, at the first, in an earlier run.
-    fn past(&self, key: &ResourceKey, published: &dyn Published) -> Option<Past> {
+    fn past(&self, key: &ResourceKey, published: &dyn PublishedObjects) -> Option<Past> {
         if let Some(object) = self.objects.get(key) {
             return Some(Past { uid: object.uid().to_owned(), value: object.value() });
         }
@@ -251,7 +251,7 @@ impl File {
         text: &Result<String, String>,
         content: Result<blake3::Hash, String>,
         before: Option<Self>,
-        published: &dyn Published,
+        published: &dyn PublishedObjects,
     ) -> Self {
         let mut read = match text {
             Ok(text) if text.trim().is_empty() => {
@@ -272,7 +272,7 @@ impl File {
             let earlier = before.map_or_else(|| restored(path, published), |file| file.entries);
             let is_gone = |entry: &Entry| read.entries.iter().all(|now| now.id != entry.id);
             let kept: Vec<Entry> = earlier.into_iter().filter(is_gone).collect();
-            let mut broken = read.findings.iter_mut().filter(|f| f.concern != Concern::Doubtful);
+            let mut broken = read.findings.iter_mut().filter(|f| f.kind != NoticeKind::Doubtful);
             if let (false, Some(finding)) = (kept.is_empty(), broken.next()) {
                 finding.text.push_str("; what the file described before stays in place");
             }
@@ -283,7 +283,7 @@ impl File {
 }
 
 /// How many objects an earlier run published from manifests.
-fn described(published: &dyn Published) -> usize {
+fn described(published: &dyn PublishedObjects) -> usize {
     let is_described = |key: &ResourceKey| {
         let object = published.get(key).map(|object| object.value());
         object.is_some_and(|o| !o["metadata"]["annotations"][MANIFEST_ANNOTATION].is_null())
@@ -292,7 +292,7 @@ fn described(published: &dyn Published) -> usize {
 }
 
 /// What an earlier run published from a file.
-fn restored(path: &Path, published: &dyn Published) -> Vec<Entry> {
+fn restored(path: &Path, published: &dyn PublishedObjects) -> Vec<Entry> {
     let path = path.to_string_lossy();
     let from_file = |object: &Value| {
         object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str() == Some(&*path)
@@ -302,7 +302,7 @@ fn restored(path: &Path, published: &dyn Published) -> Vec<Entry> {
 }
 
 /// What an object is made of, but for its birth: the same ingredients and past, the same object.
-fn ingredients(described: &Described) -> blake3::Hash {
+fn ingredients(described: &DescribedObject) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&canonical(&described.value));
     hasher.update(described.origin.file.as_os_str().as_encoded_bytes());
@@ -317,11 +317,11 @@ struct Past {
 /// Gives a described object its UID and birth time: those it had, unless it is another object now.
 fn finish(
     key: &ResourceKey,
-    described: Described,
+    described: DescribedObject,
     past: Option<&Past>,
-    births: &mut dyn FnMut() -> Birth,
+    identities: &mut dyn FnMut() -> ObjectIdentity,
 ) -> Result<Object, ObjectError> {
-    let Described { mut value, origin } = described;
+    let DescribedObject { mut value, origin } = described;
     let same = past.filter(|past| is_same_object(key, &past.value, &value));
     let (uid, time) = match same {
         Some(past) => {
@@ -329,7 +329,7 @@ fn finish(
             (past.uid.clone(), time.map(str::to_owned))
         }
         None => {
-            let Birth { uid, time } = births();
+            let ObjectIdentity { uid, time } = identities();
             (uid, Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()))
         }
     };

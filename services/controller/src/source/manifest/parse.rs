@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::document::{Chunk, split};
-use crate::source::{Concern, Notice};
+use crate::source::{Notice, NoticeKind};
 
 /// The most documents of one file: a thousand times what people write, and a bound.
 const DOCUMENTS_MAX: usize = 10_000;
@@ -40,7 +40,7 @@ pub(crate) struct Finding {
     /// Where.
     pub(crate) line: Option<u64>,
     /// What it is about.
-    pub(crate) concern: Concern,
+    pub(crate) kind: NoticeKind,
     /// In words.
     pub(crate) text: String,
 }
@@ -48,13 +48,13 @@ pub(crate) struct Finding {
 impl Finding {
     /// A document that does not parse.
     pub(crate) fn unreadable(line: Option<u64>, text: impl Into<String>) -> Self {
-        Self { line, concern: Concern::Unreadable, text: text.into() }
+        Self { line, kind: NoticeKind::Unreadable, text: text.into() }
     }
 
     /// The notice of this finding in `file`.
     pub(crate) fn in_file(&self, file: &Path) -> Notice {
-        let Self { line, concern, text } = self.clone();
-        Notice { file: Some(file.to_owned()), line, concern, text }
+        let Self { line, kind, text } = self.clone();
+        Notice { file: Some(file.to_owned()), line, kind, text }
     }
 }
 
@@ -106,7 +106,7 @@ fn parse_yaml(chunk: &Chunk<'_>, findings: &mut Vec<Finding>) -> Vec<Document> {
         if again.is_ok() {
             findings.push(Finding {
                 line: Some(line_of(error, chunk)),
-                concern: Concern::Doubtful,
+                kind: NoticeKind::Doubtful,
                 text: format!("{}: the last one counts", reason(error)),
             });
             read = again;
@@ -197,7 +197,7 @@ mod tests {
         assert!((3..=4).contains(&findings[0].line.expect("a line")), "{findings:?}");
         assert!((7..=8).contains(&findings[1].line.expect("a line")), "{findings:?}");
         for finding in findings {
-            assert_eq!(finding.concern, Concern::Unreadable);
+            assert_eq!(finding.kind, NoticeKind::Unreadable);
             assert!(!finding.text.contains("line "), "{}", finding.text);
         }
     }
@@ -210,7 +210,7 @@ mod tests {
             findings,
             [Finding {
                 line: Some(4),
-                concern: Concern::Doubtful,
+                kind: NoticeKind::Doubtful,
                 text: "duplicate mapping key: d: the last one counts".to_owned(),
             }]
         );

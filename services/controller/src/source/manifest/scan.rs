@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::source::{Concern, Notice};
+use crate::source::{Notice, NoticeKind};
 
 /// Linux's flag of `open`, the same on every machine that this is built for.
 const O_NONBLOCK: i32 = 0o4000;
@@ -176,7 +176,7 @@ impl Walk<'_> {
         self.scan.skipped.push(Notice {
             file: Some(path.to_owned()),
             line: None,
-            concern: Concern::Skipped,
+            kind: NoticeKind::Skipped,
             text: why.into(),
         });
     }

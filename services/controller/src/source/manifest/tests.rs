@@ -36,7 +36,7 @@ impl Running {
         let (told, events) = mpsc::channel(4);
         let stop = CancellationToken::new();
         let source = Box::new(ManifestFolder::new(settings, given));
-        let published: Arc<dyn Published> =
+        let published: Arc<dyn PublishedObjects> =
             Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
         let ended = tokio::spawn(source.run(published, told, stop.clone()));
         Self { folder, events, nodes, stop, ended }
@@ -166,7 +166,8 @@ async fn a_folder_that_is_not_there_is_an_error_with_its_name() {
     let settings = ManifestSettings::new(Path::new("/nowhere/at/all"));
     let (_nodes, given) = value_watch::channel(BTreeSet::new());
     let (told, mut events) = mpsc::channel(4);
-    let published: Arc<dyn Published> = Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
+    let published: Arc<dyn PublishedObjects> =
+        Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
     let source = Box::new(ManifestFolder::new(settings, given));
     let ended = source.run(published, told, CancellationToken::new()).await;
     assert!(ended.expect_err("no folder").to_string().contains("/nowhere/at/all"));

@@ -6,19 +6,19 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-use super::line::{Answer, read_line};
-use super::{Asked, CONNECTIONS_MAX, LINE_BYTES_MAX};
+use super::line::{Response, read_line};
+use super::{CONNECTIONS_MAX, LINE_BYTES_MAX, PendingRequest};
 
 /// Serves a connection until it ends.
 pub(super) async fn serve(
     stream: UnixStream,
-    ask: mpsc::Sender<Asked>,
+    ask: mpsc::Sender<PendingRequest>,
     is_full: bool,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     if is_full {
         let error = format!("{CONNECTIONS_MAX} connections are open already: try later");
-        return writer.write_all(&encode(&Answer::Closed { error })).await;
+        return writer.write_all(&encode(&Response::Closed { error })).await;
     }
     let mut reader = BufReader::new(reader);
     let mut buffer = Vec::new();
@@ -33,7 +33,7 @@ pub(super) async fn serve(
             Line::Whole => match read_line(&buffer) {
                 Ok(request) => {
                     let (answer, answered) = oneshot::channel();
-                    if ask.send(Asked { request, answer }).await.is_err() {
+                    if ask.send(PendingRequest { request, answer }).await.is_err() {
                         return Ok(());
                     }
                     match answered.await {
@@ -48,11 +48,11 @@ pub(super) async fn serve(
         match outcome {
             Ok(()) => accepted += 1,
             Err(error) => {
-                writer.write_all(&encode(&Answer::Refused { line: lines, error })).await?
+                writer.write_all(&encode(&Response::Refused { line: lines, error })).await?
             }
         }
     }
-    writer.write_all(&encode(&Answer::Done { lines, accepted, refused: lines - accepted })).await
+    writer.write_all(&encode(&Response::Done { lines, accepted, refused: lines - accepted })).await
 }
 
 enum Line {
@@ -87,7 +87,7 @@ async fn next_line(
     }
 }
 
-fn encode(answer: &Answer) -> Vec<u8> {
+fn encode(answer: &Response) -> Vec<u8> {
     // Answers hold nothing that fails to serialize.
     let mut line = serde_json::to_vec(answer).unwrap_or_default();
     line.push(b'\n');

@@ -40,7 +40,7 @@ struct Line {
 /// What is answered.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     /// A line was refused.
     Refused {
         /// Its number in the connection, from 1.

@@ -7,9 +7,9 @@ use headwater_object::Object;
 use serde_json::Value;
 
 use super::line::Request;
-use crate::source::incarnation::is_same_object;
+use crate::source::identity::is_same_object;
 use crate::source::manifest::MANIFEST_ANNOTATION;
-use crate::source::{Cause, Published, SourceEvent, with_sources};
+use crate::source::{Cause, PublishedObjects, SourceEvent, with_sources};
 
 /// Every object that the socket is the source of.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct State {
 
 impl State {
     /// Takes over what an earlier run published, but for what manifests described, as a list.
-    pub(crate) fn restore(&mut self, published: &dyn Published) -> Vec<SourceEvent> {
+    pub(crate) fn restore(&mut self, published: &dyn PublishedObjects) -> Vec<SourceEvent> {
         let mut events = vec![SourceEvent::Init];
         for key in published.keys() {
             let Some(object) = published.get(&key) else { continue };

@@ -177,7 +177,7 @@ async fn the_socket_is_private_and_replaces_only_a_dead_one() {
     let socket = source.socket();
     let mode = std::fs::metadata(&socket).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let refuse = |path: &Path| Listener::bind(path).err().expect("refused").to_string();
+    let refuse = |path: &Path| SocketListener::bind(path).err().expect("refused").to_string();
     assert!(refuse(&socket).contains("another process listens"));
     let file = source.folder.path().join("precious");
     std::fs::write(&file, "data").expect("written");
@@ -185,7 +185,7 @@ async fn the_socket_is_private_and_replaces_only_a_dead_one() {
     assert_eq!(std::fs::read_to_string(&file).expect("there"), "data");
     let dead = source.folder.path().join("dead.sock");
     drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));
-    drop(Listener::bind(&dead).expect("nobody listens there"));
+    drop(SocketListener::bind(&dead).expect("nobody listens there"));
     source.stopped().await;
 }
 

@@ -5,14 +5,14 @@ use serde_json::json;
 use super::*;
 use crate::source::PublishedObject;
 
-/// A folder whose files, nodes and past are written down, and births counted.
+/// A folder whose files, nodes and past are written down, and identities counted.
 struct Story {
     folder: Folder,
     scan: Vec<(&'static str, Result<String, String>)>,
     device: u64,
     nodes: BTreeSet<NodeName>,
     published: BTreeMap<ResourceKey, PublishedObject>,
-    births: u64,
+    identities: u64,
 }
 
 /// The events of a look, as text, and what a person was told.
@@ -29,7 +29,7 @@ impl Story {
             device: 1,
             nodes: ["a", "b"].into_iter().map(|node| node.parse().expect("ok")).collect(),
             published: BTreeMap::new(),
-            births: 0,
+            identities: 0,
         }
     }
 
@@ -45,10 +45,10 @@ impl Story {
     fn try_look(&mut self) -> Result<Vec<SourceEvent>, SourceError> {
         let files = self.scan.iter().map(|(path, text)| (PathBuf::from(path), text.clone()));
         let scan = Scan { device: self.device, files: files.collect(), ..Scan::default() };
-        let births = &mut self.births;
+        let identities = &mut self.identities;
         let events = self.folder.look(scan, &self.nodes, &self.published, &mut || {
-            *births += 1;
-            Birth { uid: format!("u{births}"), time: Timestamp::UNIX_EPOCH }
+            *identities += 1;
+            ObjectIdentity { uid: format!("u{identities}"), time: Timestamp::UNIX_EPOCH }
         })?;
         for event in &events {
             match event {
@@ -153,7 +153,7 @@ fn a_restart_changes_nothing() {
     let told = story.look();
     assert_eq!(told.events.len(), 2 + 8);
     assert_eq!(story.published, before);
-    assert_eq!(story.births, 8, "nothing is born again");
+    assert_eq!(story.identities, 8, "nothing is born again");
 }
 
 #[test]
@@ -366,8 +366,8 @@ fn what_lies_in_a_folder_that_cannot_be_entered_stays() {
     story.look();
     let scan = Scan { device: 1, unreadable_folders: vec!["locked".into()], ..Scan::default() };
     let nodes = story.nodes.clone();
-    let mut births = || Birth { uid: "never".to_owned(), time: Timestamp::UNIX_EPOCH };
-    let events = story.folder.look(scan, &nodes, &story.published, &mut births).expect("fine");
+    let mut identities = || ObjectIdentity { uid: "never".to_owned(), time: Timestamp::UNIX_EPOCH };
+    let events = story.folder.look(scan, &nodes, &story.published, &mut identities).expect("fine");
     assert!(events.is_empty(), "{events:?}");
 }
 

@@ -6,9 +6,9 @@ use headwater_follow::{FollowError, Follower, WallClock};
 use headwater_log::{BirthWish, Ends, Log, read_or_create_birth};
 use headwater_store::Engine;
 
-use super::{DrawUuid, Lost};
-use crate::inherited;
-use crate::lives::last_life;
+use super::log_generation::last_life;
+use super::{PublishError, UuidGenerator};
+use crate::publisher::backup;
 
 /// Opens the fold of what is published and reads to the end of the log; an empty log is born.
 pub(crate) async fn open(
@@ -16,7 +16,7 @@ pub(crate) async fn open(
     upstream: &dyn Log,
     engine: &Arc<dyn Engine>,
     clock: &WallClock,
-    draw: &DrawUuid,
+    draw: &UuidGenerator,
 ) -> Result<Follower<()>, OpenError> {
     follow(log, upstream, engine, clock, draw, false).await.map_err(OpenError)
 }
@@ -24,20 +24,20 @@ pub(crate) async fn open(
 /// Why what is published cannot be known.
 #[derive(Debug, thiserror::Error)]
 #[error("what was published before cannot be read")]
-pub struct OpenError(#[source] Lost);
+pub struct OpenError(#[source] PublishError);
 
 pub(super) async fn follow(
     log: &dyn Log,
     upstream: &dyn Log,
     engine: &Arc<dyn Engine>,
     clock: &WallClock,
-    draw: &DrawUuid,
+    draw: &UuidGenerator,
     rebuild: bool,
-) -> Result<Follower<()>, Lost> {
+) -> Result<Follower<()>, PublishError> {
     let previous = last_life(log, upstream, &**engine).await?;
     let wish = BirthWish { previous, uuid: draw() };
     let birth = read_or_create_birth(log, wish).await?;
-    inherited::keep(log, birth.log_id, &**engine, rebuild).await?;
+    backup::keep(log, birth.log_id, &**engine, rebuild).await?;
     let (held, clock) = (engine.clone(), clock.clone());
     let mut follower = if rebuild {
         Follower::rebuild(log, held, (), clock).await?
@@ -54,7 +54,7 @@ pub(super) async fn follow(
         }
     }
     if follower.acceptance().is_reconciled() {
-        inherited::forget(&**engine)?;
+        backup::forget(&**engine)?;
     }
     Ok(follower)
 }

@@ -55,7 +55,7 @@ impl World {
 impl Running {
     async fn stands_by(&self) {
         let mut progress = self.controller.progress();
-        let stands_by = progress.wait_for(|now| now.stands_by);
+        let stands_by = progress.wait_for(|now| now.is_standby);
         timeout(SOON, stands_by).await.expect("soon").expect("it runs");
     }
 }

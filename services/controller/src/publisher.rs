@@ -1,4 +1,4 @@
-//! Downstream: from sources to the log.
+//! Publisher: from sources to the log.
 //!
 //! ```text
 //!  source ──► interest ──► affected entries ──► differences ──► writer ──► log
@@ -12,11 +12,14 @@
 //! missing deletes included, is closed by `Reconciled`. A writer whose append has an unknown
 //! outcome is dropped; the next one claims a higher epoch and compares everything again.
 
-mod adopt;
 mod append;
-mod lost;
-mod open;
-mod stand_by;
+pub(crate) mod backup;
+mod difference;
+mod error;
+mod identity;
+mod log_fold;
+mod log_generation;
+mod standby;
 mod timings;
 
 use std::collections::{BTreeSet, HashMap};
@@ -34,19 +37,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 use uuid::Uuid;
 
-use crate::changes::Teller;
-use crate::inherited;
-use crate::interest::{Affected, Interest};
-use crate::metrics::{ChangeKind, DownstreamMetrics};
-use crate::publish::{difference, rank, snapshot_request};
+use self::difference::{difference, rank, snapshot_request};
+use crate::interest::{EntryId, Interest};
+use crate::metrics::{ChangeKind, PublisherMetrics};
+use crate::picture::changes::ChangeFeed;
 use crate::source::{Cause, SourceEvent, with_sources};
 use crate::spans;
 
-pub(crate) use self::adopt::Adopted;
-use self::lost::Lost;
-pub use self::open::OpenError;
-use self::open::follow;
-pub(crate) use self::open::open;
+use self::error::PublishError;
+pub(crate) use self::identity::IdentityMap;
+pub use self::log_fold::OpenError;
+use self::log_fold::follow;
+pub(crate) use self::log_fold::open;
 use self::timings::heads_interval;
 pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
 
@@ -63,11 +65,11 @@ const RETRY_LAST: Duration = Duration::from_secs(5);
 
 /// Something that the upstream side wants appended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Demand {
+pub(crate) enum Command {
     /// The node is to say its whole pod status snapshot.
-    Snapshot(NodeName),
+    RequestSnapshot(NodeName),
     /// Every container of a pod under deletion has stopped: it may go.
-    Terminated {
+    RemoveTerminated {
         /// The pod.
         pod: ResourceKey,
         /// Its UID.
@@ -85,14 +87,14 @@ pub struct Progress {
     /// Events appended by this process.
     pub appended: u64,
     /// Whether another controller writes the log, and this one waits for its silence.
-    pub stands_by: bool,
+    pub is_standby: bool,
     /// Why nothing is appended just now, where something is wrong.
     pub trouble: Option<String>,
 }
 
 /// Why the loop ended.
 enum Ended {
-    /// It was told to stop, or the source is gone and so is everyone who demands.
+    /// It was told to stop, or the source is gone and so is everyone who commands.
     Stopped,
 }
 
@@ -116,7 +118,7 @@ impl SharedInterest {
 }
 
 /// Draws UUIDs at random: of claims, and of a log that is to be born.
-pub type DrawUuid = Arc<dyn Fn() -> Uuid + Send + Sync>;
+pub type UuidGenerator = Arc<dyn Fn() -> Uuid + Send + Sync>;
 
 /// The same, without keeping it.
 #[derive(Clone, Debug)]
@@ -129,26 +131,26 @@ impl WeakInterest {
 }
 
 /// The downstream side.
-pub(crate) struct Downstream {
+pub(crate) struct Publisher {
     pub(crate) log: Arc<dyn Log>,
     /// Tells of the lives that the log has had.
     pub(crate) upstream: Arc<dyn Log>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: WallClock,
-    pub(crate) draw: DrawUuid,
+    pub(crate) draw: UuidGenerator,
     pub(crate) interest: SharedInterest,
     /// Told what changes of the objects.
-    pub(crate) changes: Teller,
+    pub(crate) changes: ChangeFeed,
     pub(crate) nodes: Vec<NodeName>,
     pub(crate) source: mpsc::Receiver<SourceEvent>,
     /// Keeps the channel open when every source has stopped: what they told still stands.
     pub(crate) _source_open: mpsc::Sender<SourceEvent>,
     pub(crate) notices: mpsc::Sender<crate::source::Notice>,
-    pub(crate) demands: mpsc::Receiver<Demand>,
+    pub(crate) commands: mpsc::Receiver<Command>,
     /// What was demanded while another wrote.
-    pub(crate) waiting: BTreeSet<Demand>,
+    pub(crate) waiting: BTreeSet<Command>,
     pub(crate) progress: watch::Sender<Progress>,
-    pub(crate) metrics: DownstreamMetrics,
+    pub(crate) metrics: PublisherMetrics,
     pub(crate) timings: WriterTimings,
     pub(crate) sole_writer: bool,
     /// Told to stop in order: a writer then says so. Whoever drops the task instead kills it.
@@ -156,24 +158,24 @@ pub(crate) struct Downstream {
     pub(crate) listing: Option<BTreeSet<ResourceKey>>,
     pub(crate) listed: bool,
     /// Whose identity is another than the source says.
-    pub(crate) adopted: Adopted,
+    pub(crate) identities: IdentityMap,
 }
 
 /// The log while it is ours to write.
-struct Writing {
+struct WritableLog {
     follower: Follower<()>,
     writer: Writer,
 }
 
-impl Downstream {
+impl Publisher {
     /// Publishes until the source ends.
     pub(crate) async fn run(mut self, mut follower: Option<Follower<()>>) {
         for node in self.nodes.clone() {
             self.interest.write().declare(&node);
         }
-        self.changes.tell_everything();
+        self.changes.publish_everything();
         let newest = follower.as_ref().and_then(|follower| follower.acceptance().writer());
-        self.adopted.agree_with(newest.map(|claim| claim.writer));
+        self.identities.agree_with(newest.map(|claim| claim.writer));
         let mut wait = RETRY_FIRST;
         let mut rebuild = false;
         // Whoever starts beside a writer that works must not take the log from it.
@@ -202,7 +204,8 @@ impl Downstream {
                 Err(error) => {
                     // Until it was silent for long enough, whatever else happens meanwhile.
                     stands_by |= error.to_another();
-                    rebuild = matches!(&error, Lost::Follow(error) if error.asks_for_rebuild());
+                    rebuild =
+                        matches!(&error, PublishError::Follow(error) if error.asks_for_rebuild());
                     let trouble = with_sources(&error);
                     tracing::warn!(error = %trouble, "publishing stopped; trying again");
                     self.metrics.lost(error.setback());
@@ -225,7 +228,7 @@ impl Downstream {
         follower: Option<Follower<()>>,
         rebuild: bool,
         stands_by: &mut bool,
-    ) -> Result<Writing, Lost> {
+    ) -> Result<WritableLog, PublishError> {
         let mut follower = match follower {
             Some(follower) => follower,
             None => {
@@ -235,31 +238,31 @@ impl Downstream {
         };
         if *stands_by {
             self.progress.send_modify(|progress| {
-                progress.stands_by = true;
+                progress.is_standby = true;
                 progress.trouble = None;
             });
             self.stand_by(&mut follower).await?;
             *stands_by = false;
-            self.adopted.other_wrote();
+            self.identities.other_wrote();
         }
         let newest = follower.acceptance().writer().map(|claim| (claim.writer, claim.epoch.0));
-        let above = inherited::epoch(&*self.engine)?;
+        let above = backup::epoch(&*self.engine)?;
         let claimant = Claimant { above, ..Claimant::new((self.draw)()) };
         let writer = follower.take_over(&self.log, &claimant).await?;
         // One that claimed in between may have written too.
         let between = writer.epoch().0 - 1 != newest.map_or(0, |(_, epoch)| epoch);
-        self.adopted.follow(newest.map(|(writer, _)| writer), claimant.writer, between);
+        self.identities.follow(newest.map(|(writer, _)| writer), claimant.writer, between);
         self.remember_claim(claimant.writer, writer.epoch())?;
-        Ok(Writing { follower, writer })
+        Ok(WritableLog { follower, writer })
     }
 
     /// Writes until it is told to stop, and says that it has.
-    async fn write(&mut self, mut writing: Writing) -> Result<Ended, Lost> {
+    async fn write(&mut self, mut writing: WritableLog) -> Result<Ended, PublishError> {
         let epoch = writing.writer.epoch();
         self.metrics.claimed(epoch);
         self.progress.send_modify(|progress| {
             progress.epoch = epoch;
-            progress.stands_by = false;
+            progress.is_standby = false;
             progress.trouble = None;
         });
         // What it compares with the log is what the source has by now: the other writer knew.
@@ -287,7 +290,10 @@ impl Downstream {
         }
     }
 
-    async fn publish_as_it_comes(&mut self, writing: &mut Writing) -> Result<Ended, Lost> {
+    async fn publish_as_it_comes(
+        &mut self,
+        writing: &mut WritableLog,
+    ) -> Result<Ended, PublishError> {
         let log = self.log.describe().await.map_err(FollowError::from)?;
         let replay_window = Duration::from_millis(log.replay_window_ms);
         let mut heads = tokio::time::interval(heads_interval(replay_window));
@@ -316,20 +322,20 @@ impl Downstream {
                     self.observe(writing, &step).await?;
                 }
                 // Before everything is listed, nobody knows which pods there are.
-                Some(demand) = self.demands.recv(), if self.listed => {
-                    self.meet(writing, demand).await?;
+                Some(command) = self.commands.recv(), if self.listed => {
+                    self.meet(writing, command).await?;
                 }
                 received = self.source.recv_many(&mut events, GROUP_EVENTS) => {
                     if received == 0 {
                         return Ok(Ended::Stopped);
                     }
                     match self.take_in(events.drain(..)) {
-                        Taken::Changes { changes, spans } if self.listed => {
+                        Taken::ChangeSubscription { changes, spans } if self.listed => {
                             self.publish(writing, changes).await?;
                             // Each ends when what it led to is in the log.
                             drop(spans);
                         }
-                        Taken::Changes { .. } => {}
+                        Taken::ChangeSubscription { .. } => {}
                         Taken::Listed => {
                             self.listed = true;
                             self.compare_everything(writing).await?;
@@ -345,7 +351,7 @@ impl Downstream {
         let mut changes = Vec::new();
         let mut spans = Vec::new();
         let mut listed = false;
-        let mut changed = self.changes.gather();
+        let mut changed = self.changes.begin();
         for event in events {
             let (affected, cause) = match event {
                 SourceEvent::Init => {
@@ -353,7 +359,7 @@ impl Downstream {
                     continue;
                 }
                 SourceEvent::InitApply(object) => {
-                    let object = self.adopted.object(object);
+                    let object = self.identities.object(object);
                     if let Some(listing) = &mut self.listing {
                         listing.insert(object.key().clone());
                     }
@@ -367,19 +373,19 @@ impl Downstream {
                     continue;
                 }
                 SourceEvent::Apply(object, mut cause) => {
-                    let object = self.adopted.object(object);
+                    let object = self.identities.object(object);
                     spans.extend(self.begin(&mut cause, object.key(), ChangeKind::Applied));
                     changed.object(object.key());
                     (self.interest.write().apply(object), cause)
                 }
                 SourceEvent::Delete { key, uid, mut cause } => {
-                    let uid = self.adopted.end(&key, uid);
+                    let uid = self.identities.end(&key, uid);
                     spans.extend(self.begin(&mut cause, &key, ChangeKind::Removed));
                     changed.object(&key);
                     (self.interest.write().remove(&key, &uid), cause)
                 }
                 SourceEvent::Notice(notice) => {
-                    self.metrics.noticed(notice.concern);
+                    self.metrics.noticed(notice.kind);
                     // Whoever shows notices may be gone or slow; the objects matter more.
                     if let Err(error) = self.notices.try_send(notice) {
                         tracing::warn!(notice = %error.into_inner(), "a notice nobody took");
@@ -393,8 +399,8 @@ impl Downstream {
                 Change { affected, traceparent }
             }));
         }
-        self.changes.tell(changed);
-        if listed { Taken::Listed } else { Taken::Changes { changes, spans } }
+        self.changes.publish(changed);
+        if listed { Taken::Listed } else { Taken::ChangeSubscription { changes, spans } }
     }
 
     /// Counts a change of a source and begins its span.
@@ -416,11 +422,11 @@ impl Downstream {
             interest.remove(&key, &uid);
         }
         drop(interest);
-        self.changes.tell_everything();
+        self.changes.publish_everything();
     }
 
     /// Compares every entry that is published or wanted, appends the differences, and says so.
-    async fn compare_everything(&mut self, writing: &mut Writing) -> Result<(), Lost> {
+    async fn compare_everything(&mut self, writing: &mut WritableLog) -> Result<(), PublishError> {
         self.adopt(&writing.follower)?;
         // What is wanted first, so that nothing vanishes before its replacement is there.
         let wanted = self.interest.read().entries();
@@ -435,13 +441,13 @@ impl Downstream {
                 self.compare_published(writing, &stream, selection).await?;
             }
         }
-        while let Some(demand) = self.waiting.first().cloned() {
-            self.meet(writing, demand.clone()).await?;
-            self.waiting.remove(&demand);
+        while let Some(command) = self.waiting.first().cloned() {
+            self.meet(writing, command.clone()).await?;
+            self.waiting.remove(&command);
         }
         self.repair(writing).await?;
         writing.writer.reconciled().await?;
-        inherited::forget(&*self.engine)?;
+        backup::forget(&*self.engine)?;
         self.metrics.reconciled();
         self.progress.send_modify(|progress| progress.reconciled = true);
         Ok(())
@@ -450,10 +456,10 @@ impl Downstream {
     /// Compares the selected entries of a stream as it is published.
     async fn compare_published(
         &mut self,
-        writing: &mut Writing,
+        writing: &mut WritableLog,
         stream: &StreamId,
         selection: Selection<'_>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), PublishError> {
         let mut after = None;
         loop {
             let chunk = StreamReader::new(&*self.engine).entries(
@@ -465,7 +471,7 @@ impl Downstream {
             let last = chunk.len() < COMPARE_CHUNK;
             after = chunk.last().map(|(key, _)| key.clone());
             let affected =
-                chunk.into_iter().map(|(key, _)| Affected { stream: stream.clone(), key });
+                chunk.into_iter().map(|(key, _)| EntryId { stream: stream.clone(), key });
             self.publish(writing, affected.map(Change::from).collect()).await?;
             if last {
                 return Ok(());
@@ -474,14 +480,18 @@ impl Downstream {
     }
 
     /// Appends what differs of `changes`, each entry once, and reads it back.
-    async fn publish(&mut self, writing: &mut Writing, changes: Vec<Change>) -> Result<(), Lost> {
+    async fn publish(
+        &mut self,
+        writing: &mut WritableLog,
+        changes: Vec<Change>,
+    ) -> Result<(), PublishError> {
         // The last cause made the entry what it is now.
         let mut causes = HashMap::new();
-        for Change { affected: Affected { stream, key }, traceparent } in &changes {
+        for Change { affected: EntryId { stream, key }, traceparent } in &changes {
             causes.insert((stream.clone(), key.clone()), traceparent.clone());
         }
         let mut drafts = Vec::new();
-        for Change { affected: Affected { stream, key }, .. } in changes {
+        for Change { affected: EntryId { stream, key }, .. } in changes {
             let entry = (stream, key);
             let Some(traceparent) = causes.remove(&entry) else { continue };
             let (stream, key) = entry;
@@ -496,9 +506,13 @@ impl Downstream {
     }
 
     /// Does what the upstream side asks for.
-    async fn meet(&mut self, writing: &mut Writing, demand: Demand) -> Result<(), Lost> {
-        match demand {
-            Demand::Snapshot(node) => {
+    async fn meet(
+        &mut self,
+        writing: &mut WritableLog,
+        command: Command,
+    ) -> Result<(), PublishError> {
+        match command {
+            Command::RequestSnapshot(node) => {
                 let stream = StreamId::node(&node);
                 let published = self.published(&stream, &EntryKey::SnapshotRequest)?;
                 let draft = snapshot_request(stream, published.as_ref(), (self.draw)());
@@ -506,18 +520,18 @@ impl Downstream {
                 tracing::info!(%node, "the node's statuses do not add up; asking for all of them");
                 self.append(writing, vec![draft]).await
             }
-            Demand::Terminated { pod, uid } => {
+            Command::RemoveTerminated { pod, uid } => {
                 let deleted = self.interest.read().object(&pod).is_some_and(|object| {
                     object.uid() == uid && is_under_deletion(&object.value())
                 });
                 if !deleted {
                     return Ok(());
                 }
-                let mut changed = self.changes.gather();
+                let mut changed = self.changes.begin();
                 let affected = self.interest.write().remove(&pod, &uid);
                 changed.object(&pod);
                 changed.nodes_of(&affected);
-                self.changes.tell(changed);
+                self.changes.publish(changed);
                 self.publish(writing, affected.into_iter().map(Change::from).collect()).await
             }
         }
@@ -531,19 +545,19 @@ impl Downstream {
 /// What came of a group of source events.
 enum Taken {
     /// These entries may have changed; the spans are of what changed them.
-    Changes { changes: Vec<Change>, spans: Vec<Span> },
+    ChangeSubscription { changes: Vec<Change>, spans: Vec<Span> },
     /// A list came to its end: everything is to be compared.
     Listed,
 }
 
 /// An entry that may have changed, and by what.
 struct Change {
-    affected: Affected,
+    affected: EntryId,
     traceparent: Option<String>,
 }
 
-impl From<Affected> for Change {
-    fn from(affected: Affected) -> Self {
+impl From<EntryId> for Change {
+    fn from(affected: EntryId) -> Self {
         Self { affected, traceparent: None }
     }
 }

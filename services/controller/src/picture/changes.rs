@@ -1,7 +1,7 @@
 //! Which objects of the picture may have changed, so that who watches it looks at those alone.
 //!
 //! Both halves of the picture, the sources' and the reports', tell here what they changed once it
-//! can be seen. While nobody watches nothing is gathered.
+//! can be seen. While nobody watches nothing is group.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use crate::interest::Affected;
+use crate::interest::EntryId;
 
 /// Keys that are told at once by name. A group of more says that anything may have changed: to
 /// look at everything is then little more than to look at them one by one.
@@ -24,7 +24,7 @@ type Group = Option<Arc<[ResourceKey]>>;
 
 /// What may have changed since it was asked last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum PictureChange {
     /// These, and nothing else.
     Keys(BTreeSet<ResourceKey>),
     /// Anything.
@@ -33,21 +33,21 @@ pub enum Changed {
 
 /// Hears what changes from when it was asked for.
 #[derive(Debug)]
-pub struct Changes(broadcast::Receiver<Group>);
+pub struct ChangeSubscription(broadcast::Receiver<Group>);
 
 /// Where changes are told.
 #[derive(Clone, Debug)]
-pub(crate) struct Teller(broadcast::Sender<Group>);
+pub(crate) struct ChangeFeed(broadcast::Sender<Group>);
 
-/// Changes that cannot be seen yet.
+/// ChangeSubscription that cannot be seen yet.
 #[derive(Debug)]
-pub(crate) struct Gathered(Option<Vec<ResourceKey>>);
+pub(crate) struct ChangeGroup(Option<Vec<ResourceKey>>);
 
-impl Changes {
+impl ChangeSubscription {
     /// Waits for a change; gives all that there are by then. `None`: there will be no more. To
     /// give up the wait loses nothing.
-    pub async fn next(&mut self) -> Option<Changed> {
-        let mut changed = Changed::Keys(BTreeSet::new());
+    pub async fn next(&mut self) -> Option<PictureChange> {
+        let mut changed = PictureChange::Keys(BTreeSet::new());
         changed.add(match self.0.recv().await {
             Ok(group) => group,
             Err(RecvError::Lagged(_)) => None,
@@ -63,7 +63,7 @@ impl Changes {
     }
 }
 
-impl Changed {
+impl PictureChange {
     fn add(&mut self, group: Group) {
         match (group, self) {
             (Some(group), Self::Keys(keys)) => keys.extend(group.iter().cloned()),
@@ -73,38 +73,38 @@ impl Changed {
     }
 }
 
-impl Teller {
+impl ChangeFeed {
     /// Nobody listens yet.
     pub(crate) fn new() -> Self {
         Self(broadcast::Sender::new(KEPT_MAX))
     }
 
     /// Hears what is told from now on.
-    pub(crate) fn listen(&self) -> Changes {
-        Changes(self.0.subscribe())
+    pub(crate) fn subscribe(&self) -> ChangeSubscription {
+        ChangeSubscription(self.0.subscribe())
     }
 
     /// Begins to gather changes, before the first is made.
-    pub(crate) fn gather(&self) -> Gathered {
+    pub(crate) fn begin(&self) -> ChangeGroup {
         // Who comes in between hears that anything may have changed.
-        Gathered((self.0.receiver_count() > 0).then(Vec::new))
+        ChangeGroup((self.0.receiver_count() > 0).then(Vec::new))
     }
 
-    /// Tells what was gathered, now that it can be seen.
-    pub(crate) fn tell(&self, gathered: Gathered) {
-        if gathered.0.as_ref().is_none_or(|keys| !keys.is_empty()) {
+    /// Tells what was group, now that it can be seen.
+    pub(crate) fn publish(&self, group: ChangeGroup) {
+        if group.0.as_ref().is_none_or(|keys| !keys.is_empty()) {
             // Without anybody who listens there is nobody to tell.
-            let _ = self.0.send(gathered.0.map(Arc::from));
+            let _ = self.0.send(group.0.map(Arc::from));
         }
     }
 
     /// Tells that anything may have changed.
-    pub(crate) fn tell_everything(&self) {
-        self.tell(Gathered(None));
+    pub(crate) fn publish_everything(&self) {
+        self.publish(ChangeGroup(None));
     }
 }
 
-impl Gathered {
+impl ChangeGroup {
     /// The object at `key` may have changed.
     pub(crate) fn object(&mut self, key: &ResourceKey) {
         match &mut self.0 {
@@ -124,7 +124,7 @@ impl Gathered {
     }
 
     /// The nodes whose streams came or went by a change: they are shown for as long.
-    pub(crate) fn nodes_of(&mut self, affected: &[Affected]) {
+    pub(crate) fn nodes_of(&mut self, affected: &[EntryId]) {
         for entry in affected {
             if let (StreamId::Node(node), EntryKey::Streams) = (&entry.stream, &entry.key) {
                 self.node(node);
@@ -143,57 +143,57 @@ mod tests {
         format!("d/pod/{name}").parse().expect("a key")
     }
 
-    fn tell(teller: &Teller, names: &[&str]) {
-        let mut gathered = teller.gather();
-        names.iter().for_each(|name| gathered.object(&key(name)));
-        teller.tell(gathered);
+    fn tell(feed: &ChangeFeed, names: &[&str]) {
+        let mut group = feed.begin();
+        names.iter().for_each(|name| group.object(&key(name)));
+        feed.publish(group);
     }
 
-    fn heard(changes: &mut Changes) -> Option<Changed> {
-        changes.next().now_or_never().map(|changed| changed.expect("the teller is there"))
+    fn heard(changes: &mut ChangeSubscription) -> Option<PictureChange> {
+        changes.next().now_or_never().map(|changed| changed.expect("the feed is there"))
     }
 
     #[test]
     fn all_that_changed_meanwhile_is_heard_at_once() {
-        let teller = Teller::new();
-        tell(&teller, &["nobody-hears"]);
-        let mut changes = teller.listen();
+        let feed = ChangeFeed::new();
+        tell(&feed, &["nobody-hears"]);
+        let mut changes = feed.subscribe();
         assert_eq!(heard(&mut changes), None);
-        tell(&teller, &["a", "b"]);
-        tell(&teller, &[]);
-        tell(&teller, &["b", "c"]);
+        tell(&feed, &["a", "b"]);
+        tell(&feed, &[]);
+        tell(&feed, &["b", "c"]);
         let keys = ["a", "b", "c"].map(key).into();
-        assert_eq!(heard(&mut changes), Some(Changed::Keys(keys)));
+        assert_eq!(heard(&mut changes), Some(PictureChange::Keys(keys)));
         assert_eq!(heard(&mut changes), None);
-        drop(teller);
+        drop(feed);
         assert_eq!(changes.next().now_or_never(), Some(None));
     }
 
     #[test]
     fn who_comes_while_changes_are_gathered_misses_none() {
-        let teller = Teller::new();
-        let mut gathered = teller.gather();
-        gathered.object(&key("a"));
-        let mut changes = teller.listen();
-        teller.tell(gathered);
-        assert_eq!(heard(&mut changes), Some(Changed::Everything));
+        let feed = ChangeFeed::new();
+        let mut group = feed.begin();
+        group.object(&key("a"));
+        let mut changes = feed.subscribe();
+        feed.publish(group);
+        assert_eq!(heard(&mut changes), Some(PictureChange::Everything));
     }
 
     #[test]
     fn more_than_is_kept_is_anything() {
-        let teller = Teller::new();
-        let mut changes = teller.listen();
+        let feed = ChangeFeed::new();
+        let mut changes = feed.subscribe();
         let names: Vec<String> = (0..=KEYS_MAX).map(|number| format!("p{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        tell(&teller, &names[1..]);
+        tell(&feed, &names[1..]);
         let all = names[1..].iter().map(|name| key(name)).collect();
-        assert_eq!(heard(&mut changes), Some(Changed::Keys(all)));
-        tell(&teller, &names);
-        tell(&teller, &["a"]);
-        assert_eq!(heard(&mut changes), Some(Changed::Everything));
-        (0..=KEPT_MAX).for_each(|_| tell(&teller, &["a"]));
-        assert_eq!(heard(&mut changes), Some(Changed::Everything));
-        tell(&teller, &["a"]);
-        assert_eq!(heard(&mut changes), Some(Changed::Keys([key("a")].into())));
+        assert_eq!(heard(&mut changes), Some(PictureChange::Keys(all)));
+        tell(&feed, &names);
+        tell(&feed, &["a"]);
+        assert_eq!(heard(&mut changes), Some(PictureChange::Everything));
+        (0..=KEPT_MAX).for_each(|_| tell(&feed, &["a"]));
+        assert_eq!(heard(&mut changes), Some(PictureChange::Everything));
+        tell(&feed, &["a"]);
+        assert_eq!(heard(&mut changes), Some(PictureChange::Keys([key("a")].into())));
     }
 }

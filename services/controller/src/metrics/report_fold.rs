@@ -7,7 +7,7 @@ use super::{Families, level};
 
 /// What the upstream side counts.
 #[derive(Clone)]
-pub(crate) struct UpstreamMetrics {
+pub(crate) struct ReportFoldMetrics {
     records: [IntCounter; RecordKind::ALL.len()],
     stale: IntCounter,
     repaired: IntCounter,
@@ -78,7 +78,7 @@ impl RecordKind {
     }
 }
 
-impl UpstreamMetrics {
+impl ReportFoldMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
         Ok(Self {
             records: families.counters(

@@ -1,17 +1,17 @@
-//! Upstream: folds what the edges report into the cloud's picture.
+//! ReportFold: folds what the edges report into the cloud's picture.
 //!
 //! One task reads the upstream log and commits statuses, Nodes and standings with the cursor.
 //! A report counts only if its id is greater than the last one that counted for its key. What
-//! does not add up is asked for whole ([`Demand::Snapshot`]); a pod whose containers have all
-//! stopped may go ([`Demand::Terminated`]).
+//! does not add up is asked for whole ([`Command::RequestSnapshot`]); a pod whose containers have all
+//! stopped may go ([`Command::RemoveTerminated`]).
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`stale`] | keys whose last record is older than what counts |
-//! | [`repair`] | appending what counts once more |
+//! | [`stale_keys`] | keys whose last record is older than what counts |
+//! | [`key_repair`] | appending what counts once more |
 
-mod repair;
-mod stale;
+mod key_repair;
+mod stale_keys;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,19 +29,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tracing::Span;
 
-use self::repair::AGAIN_AFTER;
-use self::stale::{Stale, StaleKeys, uid};
-use crate::changes::{Gathered, Teller};
-use crate::downstream::{Demand, Progress};
-use crate::metrics::{RecordKind, UpstreamMetrics};
+use self::key_repair::AGAIN_AFTER;
+use self::stale_keys::{Stale, StaleKeys, uid};
+use crate::metrics::{RecordKind, ReportFoldMetrics};
+use crate::picture::changes::{ChangeFeed, ChangeGroup};
 use crate::picture::{NODES, NodeReport, STANDINGS};
+use crate::publisher::{Command, Progress};
 use crate::spans;
 
 /// Waits before a lost log is read again: doubling from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
 
-/// Folded rows gathered before they are committed: an engine takes 8 MiB at once, and one more
+/// Folded rows group before they are committed: an engine takes 8 MiB at once, and one more
 /// report brings at most an object of the largest size.
 const COMMIT_BYTES: usize = 1 << 20;
 
@@ -51,7 +51,7 @@ const TERMINATIONS: Table<ResourceKey, String, Folded> = Table::new(TableId::Ter
 
 /// Why the fold stopped; it begins again.
 #[derive(Debug, thiserror::Error)]
-enum Lost {
+enum FoldError {
     #[error("the upstream log cannot be read")]
     Read(#[from] ReadError),
     #[error("the cloud's picture cannot be stored")]
@@ -68,34 +68,35 @@ struct Fold {
 }
 
 /// The upstream side.
-pub(crate) struct Upstream {
+pub(crate) struct ReportFold {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) demands: mpsc::Sender<Demand>,
+    pub(crate) commands: mpsc::Sender<Command>,
     /// Told what they change of the picture.
-    pub(crate) changes: Teller,
+    pub(crate) changes: ChangeFeed,
     /// Says whether it is this controller that writes.
     pub(crate) progress: watch::Receiver<Progress>,
-    pub(crate) metrics: UpstreamMetrics,
+    pub(crate) metrics: ReportFoldMetrics,
 }
 
-impl Upstream {
+impl ReportFold {
     /// Folds for as long as the controller runs.
     pub(crate) async fn run(self) {
         let mut wait = RETRY_FIRST;
         loop {
             let Err(error) = self.fold(&mut wait).await;
             match &error {
-                Lost::Read(_) | Lost::Differs => self.metrics.cannot_read(),
-                Lost::Engine(_) => self.metrics.cannot_store(),
+                FoldError::Read(_) | FoldError::Differs => self.metrics.cannot_read(),
+                FoldError::Engine(_) => self.metrics.cannot_store(),
             }
             let refold = match &error {
-                Lost::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
-                Lost::Differs => true,
-                Lost::Engine(_) => false,
+                FoldError::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
+                FoldError::Differs => true,
+                FoldError::Engine(_) => false,
             };
             tracing::warn!(%error, refold, "the upstream log is not folded just now");
-            if refold && let Err(error) = self.begin_anew(matches!(error, Lost::Read(_))).await {
+            if refold && let Err(error) = self.begin_anew(matches!(error, FoldError::Read(_))).await
+            {
                 tracing::error!(%error, "the cloud's picture cannot be emptied");
             }
             tokio::time::sleep(wait).await;
@@ -110,15 +111,15 @@ impl Upstream {
             let known: Result<Vec<_>, _> = STANDINGS.rows(&*self.engine).collect();
             for (node, _) in known? {
                 // The downstream side ends only with the controller.
-                let _ = self.demands.send(Demand::Snapshot(node)).await;
+                let _ = self.commands.send(Command::RequestSnapshot(node)).await;
             }
         }
         let emptied = forget_fold(&*self.engine);
-        self.changes.tell_everything();
+        self.changes.publish_everything();
         emptied
     }
 
-    async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, Lost> {
+    async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, FoldError> {
         let (cursors, is_resumed) = self.cursors().await?;
         let mut ends = Ends::ahead_of(&*self.log, &cursors).await?;
         let mut fold = Fold {
@@ -146,17 +147,17 @@ impl Upstream {
                 batch = reader.next() => batch?,
             };
             *wait = RETRY_FIRST;
-            let demands = self.fold_batch(&mut fold, &batch)?;
+            let commands = self.fold_batch(&mut fold, &batch)?;
             self.metrics.read_to(&batch.cursor, batch.high);
             // While catching up, a closing that does not agree may be mended by what follows.
             let caught_up = ends.are_reached();
             if ends.pass(&batch.cursor) {
                 self.add_up(&fold.statuses, is_resumed).await?;
             }
-            for demand in demands {
-                if caught_up || matches!(demand, Demand::Terminated { .. }) {
+            for command in commands {
+                if caught_up || matches!(command, Command::RemoveTerminated { .. }) {
                     // The downstream side ends only with the controller.
-                    let _ = self.demands.send(demand).await;
+                    let _ = self.commands.send(command).await;
                 }
             }
         }
@@ -166,31 +167,31 @@ impl Upstream {
     async fn repeat_terminations(&self) -> Result<(), EngineError> {
         let told: Result<Vec<_>, _> = TERMINATIONS.rows(&*self.engine).collect();
         for (pod, uid) in told? {
-            let _ = self.demands.send(Demand::Terminated { pod, uid }).await;
+            let _ = self.commands.send(Command::RemoveTerminated { pod, uid }).await;
         }
         Ok(())
     }
 
     /// Having caught up, asks the nodes whose statuses do not add up for all of them; a picture
     /// that went on from an earlier fold is folded anew first.
-    async fn add_up(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), Lost> {
+    async fn add_up(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), FoldError> {
         for node in statuses.differing() {
             if is_resumed {
-                return Err(Lost::Differs);
+                return Err(FoldError::Differs);
             }
-            let _ = self.demands.send(Demand::Snapshot(node.clone())).await;
+            let _ = self.commands.send(Command::RequestSnapshot(node.clone())).await;
         }
         let known: Result<Vec<_>, _> = STANDINGS.rows(&*self.engine).collect();
         for (node, Json(standing)) in known? {
             if is_lost(&node, &standing, statuses) {
-                let _ = self.demands.send(Demand::Snapshot(node)).await;
+                let _ = self.commands.send(Command::RequestSnapshot(node)).await;
             }
         }
         Ok(())
     }
 
     /// Where to read on in each partition, and whether that is where an earlier fold stood.
-    async fn cursors(&self) -> Result<(Vec<Cursor>, bool), Lost> {
+    async fn cursors(&self) -> Result<(Vec<Cursor>, bool), FoldError> {
         let mut cursors = starts(&*self.log).await?;
         let mut is_resumed = false;
         for cursor in &mut cursors {
@@ -202,25 +203,25 @@ impl Upstream {
         Ok((cursors, is_resumed))
     }
 
-    fn fold_batch(&self, fold: &mut Fold, records: &LogBatch) -> Result<Vec<Demand>, EngineError> {
+    fn fold_batch(&self, fold: &mut Fold, records: &LogBatch) -> Result<Vec<Command>, EngineError> {
         let mut batch = Batch::new();
-        let mut demands = Vec::new();
+        let mut commands = Vec::new();
         // They end when the picture has what they are about.
         let mut spans = Vec::new();
-        let mut changed = self.changes.gather();
+        let mut changed = self.changes.begin();
         for recorded in &records.records {
             let kind = match ReportKey::decode(&recorded.record.key) {
                 Ok((node, ReportKey::Position)) => {
                     let standing = fold_standing(&mut batch, &node, recorded);
                     changed.node(&node);
                     if standing.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
-                        demands.push(Demand::Snapshot(node));
+                        commands.push(Command::RequestSnapshot(node));
                     }
                     RecordKind::Position
                 }
                 Ok(_) => {
-                    let (demands, spans) = (&mut demands, &mut spans);
-                    self.fold_report(fold, recorded, &mut batch, demands, spans, &mut changed)?
+                    let (commands, spans) = (&mut commands, &mut spans);
+                    self.fold_report(fold, recorded, &mut batch, commands, spans, &mut changed)?
                 }
                 Err(error) => {
                     let (partition, offset) = (recorded.partition, recorded.offset);
@@ -238,12 +239,12 @@ impl Upstream {
                     Durability::Buffered,
                 )?;
                 spans.clear();
-                self.changes.tell(std::mem::replace(&mut changed, self.changes.gather()));
+                self.changes.publish(std::mem::replace(&mut changed, self.changes.begin()));
             }
         }
         batch.commit(&*self.engine, &[records.cursor], Durability::Buffered)?;
-        self.changes.tell(changed);
-        Ok(demands)
+        self.changes.publish(changed);
+        Ok(commands)
     }
 
     fn fold_report(
@@ -251,9 +252,9 @@ impl Upstream {
         fold: &mut Fold,
         recorded: &Recorded,
         batch: &mut Batch<Folded>,
-        demands: &mut Vec<Demand>,
+        commands: &mut Vec<Command>,
         spans: &mut Vec<Span>,
-        changed: &mut Gathered,
+        changed: &mut ChangeGroup,
     ) -> Result<RecordKind, EngineError> {
         let record = ReportRecord {
             key: recorded.record.key.clone(),
@@ -304,7 +305,7 @@ impl Upstream {
             Told::Closed { dropped, agrees, .. } => {
                 dropped.iter().for_each(|pod| batch.delete(&TERMINATIONS, pod));
                 if !agrees {
-                    demands.push(Demand::Snapshot(node.clone()));
+                    commands.push(Command::RequestSnapshot(node.clone()));
                 }
             }
             Told::Nothing | Told::Stale | Told::Status(_) | Told::SameStatus(_) => {}
@@ -322,7 +323,7 @@ impl Upstream {
             }
             ReportBody::PodTerminated { pod, uid } => {
                 batch.put(&TERMINATIONS, pod, uid);
-                demands.push(Demand::Terminated { pod: pod.clone(), uid: uid.clone() });
+                commands.push(Command::RemoveTerminated { pod: pod.clone(), uid: uid.clone() });
             }
             ReportBody::PodStatus { .. }
             | ReportBody::PodStatusRemoved { .. }

@@ -1,6 +1,6 @@
 //! A log that is made again under a controller: the next life goes on where the one before ended.
 
-use super::fallen_back::Curious;
+use super::power_loss::PublishedProbe;
 use super::*;
 
 /// What a source that starts now is told of what was published: keys and UIDs. Nothing is listed,
@@ -8,7 +8,7 @@ use super::*;
 async fn told(world: &World) -> Vec<(String, String)> {
     let (told, mut tells) = mpsc::channel(1);
     let (unused, _) = mpsc::channel(1);
-    let running = world.start_with(vec![Box::new(Curious(told))], unused).await;
+    let running = world.start_with(vec![Box::new(PublishedProbe(told))], unused).await;
     let found = tells.recv().await.expect("it runs");
     running.controller.stop().await;
     found

@@ -17,7 +17,7 @@ fn status(n: u64) -> ReportBody {
 async fn goes_on(world: &World) {
     let (source, script) = script();
     let (log, clock) = (world.downstream.handle(), world.downstream.clone());
-    let seams = ControllerSeams {
+    let dependencies = ControllerDependencies {
         downstream: Arc::new(log),
         upstream: Arc::new(world.upstream.handle()),
         published: world.published.clone(),
@@ -29,7 +29,7 @@ async fn goes_on(world: &World) {
         sole_writer: true,
         metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
     };
-    let Ok(controller) = Controller::start(seams).await else { return };
+    let Ok(controller) = Controller::start(dependencies).await else { return };
     for event in [SourceEvent::Init, SourceEvent::InitApply(object(pod_value("p0", "c")))] {
         source.send(event).await.expect("listened to");
     }

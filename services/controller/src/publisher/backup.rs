@@ -21,19 +21,19 @@ use crate::source::PublishedObject;
 /// Entries of the fold read at once.
 const CHUNK_ENTRIES: usize = 256;
 
-/// Rows gathered before they are written: an engine takes 8 MiB at once, and a chunk brings at most
+/// Rows group before they are written: an engine takes 8 MiB at once, and a chunk brings at most
 /// one object of the largest size beyond this.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Objects that the log held once and may not hold yet again.
-const INHERITED: Table<ResourceKey, Json<Inherited>> = Table::new(TableId::Inherited);
+const BACKUP: Table<ResourceKey, Json<BackupObject>> = Table::new(TableId::Inherited);
 
 /// The highest epoch of a writer that was met here, in any life of the log.
 const EPOCH: Table<(), Json<WriterEpoch>> = Table::new(TableId::HighestEpoch);
 
 /// An object as it was published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Inherited {
+struct BackupObject {
     uid: String,
     /// JSON.
     payload: String,
@@ -78,7 +78,7 @@ fn put_aside(engine: &dyn Engine) -> Result<u64, EngineError> {
     let mut kept = 0;
     for_each_published(engine, |key, object| {
         let payload = String::from_utf8_lossy(&object.payload).into_owned();
-        batch.put(&INHERITED, &key, &Json(Inherited { uid: object.uid, payload }));
+        batch.put(&BACKUP, &key, &Json(BackupObject { uid: object.uid, payload }));
         kept += 1;
         if batch.bytes() < WRITE_BYTES {
             return Ok(());
@@ -102,11 +102,11 @@ pub(crate) fn met(batch: &mut Batch, epoch: WriterEpoch) {
 
 /// Forgets the objects: the log holds everything again.
 pub(crate) fn forget(engine: &dyn Engine) -> Result<(), EngineError> {
-    if INHERITED.rows(engine).next().is_none() {
+    if BACKUP.rows(engine).next().is_none() {
         return Ok(());
     }
     let mut batch = Batch::new();
-    batch.clear(&INHERITED);
+    batch.clear(&BACKUP);
     batch.write(engine, Durability::Buffered)
 }
 
@@ -116,8 +116,8 @@ pub(crate) fn published(
     engine: &dyn Engine,
 ) -> Result<BTreeMap<ResourceKey, PublishedObject>, EngineError> {
     let mut objects = BTreeMap::new();
-    for row in INHERITED.rows(engine) {
-        let (key, Json(Inherited { uid, payload })) = row?;
+    for row in BACKUP.rows(engine) {
+        let (key, Json(BackupObject { uid, payload })) = row?;
         objects.insert(key, PublishedObject { uid, payload: payload.into() });
     }
     for_each_published(engine, |key, object| {

@@ -9,11 +9,11 @@ use prometheus::{
 };
 
 use super::{Families, level, number};
-use crate::source::{Concern, SourceError, SourceKind};
+use crate::source::{NoticeKind, SourceError, SourceKind};
 
 /// What the downstream side counts.
 #[derive(Clone)]
-pub(crate) struct DownstreamMetrics {
+pub(crate) struct PublisherMetrics {
     /// Applied, removed, head.
     events: [IntCounter; 3],
     append_events: Histogram,
@@ -24,10 +24,10 @@ pub(crate) struct DownstreamMetrics {
     claims: IntCounter,
     epoch: IntGauge,
     reconciled: IntGauge,
-    setbacks: [IntCounter; Setback::ALL.len()],
+    setbacks: [IntCounter; FailureKind::ALL.len()],
     changes: [[IntCounter; 2]; SourceKind::ALL.len()],
     listed: IntCounter,
-    notices: [IntCounter; Concern::ALL.len()],
+    notices: [IntCounter; NoticeKind::ALL.len()],
     /// Told rarely: each once in the life of a controller.
     source_failures: IntCounterVec,
     snapshot_requests: IntCounter,
@@ -44,8 +44,8 @@ pub(crate) enum ChangeKind {
 
 /// Why publishing lost its log or its writer and began again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Setback {
-    Birth,
+pub(crate) enum FailureKind {
+    ObjectIdentity,
     Claim,
     Engine,
     Fenced,
@@ -64,13 +64,13 @@ impl ChangeKind {
     }
 }
 
-impl Setback {
+impl FailureKind {
     const ALL: [Self; 6] =
-        [Self::Birth, Self::Claim, Self::Engine, Self::Fenced, Self::Follow, Self::Write];
+        [Self::ObjectIdentity, Self::Claim, Self::Engine, Self::Fenced, Self::Follow, Self::Write];
 
     fn name(self) -> &'static str {
         match self {
-            Self::Birth => "birth",
+            Self::ObjectIdentity => "birth",
             Self::Claim => "claim",
             Self::Engine => "engine",
             Self::Fenced => "fenced",
@@ -80,11 +80,11 @@ impl Setback {
     }
 }
 
-impl DownstreamMetrics {
+impl PublisherMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
         let changes = register_int_counter_vec_with_registry!(
             "headwater_controller_source_changes_total",
-            "Changes that sources told after their first list.",
+            "ChangeSubscription that sources told after their first list.",
             &["source", "kind"],
             families.registry
         )?;
@@ -134,7 +134,7 @@ impl DownstreamMetrics {
                 "headwater_controller_setbacks_total",
                 "Times that publishing lost its log or its writer and began again.",
                 "kind",
-                Setback::ALL.map(Setback::name),
+                FailureKind::ALL.map(FailureKind::name),
             )?,
             changes,
             listed: families.counter(
@@ -144,8 +144,8 @@ impl DownstreamMetrics {
             notices: families.counters(
                 "headwater_controller_source_notices_total",
                 "What sources told a person, by what it was about.",
-                "concern",
-                Concern::ALL.map(Concern::name),
+                "kind",
+                NoticeKind::ALL.map(NoticeKind::name),
             )?,
             source_failures: register_int_counter_vec_with_registry!(
                 "headwater_controller_source_failures_total",
@@ -202,7 +202,7 @@ impl DownstreamMetrics {
     }
 
     /// There is no writer any more.
-    pub(crate) fn lost(&self, why: Setback) {
+    pub(crate) fn lost(&self, why: FailureKind) {
         self.epoch.set(0);
         self.reconciled.set(0);
         self.setbacks[why as usize].inc();
@@ -216,8 +216,8 @@ impl DownstreamMetrics {
         self.listed.inc();
     }
 
-    pub(crate) fn noticed(&self, concern: Concern) {
-        self.notices[concern as usize].inc();
+    pub(crate) fn noticed(&self, kind: NoticeKind) {
+        self.notices[kind as usize].inc();
     }
 
     pub(crate) fn source_failed(&self, error: &SourceError) {

@@ -12,14 +12,14 @@ use headwater_store::{Batch, Durability, EngineError, Free, Json, Table, TableId
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::{Demand, Downstream, GROUP_EVENTS, Lost};
-use crate::inherited;
+use super::{Command, GROUP_EVENTS, PublishError, Publisher};
+use crate::publisher::backup;
 
 /// Under which UUID this controller last became the writer. Whoever starts over the same database,
 /// which only one process can open, knows that this writer is gone.
 const OWN_CLAIM: Table<(), Json<Uuid>, Free> = Table::new(TableId::OwnClaim);
 
-impl Downstream {
+impl Publisher {
     /// Whether the newest writer, by the log as far as it was read, may be another that lives.
     pub(super) fn may_be_anothers(&self, follower: &Follower<()>) -> Result<bool, EngineError> {
         let acceptance = follower.acceptance();
@@ -39,12 +39,15 @@ impl Downstream {
     ) -> Result<(), EngineError> {
         let mut batch = Batch::new();
         batch.put(&OWN_CLAIM, &(), &Json(writer));
-        inherited::met(&mut batch, epoch);
+        backup::met(&mut batch, epoch);
         batch.write(&*self.engine, Durability::Synced)
     }
 
     /// Waits for as long as another writer lives, which says so, and keeps up with the source.
-    pub(super) async fn stand_by(&mut self, follower: &mut Follower<()>) -> Result<(), Lost> {
+    pub(super) async fn stand_by(
+        &mut self,
+        follower: &mut Follower<()>,
+    ) -> Result<(), PublishError> {
         let silence_max = self.timings.silence_max();
         let mut silent = pin!(sleep(silence_max));
         let mut events = Vec::new();
@@ -57,7 +60,7 @@ impl Downstream {
                     silent.as_mut().reset(Instant::now() + silence_max);
                 }
                 () = &mut silent => return Ok(()),
-                Some(demand) = self.demands.recv() => self.keep(demand),
+                Some(command) = self.commands.recv() => self.keep(command),
                 // The channel stays open.
                 _ = self.source.recv_many(&mut events, GROUP_EVENTS) => {
                     self.take_in_unpublished(events.drain(..));
@@ -68,19 +71,19 @@ impl Downstream {
         Ok(())
     }
 
-    /// Keeps a demand until there is a writer, each once, so that whoever demands need not wait:
+    /// Keeps a command until there is a writer, each once, so that whoever commands need not wait:
     /// no more than there are nodes and pods.
-    fn keep(&mut self, demand: Demand) {
+    fn keep(&mut self, command: Command) {
         let interest = self.interest.read();
-        let is_there = |demand: &Demand| match demand {
-            Demand::Terminated { pod, uid } => {
+        let is_there = |command: &Command| match command {
+            Command::RemoveTerminated { pod, uid } => {
                 interest.object(pod).is_some_and(|object| object.uid() == uid)
             }
-            Demand::Snapshot(_) => true,
+            Command::RequestSnapshot(_) => true,
         };
         if self.listed {
             self.waiting.retain(is_there);
         }
-        self.waiting.insert(demand);
+        self.waiting.insert(command);
     }
 }

@@ -5,13 +5,13 @@ use headwater_store::Survives;
 use super::*;
 
 /// A source that says what it is told was published, and nothing else.
-pub(super) struct Curious(pub(super) mpsc::Sender<Vec<(String, String)>>);
+pub(super) struct PublishedProbe(pub(super) mpsc::Sender<Vec<(String, String)>>);
 
 #[async_trait]
-impl Source for Curious {
+impl Source for PublishedProbe {
     async fn run(
         self: Box<Self>,
-        published: Arc<dyn Published>,
+        published: Arc<dyn PublishedObjects>,
         _: mpsc::Sender<SourceEvent>,
         stop: CancellationToken,
     ) -> Result<(), SourceError> {
@@ -42,7 +42,7 @@ async fn a_source_is_told_all_that_was_published_also_after_a_loss_of_power() {
     let fallen_back = World { published: Arc::new(synced.reopen()), ..world };
     let (told, mut tells) = mpsc::channel(1);
     let (unused, _) = mpsc::channel(1);
-    let running = fallen_back.start_with(vec![Box::new(Curious(told))], unused).await;
+    let running = fallen_back.start_with(vec![Box::new(PublishedProbe(told))], unused).await;
     let found = tells.recv().await.expect("it runs");
     let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["d/pod/second"], "the first was removed, the second keeps its UID");

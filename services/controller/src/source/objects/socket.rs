@@ -13,12 +13,12 @@ use crate::source::SourceError;
 const SOCKET_MODE: u32 = 0o600;
 
 /// A listening socket.
-pub(super) struct Listener {
+pub(super) struct SocketListener {
     path: PathBuf,
     listener: UnixListener,
 }
 
-impl Listener {
+impl SocketListener {
     /// Listens at `path`, in place of a socket that nobody listens on any more.
     pub(super) fn bind(path: &Path) -> Result<Self, SourceError> {
         let name = || path.display().to_string();
@@ -58,7 +58,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for SocketListener {
     fn drop(&mut self) {
         // If it is gone already, so be it.
         let _ = fs::remove_file(&self.path);

@@ -7,19 +7,19 @@ use headwater_log::{Draft, Outcome, WriterError, repair};
 use headwater_view::Entry;
 use tokio::time::Instant;
 
-use super::{Downstream, Lost, Writing};
+use super::{PublishError, Publisher, WritableLog};
 use crate::spans;
 
 /// Events, and bytes of objects, in one append: half of what an engine takes as one batch.
 const APPEND_EVENTS_MAX: usize = 1024;
 const APPEND_BYTES_MAX: usize = 4 << 20;
 
-impl Downstream {
+impl Publisher {
     pub(super) async fn append(
         &mut self,
-        writing: &mut Writing,
+        writing: &mut WritableLog,
         drafts: Vec<Draft>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), PublishError> {
         let mut rest = drafts.into_iter().peekable();
         while rest.peek().is_some() {
             let mut group = Vec::new();
@@ -38,9 +38,9 @@ impl Downstream {
     /// Appends one group; an event that no log can take is left out by name.
     async fn append_group(
         &mut self,
-        writing: &mut Writing,
+        writing: &mut WritableLog,
         mut group: Vec<Draft>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), PublishError> {
         let partitions = writing.follower.acceptance().birth().partitions;
         loop {
             let mut drafts = group.clone();
@@ -76,32 +76,36 @@ impl Downstream {
     /// Reads until everything that was appended has come back.
     pub(super) async fn read_back(
         &mut self,
-        writing: &mut Writing,
+        writing: &mut WritableLog,
         appended: usize,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), PublishError> {
         self.progress.send_modify(|progress| progress.appended += appended as u64);
         while writing.writer.in_flight() > 0 {
             let step = writing.follower.next().await?;
             writing.observe(&step)?;
             // What was appended behind another's claim never comes back as an event.
             if !writing.writer.is_alive() {
-                return Err(Lost::Fenced);
+                return Err(PublishError::Fenced);
             }
         }
         Ok(())
     }
 
     /// Looks at what others wrote: a higher claim ends this writer, a fenced record is mended.
-    pub(super) async fn observe(&mut self, writing: &mut Writing, step: &Step) -> Result<(), Lost> {
+    pub(super) async fn observe(
+        &mut self,
+        writing: &mut WritableLog,
+        step: &Step,
+    ) -> Result<(), PublishError> {
         writing.observe(step)?;
         if !writing.writer.is_alive() {
-            return Err(Lost::Fenced);
+            return Err(PublishError::Fenced);
         }
         self.repair(writing).await
     }
 
     /// Appends the truth again for each key that a record which does not count has touched.
-    pub(super) async fn repair(&mut self, writing: &mut Writing) -> Result<(), Lost> {
+    pub(super) async fn repair(&mut self, writing: &mut WritableLog) -> Result<(), PublishError> {
         let mut drafts = Vec::new();
         for (stream, touched) in writing.writer.repairs(writing.follower.acceptance()) {
             let present = match &touched {
@@ -116,10 +120,10 @@ impl Downstream {
     }
 }
 
-impl Writing {
+impl WritableLog {
     /// Takes note of what was read. A stream that stands takes nothing more in this epoch, however
     /// often it is appended: the next one takes it up.
-    fn observe(&mut self, step: &Step) -> Result<(), Lost> {
+    fn observe(&mut self, step: &Step) -> Result<(), PublishError> {
         for outcome in &step.outcomes {
             self.writer.observe(outcome);
             let (stream, why) = match outcome {
@@ -132,7 +136,7 @@ impl Writing {
             let position = stream.and_then(|stream| self.follower.acceptance().stream(stream));
             let stopped = position.and_then(|position| position.stopped);
             if let Some(stream) = stream.filter(|_| stopped >= Some(self.writer.epoch())) {
-                return Err(Lost::Stands { stream: stream.clone(), why });
+                return Err(PublishError::Stands { stream: stream.clone(), why });
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tokio::time::timeout;
 
 use super::*;
-use crate::changes::{Changed, Changes};
+use crate::picture::changes::{ChangeSubscription, PictureChange};
 
 const NOW_MS: i64 = 2_000;
 
@@ -112,7 +112,7 @@ async fn take(step: &Step, seq: u64, world: &World, running: &Running) {
 /// Looks at what changes until all that was seen is the picture.
 async fn keep_up(
     seen: &mut BTreeMap<ResourceKey, Value>,
-    changes: &mut Changes,
+    changes: &mut ChangeSubscription,
     running: &Running,
 ) -> Result<(), TestCaseError> {
     let picture = running.controller.picture();
@@ -127,10 +127,10 @@ async fn keep_up(
             return Err(TestCaseError::fail(format!("not told: {seen:?} is {now:?}")));
         };
         match told.expect("the controller runs") {
-            Changed::Everything => *seen = all(),
-            Changed::Keys(keys) => {
+            PictureChange::Everything => *seen = all(),
+            PictureChange::Keys(keys) => {
                 for key in keys {
-                    match picture.shown(&key, NOW_MS).expect("readable") {
+                    match picture.merged_object(&key, NOW_MS).expect("readable") {
                         Some(object) => seen.insert(key, object),
                         None => seen.remove(&key),
                     };
@@ -164,7 +164,7 @@ async fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
     until_true("the last", async || {
         let labelled = |node: &str| {
             let key = format!("null/node/{node}").parse().expect("a key");
-            let node = picture.shown(&key, NOW_MS).expect("readable").unwrap_or_default();
+            let node = picture.merged_object(&key, NOW_MS).expect("readable").unwrap_or_default();
             node["metadata"]["labels"]["l"] == "255"
         };
         labelled("a") && labelled("b") && picture.object(&key_of(9)).is_some()

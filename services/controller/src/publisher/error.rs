@@ -5,11 +5,11 @@ use headwater_follow::{FollowError, TakeOverError};
 use headwater_log::{BirthError, ClaimError, WriterError};
 use headwater_store::EngineError;
 
-use crate::metrics::Setback;
+use crate::metrics::FailureKind;
 
 /// Why the downstream side lost its log or its writer; it begins again.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
+pub(super) enum PublishError {
     #[error("the log cannot be followed")]
     Follow(#[from] FollowError),
     #[error("the log cannot be claimed")]
@@ -19,22 +19,22 @@ pub(super) enum Lost {
     #[error("stream {stream} takes nothing more in this epoch: {why}")]
     Stands { stream: StreamId, why: String },
     #[error("the log has no birth")]
-    Birth(#[from] BirthError),
+    ObjectIdentity(#[from] BirthError),
     #[error("the log cannot be written")]
     Write(#[from] WriterError),
     #[error("what is published cannot be read")]
     Engine(#[from] EngineError),
 }
 
-impl Lost {
-    pub(super) fn setback(&self) -> Setback {
+impl PublishError {
+    pub(super) fn setback(&self) -> FailureKind {
         match self {
-            Self::Follow(_) => Setback::Follow,
-            Self::Claim(_) => Setback::Claim,
-            Self::Fenced => Setback::Fenced,
-            Self::Birth(_) => Setback::Birth,
-            Self::Write(_) | Self::Stands { .. } => Setback::Write,
-            Self::Engine(_) => Setback::Engine,
+            Self::Follow(_) => FailureKind::Follow,
+            Self::Claim(_) => FailureKind::Claim,
+            Self::Fenced => FailureKind::Fenced,
+            Self::ObjectIdentity(_) => FailureKind::ObjectIdentity,
+            Self::Write(_) | Self::Stands { .. } => FailureKind::Write,
+            Self::Engine(_) => FailureKind::Engine,
         }
     }
 
@@ -44,7 +44,7 @@ impl Lost {
     }
 }
 
-impl From<TakeOverError> for Lost {
+impl From<TakeOverError> for PublishError {
     fn from(error: TakeOverError) -> Self {
         match error {
             TakeOverError::Follow(error) => error.into(),

@@ -1,5 +1,5 @@
 //! Appends the newest report of a key once more, where an older one lies behind it: see
-//! [`super::stale`].
+//! [`super::stale_keys`].
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use headwater_store::{EngineError, Json, Read};
 use headwater_view::{NodeStatuses, PodStatusFold};
 use tokio::time::{Instant, sleep_until};
 
-use super::Upstream;
-use super::stale::{Key, Stale, StaleKeys};
+use super::ReportFold;
+use super::stale_keys::{Key, Stale, StaleKeys};
 use crate::picture::NODES;
 
 /// Reports of one append, and bytes after which no more are added: a small fraction of what a log
@@ -22,7 +22,7 @@ const REPAIR_BYTES: usize = 1 << 20;
 /// How long after an append that failed it is tried again.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-impl Upstream {
+impl ReportFold {
     /// Waits until it is this controller that writes, and until `at`.
     pub(super) async fn writes(&self, at: Instant) {
         sleep_until(at).await;

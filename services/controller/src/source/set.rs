@@ -1,4 +1,4 @@
-//! Several sources as one: their lists are one list, and each object has one source.
+//! SourceSet sources as one: their lists are one list, and each object has one source.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Concern, Notice, Published, SOURCE_QUEUE_EVENTS, Source, SourceError, SourceEvent, tell,
+    Notice, NoticeKind, PublishedObjects, SOURCE_QUEUE_EVENTS, Source, SourceError, SourceEvent,
+    tell,
 };
 
 /// Sources that are told as one.
@@ -20,11 +21,11 @@ use super::{
 /// The list is complete when each has listed; until then, one that has is not listened to. Of an
 /// object that two of them tell, the first to tell it is its source, and the other is told of in a
 /// notice. When one fails, all stop.
-pub struct Several {
+pub struct SourceSet {
     sources: Vec<Box<dyn Source>>,
 }
 
-impl Several {
+impl SourceSet {
     /// The sources, all of which start together. None of them may begin a second list.
     pub fn new(sources: Vec<Box<dyn Source>>) -> Self {
         Self { sources }
@@ -32,10 +33,10 @@ impl Several {
 }
 
 #[async_trait]
-impl Source for Several {
+impl Source for SourceSet {
     async fn run(
         self: Box<Self>,
-        published: Arc<dyn Published>,
+        published: Arc<dyn PublishedObjects>,
         events: mpsc::Sender<SourceEvent>,
         stop: CancellationToken,
     ) -> Result<(), SourceError> {
@@ -46,7 +47,7 @@ impl Source for Several {
         for source in self.sources {
             let (told, heard) = mpsc::channel(SOURCE_QUEUE_EVENTS);
             running.spawn(source.run(published.clone(), told, stop.clone()));
-            sources.push(Heard { events: heard, has_listed: false });
+            sources.push(Member { events: heard, has_listed: false });
         }
         drop(published);
         if tell(&events, &stop, [SourceEvent::Init]).await.is_break() {
@@ -80,13 +81,13 @@ impl Source for Several {
     }
 }
 
-struct Heard {
+struct Member {
     events: mpsc::Receiver<SourceEvent>,
     has_listed: bool,
 }
 
 /// The next event, and which source it is from; while listing, only from those that still list.
-async fn next(sources: &mut [Heard], is_listing: bool) -> (usize, SourceEvent) {
+async fn next(sources: &mut [Member], is_listing: bool) -> (usize, SourceEvent) {
     let listened_to = sources.iter_mut().enumerate().filter(|(_, s)| !is_listing || !s.has_listed);
     let waiting: Vec<_> = listened_to
         .map(|(at, source)| {
@@ -108,7 +109,7 @@ async fn next(sources: &mut [Heard], is_listing: bool) -> (usize, SourceEvent) {
 /// What of an event of one source is told of all.
 fn sort_out(
     owners: &mut HashMap<ResourceKey, usize>,
-    sources: &mut [Heard],
+    sources: &mut [Member],
     from: usize,
     event: SourceEvent,
 ) -> Option<SourceEvent> {
@@ -125,7 +126,7 @@ fn sort_out(
                 return Some(SourceEvent::Notice(Notice {
                     file: None,
                     line: None,
-                    concern: Concern::Duplicate,
+                    kind: NoticeKind::Duplicate,
                     text: format!("{key} is told by two sources; the first to tell it stays"),
                 }));
             }
@@ -160,7 +161,7 @@ mod tests {
     impl Source for Script {
         async fn run(
             mut self: Box<Self>,
-            _: Arc<dyn Published>,
+            _: Arc<dyn PublishedObjects>,
             events: mpsc::Sender<SourceEvent>,
             stop: CancellationToken,
         ) -> Result<(), SourceError> {
@@ -211,7 +212,7 @@ mod tests {
         let stop = CancellationToken::new();
         let published = Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
         let ended =
-            tokio::spawn(Box::new(Several::new(sources)).run(published, told, stop.clone()));
+            tokio::spawn(Box::new(SourceSet::new(sources)).run(published, told, stop.clone()));
         (events, ended, stop)
     }
 

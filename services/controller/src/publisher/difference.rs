@@ -31,7 +31,7 @@ pub(crate) fn difference(
 ) -> Option<Draft> {
     let event = match (desired, published) {
         (None, None) => return None,
-        // Asked for by the upstream side, not derived from objects: it stays.
+        // PendingRequest for by the upstream side, not derived from objects: it stays.
         (None, Some(_)) if *key == EntryKey::SnapshotRequest => return None,
         (None, Some(entry)) => Event::Removed(Removed { key: key.clone(), uid: entry.uid.clone() }),
         (Some(applied), Some(entry)) if is_same(&applied, entry) => return None,

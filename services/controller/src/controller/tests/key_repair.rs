@@ -6,7 +6,8 @@ impl Running {
     /// Waits until so many reports were appended once more.
     async fn has_repaired(&self, count: f64) {
         let series = "headwater_controller_repaired_reports_total";
-        until_true("a repair", async || seen::value(&self.registry, series) == Some(count)).await;
+        until_true("a repair", async || metrics::value(&self.registry, series) == Some(count))
+            .await;
     }
 }
 
@@ -102,7 +103,7 @@ async fn only_who_writes_repairs_and_does_so_after_a_restart_too() {
     let running = world.start().await;
     world.report("a", 5, status("Running")).await;
     world.report("a", 4, status("Stale")).await;
-    let of = |series: &str| seen::value(&running.registry, series);
+    let of = |series: &str| metrics::value(&running.registry, series);
     until_true("the old one", async || of("headwater_controller_stale_reports_total") == Some(1.0))
         .await;
     assert_eq!(of("headwater_controller_repaired_reports_total"), Some(0.0), "nothing is listed");

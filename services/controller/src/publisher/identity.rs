@@ -15,14 +15,14 @@ use headwater_object::Object;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Downstream, Lost};
-use crate::inherited;
-use crate::source::incarnation::is_same_object;
+use super::{PublishError, Publisher};
+use crate::publisher::backup;
+use crate::source::identity::is_same_object;
 use crate::source::manifest::MANIFEST_ANNOTATION;
 
 /// The objects whose identity is another than the source says.
 #[derive(Debug, Default)]
-pub(crate) struct Adopted {
+pub(crate) struct IdentityMap {
     identities: HashMap<ResourceKey, Identity>,
     /// The last writer of the log whose objects the source took up, or that this controller was.
     agrees_with: Option<Uuid>,
@@ -39,7 +39,7 @@ struct Identity {
     created: Value,
 }
 
-impl Adopted {
+impl IdentityMap {
     /// The source began with what this writer had published.
     pub(super) fn agree_with(&mut self, writer: Option<Uuid>) {
         self.agrees_with = writer;
@@ -92,13 +92,13 @@ impl Identity {
     }
 }
 
-impl Downstream {
+impl Publisher {
     /// Adopts what another writer has published, if one has.
-    pub(super) fn adopt(&mut self, follower: &Follower<()>) -> Result<(), Lost> {
-        if !std::mem::take(&mut self.adopted.is_due) {
+    pub(super) fn adopt(&mut self, follower: &Follower<()>) -> Result<(), PublishError> {
+        if !std::mem::take(&mut self.identities.is_due) {
             return Ok(());
         }
-        let published = inherited::published(&**follower.state().engine())?;
+        let published = backup::published(&**follower.state().engine())?;
         let mut interest = self.interest.write();
         let described: Vec<Object> = interest.objects().cloned().collect();
         for object in described {
@@ -119,16 +119,16 @@ impl Downstream {
                 }
                 _ => ((self.draw)().to_string(), metadata["creationTimestamp"].clone()),
             };
-            let said = self.adopted.identities.remove(key);
+            let said = self.identities.identities.remove(key);
             let said = said.map_or_else(|| object.uid().to_owned(), |known| known.said);
             let identity = Identity { said, uid, created };
             if let Some(known) = identity.give_to(&object) {
                 interest.apply(known);
-                self.adopted.identities.insert(key.clone(), identity);
+                self.identities.identities.insert(key.clone(), identity);
             }
         }
         drop(interest);
-        self.changes.tell_everything();
+        self.changes.publish_everything();
         Ok(())
     }
 }
