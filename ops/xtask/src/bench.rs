@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds what is deployed, and measures the benchmark table.
+//! `cargo xtask bench`: builds the release program and measures the benchmark table.
 
 use std::process::Command;
 
@@ -6,10 +6,10 @@ use crate::place::Place;
 use crate::step::{self, Failure};
 use crate::suite;
 
-/// Builds, then measures the rows that are named, or all.
+/// Builds, then measures the named rows, or all of them.
 ///
 /// # Errors
-/// When something does not build, or could not be measured.
+/// A build or a measurement fails.
 pub(crate) fn bench(place: &Place, args: &[String]) -> Result<(), Failure> {
     let program = suite::build_to_measure(place, "headwater-bench")?;
     step::run(Command::new(program).arg("--root").arg(&place.root).args(args))

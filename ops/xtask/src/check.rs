@@ -1,11 +1,11 @@
-//! `cargo xtask check`, which is what CI runs and never writes; and `fix`, which writes.
+//! `cargo xtask check`, which CI runs and which writes nothing, and `fix`, which writes.
 
 use crate::machine::Work;
 use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
 use crate::{deny, machine, shear, suite, tidy};
 
-/// Checks everything, the cheapest first.
+/// Runs every check, the cheapest first.
 ///
 /// # Errors
 /// The first check that fails.
@@ -32,10 +32,10 @@ pub(crate) fn check(place: &Place) -> Result<(), Failure> {
 const LINTS: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
 
-/// Formats, and lets the lints mend what they can.
+/// Formats the tree and applies the fixes that the lints offer.
 ///
 /// # Errors
-/// When one of them cannot run.
+/// One of the two commands fails.
 pub(crate) fn fix(place: &Place) -> Result<(), Failure> {
     machine::prepare(Work::Build)?;
     let mend =

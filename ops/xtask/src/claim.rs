@@ -1,22 +1,22 @@
-//! Whose build the cache holds.
+//! The clone that owns the builds of our own crates in the cache.
 //!
-//! Clones share one cache, and cargo takes a source as built when it is not newer than what was
-//! built from it: an older clone would run the programs of a younger one. So the cache carries
-//! the name of the clone that built last, and the next one drops what was built from ours, which
-//! takes minutes to build, and keeps the dependencies, which take a quarter of an hour.
+//! Clones share one cache, and cargo rebuilds a crate only if a source is newer than its build: an
+//! older clone would run the programs of a younger one. The cache therefore names the clone that
+//! built last. Another clone first removes the builds of our own crates, which take minutes, and
+//! keeps those of the dependencies, which take half an hour.
 
 use std::fs;
 
 use crate::place::{Place, Profile};
 use crate::step::{self, Failure};
 
-/// The file in the build folder that names the clone.
+/// The file in the build folder that names the owner.
 const NAME: &str = "built-by";
 
-/// Sees to it that nothing in the build folder comes from another clone's sources.
+/// Makes this clone the owner and removes the builds of another clone's sources.
 ///
 /// # Errors
-/// When the build folder cannot be cleaned or written.
+/// The build folder cannot be cleaned or written.
 pub(crate) fn claim(place: &Place) -> Result<(), Failure> {
     let file = place.target.join(NAME);
     let here = place.root.display().to_string();

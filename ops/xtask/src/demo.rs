@@ -1,4 +1,4 @@
-//! `cargo xtask up` and `cargo xtask kafka`: build a program and become it.
+//! `cargo xtask up` and `cargo xtask kafka`: build a program, then exec it.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,10 +8,10 @@ use crate::place::{Place, Profile};
 use crate::step::{self, Failure};
 use crate::suite;
 
-/// Builds, then replaces this program by `headwater up`, so that Ctrl-C reaches it directly.
+/// Builds, then execs `headwater up`, so that Ctrl-C reaches it directly.
 ///
 /// # Errors
-/// When the build fails; it does not return otherwise.
+/// The build or the exec fails; otherwise the function does not return.
 pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
     suite::prepare(place, Work::Build, Profile::Dev)?;
     step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
@@ -20,7 +20,7 @@ pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
     command.arg("up");
     if names_no_manifests(args) {
         let demo = place.root.join("ops/demo");
-        // Shorter to read where it can be: at the top of the clone.
+        // A relative path reads better; the top of the clone allows one.
         let here = std::env::current_dir().unwrap_or_default();
         command.arg(demo.strip_prefix(here).unwrap_or(&demo));
     }
@@ -28,10 +28,10 @@ pub(crate) fn up(place: &Place, args: &[String]) -> Result<(), Failure> {
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))
 }
 
-/// Builds the broker for development, then replaces this program by it.
+/// Builds the broker for development, then execs it.
 ///
 /// # Errors
-/// When the build fails; it does not return otherwise.
+/// The build or the exec fails; otherwise the function does not return.
 pub(crate) fn kafka(place: &Place, args: &[String]) -> Result<(), Failure> {
     suite::prepare(place, Work::Test, Profile::Dev)?;
     step::run(&mut place.cargo(&["build", "--workspace", "--bins", "--locked"]))?;
@@ -40,7 +40,7 @@ pub(crate) fn kafka(place: &Place, args: &[String]) -> Result<(), Failure> {
     Err(Failure::new(format!("{} could not be started: {error}", program.display())))
 }
 
-/// Whether the demo is meant: the manifests come first, and options begin with a dash.
+/// Whether the arguments name no manifests: manifests come first, and options begin with a dash.
 fn names_no_manifests(args: &[String]) -> bool {
     args.first().is_none_or(|first| first.starts_with('-'))
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_demo_is_what_is_run_unless_manifests_come_first() {
+    fn the_demo_runs_unless_manifests_come_first() {
         let args = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert!(names_no_manifests(&args(&[])));
         assert!(names_no_manifests(&args(&["--nodes", "3"])));

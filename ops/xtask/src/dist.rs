@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what a machine gets that runs a part of Headwater.
+//! `cargo xtask dist`: packs what a machine needs to run a part of Headwater.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,8 @@ use crate::place::{Place, Profile};
 use crate::step::{self, Failure};
 use crate::suite;
 
-/// What of the clone goes into the archive, with the program: settings files, units, topics and how
-/// to install them.
+/// The folder that is packed beside the program: settings files, units, topics and how to install
+/// them.
 const DEPLOY: &str = "ops/deploy";
 const LICENSE: &str = "LICENSE";
 const PROGRAM: &str = "headwater";
@@ -19,7 +19,7 @@ const PROGRAM: &str = "headwater";
 /// build folder's `dist`, and prints that path.
 ///
 /// # Errors
-/// When the arguments make no sense, or something cannot be built or written.
+/// The arguments are wrong, the build fails, or the archive cannot be written.
 pub(crate) fn dist(place: &Place, args: &[String]) -> Result<(), Failure> {
     let folder = match args {
         [] => place.target.join("dist"),
@@ -35,15 +35,15 @@ pub(crate) fn dist(place: &Place, args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the program says that it is.
+/// The version that the program prints.
 fn version(program: &Path) -> Result<String, Failure> {
-    let said = step::output(Command::new(program).arg("--version"))?;
-    let version = said.split_whitespace().nth(1);
-    version.map(str::to_owned).ok_or_else(|| Failure::new(format!("no version in {said:?}")))
+    let output = step::output(Command::new(program).arg("--version"))?;
+    let version = output.split_whitespace().nth(1);
+    version.map(str::to_owned).ok_or_else(|| Failure::new(format!("no version in {output:?}")))
 }
 
-/// Packs the program in `binaries` and what of the clone at `root` goes with it; one folder is all
-/// that unpacking makes. The archive is there when it is whole.
+/// Packs the program in `binaries` and the files of the clone at `root` into one folder of an
+/// archive. The archive appears under its name only when it is complete.
 fn pack(root: &Path, binaries: &Path, folder: &Path, version: &str) -> Result<PathBuf, Failure> {
     let name = format!("{PROGRAM}-{version}-{}-{}", env::consts::ARCH, env::consts::OS);
     let archive = folder.join(format!("{name}.tar.gz"));
@@ -51,7 +51,7 @@ fn pack(root: &Path, binaries: &Path, folder: &Path, version: &str) -> Result<Pa
     let failed = |error| Failure::new(format!("{} cannot be written: {error}", archive.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     let mut tar = Command::new("tar");
-    // Whoever unpacks it as root is to own it, not whoever built it.
+    // Files unpacked by root belong to root, not to the user who built them.
     tar.args(["--owner=0", "--group=0", "--numeric-owner"]);
     tar.arg(format!("--transform=s,^[.],{name},"));
     tar.arg("-czf").arg(&partial);
@@ -80,7 +80,7 @@ mod tests {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it runs");
 
         let version = version(&program).expect("a version");
-        // A second time too, beside what the first left.
+        // Packing again replaces the first archive.
         let archive = |()| pack(&root, &folder, &folder, &version).expect("packed");
         let archive = [(), ()].map(archive)[1].clone();
         let list = Command::new("tar").arg("-tvzf").arg(&archive).output().expect("tar runs");

@@ -1,12 +1,12 @@
-//! `cargo xtask fuzz`: runs fuzz targets guided by coverage; what a nightly run does.
+//! `cargo xtask fuzz`: runs fuzz targets guided by coverage.
 //!
-//! The engine is LLVM's libFuzzer, which stable Rust can be instrumented for. Its entry point is
-//! an unsafe declaration and its library is C++, so neither is part of the workspace: the little
-//! package that joins it to the table of targets is written beside its build, in the cache, with
-//! the versions that the workspace's own lock names.
+//! The engine is LLVM's libFuzzer; stable Rust can be instrumented for it. Its entry point is an
+//! unsafe declaration and its library is C++, so neither is part of the workspace. [`package`]
+//! writes a small package into the cache that joins the engine to the table of targets, with the
+//! versions of the workspace's lock file.
 //!
-//! What is found stays in the cache, a corpus for each target that grows from run to run;
-//! `--keep` reduces it to what adds coverage and puts that into the clone.
+//! Each target has a corpus in the cache that grows from run to run. `--keep` reduces it to the
+//! inputs that add coverage and copies some of them into the clone.
 
 mod package;
 
@@ -16,25 +16,26 @@ use std::path::{Path, PathBuf};
 use crate::place::Place;
 use crate::step::{self, Failure, Steps};
 
-/// How long each target runs, in seconds, unless told otherwise.
+/// The default run time of each target, in seconds.
 const SECONDS_DEFAULT: u32 = 60;
 
-/// The largest input: what decides what a decoder does stands at its beginning.
+/// The largest input, in bytes: the beginning of an input decides what a decoder does.
 const INPUT_BYTES_MAX: u32 = 4096;
 
-/// The largest input that is put into the clone: many small ones say more than a large one.
+/// The largest input that is copied into the clone, in bytes: many small inputs cover more than a
+/// large one.
 const KEPT_BYTES_MAX: u32 = 1024;
 
-/// Inputs of one target that are put into the clone, of every size some.
+/// The most inputs of one target that are copied into the clone, spread over all sizes.
 const KEPT_FILES_MAX: usize = 60;
 
-/// Of a target's corpus, in the clone, in bytes: twenty targets stay below 2 MiB.
+/// The size of a target's corpus in the clone, in bytes: twenty targets stay below 2 MiB.
 const KEPT_TOTAL_BYTES_MAX: u64 = 48 << 10;
 
-/// Memory that one input may cost, in MiB.
+/// The memory limit of one input, in MiB.
 const MEMORY_MIB_MAX: u32 = 2048;
 
-/// Seconds that one input may take.
+/// The time limit of one input, in seconds.
 const INPUT_SECONDS_MAX: u32 = 10;
 
 const USAGE: &str = "\
@@ -45,21 +46,21 @@ cargo xtask fuzz [TARGET...] [--seconds N] [--keep]
   --keep       put some of what adds coverage into the clone's corpus
 ";
 
-/// What is asked for.
+/// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
-struct Wish {
+struct Arguments {
     targets: Vec<String>,
     seconds: u32,
     keep: bool,
 }
 
-/// Runs targets; the first finding ends it, and says how it is repeated.
+/// Runs targets until the first finding, whose failure says how to repeat it.
 ///
 /// # Errors
-/// When the arguments make no sense, something does not build, or there is a finding.
+/// The arguments are wrong, the build fails, or a target has a finding.
 pub(crate) fn fuzz(place: &Place, args: &[String]) -> Result<(), Failure> {
     let targets = targets(place)?;
-    let wish = wish(args, &targets)?;
+    let arguments = parse(args, &targets)?;
     let cache = place.cache.join("fuzz");
     let mut steps = Steps::default();
     let mut program = PathBuf::new();
@@ -67,17 +68,17 @@ pub(crate) fn fuzz(place: &Place, args: &[String]) -> Result<(), Failure> {
         program = package::build(place, &cache)?;
         Ok(())
     })?;
-    for name in &wish.targets {
+    for name in &arguments.targets {
         eprintln!("== {name}");
-        run(place, &cache, &program, name, wish.seconds)?;
-        if wish.keep {
+        run(place, &cache, &program, name, arguments.seconds)?;
+        if arguments.keep {
             keep(place, &cache, &program, name)?;
         }
     }
     Ok(())
 }
 
-/// Every target has a folder in the corpus; a test sees to that.
+/// The names of all targets: each has a folder in the corpus, which a test checks.
 fn targets(place: &Place) -> Result<Vec<String>, Failure> {
     let corpus = corpus(place);
     let entries = fs::read_dir(&corpus)
@@ -92,19 +93,21 @@ fn corpus(place: &Place) -> PathBuf {
     place.root.join("loadtest/fuzz/corpus")
 }
 
-fn wish(args: &[String], known: &[String]) -> Result<Wish, Failure> {
-    let mut wish = Wish { targets: Vec::new(), seconds: SECONDS_DEFAULT, keep: false };
+fn parse(args: &[String], known: &[String]) -> Result<Arguments, Failure> {
+    let mut arguments = Arguments { targets: Vec::new(), seconds: SECONDS_DEFAULT, keep: false };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--keep" => wish.keep = true,
+            "--keep" => arguments.keep = true,
             "--seconds" => {
                 let seconds = args.next().and_then(|text| text.parse().ok());
                 let seconds = seconds.filter(|seconds| *seconds > 0);
-                wish.seconds =
+                arguments.seconds =
                     seconds.ok_or_else(|| Failure::usage("--seconds: want a number above 0"))?;
             }
-            name if known.iter().any(|target| target == name) => wish.targets.push(name.into()),
+            name if known.iter().any(|target| target == name) => {
+                arguments.targets.push(name.into())
+            }
             other => {
                 let known = known.join(", ");
                 let text = format!("no target {other:?}; there are {known}\n\n{USAGE}");
@@ -112,10 +115,10 @@ fn wish(args: &[String], known: &[String]) -> Result<Wish, Failure> {
             }
         }
     }
-    if wish.targets.is_empty() {
-        wish.targets = known.to_vec();
+    if arguments.targets.is_empty() {
+        arguments.targets = known.to_vec();
     }
-    Ok(wish)
+    Ok(arguments)
 }
 
 fn run(
@@ -125,7 +128,7 @@ fn run(
     name: &str,
     seconds: u32,
 ) -> Result<(), Failure> {
-    let found = made(&cache.join("corpus").join(name))?;
+    let corpus_found = made(&cache.join("corpus").join(name))?;
     let findings = made(&cache.join("findings").join(name))?;
     let mut command = package::command(program, name);
     command
@@ -135,17 +138,17 @@ fn run(
         .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args(["-print_final_stats=1", "-verbosity=1"])
-        .arg(found)
+        .arg(corpus_found)
         .arg(corpus(place).join(name));
     step::run(&mut command).map_err(|failure| {
         let folder = findings.display();
-        let text = "the input lies in FOLDER: mend it, and put the input into";
+        let text = "the input is in FOLDER: fix the cause, then copy the input into";
         let text = text.replace("FOLDER", &folder.to_string());
         Failure::new(format!("{failure}\n{text} loadtest/fuzz/corpus/{name}"))
     })
 }
 
-/// Puts some of what adds coverage into the clone.
+/// Copies inputs that add coverage into the clone.
 fn keep(place: &Place, cache: &Path, program: &Path, name: &str) -> Result<(), Failure> {
     let merged = cache.join("merged").join(name);
     if merged.is_dir() {
@@ -169,7 +172,7 @@ fn keep(place: &Place, cache: &Path, program: &Path, name: &str) -> Result<(), F
         inputs.push((entry.metadata().map_err(failed)?.len(), entry.path()));
     }
     inputs.sort();
-    // What has a name of its own was put there by a person and stays.
+    // A person added each input that is not named by its hash; those stay.
     for entry in fs::read_dir(&kept).map_err(failed)?.flatten() {
         if is_hash(&entry.file_name().to_string_lossy()) {
             fs::remove_file(entry.path()).map_err(failed)?;
@@ -189,7 +192,7 @@ fn keep(place: &Place, cache: &Path, program: &Path, name: &str) -> Result<(), F
     Ok(())
 }
 
-/// Whether libFuzzer gave the file its name: SHA-1 of its content.
+/// Whether libFuzzer named the file: by the SHA-1 of its content.
 fn is_hash(name: &str) -> bool {
     name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -204,22 +207,22 @@ fn made(folder: &Path) -> Result<PathBuf, Failure> {
 mod tests {
     use super::*;
 
-    fn asked(args: &[&str]) -> Result<Wish, Failure> {
+    fn asked(args: &[&str]) -> Result<Arguments, Failure> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        wish(&args, &["one".to_owned(), "two".to_owned()])
+        parse(&args, &["one".to_owned(), "two".to_owned()])
     }
 
     #[test]
-    fn all_targets_run_for_a_minute_unless_told_otherwise() {
+    fn all_targets_run_for_a_minute_by_default() {
         let all = asked(&[]).expect("nothing has to be said");
         assert_eq!((all.targets.len(), all.seconds, all.keep), (2, 60, false));
         let one = asked(&["two", "--seconds", "5", "--keep"]).expect("this is allowed");
         let targets = vec!["two".to_owned()];
-        assert_eq!(one, Wish { targets, seconds: 5, keep: true });
+        assert_eq!(one, Arguments { targets, seconds: 5, keep: true });
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn an_unknown_target_is_named() {
         let failure = asked(&["three"]).expect_err("there is none");
         assert!(failure.to_string().contains("one, two"), "{failure}");
         assert!(asked(&["--seconds"]).is_err());

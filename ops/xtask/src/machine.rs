@@ -1,7 +1,7 @@
-//! What the build and the tests need from the machine beside a Rust toolchain, and getting it.
+//! The packages that the build and the tests need besides a Rust toolchain, and their installation.
 //!
 //! RocksDB is C++: it needs a C++ compiler, and libclang to read its C header for the bindings.
-//! Kafka's client is C, and speaks TLS by OpenSSL. Kafka itself, which tests run against, is Java.
+//! Kafka's client is C and uses OpenSSL for TLS. Kafka itself, which the tests start, is Java.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use std::process::Command;
 
 use crate::step::{self, Failure};
 
-/// What is to be done.
+/// The purpose that the machine is prepared for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Building and running Headwater.
+    /// To build and run Headwater.
     Build,
-    /// The tests too.
+    /// To run the tests too.
     Test,
 }
 
-/// Something that is needed.
+/// One thing that the machine must have.
 struct Need {
     work: Work,
     what: &'static str,
@@ -60,7 +60,7 @@ const NEEDS: [Need; 7] = [
     Need {
         work: Work::Build,
         what: "pkg-config",
-        why: "OpenSSL is found by it",
+        why: "the build finds OpenSSL with it",
         is_there: || on_path("pkg-config") || env::var_os("OPENSSL_DIR").is_some(),
         apt: "pkg-config",
         dnf: "pkgconf-pkg-config",
@@ -69,7 +69,7 @@ const NEEDS: [Need; 7] = [
     Need {
         work: Work::Build,
         what: "OpenSSL with its headers",
-        why: "Kafka's client speaks TLS by it",
+        why: "Kafka's client uses it for TLS",
         is_there: openssl_is_there,
         apt: "libssl-dev",
         dnf: "openssl-devel",
@@ -87,7 +87,7 @@ const NEEDS: [Need; 7] = [
     Need {
         work: Work::Test,
         what: "Maven",
-        why: "it fetches that Kafka",
+        why: "it downloads Kafka",
         is_there: || on_path("mvn"),
         apt: "maven",
         dnf: "maven",
@@ -95,7 +95,7 @@ const NEEDS: [Need; 7] = [
     },
 ];
 
-/// A package manager we know how to ask.
+/// A package manager and its arguments.
 struct Manager {
     program: &'static str,
     refresh: &'static [&'static str],
@@ -124,10 +124,10 @@ const MANAGERS: [Manager; 3] = [
     },
 ];
 
-/// Installs what is missing; says nothing where nothing is.
+/// Installs what is missing; prints nothing if nothing is.
 ///
 /// # Errors
-/// When something is missing and cannot be installed from here; says what to do by hand.
+/// Something is missing and cannot be installed; the failure says what to install by hand.
 pub(crate) fn prepare(work: Work) -> Result<(), Failure> {
     let missing = missing(work);
     if missing.is_empty() {
@@ -157,9 +157,9 @@ pub(crate) fn prepare(work: Work) -> Result<(), Failure> {
         command
     };
     if !manager.refresh.is_empty() {
-        // An old list of packages may still do: what counts is the installation.
+        // An old package list often suffices; the installation decides.
         if let Err(failure) = step::run(&mut ask(manager.refresh)) {
-            eprintln!("xtask: {failure}; going on with the package lists as they are");
+            eprintln!("xtask: {failure}; continuing with the present package lists");
         }
     }
     step::run(&mut ask(&[manager.install, packages.as_slice()].concat()))?;
@@ -172,16 +172,16 @@ fn missing(work: Work) -> Vec<&'static Need> {
     wanted.filter(|need| !(need.is_there)()).collect()
 }
 
-/// What to do where no package manager can help.
+/// The failure where no package manager can install what is missing.
 fn by_hand(missing: &[&Need]) -> Failure {
-    let mut text = String::from("it needs what no package manager here could bring:\n");
+    let mut text = String::from("no package manager here can install what is missing:\n");
     for need in missing {
         text += &format!(
             "  {}: package {} (Debian, Ubuntu), {} (Fedora), {} (Alpine)\n",
             need.what, need.apt, need.dnf, need.apk,
         );
     }
-    text += "libclang in an unusual place is found through LIBCLANG_PATH, a compiler through CXX";
+    text += "LIBCLANG_PATH names a libclang in an unusual place, CXX a compiler";
     Failure::new(text)
 }
 
@@ -194,8 +194,8 @@ fn compiler_is_there() -> bool {
 }
 
 fn openssl_is_there() -> bool {
-    let asked = step::output(Command::new("pkg-config").args(["--exists", "openssl"]));
-    asked.is_ok() || env::var_os("OPENSSL_DIR").is_some()
+    let found = step::output(Command::new("pkg-config").args(["--exists", "openssl"]));
+    found.is_ok() || env::var_os("OPENSSL_DIR").is_some()
 }
 
 fn libclang_is_there() -> bool {
@@ -209,7 +209,7 @@ fn on_path(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Where distributions put libclang: its own folder per version, or among the other libraries.
+/// The folders where distributions put libclang: one per version, or that of all libraries.
 fn library_folders() -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::from("/usr/lib"), "/usr/lib64".into(), "/usr/local/lib".into()];
     for entry in Path::new("/usr/lib").read_dir().into_iter().flatten().flatten() {
@@ -224,7 +224,7 @@ fn library_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Whether `folder` holds a library under one of the names that the bindings' generator tries.
+/// Whether `folder` has a library under one of the names that the bindings' generator tries.
 fn holds_libclang(folder: &Path) -> bool {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name()).any(|name| is_libclang(&name.to_string_lossy()))
@@ -239,8 +239,8 @@ fn is_libclang(name: &str) -> bool {
     named && rest.contains(".so")
 }
 
-/// Whether the compiler's own headers (`stddef.h` and the like) lie beside the library: a
-/// libclang without them loads, and then fails at the first `#include`.
+/// Whether the compiler's own headers (`stddef.h` and others) are beside the library: a libclang
+/// without them loads and then fails at the first `#include`.
 fn has_headers(folder: &Path) -> bool {
     let versions = folder.join("clang").read_dir().into_iter().flatten().flatten();
     let beside = versions.map(|version| version.path().join("include/stddef.h"));
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libclang_is_told_from_its_neighbours() {
+    fn libclang_is_distinguished_from_its_neighbours() {
         for name in ["libclang.so", "libclang.so.1", "libclang-14.so.1", "libclang-18.so.18"] {
             assert!(is_libclang(name), "{name}");
         }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_done_by_hand_names_every_package() {
+    fn the_failure_names_every_package() {
         let text = by_hand(&NEEDS.iter().collect::<Vec<_>>()).to_string();
         for package in ["g++", "gcc-c++", "libclang-dev", "clang-devel", "libssl-dev", "maven"] {
             assert!(text.contains(package), "{text}");

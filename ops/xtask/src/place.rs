@@ -1,7 +1,7 @@
-//! Where things lie: the clone, and the cache outside it that holds everything built.
+//! The clone, and the cache outside it that holds every build.
 //!
-//! The cache outlives a clone and serves all of them, so that RocksDB's C++ is compiled once for
-//! each profile on a machine and not once for every clone.
+//! The cache outlives a clone and serves all clones: RocksDB's C++ is compiled once per profile on a
+//! machine, not once per clone.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use std::process::Command;
 
 use crate::step::Failure;
 
-/// The folder under the user's cache that is ours.
+/// Our folder in the user's cache.
 const CACHE_NAME: &str = "headwater";
 
-/// How a program is built.
+/// The profile of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Quickly, with line numbers: to try it, to change it and to test it.
+    /// For development and tests: built quickly, with line numbers.
     Dev,
-    /// As it is deployed, and so as it is measured.
+    /// For deployment and measurements.
     Release,
 }
 
 impl Profile {
-    /// What cargo calls it.
+    /// Cargo's name for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -30,7 +30,7 @@ impl Profile {
         }
     }
 
-    /// Its folder in what cargo builds into.
+    /// Its folder in cargo's target directory.
     fn folder(self) -> &'static str {
         match self {
             Self::Dev => "debug",
@@ -43,17 +43,17 @@ impl Profile {
 pub(crate) struct Place {
     /// The top of the clone.
     pub(crate) root: PathBuf,
-    /// Holds tools, and the build unless `CARGO_TARGET_DIR` says otherwise.
+    /// Holds tools, and the build unless `CARGO_TARGET_DIR` is set.
     pub(crate) cache: PathBuf,
-    /// What cargo builds into.
+    /// Cargo's target directory.
     pub(crate) target: PathBuf,
 }
 
 impl Place {
-    /// Finds both from where this program's source lies and from the environment.
+    /// Finds both from the path of this program's source and from the environment.
     ///
     /// # Errors
-    /// When the environment names no place for a cache.
+    /// The environment names no place for a cache.
     pub(crate) fn find() -> Result<Self, Failure> {
         let manifest = env::var_os("CARGO_MANIFEST_DIR")
             .ok_or_else(|| Failure::usage("start this as `cargo xtask`"))?;
@@ -84,7 +84,7 @@ impl Place {
         self.target.join(profile.folder())
     }
 
-    /// Whether RocksDB has been compiled into this cache before, with this profile.
+    /// Whether this cache has a compiled RocksDB of this profile.
     pub(crate) fn is_warm(&self, profile: Profile) -> bool {
         let Ok(builds) = self.binaries(profile).join("build").read_dir() else { return false };
         builds.flatten().any(|build| {
@@ -97,8 +97,8 @@ impl Place {
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(args).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        // `cargo run` sets these for this program; a build script that watches one of them
-        // would run again for each difference.
+        // `cargo run` sets these for this program. A build script that watches one of them would
+        // run again after each difference.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

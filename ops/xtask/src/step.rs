@@ -1,10 +1,10 @@
-//! A step: a piece of work with a name that is announced, timed and reported.
+//! A step: a piece of work with a name, which is announced, timed and reported.
 
 use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Why a command did not do what it should.
+/// Why a command failed, and the exit status that says so.
 #[derive(Debug)]
 pub(crate) struct Failure {
     text: String,
@@ -12,17 +12,17 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The work was tried and failed.
+    /// A failure of the work: exit status 1.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), exit_status: 1 }
     }
 
-    /// The command makes no sense as it was given.
+    /// A failure of the arguments: exit status 2.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { text: text.into(), exit_status: 2 }
     }
 
-    /// What this program exits with.
+    /// This program's exit status.
     pub(crate) fn exit_status(&self) -> u8 {
         self.exit_status
     }
@@ -34,10 +34,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs `command` with this program's own output.
+/// Runs `command`, which writes to this program's standard output and error.
 ///
 /// # Errors
-/// When it cannot be started or does not exit with zero.
+/// The command does not start, or exits with another status than zero.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     let shown = show(command);
     match command.status() {
@@ -47,11 +47,11 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// Runs `command` and returns what it wrote to its standard output.
+/// Runs `command` and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started or does not exit with zero; what it wrote to its standard error is
-/// part of the failure.
+/// The command does not start, or exits with another status than zero; the failure has its
+/// standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     let shown = show(command);
     let output = command
@@ -60,11 +60,11 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("`{shown}` failed: {}\n{said}", output.status)))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("`{shown}` failed: {}\n{stderr}", output.status)))
 }
 
-/// The command as a person would type it.
+/// The command as a person types it.
 fn show(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program())
         .file_name()
@@ -74,14 +74,14 @@ fn show(command: &Command) -> String {
     words.join(" ")
 }
 
-/// The steps taken so far and how long each took.
+/// The steps taken so far, with their durations.
 #[derive(Default)]
 pub(crate) struct Steps {
     taken: Vec<(&'static str, Duration)>,
 }
 
 impl Steps {
-    /// Takes one step; a failing one is counted too, and named in its failure.
+    /// Takes one step. A failing step is timed too, and its failure names it.
     ///
     /// # Errors
     /// The failure of the work.
@@ -100,7 +100,7 @@ impl Steps {
         })
     }
 
-    /// Prints how long each step took.
+    /// Prints the duration of each step.
     pub(crate) fn report(&self) {
         eprintln!("{self}");
     }
@@ -118,7 +118,7 @@ impl fmt::Display for Steps {
     }
 }
 
-/// `m:ss`, rounded up, so that no step seems to take no time.
+/// `m:ss`, rounded up, so that no step shows `0:00`.
 fn minutes(duration: Duration) -> String {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     format!("{}:{:02}", seconds / 60, seconds % 60)

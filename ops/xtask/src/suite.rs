@@ -1,7 +1,7 @@
-//! Building, and the tests.
+//! The builds, and the test run.
 //!
-//! Every command that develops builds with the one profile and the one set of features, so that
-//! what one has compiled serves the others; those that measure or deploy share the other profile.
+//! Every development command builds with one profile and one set of features, so that they share
+//! their artifacts. Commands that measure or deploy share the release profile.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use crate::machine::{self, Work};
 use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
 
-/// RocksDB alone takes 10 min 41 s on two cores, measured with an empty cache.
-const FIRST_BUILD: &str = "about a quarter of an hour on two cores, most of it RocksDB's C++";
+/// Measured with an empty cache: 26 min on two cores, of which RocksDB takes 17.
+const FIRST_BUILD: &str = "about half an hour on two cores, most of it RocksDB's C++";
 
-/// `cargo xtask test`: everything, built once.
+/// `cargo xtask test`: builds everything once and runs every test.
 ///
 /// # Errors
-/// When the machine lacks something, or a test fails.
+/// The machine lacks a package, the build fails, or a test fails.
 pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::default();
     steps.take("prepare", || prepare(place, Work::Test, Profile::Dev))?;
@@ -25,10 +25,10 @@ pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The steps of the tests on a prepared machine, as part of something larger.
+/// The steps of the tests, on a prepared machine.
 ///
 /// # Errors
-/// When something does not build, or a test fails.
+/// The build or a test fails.
 pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
     steps.take("build", || build(place))?;
     steps.take("test", || step::run(place.cargo(&TEST).args(args)))
@@ -37,33 +37,33 @@ pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> R
 /// Builds programs and tests.
 ///
 /// # Errors
-/// When something does not build.
+/// The build fails.
 pub(crate) fn build(place: &Place) -> Result<(), Failure> {
     step::run(&mut place.cargo(&BUILD))
 }
 
-/// Builds the program as it is deployed and `with`, which measures it, and says where that is.
+/// Builds the release program and `with`, which measures it; returns the path of `with`.
 ///
 /// # Errors
-/// When the machine lacks something, or something does not build.
+/// The machine lacks a package, or the build fails.
 pub(crate) fn build_to_measure(place: &Place, with: &str) -> Result<PathBuf, Failure> {
     prepare(place, Work::Test, Profile::Release)?;
     step::run(place.cargo(&RELEASE).args(["-p", with]))?;
     Ok(place.binaries(Profile::Release).join(with))
 }
 
-/// The programs too: the tests from outside start them.
+/// Programs and tests: the end-to-end tests start the programs.
 const BUILD: [&str; 5] = ["build", "--workspace", "--bins", "--tests", "--locked"];
 
-/// The program as it is deployed.
+/// The release program.
 pub(crate) const RELEASE: [&str; 6] =
     ["build", "--release", "--bins", "--locked", "-p", "headwater"];
 const TEST: [&str; 4] = ["test", "--workspace", "--no-fail-fast", "--locked"];
 
-/// Sees to what the build needs, and says what to expect of it.
+/// Installs what the build needs and prints how long it takes.
 ///
 /// # Errors
-/// When the machine lacks something.
+/// The machine lacks a package that cannot be installed.
 pub(crate) fn prepare(place: &Place, work: Work, profile: Profile) -> Result<(), Failure> {
     machine::prepare(work)?;
     claim::claim(place)?;

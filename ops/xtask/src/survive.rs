@@ -1,5 +1,5 @@
-//! `cargo xtask survive`: the tests that kill processes, cut the power and simulate, for as long as
-//! is asked, or with a seed that one of them printed.
+//! `cargo xtask survive`: the long form of the tests that kill processes, cut the power and
+//! simulate: any number of rounds, or a seed that one of them printed.
 
 use std::process::Command;
 
@@ -12,15 +12,15 @@ const USAGE: &str = "\
 cargo xtask survive [crash|power|kafka|sim...] [--rounds N] [--seed N]
 
   crash       kill -9 of the whole program at random moments
-  power       power cuts of the whole program, on a disk that forgets what was not synced
+  power       power cuts of the whole program, on a disk that loses what was not synced
   kafka       parts as processes on a real Kafka: kill -9 and freezes of each, alone and in
-              pairs, controllers that fight
-  sim         controllers, hubs, edges and workers in one deterministic run a seed
-  --rounds N  how many (default: as many as every test run has)
-  --seed N    the same again; of sim, this one
+              pairs, competing controllers
+  sim         controllers, hubs, edges and workers in one deterministic run per seed
+  --rounds N  the number of rounds (default: that of `cargo xtask test`)
+  --seed N    repeat the run of this seed
 ";
 
-/// A test that takes rounds and a seed: from variables, because a test takes no flags.
+/// A test with rounds and a seed. Variables pass them, because a test takes no flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Test {
     name: &'static str,
@@ -57,42 +57,42 @@ const TESTS: [Test; 4] = [
     },
 ];
 
-/// What is asked for.
+/// The parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wish {
+struct Arguments {
     tests: Vec<Test>,
     rounds: Option<u64>,
     seed: Option<u64>,
 }
 
-/// Runs the tests that are named, or all; the first failure ends it.
+/// Runs the named tests, or all of them, until the first failure.
 ///
 /// # Errors
-/// When the arguments make no sense, something does not build, or a test fails.
+/// The arguments are wrong, the build fails, or a test fails.
 pub(crate) fn survive(place: &Place, args: &[String]) -> Result<(), Failure> {
-    let wish = wish(args)?;
+    let arguments = parse(args)?;
     suite::prepare(place, Work::Test, Profile::Dev)?;
     suite::build(place)?;
-    for test in &wish.tests {
+    for test in &arguments.tests {
         eprintln!("== {}", test.name);
         let args = ["test", "--workspace", "--locked", "--test", test.target];
         let mut command = place.cargo(&args);
         command.args(["--", "--nocapture"]);
-        say(&mut command, test.rounds, wish.rounds);
-        say(&mut command, test.seed, wish.seed);
+        set(&mut command, test.rounds, arguments.rounds);
+        set(&mut command, test.seed, arguments.seed);
         step::run(&mut command)?;
     }
     Ok(())
 }
 
-fn say(command: &mut Command, variable: &str, value: Option<u64>) {
+fn set(command: &mut Command, variable: &str, value: Option<u64>) {
     if let Some(value) = value {
         command.env(variable, value.to_string());
     }
 }
 
-fn wish(args: &[String]) -> Result<Wish, Failure> {
-    let mut wish = Wish::default();
+fn parse(args: &[String]) -> Result<Arguments, Failure> {
+    let mut arguments = Arguments::default();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -100,42 +100,42 @@ fn wish(args: &[String]) -> Result<Wish, Failure> {
             number.ok_or_else(|| Failure::usage(format!("{arg}: want a number\n\n{USAGE}")))
         };
         match arg.as_str() {
-            "--rounds" => wish.rounds = Some(number()?),
-            "--seed" => wish.seed = Some(number()?),
+            "--rounds" => arguments.rounds = Some(number()?),
+            "--seed" => arguments.seed = Some(number()?),
             name => match TESTS.iter().find(|test| test.name == name) {
-                Some(test) => wish.tests.push(*test),
+                Some(test) => arguments.tests.push(*test),
                 None => return Err(Failure::usage(format!("no test {name:?}\n\n{USAGE}"))),
             },
         }
     }
-    if wish.tests.is_empty() {
-        wish.tests = TESTS.to_vec();
+    if arguments.tests.is_empty() {
+        arguments.tests = TESTS.to_vec();
     }
-    if wish.seed.is_some() && wish.tests.len() > 1 {
-        return Err(Failure::usage(format!("a seed is of one test: name it\n\n{USAGE}")));
+    if arguments.seed.is_some() && arguments.tests.len() > 1 {
+        return Err(Failure::usage(format!("a seed belongs to one test: name it\n\n{USAGE}")));
     }
-    Ok(wish)
+    Ok(arguments)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<Wish, Failure> {
-        wish(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+    fn asked(words: &[&str]) -> Result<Arguments, Failure> {
+        parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 
     #[test]
-    fn all_tests_are_meant_unless_some_are_named() {
-        assert_eq!(asked(&[]).expect("a wish").tests, TESTS);
-        let wish = asked(&["power", "--rounds", "300"]).expect("a wish");
-        assert_eq!(wish, Wish { tests: vec![TESTS[1]], rounds: Some(300), seed: None });
-        assert_eq!(asked(&["sim", "--seed", "452"]).expect("a wish").seed, Some(452));
-        assert_eq!(asked(&["kafka"]).expect("a wish").tests[0].target, "survive");
+    fn all_tests_run_unless_some_are_named() {
+        assert_eq!(asked(&[]).expect("valid arguments").tests, TESTS);
+        let arguments = asked(&["power", "--rounds", "300"]).expect("valid arguments");
+        assert_eq!(arguments, Arguments { tests: vec![TESTS[1]], rounds: Some(300), seed: None });
+        assert_eq!(asked(&["sim", "--seed", "452"]).expect("valid arguments").seed, Some(452));
+        assert_eq!(asked(&["kafka"]).expect("valid arguments").tests[0].target, "survive");
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn a_wrong_argument_is_named() {
         for (words, named) in [
             (&["flood"][..], "flood"),
             (&["crash", "--rounds"], "--rounds"),

@@ -1,8 +1,7 @@
-//! `cargo xtask tidy`: the rules of the source tree that no compiler knows.
+//! `cargo xtask tidy`: the rules of the source tree that no compiler checks.
 //!
 //! A rule is a function from texts to [`Finding`]s, so that each is tested on small inputs; only
-//! [`tree`] reads files. There is no way to ask for an exception: a rule that needs one is the
-//! wrong rule.
+//! [`tree`] reads files. No rule has exceptions for a line: a rule that needs one is the wrong rule.
 
 mod direction;
 mod manifest;
@@ -17,14 +16,14 @@ use std::fmt;
 use crate::place::Place;
 use crate::step::{self, Failure};
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// The file, from the top of the clone.
     path: String,
     /// Counted from 1; 0 for the whole file.
     line: usize,
-    /// What is wrong and what to do.
+    /// The violation and its remedy.
     what: String,
 }
 
@@ -47,10 +46,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks every rule over the whole tree.
+/// Checks every rule over the whole tree and prints every finding.
 ///
 /// # Errors
-/// When anything breaks a rule; all of it is printed first.
+/// The tree has findings, or a file cannot be read.
 pub(crate) fn tidy(place: &Place) -> Result<(), Failure> {
     let tree = tree::Tree::read(&place.root)?;
     let mut findings = tree.top_level();

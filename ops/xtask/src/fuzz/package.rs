@@ -1,4 +1,4 @@
-//! The package that joins libFuzzer to the targets: written into the cache, and built there.
+//! Writes the package that joins libFuzzer to the targets into the cache, and builds it there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::place::Place;
 use crate::step::{self, Failure};
 
-/// Passes of LLVM that count which edges are taken and what is compared: what `cargo fuzz` asks
-/// for, less the sanitizers, which only nightly Rust has and safe Rust hardly needs.
+/// LLVM's passes that record taken edges and comparisons: those of `cargo fuzz` without the
+/// sanitizers, which only nightly Rust has and safe Rust hardly needs.
 const INSTRUMENTED: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -18,13 +18,13 @@ const INSTRUMENTED: [&str; 6] = [
     "--cfg=fuzzing",
 ];
 
-/// With a target named, build scripts and macros are not instrumented.
+/// A named target keeps build scripts and macros free of instrumentation.
 const MACHINE: &str = "x86_64-unknown-linux-gnu";
 
-/// Which of the targets the program runs.
+/// The variable that names the target to run.
 const CHOICE: &str = "HEADWATER_FUZZ_TARGET";
 
-/// `ROOT` is the clone. Overflows count, as in every build of ours.
+/// `ROOT` is the clone. Overflows panic, as in every build of ours.
 const MANIFEST: &str = r#"
 [package]
 name = "headwater-fuzz-guided"
@@ -73,10 +73,10 @@ libfuzzer_sys::fuzz_target!(
 );
 "#;
 
-/// Writes and builds it; gives the program.
+/// Writes and builds the package; returns the path of the program.
 ///
 /// # Errors
-/// When a file cannot be written or something does not build.
+/// A file cannot be written, or the build fails.
 pub(super) fn build(place: &Place, cache: &Path) -> Result<PathBuf, Failure> {
     let package = cache.join("package");
     let root = place.root.display().to_string();
@@ -95,14 +95,14 @@ pub(super) fn build(place: &Place, cache: &Path) -> Result<PathBuf, Failure> {
     Ok(target.join(MACHINE).join("debug/headwater-fuzz-guided"))
 }
 
-/// Runs it on the target of that name.
+/// A command that runs the target of that name.
 pub(super) fn command(program: &Path, name: &str) -> Command {
     let mut command = Command::new(program);
     command.env(CHOICE, name);
     command
 }
 
-/// Writes a file, unless it says so already: cargo looks at times.
+/// Writes a file unless it has this text already: cargo compares modification times.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::read_to_string(path).is_ok_and(|present| present == text) {
         return Ok(());

@@ -1,13 +1,13 @@
-//! Which crate may depend on which.
+//! The rule of dependencies: which crate may use which.
 //!
-//! The arrows are written down once, here; ARCHITECTURE.md draws the same picture.
+//! This table is the source; ARCHITECTURE.md draws the same arrows.
 
 use super::Finding;
 use super::manifest::{Dependency, Kind};
 use super::tree::Crate;
 
-/// What each crate of ours may depend on. Those at the top, which put everything together, are
-/// not listed: they may depend on all.
+/// The crates of ours that each crate may depend on. The table omits those that compose: they may
+/// depend on all.
 const MAY_USE: [(&str, &[&str]); 19] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
@@ -42,21 +42,21 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("xtask", &[]),
 ];
 
-/// The ones that compose: the program, and what tests from outside.
+/// The crates that compose: the program, and the tests from outside.
 const MAY_USE_ALL: [&str; 2] = ["services/headwater", "loadtest/"];
 
-/// Where the storage that needs C++ is chosen; even tests elsewhere use the in-memory twins.
+/// The storage with native code. Only the crates that compose choose it; tests elsewhere use the
+/// in-memory twins.
 const NATIVE: [&str; 3] = ["headwater-rocks", "headwater-embedded", "headwater-kafka"];
 
-/// What only one folder may name.
+/// Libraries that only one folder may name.
 const NAMED_ONCE: [(&str, &str); 3] =
     [("rocksdb", "storage/rocks"), ("rdkafka", "storage/kafka"), ("kube", "services/controller")];
 
-/// The folder that may name what they name: what we make of a library is measured there against
-/// the library alone.
+/// The folder that may name them too: it measures our use of a library against the bare library.
 const MEASURES_THE_BARE: &str = "loadtest/bench";
 
-/// The crates without a runtime: nothing in them waits, so nothing in them needs one.
+/// The crates that must not reach an async runtime: nothing in them waits.
 pub(crate) const PURE: [&str; 4] =
     ["headwater-event", "headwater-object", "headwater-session", "headwater-check"];
 
@@ -71,14 +71,14 @@ pub(crate) fn check(one: &Crate) -> Vec<Finding> {
         && one.manifest.name != "headwater-check";
     let allowed = MAY_USE.iter().find(|(name, _)| *name == one.manifest.name);
     if allowed.is_none() && !composes {
-        let what = "a new crate: say in ops/xtask/src/tidy/direction.rs what it may depend on";
+        let what = "a new crate: list what it may depend on in ops/xtask/src/tidy/direction.rs";
         findings.push(Finding::of(&path, what));
     }
     for dependency in &one.manifest.dependencies {
         let mut object = |what: String| findings.push(Finding::of(&path, what));
         let name = &dependency.name;
         if !dependency.is_inherited {
-            object(format!("write `{name}.workspace = true`: versions lie in the root alone"));
+            object(format!("write `{name}.workspace = true`: only the root has versions"));
         }
         if let Some((_, folder)) = NAMED_ONCE.iter().find(|(only, _)| only == name)
             && one.folder != *folder
@@ -99,7 +99,7 @@ pub(crate) fn check(one: &Crate) -> Vec<Finding> {
 fn may_use(user: &str, allowed: &[&str], dependency: &Dependency) -> bool {
     let Some(ours) = dependency.name.strip_prefix("headwater-") else { return true };
     if NATIVE.contains(&dependency.name.as_str()) {
-        // The log on an engine is worth testing on the engine that it ships with.
+        // The embedded log is tested on the engine that it ships with.
         return dependency.kind == Kind::Dev && user == "headwater-embedded";
     }
     allowed.contains(&ours) || dependency.kind == Kind::Dev
@@ -108,7 +108,7 @@ fn may_use(user: &str, allowed: &[&str], dependency: &Dependency) -> bool {
 /// Checks what a pure crate reaches, from the lines of `cargo tree`.
 pub(crate) fn reaches_runtime(name: &str, reached: &str) -> Option<Finding> {
     let runtime = reached.lines().any(|line| line.split_whitespace().next() == Some("tokio"));
-    runtime.then(|| Finding::of(name, "reaches tokio; it is to need no runtime"))
+    runtime.then(|| Finding::of(name, "reaches tokio; this crate must not need a runtime"))
 }
 
 #[cfg(test)]
@@ -163,15 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn versions_lie_in_the_root() {
+    fn only_the_root_has_versions() {
         assert_eq!(
             findings("storage/event", "headwater-event", "[dependencies]\nbytes = \"1\"\n"),
-            ["write `bytes.workspace = true`: versions lie in the root alone"]
+            ["write `bytes.workspace = true`: only the root has versions"]
         );
     }
 
     #[test]
-    fn a_new_crate_must_be_given_its_place() {
+    fn a_new_crate_must_be_listed() {
         assert_eq!(findings("storage/new", "headwater-new", "").len(), 1);
     }
 

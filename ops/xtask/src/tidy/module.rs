@@ -1,5 +1,5 @@
-//! Finds Rust files that no `mod` declaration reaches: the compiler never reads them, so nobody
-//! notices when they rot.
+//! Finds Rust files that no `mod` declaration reaches: the compiler never reads them, so their
+//! errors stay hidden.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn is_root(folder: &str, path: &str) -> bool {
     )
 }
 
-/// Where the modules that a file declares lie.
+/// The folder of the modules that a file declares.
 fn folder_of_children<'a>(folder: &str, path: &'a str) -> &'a str {
     if is_root(folder, path) {
         path.rsplit_once('/').map_or("", |(parent, _)| parent)
@@ -66,7 +66,7 @@ fn declared(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The paths in lines of the form `#[path = "..."]`, by which tests share a part of theirs.
+/// The paths in lines of the form `#[path = "..."]`, by which tests share modules.
 fn placed(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"))
 }

@@ -1,26 +1,26 @@
-//! Rules about one file: its name, its first line, its length, and words it must not hold.
+//! The rules of one file: its name, first line, length and forbidden words.
 
 use super::{Finding, word};
 
-/// A file longer than this holds more than one idea.
+/// The most lines of a file: a longer one has more than one idea.
 const LINES_MAX: usize = 700;
 
-/// Names that say nothing about what lies behind them.
+/// File names that do not describe a content.
 const EMPTY_NAMES: [&str; 6] = ["common", "helper", "helpers", "misc", "util", "utils"];
 
-/// Words that must not be in a Rust file, and what to do. In two halves each, so that this file
-/// does not hold them.
+/// Words that a Rust file must not have, with the remedy. Each is in two halves, so that this file
+/// does not have them.
 const WORDS: [(&str, &str, &str); 4] = [
-    ("FIX", "ME", "mend it, or say in the documentation what is absent"),
-    ("TO", "DO", "do it, or say in the documentation what is absent"),
+    ("FIX", "ME", "fix it, or document what is absent"),
+    ("TO", "DO", "do it, or document what is absent"),
     ("dbg", "!(", "remove it, or use tracing"),
     ("#[ign", "ore]", "say why: `#[ignore = ...]`"),
 ];
 
-/// Folders of one machine. In two halves each, as above.
+/// Folders of one machine, in two halves each.
 const PLACES: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/home", "/")];
 
-/// The one file whose lint against unsafe code is lifted. In two halves, as above.
+/// The one file that may have unsafe code, and the text that allows it, in two halves.
 const UNSAFE: &str = "storage/kafka/src/native.rs";
 const ALLOWS_UNSAFE: (&str, &str) = ("allow(uns", "afe_code");
 
@@ -54,13 +54,13 @@ fn check_rust(path: &str, text: &str) -> Vec<Finding> {
     }
     let mut parts = path.trim_end_matches(".rs").split('/');
     if let Some(name) = parts.find(|part| EMPTY_NAMES.contains(part)) {
-        let what = format!("{name:?} names nothing: name what it holds");
+        let what = format!("{name:?} describes nothing: name the content");
         findings.push(Finding::of(path, what));
     }
     let allows_unsafe = [ALLOWS_UNSAFE.0, ALLOWS_UNSAFE.1].concat();
     for (at, line) in text.lines().enumerate() {
         if path != UNSAFE && line.contains(&allows_unsafe) {
-            let what = format!("unsafe code lies in {UNSAFE} alone");
+            let what = format!("only {UNSAFE} may have unsafe code");
             findings.push(Finding::at(path, at + 1, what));
         }
         for (first, second, remedy) in WORDS {
@@ -73,14 +73,14 @@ fn check_rust(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Calls that wait for a time. In two halves each, as above.
+/// Calls that sleep, in two halves each.
 const SLEEPS: [(&str, &str); 2] = [("thread::", "sleep("), ("time::", "sleep(")];
 
-/// How a test calls the time between two looks at a condition that has a deadline.
+/// The name in tests of the interval at which a condition with a deadline is polled.
 const POLL: &str = "POLL";
 
-/// Places where test code sleeps other than between two looks. A hint and no finding: time that
-/// is paused may well be slept through.
+/// Places where test code sleeps other than between two polls. These are hints, not findings: a
+/// test may sleep in paused time.
 pub(crate) fn sleeps(path: &str, text: &str) -> Vec<Finding> {
     if !path.ends_with(".rs") {
         return Vec::new();
@@ -98,7 +98,7 @@ pub(crate) fn sleeps(path: &str, text: &str) -> Vec<Finding> {
             Finding::at(
                 path,
                 before + at + 1,
-                "sleeps in a test: wait for a condition, looking every POLL",
+                "sleeps in a test: poll a condition every POLL until its deadline",
             )
         })
         .collect()
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_first_what_it_owns() {
+    fn a_file_opens_with_what_it_owns() {
         assert_eq!(
             whats("a/src/x.rs", "use y;\n"),
             ["a/src/x.rs:1: open with `//!`: what the file owns"]
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn names_mean_something() {
+    fn file_names_describe_their_content() {
         for path in ["a/src/util.rs", "a/src/helpers/x.rs", "a/src/x/mod.rs", "a/tests/common/x.rs"]
         {
             assert_eq!(whats(path, "//! x\n").len(), 1, "{path}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_must_not_stay_are_found() {
+    fn forbidden_words_are_found() {
         for (first, second, _) in WORDS {
             let text = format!("//! x\n\n    {first}{second}: later\n");
             assert_eq!(whats("a/src/x.rs", &text).len(), 1, "{first}{second}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_in_a_test_is_hinted_at() {
+    fn a_sleep_in_a_test_is_a_hint() {
         let call = ["thread::sl", "eep(a);"].concat();
         let text = format!("//! x\n{call}\n#[cfg(test)]\nmod tests {{\n  {call}\n}}\n");
         let lines = |path| sleeps(path, &text).iter().map(|hint| hint.line).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The tree as it lies on disk: every text file that is ours, and the crates among them.
+//! The tree on disk: every text file of ours, and the crates among them.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::Finding;
 use super::manifest::Manifest;
 use crate::step::Failure;
 
-/// What may lie at the top; anything else belongs into one of the folders.
+/// The entries allowed at the top; anything else belongs in one of the folders.
 const TOP_LEVEL: [&str; 19] = [
     ".cargo",
     ".ci",
@@ -30,10 +30,10 @@ const TOP_LEVEL: [&str; 19] = [
     "storage",
 ];
 
-/// What appears there while working and is ignored by git.
+/// Entries that development creates there and git ignores.
 const IGNORED: [&str; 2] = ["target", "headwater-data"];
 
-/// Files that are read; everything else is data.
+/// The endings of files that the rules read; other files are data.
 const TEXT: [&str; 8] = ["md", "proto", "rs", "sh", "toml", "yaml", "yml", "run"];
 
 /// One file.

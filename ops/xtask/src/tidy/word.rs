@@ -1,7 +1,7 @@
-//! Finding a word in a text, and not as a piece of a longer one.
+//! Finds a whole word in a text.
 
-/// Whether `text` holds `word` by itself. Where the word begins or ends with a sign, anything
-/// may stand beside it there.
+/// Whether `text` has `word` as a whole word. Next to a sign at the word's beginning or end, any
+/// character may follow.
 pub(crate) fn holds(text: &str, word: &str) -> bool {
     let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let joins_before = is_letter(word.chars().next());
