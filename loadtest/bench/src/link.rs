@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headwater_e2e::proxy::{Conditions, Proxy, Traffic};
-use headwater_edge::{Edge, EdgeConfig, EdgeHandle, EdgeStatus, Seams, Settings};
+use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, EdgeHandle, EdgeStatus, Settings};
 use headwater_event::{
     Applied, Assignment, EntryKey, Event, LogId, NodeName, Removed, ResourceKey, StreamId,
 };
@@ -118,7 +118,7 @@ impl Link {
             settings: self.settings.clone(),
             ..EdgeConfig::new(self.node.clone(), hubs, self.socket())
         };
-        let edge = Edge::start(config, state, outbox, Seams::default());
+        let edge = Edge::start(config, state, outbox, EdgeDependencies::default());
         self.edge = Some(self.of_node.block_on(edge).tried("starting an edge")?);
         Ok(())
     }

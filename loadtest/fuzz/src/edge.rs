@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use headwater_edge::{Edge, EdgeConfig, Seams};
+use headwater_edge::{Edge, EdgeConfig, EdgeDependencies};
 use headwater_event::upstream::encode_report;
 use headwater_event::{
     Applied, Change, Checkpoint, HashKey, LogId, NodeName, ObjectHash, Report, ReportBody,
@@ -68,13 +68,13 @@ fn outbox_of(input: &mut Unstructured<'_>) -> Result<()> {
             let engine = Arc::new(MemoryEngine::new());
             schema::OUTBOX.check(&*engine).expect("it is new");
             engine.write(rows, Durability::Synced).expect("memory takes it");
-            let _ = headwater_edge::held(&*engine, &node());
+            let _ = headwater_edge::read_outbox(&*engine, &node());
             for _ in 0..2 {
                 // An edge that does not start says why.
                 let Ok(bare) = start(replica(), engine.clone()) else { return Ok(()) };
                 ask(&bare, input, 4).await?;
             }
-            headwater_edge::held(&*engine, &node()).expect("an edge has run on it");
+            headwater_edge::read_outbox(&*engine, &node()).expect("an edge has run on it");
             Ok(())
         },
         rest,
@@ -102,7 +102,7 @@ fn start(
     let dial = Arc::new(|_| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async { Err(Status::unavailable("there is no hub")) })
     });
-    let bare = Edge::bare(&config, state, outbox, Seams::default(), dial)?;
+    let bare = Edge::open(&config, state, outbox, EdgeDependencies::default(), dial)?;
     let mut tasks = JoinSet::new();
     tasks.spawn(async { drop(bare.replica.await) });
     tasks.spawn(async { drop(bare.syncer.await) });

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use headwater_edge::held;
+use headwater_edge::read_outbox;
 use headwater_event::{
     Change, EntryKey, Envelope, HashKey, NodeName, ObjectHash, Seq, StateHash, StreamId,
 };
@@ -133,13 +133,13 @@ impl Check {
 
     fn statuses(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), CorrectnessError> {
         let node = &disks.node;
-        let held = held(&*disks.outbox, node)?;
-        if !held.reports.is_empty() {
-            let waiting = held.reports.len();
+        let contents = read_outbox(&*disks.outbox, node)?;
+        if !contents.reports.is_empty() {
+            let waiting = contents.reports.len();
             self.note(|| format!("{node}: {waiting} reports never reached the cloud"));
         }
         let in_cloud = picture.statuses(node)?;
-        let Some(told) = held.told else {
+        let Some(told) = contents.reported else {
             if !in_cloud.is_empty() {
                 self.note(|| format!("{node}: it is not known what it told the cloud"));
             }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use headwater_edge::{Edge, EdgeConfig, Seams, StartError};
+use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, StartError};
 use headwater_event::NodeName;
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::operation::Verb;
@@ -93,7 +93,7 @@ impl LightEdges {
     /// See [`StartError`].
     pub fn start(settings: &LightSettings, witness: &Arc<dyn Witness>) -> Result<Self, StartError> {
         let wire = Arc::new(WireCount::default());
-        let seams = Seams::default();
+        let seams = EdgeDependencies::default();
         let start = |(index, node): (usize, &NodeName)| {
             LightEdge::start(index, node, settings, &seams, &wire, witness)
         };
@@ -151,7 +151,7 @@ impl LightEdge {
         index: usize,
         node: &NodeName,
         settings: &LightSettings,
-        seams: &Seams,
+        seams: &EdgeDependencies,
         wire: &Arc<WireCount>,
         witness: &Arc<dyn Witness>,
     ) -> Result<Self, StartError> {
@@ -161,7 +161,7 @@ impl LightEdge {
         let hubs = settings.hops.get(index).map_or_else(|| settings.hubs.clone(), |hop| vec![*hop]);
         let config = EdgeConfig::new(node.clone(), hubs, "none".into());
         let dial = dial::dial(index, &is_cut, wire);
-        let bare = Edge::bare(&config, state.clone(), outbox.clone(), seams.clone(), dial)?;
+        let bare = Edge::open(&config, state.clone(), outbox.clone(), seams.clone(), dial)?;
         let meta = Arc::new(bare.meta);
         let mut tasks = JoinSet::new();
         for work in [bare.replica, bare.syncer, bare.outbox] {

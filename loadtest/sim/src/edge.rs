@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use headwater_check::once::Once;
 use headwater_check::removed::Removals;
-use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeExit, Seams};
+use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeDependencies, EdgeExit};
 use headwater_event::{Incarnation, NodeName};
 use headwater_store::{Failure, MemoryEngine, Survives};
 use tokio::task::JoinSet;
@@ -131,13 +131,13 @@ impl SimEdge {
             incarnation: self.incarnation,
             ..EdgeConfig::new(self.node.clone(), self.hubs.clone(), "none".into())
         };
-        let seams = Seams {
+        let seams = EdgeDependencies {
             clock: Arc::new(SimClock(self.frame.clone(), self.clock.clone())),
             chance: Arc::new(SimChance(self.frame.clone())),
-            ..Seams::default()
+            ..EdgeDependencies::default()
         };
         let dial = self.network.dial(self.index, &self.node);
-        let mut bare = Edge::bare(
+        let mut bare = Edge::open(
             &config,
             self.state.clone(),
             self.outbox.clone(),
@@ -147,7 +147,7 @@ impl SimEdge {
         if bare.is_err() {
             // A disk that was to fail did so at once.
             self.lose_power(Survives::Synced);
-            bare = Edge::bare(&config, self.state.clone(), self.outbox.clone(), seams, dial);
+            bare = Edge::open(&config, self.state.clone(), self.outbox.clone(), seams, dial);
         }
         let bare = match bare {
             Ok(bare) => bare,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use headwater_edge::bare::{Dial, Wire};
+use headwater_edge::{HubDialer, HubStreams};
 use headwater_event::{NodeName, ReportId};
 use headwater_hub::HubHandle;
 use headwater_proto::replication as wire;
@@ -118,7 +118,7 @@ impl Network {
     }
 
     /// How an edge gets connections.
-    pub(crate) fn dial(&self, edge: usize, node: &NodeName) -> Dial {
+    pub(crate) fn dial(&self, edge: usize, node: &NodeName) -> HubDialer {
         let (network, node) = (self.clone(), node.clone());
         Arc::new(move |address| {
             let (network, node) = (network.clone(), node.clone());
@@ -127,7 +127,12 @@ impl Network {
         })
     }
 
-    async fn connect(&self, edge: usize, node: &NodeName, hub: usize) -> Result<Wire, Status> {
+    async fn connect(
+        &self,
+        edge: usize,
+        node: &NodeName,
+        hub: usize,
+    ) -> Result<HubStreams, Status> {
         let frame = &self.0.frame;
         sleep(frame.delay(REFUSED_MS_MAX)).await;
         self.moving(edge, hub).await;
@@ -165,7 +170,7 @@ impl Network {
             }
             broken.cancel();
         });
-        Ok(Wire { to_hub, from_hub: ReceiverStream::new(heard_at_edge).boxed() })
+        Ok(HubStreams { to_hub, from_hub: ReceiverStream::new(heard_at_edge).boxed() })
     }
 
     async fn carry_up(

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use headwater_event::{Incarnation, NodeName};
 use headwater_identity::Connector;
 
-use crate::address::HubAddress;
-use crate::local::LocalSettings;
+use crate::api::LocalSettings;
+use crate::connection::address::HubAddress;
+use crate::connection::session::SessionSettings;
 use crate::replica::ReplicaSettings;
-use crate::session::SessionSettings;
 use crate::upstream::UpstreamSettings;
 
 /// What an edge is told. Its engines and its surroundings are arguments of

@@ -2,7 +2,7 @@
 //! server.
 //!
 //! ```text
-//!   local API ---ask---> desk ---> session task <----> hub
+//!   local API ---ask---> handler ---> session task <----> hub
 //!                         |  |        |     ^
 //!                         |  |        v     |
 //!                         |  +---> replica thread (state database) <---> sync thread
@@ -23,32 +23,23 @@ use headwater_store::{Engine, EngineError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::api;
+use crate::api::handler::ApiHandler;
 use crate::config::EdgeConfig;
-use crate::desk::Desk;
+use crate::connection::link::connect;
+use crate::connection::session::SessionCommand;
+use crate::dependencies::EdgeDependencies;
 use crate::exit::{Database, EdgeExit, StartError};
-use crate::link::connect;
-use crate::metrics::EdgeCounts;
-use crate::opened::{Opened, Work};
-use crate::seams::{Chance, Clock, SystemChance, SystemClock};
+use crate::parts::{EdgeParts, OwnerFuture};
+use crate::replica::ReplicaCommand;
 use crate::status::EdgeStatus;
-use crate::{local, replica, session, upstream};
+use crate::upstream::UpstreamCommand;
 
 /// How long calls under way may take to end when the edge stops.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Threads of an edge do shallow work: hundreds of edges fit one process.
 const STACK_BYTES: usize = 1 << 20;
-
-/// What an edge is started with besides its configuration.
-#[derive(Clone, Debug)]
-pub struct Seams {
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Random numbers.
-    pub chance: Arc<dyn Chance>,
-    /// What it counts.
-    pub metrics: EdgeCounts,
-}
 
 /// The edge of one node.
 #[derive(Debug)]
@@ -57,7 +48,7 @@ pub struct Edge;
 /// A running edge. Clones are handles of the same one; dropping them stops nothing.
 #[derive(Clone, Debug)]
 pub struct EdgeHandle {
-    desk: Desk,
+    handler: ApiHandler,
     stop: CancellationToken,
     exit: watch::Receiver<Option<EdgeExit>>,
 }
@@ -65,17 +56,7 @@ pub struct EdgeHandle {
 /// The edge is not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the edge has stopped")]
-pub struct Gone;
-
-impl Default for Seams {
-    fn default() -> Self {
-        Self {
-            clock: Arc::new(SystemClock::new()),
-            chance: Arc::new(SystemChance),
-            metrics: EdgeCounts::default(),
-        }
-    }
-}
+pub struct EdgeStopped;
 
 impl Edge {
     /// Starts an edge over its two databases. The local API answers when this returns, whether
@@ -87,7 +68,7 @@ impl Edge {
         config: EdgeConfig,
         state: Arc<dyn Engine>,
         outbox: Arc<dyn Engine>,
-        seams: Seams,
+        seams: EdgeDependencies,
     ) -> Result<EdgeHandle, StartError> {
         match &config.tls {
             Some(tls) => tls.check_owner(&Principal::Node(config.node.clone()))?,
@@ -97,31 +78,33 @@ impl Edge {
                 }
             }
         }
-        let listener = local::bind(&config.socket)?;
+        let listener = api::bind(&config.socket)?;
         let opened = {
             let (config, tls) = (config.clone(), config.tls.clone());
             let dial = Arc::new(move |hub| Box::pin(connect(hub, tls.clone())) as _);
             // Opening reads and syncs.
-            tokio::task::spawn_blocking(move || Opened::open(&config, state, outbox, seams, dial))
+            tokio::task::spawn_blocking(move || {
+                EdgeParts::open(&config, state, outbox, seams, dial)
+            })
         };
-        let Opened { replica, syncer, upstream, session, desk } =
+        let EdgeParts { replica, syncer, upstream, session, handler } =
             opened.await.unwrap_or_else(|panic| {
                 let reason = format!("opening it broke: {panic}");
                 let source = EngineError::Read { reason };
                 Err(StartError::Engine { database: Database::State, source })
             })?;
-        let (to_replica, to_upstream) = (desk.replica.clone(), desk.upstream.clone());
+        let (to_replica, to_upstream) = (handler.replica.clone(), handler.upstream.clone());
         let replica_ended = on_thread("replica", &config, Database::State, replica)?;
         let syncer_ended = on_thread("sync", &config, Database::State, syncer)?;
         let upstream_ended = on_thread("outbox", &config, Database::Outbox, upstream)?;
         let stop = CancellationToken::new();
         let (exit_sender, exit) = watch::channel(None);
-        let parts = Parts {
+        let parts = RunningEdge {
             replica_ended,
             syncer_ended,
             upstream_ended,
             session: tokio::spawn(session.run(stop.child_token())),
-            server: tokio::spawn(local::serve(listener, desk.clone(), stop.child_token())),
+            server: tokio::spawn(api::serve(listener, handler.clone(), stop.child_token())),
             replica: to_replica,
             upstream: to_upstream,
             stop: stop.clone(),
@@ -134,7 +117,7 @@ impl Edge {
             }
             exit_sender.send_replace(Some(exit));
         });
-        Ok(EdgeHandle { desk, stop, exit })
+        Ok(EdgeHandle { handler, stop, exit })
     }
 }
 
@@ -143,24 +126,24 @@ impl EdgeHandle {
     ///
     /// # Errors
     /// When it has stopped.
-    pub async fn status(&self) -> Result<EdgeStatus, Gone> {
-        self.desk.status().await.map_err(|_| Gone)
+    pub async fn status(&self) -> Result<EdgeStatus, EdgeStopped> {
+        self.handler.status().await.map_err(|_| EdgeStopped)
     }
 
     /// Cuts the link to the cloud: a fault to try things with.
     ///
     /// # Errors
     /// When the edge has stopped.
-    pub async fn cut_link(&self) -> Result<(), Gone> {
-        self.desk.session.send(session::Command::Cut(true)).await.map_err(|_| Gone)
+    pub async fn cut_link(&self) -> Result<(), EdgeStopped> {
+        self.handler.session.send(SessionCommand::Cut(true)).await.map_err(|_| EdgeStopped)
     }
 
     /// Restores the link.
     ///
     /// # Errors
     /// When the edge has stopped.
-    pub async fn restore_link(&self) -> Result<(), Gone> {
-        self.desk.session.send(session::Command::Cut(false)).await.map_err(|_| Gone)
+    pub async fn restore_link(&self) -> Result<(), EdgeStopped> {
+        self.handler.session.send(SessionCommand::Cut(false)).await.map_err(|_| EdgeStopped)
     }
 
     /// Waits until the edge has ended, and says why. Both engines are let go then.
@@ -185,7 +168,7 @@ fn on_thread(
     part: &str,
     config: &EdgeConfig,
     database: Database,
-    work: Work,
+    work: OwnerFuture,
 ) -> Result<oneshot::Receiver<Result<(), EdgeExit>>, StartError> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new()
@@ -201,18 +184,18 @@ fn on_thread(
 type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// Everything that runs.
-struct Parts {
+struct RunningEdge {
     replica_ended: oneshot::Receiver<Result<(), EdgeExit>>,
     syncer_ended: oneshot::Receiver<Result<(), EdgeExit>>,
     upstream_ended: oneshot::Receiver<Result<(), EdgeExit>>,
     session: tokio::task::JoinHandle<()>,
     server: tokio::task::JoinHandle<Served>,
-    replica: mpsc::Sender<replica::Command>,
-    upstream: mpsc::Sender<upstream::Command>,
+    replica: mpsc::Sender<ReplicaCommand>,
+    upstream: mpsc::Sender<UpstreamCommand>,
     stop: CancellationToken,
 }
 
-impl Parts {
+impl RunningEdge {
     /// Waits for the first of them to end, or for the word to stop; then ends all.
     async fn end(mut self) -> EdgeExit {
         let (mut replica_exit, mut upstream_exit, mut server_ended) = (None, None, false);
@@ -244,13 +227,13 @@ impl Parts {
         self.stop.cancel();
         if replica_exit.is_none() {
             // It takes it, or is gone.
-            let _ = self.replica.send(replica::Command::Stop).await;
+            let _ = self.replica.send(ReplicaCommand::Stop).await;
             replica_exit = Some(ended("the replica", (&mut self.replica_ended).await));
         }
         // It ends when the replica has; only then is the engine let go.
         let _ = self.syncer_ended.await;
         if upstream_exit.is_none() {
-            let _ = self.upstream.send(upstream::Command::Stop).await;
+            let _ = self.upstream.send(UpstreamCommand::Stop).await;
             upstream_exit = Some(ended("the outbox", (&mut self.upstream_ended).await));
         }
         if !server_ended && tokio::time::timeout(DRAIN_MAX, &mut self.server).await.is_err() {

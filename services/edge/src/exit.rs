@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use headwater_identity::IdentityError;
 use headwater_store::EngineError;
 
-use crate::address::HubAddress;
-use crate::identity::OlderIncarnation;
+use crate::connection::address::HubAddress;
+use crate::upstream::identity::OlderIncarnation;
 
 /// One of an edge's two databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

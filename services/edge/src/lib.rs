@@ -1,63 +1,53 @@
 //! The edge node: replication client, materialized view, outbox, MetaSync, local API.
 //!
-//! [`Edge::start`] runs one node over two engines that its caller opened: the state, which can
-//! always be rebuilt from the hub, and the outbox, whose every write is synced. Nothing is told,
-//! reported or acknowledged from above the durable position, and a report is forgotten only
-//! when the cloud has it.
+//! [`Edge::start`] runs one node over two engines that the caller opened: the state, which can
+//! always be rebuilt from the hub, and the outbox, whose every write is synced.
 //!
-//! | module | what it owns |
+//! ```text
+//!                 +--------------------------------------+
+//!                 |                                      v
+//!   api --> connection --> replica --> upstream --> meta (pure)
+//!    |           |                        ^           ^
+//!    +-----------+------------------------+-----------+
+//! ```
+//!
+//! | wing | job |
 //! |---|---|
-//! | [`config`] | what an edge is told, and its bounds |
-//! | [`edge`] | the whole: its threads and tasks, the handle that others hold |
-//! | `opened`, [`bare`] | its parts before they run; an edge that its caller drives |
-//! | [`exit`] | why an edge did not start, and why one ended |
-//! | [`status`] | where an edge stands |
-//! | [`session`], `link`, `outgoing`, [`backoff`] | the conversation with a hub |
-//! | [`address`], `dial` | where hubs are, and how a connection is made |
-//! | [`replica`], `fold` | the materialized view |
-//! | `intact` | whether a replica holds what was folded into it |
-//! | [`watch`] | who waits for its changes |
-//! | [`upstream`], [`outbox`], [`identity`], `pod_statuses` | what the node says; MetaSync |
-//! | [`local`], `desk` | the local API, and who carries out what it is asked |
-//! | [`held()`] | what an outbox database holds, for whoever looks into one |
-//! | `operation`, [`routing`] | what MetaManager's operations mean, and who gets what (pure) |
-//! | [`metrics`] | what an edge counts |
-//! | [`seams`] | clocks and chance |
+//! | [`api`] | serves the local API: parses an operation, asks the owners, sends the result |
+//! | [`connection`] | finds a hub, holds the session with it, retries |
+//! | [`replica`] | owns the state database: folds pushes, syncs, serves reads and watches |
+//! | [`upstream`] | owns the outbox database: identity, reports, pod statuses, MetaSync |
+//! | [`meta`] | MetaManager's operations, objects and routing; no I/O |
+//!
+//! The modules at the top compose them: [`edge`] (threads and tasks), [`tasks`] (the same without
+//! threads), `parts` (the wiring), [`config`], [`dependencies`], [`metrics`], [`status`], [`exit`].
+//! An arrow means "sends commands to, or uses the types of"; no arrow points back.
+//!
+//! Two invariants hold everywhere. Subscribers, the hub and the outbox receive only durable
+//! changes of the view. A report leaves the outbox only when the cloud has acknowledged it.
 
-pub mod address;
-pub mod backoff;
-pub mod bare;
+pub mod api;
 pub mod config;
-mod desk;
-mod dial;
+pub mod connection;
+pub mod dependencies;
 pub mod edge;
 pub mod exit;
-mod fold;
-pub mod held;
-pub mod identity;
-mod intact;
-mod link;
-pub mod local;
+pub mod meta;
 pub mod metrics;
-mod opened;
-mod operation;
-pub mod outbox;
-mod outgoing;
 mod owner;
-mod pod_statuses;
+mod parts;
 pub mod replica;
-pub mod routing;
-pub mod seams;
-pub mod session;
 pub mod status;
+pub mod tasks;
 pub mod upstream;
-pub mod watch;
 
-pub use address::{HubAddress, HubAddressError};
 pub use config::{EdgeConfig, Settings};
-pub use edge::{Edge, EdgeHandle, Gone, Seams};
+pub use connection::address::{HubAddress, HubAddressError};
+pub use connection::backoff::BackoffSettings;
+pub use dependencies::{Chance, Clock, EdgeDependencies, SystemChance, SystemClock};
+pub use edge::{Edge, EdgeHandle, EdgeStopped};
 pub use exit::{Database, EdgeExit, StartError};
-pub use held::{Held, held};
 pub use metrics::{EdgeCounts, EdgeMetrics};
-pub use seams::{Chance, Clock, SystemChance, SystemClock};
 pub use status::EdgeStatus;
+pub use tasks::{EdgeTasks, HubDialer, HubStreams};
+pub use upstream::contents::{OutboxContents, read_outbox};

@@ -65,7 +65,7 @@ pub(crate) enum Resync {
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum ErrorKind {
     /// No hub accepted a connection.
     Connect,
     /// A connection broke.
@@ -87,13 +87,13 @@ const RESYNCS: [(Resync, &str); 4] = [
     (Resync::Diverged, "diverged"),
 ];
 
-const TROUBLES: [(Trouble, &str); 6] = [
-    (Trouble::Connect, "connect"),
-    (Trouble::Link, "link"),
-    (Trouble::Malformed, "malformed"),
-    (Trouble::Refused, "refused"),
-    (Trouble::Session, "session"),
-    (Trouble::OutboxFull, "outbox_full"),
+const ERROR_KINDS: [(ErrorKind, &str); 6] = [
+    (ErrorKind::Connect, "connect"),
+    (ErrorKind::Link, "link"),
+    (ErrorKind::Malformed, "malformed"),
+    (ErrorKind::Refused, "refused"),
+    (ErrorKind::Session, "session"),
+    (ErrorKind::OutboxFull, "outbox_full"),
 ];
 
 #[derive(Debug)]
@@ -116,7 +116,7 @@ struct Handles {
     waiting_pushes: IntGauge,
     watches: IntGauge,
     watches_ended: IntCounter,
-    errors: [IntCounter; TROUBLES.len()],
+    errors: [IntCounter; ERROR_KINDS.len()],
 }
 
 #[derive(Debug)]
@@ -258,7 +258,7 @@ impl EdgeMetrics {
         let resyncs =
             RESYNCS.map(|(_, reason)| self.resyncs.with_label_values(&[node.as_str(), reason]));
         let errors =
-            TROUBLES.map(|(_, kind)| self.errors.with_label_values(&[node.as_str(), kind]));
+            ERROR_KINDS.map(|(_, kind)| self.errors.with_label_values(&[node.as_str(), kind]));
         EdgeCounts(Some(Arc::new(Handles {
             node: node.to_string(),
             streams: Mutex::default(),
@@ -320,9 +320,9 @@ impl EdgeCounts {
     }
 
     /// Something went wrong.
-    pub(crate) fn failed(&self, how: Trouble) {
+    pub(crate) fn failed(&self, how: ErrorKind) {
         if let Some(handles) = &self.0 {
-            count(&handles.errors, &TROUBLES, how);
+            count(&handles.errors, &ERROR_KINDS, how);
         }
     }
 
@@ -479,8 +479,8 @@ mod tests {
     fn nodes_share_families_and_each_counts_for_itself() {
         let (registry, metrics) = counted();
         let (a, b) = (metrics.of(&node("a")), metrics.of(&node("b")));
-        a.failed(Trouble::Link);
-        a.failed(Trouble::Link);
+        a.failed(ErrorKind::Link);
+        a.failed(ErrorKind::Link);
         b.connected(true);
         b.propagated(1_000, 1_250);
         b.propagated(9_000, 1_000);

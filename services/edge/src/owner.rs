@@ -4,7 +4,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 
 /// Says something, and blocks this thread where the other has fallen far behind. On a thread that
-/// drives others too ([`crate::bare`]) that would be for ever; there nobody falls so far behind.
+/// drives others too ([`crate::tasks`]) that would be for ever; there nobody falls so far behind.
 ///
 /// # Errors
 /// When nobody listens any more.

@@ -12,9 +12,12 @@
 //! and commits on. Nobody is told anything from above the durable position: before a reader's
 //! question is answered, all that is applied is made durable.
 
-mod counting;
-mod reading;
-mod syncing;
+mod counts;
+pub(crate) mod fold;
+pub(crate) mod integrity;
+mod reads;
+mod sync;
+pub mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,18 +28,19 @@ use headwater_store::{Engine, EngineError};
 use headwater_view::{Bounds, Effected, FoldError, Materializer, Refusal, Released, Selection};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use self::counting::Counting;
-use self::reading::view_change;
-pub(crate) use self::syncing::Syncer;
-use self::syncing::{Synced, Syncing};
-use crate::fold::{Done, EdgeFold, Input, Intake};
+use self::counts::ReplicaCounts;
+use self::reads::view_change;
+pub(crate) use self::sync::Syncer;
+use self::sync::{CompletedSync, SyncHandle};
+use crate::dependencies::Clock;
+use crate::meta::object::Object;
+use crate::meta::operation::Operation;
+use crate::meta::routing::Group;
 use crate::metrics::{EdgeCounts, Resync};
-use crate::operation::Operation;
 use crate::owner::tell;
-use crate::routing::Group;
-use crate::seams::Clock;
-use crate::upstream::{self, ViewChange};
-use crate::watch::{Filter, Item, Object, TooManyWatches, Watch, WatchSettings, Watchers};
+use crate::replica::fold::{AppliedEffect, EdgeFold, FoldInput, PreparedPush};
+use crate::replica::watch::{Filter, TooManyWatches, Watch, WatchItem, WatchSettings, Watchers};
+use crate::upstream::{UpstreamCommand, ViewChange};
 
 /// How long applied state may stay unsynced when nobody waits for it: what a loss of power costs
 /// is this much of a tail, read again from the hub.
@@ -62,9 +66,9 @@ pub struct ReplicaSettings {
 
 /// What the replica is asked.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ReplicaCommand {
     /// Fold a push, or a part of one; `room` is what it takes of the intake until then.
-    Apply { push: Intake, room: Option<OwnedSemaphorePermit> },
+    Apply { push: PreparedPush, room: Option<OwnedSemaphorePermit> },
     /// Remove a stream that the node no longer has.
     Drop(StreamId),
     /// Say what a stream holds, an entry a digest, if there are no more than `entries_max`.
@@ -87,7 +91,7 @@ pub(crate) enum Command {
 
 /// What the replica says to the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ReplicaEvent {
     /// A push is visible, or its hash did not come out.
     Applied { stream: StreamId, checkpoint: Checkpoint, hash: StateHash },
     /// A stream is synced up to here.
@@ -112,7 +116,7 @@ pub(crate) enum ReplicaError {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Replica {
+pub(crate) struct EdgeReplica {
     settings: ReplicaSettings,
     engine: Arc<dyn Engine>,
     materializer: Materializer<EdgeFold>,
@@ -120,21 +124,21 @@ pub(crate) struct Replica {
     /// Streams that differ from the log: only a push that begins anew goes on from there.
     stopped: BTreeSet<StreamId>,
     watchers: Watchers,
-    session: mpsc::Sender<Answer>,
-    upstream: mpsc::Sender<upstream::Command>,
+    session: mpsc::Sender<ReplicaEvent>,
+    upstream: mpsc::Sender<UpstreamCommand>,
     /// Inputs in the open batch, and what the session is told when it is committed.
     open: usize,
-    answers: Vec<Answer>,
+    answers: Vec<ReplicaEvent>,
     stopping: bool,
     /// Whether the node's whole private stream is there, as far as anybody has been told.
     complete: bool,
     /// Whether what is committed is to be listed anew, once it is durable and before more is folded.
     relists: bool,
-    syncing: Syncing,
+    syncing: SyncHandle,
     now_ms: u64,
     /// When the last sync began.
     synced_ms: u64,
-    counting: Counting,
+    counting: ReplicaCounts,
 }
 
 impl Default for ReplicaSettings {
@@ -148,7 +152,7 @@ impl Default for ReplicaSettings {
     }
 }
 
-impl Replica {
+impl EdgeReplica {
     /// The replica in `engine`; all that is there is then durable. Its syncer is to run beside it.
     ///
     /// # Errors
@@ -157,8 +161,8 @@ impl Replica {
         engine: Arc<dyn Engine>,
         private: StreamId,
         settings: ReplicaSettings,
-        session: mpsc::Sender<Answer>,
-        upstream: mpsc::Sender<upstream::Command>,
+        session: mpsc::Sender<ReplicaEvent>,
+        upstream: mpsc::Sender<UpstreamCommand>,
     ) -> Result<(Self, Syncer), EngineError> {
         let materializer =
             Materializer::open(Arc::clone(&engine), EdgeFold::default(), settings.bounds)?;
@@ -181,7 +185,7 @@ impl Replica {
             syncing,
             now_ms: 0,
             synced_ms: 0,
-            counting: Counting::default(),
+            counting: ReplicaCounts::default(),
         };
         Ok((replica, syncer))
     }
@@ -189,7 +193,7 @@ impl Replica {
     /// The same, counting.
     #[must_use]
     pub(crate) fn counting(mut self, metrics: EdgeCounts, clock: Arc<dyn Clock>) -> Self {
-        self.counting = Counting::new(metrics, clock);
+        self.counting = ReplicaCounts::new(metrics, clock);
         self
     }
 
@@ -204,7 +208,7 @@ impl Replica {
     /// When it cannot go on; nothing from above the durable position was told.
     pub(crate) async fn run(
         mut self,
-        mut commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<ReplicaCommand>,
     ) -> Result<(), ReplicaError> {
         self.begin()?;
         while !self.stopping {
@@ -232,8 +236,8 @@ impl Replica {
     /// Does what `first` asks, and with it what else is queued.
     async fn group(
         &mut self,
-        first: Command,
-        mut queued: impl FnMut() -> Option<Command>,
+        first: ReplicaCommand,
+        mut queued: impl FnMut() -> Option<ReplicaCommand>,
     ) -> Result<(), ReplicaError> {
         let mut next = Some(first);
         while let Some(command) = next {
@@ -251,40 +255,40 @@ impl Replica {
         self.settle().await
     }
 
-    async fn take(&mut self, command: Command) -> Result<(), ReplicaError> {
+    async fn take(&mut self, command: ReplicaCommand) -> Result<(), ReplicaError> {
         match command {
-            Command::Apply { push, room } => {
+            ReplicaCommand::Apply { push, room } => {
                 self.apply(push)?;
                 drop(room);
             }
-            Command::Drop(stream) => {
+            ReplicaCommand::Drop(stream) => {
                 self.stopped.remove(&stream);
-                self.fold(Input::Drop(stream)).map_err(ReplicaError::from)?;
+                self.fold(FoldInput::Drop(stream)).map_err(ReplicaError::from)?;
             }
-            Command::Summarize { stream, nonce, entries_max } => {
+            ReplicaCommand::Summarize { stream, nonce, entries_max } => {
                 // What it was pushed before is visible then, and its answers are told.
                 self.commit().await?;
                 let digests = self.digests(&stream, nonce, entries_max)?;
-                self.tell_session(Answer::Summarized { stream, nonce, digests });
+                self.tell_session(ReplicaEvent::Summarized { stream, nonce, digests });
             }
-            Command::Sync => {
+            ReplicaCommand::Sync => {
                 self.make_durable().await?;
                 for (stream, (checkpoint, _)) in self.positions().clone() {
-                    self.tell_session(Answer::Durable { stream, checkpoint });
+                    self.tell_session(ReplicaEvent::Durable { stream, checkpoint });
                 }
             }
-            Command::Tick(now_ms) => self.now_ms = self.now_ms.max(now_ms),
-            Command::Watch { filter, reply } => {
+            ReplicaCommand::Tick(now_ms) => self.now_ms = self.now_ms.max(now_ms),
+            ReplicaCommand::Watch { filter, reply } => {
                 self.make_durable().await?;
                 let listing = self.listing(&filter)?;
                 let _ = reply.send(self.watchers.open(filter, listing));
                 self.counting.watches(self.watchers.open_ones(), self.watchers.lagged());
             }
-            Command::Find { key, reply } => {
+            ReplicaCommand::Find { key, reply } => {
                 self.make_durable().await?;
                 let _ = reply.send(self.find(key)?);
             }
-            Command::List { namespace, kind, reply } => {
+            ReplicaCommand::List { namespace, kind, reply } => {
                 self.make_durable().await?;
                 let selection = match &namespace {
                     Some(namespace) => Selection::KindIn(&kind, namespace),
@@ -296,15 +300,15 @@ impl Replica {
                 }
                 let _ = reply.send(objects);
             }
-            Command::Stop => self.stopping = true,
-            Command::Deliver { group, operation, reply } => {
+            ReplicaCommand::Stop => self.stopping = true,
+            ReplicaCommand::Deliver { group, operation, reply } => {
                 let _ = reply.send(self.watchers.deliver(group, &operation));
             }
         }
         Ok(())
     }
 
-    fn apply(&mut self, push: Intake) -> Result<(), ReplicaError> {
+    fn apply(&mut self, push: PreparedPush) -> Result<(), ReplicaError> {
         let advance = &push.advance;
         let (stream, checkpoint, hash) = (advance.stream.clone(), advance.to, advance.hash);
         let (mode, first, last) = (advance.mode, advance.part == 0, advance.last_part);
@@ -319,14 +323,14 @@ impl Replica {
         if let Some(by) = Resync::by(mode).filter(|_| first) {
             self.counting.resynced(by);
         }
-        match self.fold(Input::Push(push)) {
-            Ok(()) if last => self.answers.push(Answer::Applied { stream, checkpoint, hash }),
+        match self.fold(FoldInput::Push(push)) {
+            Ok(()) if last => self.answers.push(ReplicaEvent::Applied { stream, checkpoint, hash }),
             Ok(()) => {}
             Err(FoldError::Refused(Refusal::Diverged { found, .. })) => {
                 tracing::error!(%stream, seq = %checkpoint.seq, expected = %hash, %found, "diverged");
                 self.counting.resynced(Resync::Diverged);
                 self.stopped.insert(stream.clone());
-                self.answers.push(Answer::Applied { stream, checkpoint, hash: found });
+                self.answers.push(ReplicaEvent::Applied { stream, checkpoint, hash: found });
             }
             Err(FoldError::Refused(refusal)) => return Err(ReplicaError::Defect(refusal)),
             Err(FoldError::Engine(error)) => return Err(error.into()),
@@ -334,7 +338,7 @@ impl Replica {
         Ok(())
     }
 
-    fn fold(&mut self, input: Input) -> Result<(), FoldError<Refusal>> {
+    fn fold(&mut self, input: FoldInput) -> Result<(), FoldError<Refusal>> {
         let (began, changes) = (self.counting.begin(), input.changes());
         self.materializer.fold(input)?;
         self.counting.folded(changes, &began);
@@ -416,7 +420,10 @@ impl Replica {
     }
 
     /// Lets out what a sync made durable, and begins the next if somebody waits for it.
-    fn synced(&mut self, Synced { ticket, began }: Synced) -> Result<(), ReplicaError> {
+    fn synced(
+        &mut self,
+        CompletedSync { ticket, began }: CompletedSync,
+    ) -> Result<(), ReplicaError> {
         self.counting.synced(&began);
         let released = self.materializer.synced(ticket);
         self.let_out(released)?;
@@ -425,10 +432,10 @@ impl Replica {
 
     /// Tells everyone what has become durable: first the session, then the outbox, which must know
     /// a pod before its status can come, then the watches.
-    fn let_out(&mut self, released: Released<Done>) -> Result<(), ReplicaError> {
+    fn let_out(&mut self, released: Released<AppliedEffect>) -> Result<(), ReplicaError> {
         for (stream, position) in &released.moved {
             if let Some((checkpoint, _)) = *position {
-                self.tell_session(Answer::Durable { stream: stream.clone(), checkpoint });
+                self.tell_session(ReplicaEvent::Durable { stream: stream.clone(), checkpoint });
             }
         }
         // Else a listing would show what is not durable: the sync that covers it comes next.
@@ -449,7 +456,7 @@ impl Replica {
         self.tell_upstream(changes);
         self.counting.visible(released.effects.iter().filter_map(|done| done.appended_ms));
         // Each span ends with its turn here: its change is durable, and let out.
-        for Done { effect, cause, .. } in released.effects {
+        for AppliedEffect { effect, cause, .. } in released.effects {
             let traceparent = cause.traceparent();
             match effect.effected {
                 Effected::Added(applied) | Effected::Changed(applied) => {
@@ -457,13 +464,13 @@ impl Replica {
                         && !relist
                     {
                         let key = object.key.clone();
-                        self.watchers.tell(&key, &Item::Applied { object, traceparent });
+                        self.watchers.tell(&key, &WatchItem::Applied { object, traceparent });
                     }
                 }
                 Effected::Removed(removed) => {
                     if let EntryKey::Resource(key) = removed.key {
                         let uid = removed.uid;
-                        let item = Item::Removed { key: key.clone(), uid, traceparent };
+                        let item = WatchItem::Removed { key: key.clone(), uid, traceparent };
                         self.watchers.tell(&key, &item);
                     }
                 }
@@ -480,7 +487,7 @@ impl Replica {
         Ok(())
     }
 
-    fn tell_session(&self, answer: Answer) {
+    fn tell_session(&self, answer: ReplicaEvent) {
         // The session takes every answer without waiting for anything; without one, the edge is
         // stopping.
         let _ = tell(&self.session, answer);
@@ -488,7 +495,7 @@ impl Replica {
 
     fn tell_upstream(&self, changes: Vec<ViewChange>) {
         if !changes.is_empty() {
-            let _ = tell(&self.upstream, upstream::Command::View(changes));
+            let _ = tell(&self.upstream, UpstreamCommand::View(changes));
         }
     }
 }

@@ -3,7 +3,7 @@
 use headwater_event::Identity;
 use headwater_session::EdgeStream;
 
-use crate::session::SessionStatus;
+use crate::connection::session::SessionStatus;
 use crate::upstream::UpstreamStatus;
 
 /// Where an edge stands.

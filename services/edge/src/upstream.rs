@@ -1,4 +1,4 @@
-//! Upstream: one thread owns the outbox engine, and with it the identity, the pods' statuses and
+//! EdgeUpstream: one thread owns the outbox engine, and with it the identity, the pods' statuses and
 //! MetaSync. Every write is synced; what is queued shares one.
 //!
 //! ```text
@@ -8,8 +8,12 @@
 //!
 //! Whoever asks is answered once the write that its question caused is on disk.
 
-mod cause;
+pub mod contents;
+pub mod identity;
 mod meta_sync;
+pub mod outbox;
+pub(crate) mod pod_statuses;
+mod report_cause;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,15 +26,15 @@ use headwater_event::{
 use headwater_store::{Batch, Durability, Engine, EngineError};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::identity::{Issuer, OlderIncarnation, Started};
-use crate::metrics::{EdgeCounts, Trouble};
-use crate::operation::Refused;
-use crate::outbox::{Outbox, OutboxFull, OutboxSettings};
+use crate::dependencies::{Chance, Clock};
+use crate::meta::object::Object;
+use crate::meta::operation::OperationError;
+use crate::metrics::{EdgeCounts, ErrorKind};
 use crate::owner::tell;
-use crate::pod_statuses::{PodStatus, PodStatuses};
-use crate::seams::{Chance, Clock};
-use crate::upstream::cause::Cause;
-use crate::watch::Object;
+use crate::upstream::identity::{Issuer, NodeStart, OlderIncarnation};
+use crate::upstream::outbox::{Outbox, OutboxFull, OutboxSettings};
+use crate::upstream::pod_statuses::{PodStatus, PodStatuses};
+use crate::upstream::report_cause::ReportCause;
 
 /// How often the pod status snapshot is derived though nothing has changed: KubeEdge's
 /// PodStatusSyncInterval.
@@ -59,7 +63,7 @@ pub struct UpstreamSettings {
 
 /// What upstream is asked.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum UpstreamCommand {
     /// The durable view of the node's pods has changed.
     View(Vec<ViewChange>),
     /// Note a pod's status; answered with whether it is another.
@@ -68,24 +72,24 @@ pub(crate) enum Command {
         status: PodStatus,
         /// The trace context of what changed it.
         cause: Option<String>,
-        reply: oneshot::Sender<Result<bool, Refused>>,
+        reply: oneshot::Sender<Result<bool, OperationError>>,
     },
     /// Forget a pod's status; answered with whether there was one.
-    RemoveStatus { pod: ResourceKey, reply: oneshot::Sender<Result<bool, Refused>> },
+    RemoveStatus { pod: ResourceKey, reply: oneshot::Sender<Result<bool, OperationError>> },
     /// Report to the cloud.
-    Report { body: ReportBody, reply: oneshot::Sender<Result<(), Refused>> },
+    Report { body: ReportBody, reply: oneshot::Sender<Result<(), OperationError>> },
     /// Report that a pod has terminated; answered with whether it was still there.
     Terminate {
         pod: ResourceKey,
         uid: String,
         /// The trace context of what ended it.
         cause: Option<String>,
-        reply: oneshot::Sender<Result<bool, Refused>>,
+        reply: oneshot::Sender<Result<bool, OperationError>>,
     },
     /// Look statuses up.
     Statuses { of: StatusesOf, reply: oneshot::Sender<Vec<Object>> },
     /// Derive the snapshot now; answered with whether the cloud is told anything.
-    MetaSync { reply: oneshot::Sender<Result<bool, Refused>> },
+    MetaSync { reply: oneshot::Sender<Result<bool, OperationError>> },
     /// The monotonic clock, milliseconds.
     Tick(u64),
     /// Read reports behind `after`, at most `count`.
@@ -122,12 +126,12 @@ pub(crate) enum ViewChange {
 
 /// What upstream says to the session.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum UpstreamEvent {
     /// The outbox has a report that it had not before.
     Reported,
-    /// The answer to [`Command::Read`].
+    /// The answer to [`UpstreamCommand::Read`].
     Read(Vec<Report>),
-    /// The answer to [`Command::Raise`].
+    /// The answer to [`UpstreamCommand::Raise`].
     Raised(Identity),
 }
 
@@ -155,18 +159,18 @@ pub(crate) enum OpenError {
 
 /// Where upstream gets and puts things.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct UpstreamDependencies {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) chance: Arc<dyn Chance>,
-    pub(crate) session: mpsc::Sender<Event>,
+    pub(crate) session: mpsc::Sender<UpstreamEvent>,
     pub(crate) metrics: EdgeCounts,
 }
 
 /// See the module.
-pub(crate) struct Upstream {
+pub(crate) struct EdgeUpstream {
     settings: UpstreamSettings,
-    around: Surroundings,
+    around: UpstreamDependencies,
     issuer: Issuer,
     outbox: Outbox,
     statuses: PodStatuses,
@@ -175,7 +179,7 @@ pub(crate) struct Upstream {
     /// Pods whose status may be one of another pod or of none.
     suspects: BTreeSet<ResourceKey>,
     /// What changed statuses that the cloud has not been told.
-    causes: BTreeMap<ResourceKey, Cause>,
+    causes: BTreeMap<ResourceKey, ReportCause>,
     /// Whether the view is the node's whole private stream.
     complete: bool,
     /// The snapshot request of the view.
@@ -207,8 +211,8 @@ struct Group {
     answers: Vec<Box<dyn FnOnce() + Send>>,
     reads: Vec<(Option<ReportId>, usize)>,
     /// Their spans end when the write is on disk.
-    causes: Vec<Cause>,
-    events: Vec<Event>,
+    causes: Vec<ReportCause>,
+    events: Vec<UpstreamEvent>,
 }
 
 impl Default for UpstreamSettings {
@@ -221,7 +225,7 @@ impl Default for UpstreamSettings {
     }
 }
 
-impl Upstream {
+impl EdgeUpstream {
     /// Begins a start of `node` over the outbox: its boot number is raised and synced.
     ///
     /// # Errors
@@ -230,11 +234,11 @@ impl Upstream {
         node: NodeName,
         incarnation: Incarnation,
         settings: UpstreamSettings,
-        around: Surroundings,
+        around: UpstreamDependencies,
     ) -> Result<(Self, watch::Receiver<UpstreamStatus>), OpenError> {
         let engine = &*around.engine;
         let nonce = around.chance.draw();
-        let Started { issuer, enrolled_anew } = Issuer::start(engine, node, incarnation, nonce)??;
+        let NodeStart { issuer, enrolled_anew } = Issuer::start(engine, node, incarnation, nonce)??;
         let outbox = Outbox::open(engine, settings.outbox)?;
         let statuses = PodStatuses::open(engine, issuer.node())?;
         let (status, receiver) = watch::channel(UpstreamStatus {
@@ -283,7 +287,7 @@ impl Upstream {
     /// When the engine fails; what was not answered may or may not be in the outbox.
     pub(crate) async fn run(
         mut self,
-        mut commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<UpstreamCommand>,
     ) -> Result<(), EngineError> {
         while !self.stopping
             && let Some(command) = commands.recv().await
@@ -296,8 +300,8 @@ impl Upstream {
     /// Does what `first` asks, and with it what else is queued.
     fn group(
         &mut self,
-        first: Command,
-        mut queued: impl FnMut() -> Option<Command>,
+        first: UpstreamCommand,
+        mut queued: impl FnMut() -> Option<UpstreamCommand>,
     ) -> Result<(), EngineError> {
         let mut next = Some(first);
         for _ in 0..GROUP_MAX {
@@ -316,25 +320,27 @@ impl Upstream {
         self.finish_group()
     }
 
-    fn take(&mut self, command: Command) -> Result<(), EngineError> {
+    fn take(&mut self, command: UpstreamCommand) -> Result<(), EngineError> {
         match command {
-            Command::View(changes) => changes.into_iter().for_each(|change| self.view(change)),
-            Command::SetStatus { pod, status, cause, reply } => {
+            UpstreamCommand::View(changes) => {
+                changes.into_iter().for_each(|change| self.view(change))
+            }
+            UpstreamCommand::SetStatus { pod, status, cause, reply } => {
                 let set = self.set_status(pod, status, cause);
                 self.answer(reply, set);
             }
-            Command::RemoveStatus { pod, reply } => {
+            UpstreamCommand::RemoveStatus { pod, reply } => {
                 let removed = self.statuses.remove(&mut self.group.batch, &pod);
                 self.is_dirty |= removed;
                 self.answer(reply, Ok(removed));
             }
-            Command::Report { body, reply } => {
+            UpstreamCommand::Report { body, reply } => {
                 let reported = self.report(body, None)?;
                 self.answer(reply, reported.map(|_| ()).map_err(|full| unavailable(&full)));
             }
-            Command::Terminate { pod, uid, cause, reply } => {
+            UpstreamCommand::Terminate { pod, uid, cause, reply } => {
                 let terminated = if self.pods.get(&pod) == Some(&uid) {
-                    let cause = Cause::of(&pod, cause);
+                    let cause = ReportCause::of(&pod, cause);
                     let body = ReportBody::PodTerminated { pod, uid };
                     let reported = self.report(body, cause)?;
                     reported.map(|_| true).map_err(|full| unavailable(&full))
@@ -343,18 +349,18 @@ impl Upstream {
                 };
                 self.answer(reply, terminated);
             }
-            Command::Statuses { of, reply } => {
+            UpstreamCommand::Statuses { of, reply } => {
                 let found = self.statuses_of(&of);
                 self.answer(reply, found);
             }
-            Command::MetaSync { reply } => {
+            UpstreamCommand::MetaSync { reply } => {
                 let told = self.meta_sync()?;
                 self.answer(reply, told);
             }
-            Command::Tick(now_ms) => self.tick(now_ms),
-            Command::Stop => self.stopping = true,
-            Command::Read { after, count } => self.group.reads.push((after, count)),
-            Command::Forget(through) => {
+            UpstreamCommand::Tick(now_ms) => self.tick(now_ms),
+            UpstreamCommand::Stop => self.stopping = true,
+            UpstreamCommand::Read { after, count } => self.group.reads.push((after, count)),
+            UpstreamCommand::Forget(through) => {
                 let forgotten = self.outbox.forget(&mut self.group.batch, through);
                 // What there was no room for may have it now.
                 self.is_dirty |= forgotten > 0 && self.trouble.is_some();
@@ -363,13 +369,13 @@ impl Upstream {
                     self.issuer.set_base(&mut self.group.batch, base, None);
                 }
             }
-            Command::Raise { known } => {
+            UpstreamCommand::Raise { known } => {
                 // All of the outbox is issued anew in the batch: it must have it for itself.
                 self.finish_group()?;
                 let nonce = self.around.chance.draw();
                 self.issuer.raise(&mut self.group.batch, &known, nonce);
                 self.reissue()?;
-                self.group.events.push(Event::Raised(self.issuer.identity()));
+                self.group.events.push(UpstreamEvent::Raised(self.issuer.identity()));
                 self.finish_group()?;
             }
         }
@@ -421,17 +427,19 @@ impl Upstream {
         pod: ResourceKey,
         status: PodStatus,
         cause: Option<String>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, OperationError> {
         match self.pods.get(&pod) {
-            None => return Err(Refused::NotFound(format!("{pod}: this node has no such pod"))),
+            None => {
+                return Err(OperationError::NotFound(format!("{pod}: this node has no such pod")));
+            }
             Some(uid) if *uid != status.uid => {
                 let reason =
                     format!("{pod}: the pod of this node has UID {uid}, not {}", status.uid);
-                return Err(Refused::NotFound(reason));
+                return Err(OperationError::NotFound(reason));
             }
             Some(_) => {}
         }
-        if let Some(cause) = Cause::of(&pod, cause) {
+        if let Some(cause) = ReportCause::of(&pod, cause) {
             self.causes.insert(pod.clone(), cause);
         }
         let changed = self.statuses.set(&mut self.group.batch, pod, status);
@@ -470,10 +478,10 @@ impl Upstream {
     fn report(
         &mut self,
         body: ReportBody,
-        cause: Option<Cause>,
+        cause: Option<ReportCause>,
     ) -> Result<Result<ReportId, OutboxFull>, EngineError> {
         let id = self.issuer.issue(&*self.around.engine)?;
-        let traceparent = cause.as_ref().map(Cause::traceparent);
+        let traceparent = cause.as_ref().map(ReportCause::traceparent);
         let report = Report { id, body, traceparent };
         self.group.causes.extend(cause);
         let dropped = self.outbox.dropped();
@@ -481,7 +489,7 @@ impl Upstream {
         self.around.metrics.gave_way(self.outbox.dropped() - dropped);
         self.group.reported |= put.is_ok();
         if put.is_err() {
-            self.around.metrics.failed(Trouble::OutboxFull);
+            self.around.metrics.failed(ErrorKind::OutboxFull);
         }
         if put.is_ok() && self.group.batch.bytes() > BATCH_BYTES_MAX {
             self.write()?;
@@ -540,10 +548,10 @@ impl Upstream {
         answers.into_iter().for_each(|answer| answer());
         let mut said = events;
         for (after, count) in reads {
-            said.push(Event::Read(self.outbox.read(&*self.around.engine, after, count)?));
+            said.push(UpstreamEvent::Read(self.outbox.read(&*self.around.engine, after, count)?));
         }
         if reported {
-            said.push(Event::Reported);
+            said.push(UpstreamEvent::Reported);
         }
         for event in said {
             // The session takes every event without waiting for anything; without one, the
@@ -575,14 +583,14 @@ impl Upstream {
     }
 }
 
-impl fmt::Debug for Upstream {
+impl fmt::Debug for EdgeUpstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream").field("issuer", &self.issuer).finish_non_exhaustive()
+        f.debug_struct("EdgeUpstream").field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
 
-fn unavailable(full: &OutboxFull) -> Refused {
-    Refused::Unavailable(full.to_string())
+fn unavailable(full: &OutboxFull) -> OperationError {
+    OperationError::Unavailable(full.to_string())
 }
 
 #[cfg(test)]

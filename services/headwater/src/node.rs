@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_edge::{
-    Database, Edge, EdgeConfig, EdgeCounts, EdgeExit, EdgeHandle, EdgeMetrics, HubAddress, Seams,
-    StartError,
+    Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeHandle, EdgeMetrics,
+    HubAddress, StartError,
 };
 use headwater_edged::{
     Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, ProcessConfig, RuntimeKind,
@@ -358,10 +358,10 @@ async fn open_and_start(config: &NodeConfig, memory: &Shared) -> Result<Running,
     config.stores.opened("state", Some(&config.edge.node), &state);
     let outbox = open(Database::Outbox, Role::Outbox, schema::OUTBOX)?;
     config.stores.opened("outbox", Some(&config.edge.node), &outbox);
-    let seams = Seams {
+    let seams = EdgeDependencies {
         clock: Arc::new(EdgeClock::default()),
         metrics: config.metrics.clone(),
-        ..Seams::default()
+        ..EdgeDependencies::default()
     };
     match Edge::start(config.edge.clone(), state.clone(), outbox, seams).await {
         Ok(edge) => Ok(Running { edge, state }),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater_edge::{Edge, EdgeConfig, Seams};
+use headwater_edge::{Edge, EdgeConfig, EdgeDependencies};
 use headwater_event::NodeName;
 use headwater_rocks::{Budget, RocksEngine, Role, Shared};
 use headwater_store::{
@@ -124,7 +124,7 @@ impl Bench {
         let config =
             EdgeConfig::new(self.node.clone(), vec![address], folder.path().join("edge.sock"));
         let outbox = Arc::new(MemoryEngine::new());
-        let starting = Edge::start(config, state.clone(), outbox, Seams::default());
+        let starting = Edge::start(config, state.clone(), outbox, EdgeDependencies::default());
         let edge = of_edge.block_on(starting).tried("starting an edge")?;
         of_hub.block_on(hub.until(|acked| acked.durable >= 1))?;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use headwater_check::state::{Entry, State};
-use headwater_edge::{Held, held};
+use headwater_edge::{OutboxContents, read_outbox};
 use headwater_event::{Checkpoint, EntryKey, NodeName, ObjectHash, StateHash, StreamId};
 use headwater_rocks::Role;
 use headwater_store::{EngineError, Read, schema};
@@ -19,7 +19,7 @@ pub struct NodeEvidence {
     /// Its replica of each stream.
     pub replicas: BTreeMap<StreamId, Replica>,
     /// Its outbox; `None`: it has none yet.
-    pub outbox: Option<Held>,
+    pub outbox: Option<OutboxContents>,
     /// Whether its edge was ended: nobody expects it to be in step.
     pub is_away: bool,
 }
@@ -46,8 +46,9 @@ impl NodeEvidence {
         }
         let outbox = folder.join("outbox");
         if let Some(engine) = copies.open(&outbox, Role::Outbox, schema::OUTBOX)? {
-            let held = held(&*engine, node).map_err(|error| unreadable(&outbox, &error))?;
-            evidence.outbox = Some(held);
+            let contents =
+                read_outbox(&*engine, node).map_err(|error| unreadable(&outbox, &error))?;
+            evidence.outbox = Some(contents);
         }
         Ok(evidence)
     }

@@ -39,7 +39,7 @@ impl Reports {
         check_ids(node, logged.iter().chain(waiting))?;
         self.check_forgotten(node, waiting, logged)?;
         self.waited.insert(node.clone(), waiting.to_vec());
-        if let Some(told) = found.outbox.as_ref().and_then(|outbox| outbox.told.as_ref()) {
+        if let Some(told) = found.outbox.as_ref().and_then(|outbox| outbox.reported.as_ref()) {
             check_told(node, told, logged, waiting)?;
         }
         for (whose, picture) in &evidence.pictures {
@@ -98,7 +98,7 @@ pub(super) fn converged(
         let waiting = outbox.reports.len();
         return Err(format!("I10 {node}: {waiting} reports wait, {} first", first.id).into());
     }
-    let Some(told) = &outbox.told else {
+    let Some(told) = &outbox.reported else {
         return Err(format!("I10 {node}: a full snapshot is due").into());
     };
     let told: BTreeMap<_, _> = told.pods().map(|(pod, told)| (pod.clone(), told.clone())).collect();

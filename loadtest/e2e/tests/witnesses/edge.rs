@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use headwater_edge::bare::Dial;
-use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeCounts, Seams};
+use headwater_edge::HubDialer;
+use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeCounts, EdgeDependencies};
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{WatchEvent, WatchRequest};
@@ -76,18 +76,18 @@ pub(crate) async fn rest() {
 impl Watched {
     /// An edge on empty disks that reaches its hub by `dial`; it has been watched from its first
     /// moment.
-    pub(crate) async fn start(dial: Dial) -> Self {
+    pub(crate) async fn start(dial: HubDialer) -> Self {
         let database = |role, schema| Arc::new(Counted::new(role, Budget::EDGE, schema));
         let state = database(Role::State, schema::NODE_STATE);
         let outbox = database(Role::Outbox, schema::OUTBOX);
         let hubs = [std::net::SocketAddr::from(([127, 0, 0, 1], 1))];
         let config = EdgeConfig::new(node(), hubs, "none".into());
-        let seams = Seams {
+        let seams = EdgeDependencies {
             clock: Arc::new(Still(Instant::now())),
             chance: Arc::new(Counting::default()),
             metrics: EdgeCounts::default(),
         };
-        let edge = Edge::bare(&config, state.clone(), outbox.clone(), seams, dial);
+        let edge = Edge::open(&config, state.clone(), outbox.clone(), seams, dial);
         let edge = edge.expect("opens");
         let mut tasks = JoinSet::new();
         for work in [edge.replica, edge.syncer, edge.outbox] {

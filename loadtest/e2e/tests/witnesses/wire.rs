@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use headwater_edge::bare::{Dial, Wire};
+use headwater_edge::{HubDialer, HubStreams};
 use headwater_hub::HubHandle;
 use headwater_proto::replication::{EdgeMessage, HubMessage};
 use prost::Message;
@@ -55,7 +55,7 @@ impl Said {
 }
 
 /// The way to `hub`; what goes over it is kept on `tape`.
-pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> Dial {
+pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> HubDialer {
     Arc::new(move |_| {
         let (hub, tape) = (hub.clone(), tape.clone());
         async move {
@@ -81,7 +81,7 @@ pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> Dial {
                     }
                 }
             });
-            Ok(Wire { to_hub, from_hub: decoded(at_edge) })
+            Ok(HubStreams { to_hub, from_hub: decoded(at_edge) })
         }
         .boxed()
     })
@@ -89,7 +89,7 @@ pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> Dial {
 
 /// The way to a hub that says what comes out of `said`, whatever it is told. It takes one
 /// connection.
-pub(crate) fn to_player(said: mpsc::Receiver<Bytes>) -> Dial {
+pub(crate) fn to_player(said: mpsc::Receiver<Bytes>) -> HubDialer {
     let said = Arc::new(Mutex::new(Some(said)));
     Arc::new(move |_| {
         let said = said.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -97,7 +97,7 @@ pub(crate) fn to_player(said: mpsc::Receiver<Bytes>) -> Dial {
             let said = said.ok_or_else(|| Status::unavailable("it was asked before"))?;
             let (to_hub, mut heard) = mpsc::channel(ON_THE_WAY_MAX);
             tokio::spawn(async move { while heard.recv().await.is_some() {} });
-            Ok(Wire { to_hub, from_hub: decoded(said) })
+            Ok(HubStreams { to_hub, from_hub: decoded(said) })
         }
         .boxed()
     })

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use headwater_edge::HubAddress;
-use headwater_edge::bare::{Dial, Wire};
+use headwater_edge::{HubDialer, HubStreams};
 use headwater_proto::replication::replication_client::ReplicationClient;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
@@ -38,7 +38,7 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Dials for the `index`th edge while `cut` is false; what it dialed ends when that becomes true.
-pub(super) fn dial(index: usize, cut: &watch::Receiver<bool>, count: &Arc<WireCount>) -> Dial {
+pub(super) fn dial(index: usize, cut: &watch::Receiver<bool>, count: &Arc<WireCount>) -> HubDialer {
     let (cut, count) = (cut.clone(), count.clone());
     let source = source(index);
     Arc::new(move |hub: HubAddress| {
@@ -67,7 +67,7 @@ pub(super) fn dial(index: usize, cut: &watch::Receiver<bool>, count: &Arc<WireCo
                         std::future::pending::<()>().await;
                     }
                 });
-            Ok(Wire { to_hub, from_hub: from_hub.boxed() })
+            Ok(HubStreams { to_hub, from_hub: from_hub.boxed() })
         }
         .boxed()
     })

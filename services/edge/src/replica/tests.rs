@@ -30,12 +30,12 @@ fn key(text: &str) -> ResourceKey {
 
 struct Bench {
     engine: Arc<MemoryEngine>,
-    replica: Replica,
+    replica: EdgeReplica,
     syncer: Syncer,
-    session: mpsc::Receiver<Answer>,
+    session: mpsc::Receiver<ReplicaEvent>,
     /// Answers that were heard while another was waited for.
-    heard: Vec<Answer>,
-    upstream: mpsc::Receiver<upstream::Command>,
+    heard: Vec<ReplicaEvent>,
+    upstream: mpsc::Receiver<UpstreamCommand>,
 }
 
 /// What the syncer does once commands are taken.
@@ -62,21 +62,24 @@ impl Bench {
         let (session_sender, session) = mpsc::channel(10_000);
         let (upstream_sender, upstream) = mpsc::channel(10_000);
         let (mut replica, syncer) =
-            Replica::open(engine.clone(), private(), settings, session_sender, upstream_sender)
+            EdgeReplica::open(engine.clone(), private(), settings, session_sender, upstream_sender)
                 .expect("opens");
         replica.begin().expect("reads");
         Self { engine, replica, syncer, session, heard: Vec::new(), upstream }
     }
 
     /// Gives commands that are queued together.
-    fn group(&mut self, commands: impl IntoIterator<Item = Command>) -> Result<(), ReplicaError> {
+    fn group(
+        &mut self,
+        commands: impl IntoIterator<Item = ReplicaCommand>,
+    ) -> Result<(), ReplicaError> {
         self.group_then(commands, Then::Rests)
     }
 
     /// The same; the syncer works as far as the replica waits for it, and then as it is told.
     fn group_then(
         &mut self,
-        commands: impl IntoIterator<Item = Command>,
+        commands: impl IntoIterator<Item = ReplicaCommand>,
         then: Then,
     ) -> Result<(), ReplicaError> {
         let Self { replica, syncer, .. } = self;
@@ -116,62 +119,64 @@ impl Bench {
     fn watch(&mut self, group: Group) -> Watch {
         let (reply, mut watch) = oneshot::channel();
         let filter = Filter { group, types: Vec::new(), namespace: None };
-        self.group([Command::Watch { filter, reply }]).expect("the engine works");
+        self.group([ReplicaCommand::Watch { filter, reply }]).expect("the engine works");
         watch.try_recv().expect("answered").expect("room")
     }
 
     /// What it says that it holds of `hub`'s stream, and what comes of that.
     fn corrected_by(&mut self, hub: &Hub) -> Vec<Push> {
         let (stream, nonce) = (hub.stream.clone(), hub.seq);
-        let question = Command::Summarize { stream, nonce, entries_max: 99 };
+        let question = ReplicaCommand::Summarize { stream, nonce, entries_max: 99 };
         self.group_then([question], Then::Waits).expect("the engine works");
         let mut digests = None;
         while let Ok(answer) = self.session.try_recv() {
             match answer {
-                Answer::Summarized { digests: said, .. } => digests = Some(said),
-                Answer::Applied { .. } | Answer::Durable { .. } => self.heard.push(answer),
+                ReplicaEvent::Summarized { digests: said, .. } => digests = Some(said),
+                ReplicaEvent::Applied { .. } | ReplicaEvent::Durable { .. } => {
+                    self.heard.push(answer)
+                }
             }
         }
         hub.correction(nonce, &digests.expect("answered"))
     }
 
-    fn answers(&mut self) -> Vec<Answer> {
+    fn answers(&mut self) -> Vec<ReplicaEvent> {
         let heard = std::mem::take(&mut self.heard).into_iter();
         heard.chain(std::iter::from_fn(|| self.session.try_recv().ok())).collect()
     }
 
     fn view_changes(&mut self) -> Vec<ViewChange> {
         let mut changes = Vec::new();
-        while let Ok(upstream::Command::View(more)) = self.upstream.try_recv() {
+        while let Ok(UpstreamCommand::View(more)) = self.upstream.try_recv() {
             changes.extend(more);
         }
         changes
     }
 }
 
-fn apply(push: Push) -> Command {
-    Command::Apply { push: push.into(), room: None }
+fn apply(push: Push) -> ReplicaCommand {
+    ReplicaCommand::Apply { push: push.into(), room: None }
 }
 
 /// The seqs that were told durable.
-fn durable(answers: &[Answer]) -> Vec<u64> {
-    let seq = |answer: &Answer| match answer {
-        Answer::Durable { checkpoint, .. } => Some(checkpoint.seq.0),
-        Answer::Applied { .. } | Answer::Summarized { .. } => None,
+fn durable(answers: &[ReplicaEvent]) -> Vec<u64> {
+    let seq = |answer: &ReplicaEvent| match answer {
+        ReplicaEvent::Durable { checkpoint, .. } => Some(checkpoint.seq.0),
+        ReplicaEvent::Applied { .. } | ReplicaEvent::Summarized { .. } => None,
     };
     answers.iter().filter_map(seq).collect()
 }
 
 /// What is there for a watch without waiting.
-fn told(watch: &mut Watch) -> Vec<Item> {
+fn told(watch: &mut Watch) -> Vec<WatchItem> {
     std::iter::from_fn(|| watch.try_next()).collect()
 }
 
-fn applied_keys(items: &[Item]) -> Vec<String> {
+fn applied_keys(items: &[WatchItem]) -> Vec<String> {
     items
         .iter()
         .filter_map(|item| match item {
-            Item::Applied { object, .. } => Some(object.key.to_string()),
+            WatchItem::Applied { object, .. } => Some(object.key.to_string()),
             _ => None,
         })
         .collect()
@@ -186,13 +191,13 @@ fn a_watch_lists_then_tells_each_change_with_its_cause() {
     let mut watch = bench.watch(Group::Edged);
     bench.push([hub.apply("d/pod/b", "u2", "{}"), hub.remove("d/pod/a")]);
     let items = told(&mut watch);
-    let Item::Listing { objects, complete: true } = &items[0] else {
+    let WatchItem::Listing { objects, complete: true } = &items[0] else {
         panic!("should begin with a complete listing: {:?}", items[0]);
     };
     assert_eq!(objects.iter().map(|object| object.key.as_str()).collect::<Vec<_>>(), ["d/pod/a"]);
-    let Item::Applied { object, traceparent } = &items[1] else { panic!("{:?}", items[1]) };
+    let WatchItem::Applied { object, traceparent } = &items[1] else { panic!("{:?}", items[1]) };
     assert_eq!((object.uid.as_str(), traceparent.as_deref()), ("u2", Some("trace-2")));
-    let gone = Item::Removed {
+    let gone = WatchItem::Removed {
         key: key("d/pod/a"),
         uid: "u1".to_owned(),
         traceparent: Some("trace-3".to_owned()),
@@ -214,7 +219,7 @@ fn what_is_queued_shares_one_commit_and_one_sync() {
     let answers = bench.answers();
     assert_eq!(answers.len(), 101, "every push is answered, the durable position once");
     assert!(
-        matches!(answers[100], Answer::Durable { checkpoint, .. } if checkpoint.seq == Seq(100))
+        matches!(answers[100], ReplicaEvent::Durable { checkpoint, .. } if checkpoint.seq == Seq(100))
     );
 }
 
@@ -227,18 +232,18 @@ fn what_wakes_nobody_is_synced_by_the_clock() {
     bench.answers();
     // The same object again: only its resource version moves.
     bench.push([hub.apply("d/pod/a", "u1", "{}")]);
-    assert!(matches!(bench.answers()[..], [Answer::Applied { .. }]));
-    bench.group([Command::Tick(999)]).expect("works");
+    assert!(matches!(bench.answers()[..], [ReplicaEvent::Applied { .. }]));
+    bench.group([ReplicaCommand::Tick(999)]).expect("works");
     assert_eq!(bench.answers(), []);
-    bench.group([Command::Tick(1_000)]).expect("works");
-    assert!(matches!(bench.answers()[..], [Answer::Durable { .. }]));
+    bench.group([ReplicaCommand::Tick(1_000)]).expect("works");
+    assert!(matches!(bench.answers()[..], [ReplicaEvent::Durable { .. }]));
 }
 
 #[test]
 fn absence_means_something_from_the_first_whole_stream_on() {
     let mut bench = Bench::new();
     let mut watch = bench.watch(Group::Edged);
-    assert_eq!(told(&mut watch), [Item::Listing { objects: Vec::new(), complete: false }]);
+    assert_eq!(told(&mut watch), [WatchItem::Listing { objects: Vec::new(), complete: false }]);
     let mut shared = Hub::of(StreamId::Cluster);
     shared.apply("d/service/s", "u", "{}");
     bench.push([shared.snapshot()]);
@@ -248,12 +253,12 @@ fn absence_means_something_from_the_first_whole_stream_on() {
     bench.push([hub.snapshot()]);
     let items = told(&mut watch);
     assert!(
-        matches!(&items[..], [Item::Listing { objects, complete: true }] if objects.len() == 1),
+        matches!(&items[..], [WatchItem::Listing { objects, complete: true }] if objects.len() == 1),
         "{items:?}"
     );
     let mut again = Bench::over(Arc::new(bench.engine.crash(Survives::Synced)));
     let mut watch = again.watch(Group::Edged);
-    assert!(matches!(told(&mut watch)[..], [Item::Listing { complete: true, .. }]));
+    assert!(matches!(told(&mut watch)[..], [WatchItem::Listing { complete: true, .. }]));
 }
 
 #[test]
@@ -275,9 +280,9 @@ fn a_catch_up_in_parts_is_listed_anew_when_it_is_whole() {
     assert_eq!(told(&mut watch), [], "nothing of it is visible before it is whole");
     bench.push([last]);
     let items = told(&mut watch);
-    assert!(matches!(&items[0], Item::Removed { key, .. } if key.as_str() == "d/pod/a"));
+    assert!(matches!(&items[0], WatchItem::Removed { key, .. } if key.as_str() == "d/pod/a"));
     assert!(
-        matches!(&items[1], Item::Listing { objects, complete: true } if objects.len() == 3),
+        matches!(&items[1], WatchItem::Listing { objects, complete: true } if objects.len() == 3),
         "{items:?}"
     );
     let changes = bench.view_changes();
@@ -315,7 +320,7 @@ fn a_correction_tells_of_what_differs_and_of_nothing_else() {
             _ => bench.push(pushes.clone()),
         }
         let items = told(&mut watch);
-        let gone = |item: &&Item| matches!(item, Item::Removed { .. });
+        let gone = |item: &&WatchItem| matches!(item, WatchItem::Removed { .. });
         assert_eq!(items.iter().filter(gone).count(), 2, "{items:?}");
         if half == 0 {
             assert_eq!(applied_keys(&items), ["d/pod/b", "d/pod/c"]);
@@ -340,7 +345,7 @@ fn a_push_that_does_not_hash_leaves_no_trace_and_a_snapshot_heals() {
     let behind = hub.apply("d/pod/c", "u3", "{}");
     bench.push([wrong.clone(), behind, fits]);
     let answers = bench.answers();
-    let [Answer::Applied { checkpoint, hash, .. }] = &answers[..] else {
+    let [ReplicaEvent::Applied { checkpoint, hash, .. }] = &answers[..] else {
         panic!("only the first is answered: {answers:?}");
     };
     assert!(*checkpoint == wrong.to && *hash != wrong.hash);
@@ -359,8 +364,8 @@ fn a_stream_that_the_node_no_longer_has_leaves() {
     bench.push([Hub::of(private()).snapshot(), shared.snapshot()]);
     let mut watch = bench.watch(Group::Mesh);
     told(&mut watch);
-    bench.group([Command::Drop(StreamId::Cluster)]).expect("works");
-    assert!(matches!(&told(&mut watch)[..], [Item::Removed { .. }]));
+    bench.group([ReplicaCommand::Drop(StreamId::Cluster)]).expect("works");
+    assert!(matches!(&told(&mut watch)[..], [WatchItem::Removed { .. }]));
     assert_eq!(bench.replica.positions().keys().collect::<Vec<_>>(), [&private()]);
 }
 
@@ -411,7 +416,7 @@ fn a_failed_sync_ends_the_replica_before_anyone_is_told() {
         "{failed:?}"
     );
     assert_eq!(told(&mut watch), []);
-    assert!(matches!(bench.answers()[..], [Answer::Applied { .. }]), "applied, not durable");
+    assert!(matches!(bench.answers()[..], [ReplicaEvent::Applied { .. }]), "applied, not durable");
 }
 
 #[test]
@@ -421,7 +426,7 @@ fn a_question_behind_a_push_is_answered_from_what_is_synced() {
     bench.push([hub.snapshot()]);
     let find = || {
         let (reply, answer) = oneshot::channel();
-        (Command::Find { key: key("d/pod/a"), reply }, answer)
+        (ReplicaCommand::Find { key: key("d/pod/a"), reply }, answer)
     };
     let push = hub.apply("d/pod/a", "u1", "{}");
     let (question, mut answer) = find();
@@ -451,10 +456,12 @@ fn more_is_committed_while_a_sync_is_under_way_and_told_after_the_next() {
     assert_eq!((answers.len(), durable(&answers)), (2, vec![]), "applied, and nobody heard more");
     assert_eq!(told(&mut watch), []);
     // The sync was asked for when only the first was there: that it covers both is chance.
-    bench.group_then([Command::Tick(1), Command::Tick(2)], Then::Waits).expect("works");
+    bench
+        .group_then([ReplicaCommand::Tick(1), ReplicaCommand::Tick(2)], Then::Waits)
+        .expect("works");
     assert_eq!(durable(&bench.answers()), [1]);
     assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/a"]);
-    bench.group([Command::Tick(3)]).expect("works");
+    bench.group([ReplicaCommand::Tick(3)]).expect("works");
     assert_eq!(durable(&bench.answers()), [2]);
     assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/b"]);
 }
@@ -489,7 +496,7 @@ fn a_failed_sync_ends_the_replica_whatever_was_committed_meanwhile() {
     bench.engine.fail_sync(1, Failure { disk_full: false, took_effect: false });
     bench.push_then([hub.apply("d/pod/a", "u1", "{}")], Then::Waits);
     bench.push_then([hub.apply("d/pod/b", "u2", "{}")], Then::Syncs);
-    let failed = bench.group([Command::Tick(1)]).expect_err("the sync failed");
+    let failed = bench.group([ReplicaCommand::Tick(1)]).expect_err("the sync failed");
     assert!(matches!(failed, ReplicaError::Engine(EngineError::Write { .. })), "{failed:?}");
     assert!(durable(&bench.answers()).is_empty());
     assert_eq!(told(&mut watch), []);
@@ -508,7 +515,7 @@ fn a_catch_up_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
     bench.push_then(hub.snapshot_in_parts(), Then::Waits);
     let items = told(&mut watch);
     assert_eq!(applied_keys(&items), ["d/pod/b"], "what the first sync covers: {items:?}");
-    let Some(Item::Listing { objects, .. }) = items.last() else { panic!("{items:?}") };
+    let Some(WatchItem::Listing { objects, .. }) = items.last() else { panic!("{items:?}") };
     assert_eq!(objects.len(), 3);
     assert_eq!(bench.engine.unsynced(), 0, "nobody saw it before");
 }
@@ -599,7 +606,7 @@ proptest! {
                 }
                 Step::Tick => {
                     now_ms += 600;
-                    bench.group([Command::Tick(now_ms)]).expect("works");
+                    bench.group([ReplicaCommand::Tick(now_ms)]).expect("works");
                 }
                 Step::Crash(seed) => {
                     let engine = bench.engine.crash(Survives::Some { seed });
@@ -613,16 +620,16 @@ proptest! {
             }
             for item in told(&mut watch) {
                 match item {
-                    Item::Listing { objects, .. } => {
+                    WatchItem::Listing { objects, .. } => {
                         seen = objects.into_iter().map(|o| (o.key, o.object)).collect();
                     }
-                    Item::Applied { object, .. } => {
+                    WatchItem::Applied { object, .. } => {
                         seen.insert(object.key, object.object);
                     }
-                    Item::Removed { key, .. } => {
+                    WatchItem::Removed { key, .. } => {
                         seen.remove(&key);
                     }
-                    Item::Operation(_) => {}
+                    WatchItem::Operation(_) => {}
                 }
             }
             let answers = bench.answers();

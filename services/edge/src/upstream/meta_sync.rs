@@ -15,20 +15,20 @@ use headwater_event::{ReportBody, ReportId, ReportKey};
 use headwater_store::EngineError;
 use headwater_view::metasync::{self, Difference};
 
-use super::{Upstream, unavailable};
-use crate::operation::Refused;
-use crate::outbox::OutboxFull;
-use crate::pod_statuses::PodStatus;
+use super::{EdgeUpstream, unavailable};
+use crate::meta::operation::OperationError;
+use crate::upstream::outbox::OutboxFull;
+use crate::upstream::pod_statuses::PodStatus;
 
-impl Upstream {
+impl EdgeUpstream {
     /// Derives the snapshot and puts what the cloud has not been told into the outbox. Tells
     /// whether there was any such thing.
-    pub(super) fn meta_sync(&mut self) -> Result<Result<bool, Refused>, EngineError> {
+    pub(super) fn meta_sync(&mut self) -> Result<Result<bool, OperationError>, EngineError> {
         self.is_dirty = false;
         if !self.complete {
             // Absence means nothing yet: no status is an orphan, and no snapshot is whole.
             let reason = "the node has not had its whole stream yet".to_owned();
-            return Ok(Err(Refused::Unavailable(reason)));
+            return Ok(Err(OperationError::Unavailable(reason)));
         }
         self.synced_ms = self.now_ms;
         for pod in mem::take(&mut self.suspects) {

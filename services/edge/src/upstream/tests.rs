@@ -33,8 +33,8 @@ impl Chance for SameChance {
 /// An upstream that a test feeds, and the session's end of its channel.
 struct Bench {
     engine: Arc<MemoryEngine>,
-    upstream: Upstream,
-    events: mpsc::Receiver<Event>,
+    upstream: EdgeUpstream,
+    events: mpsc::Receiver<UpstreamEvent>,
     status: watch::Receiver<UpstreamStatus>,
     settings: UpstreamSettings,
     starts: u64,
@@ -47,7 +47,7 @@ impl Bench {
 
     fn with(settings: UpstreamSettings, engine: Arc<MemoryEngine>, starts: u64) -> Self {
         let (session, events) = mpsc::channel(1_000);
-        let around = Surroundings {
+        let around = UpstreamDependencies {
             engine: engine.clone(),
             clock: Arc::new(StillClock),
             chance: Arc::new(SameChance(starts)),
@@ -55,7 +55,7 @@ impl Bench {
             metrics: EdgeCounts::default(),
         };
         let (upstream, status) =
-            Upstream::open(node(), Incarnation(1), settings, around).expect("opens");
+            EdgeUpstream::open(node(), Incarnation(1), settings, around).expect("opens");
         Self { engine, upstream, events, status, settings, starts }
     }
 
@@ -72,12 +72,12 @@ impl Bench {
         bench
     }
 
-    fn ask(&mut self, command: Command) {
+    fn ask(&mut self, command: UpstreamCommand) {
         self.upstream.group(command, || None).expect("the engine works");
     }
 
     fn view(&mut self, changes: impl IntoIterator<Item = ViewChange>) {
-        self.ask(Command::View(changes.into_iter().collect()));
+        self.ask(UpstreamCommand::View(changes.into_iter().collect()));
     }
 
     fn list(&mut self, pods: &[(&str, &str)]) {
@@ -85,15 +85,20 @@ impl Bench {
         self.view([ViewChange::Listed { pods, complete: true }]);
     }
 
-    fn answer<T>(&mut self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
+    fn answer<T>(&mut self, command: impl FnOnce(oneshot::Sender<T>) -> UpstreamCommand) -> T {
         let (reply, mut answer) = oneshot::channel();
         self.ask(command(reply));
         answer.try_recv().expect("answered when the write is on disk")
     }
 
-    fn status(&mut self, name: &str, uid: &str, phase: &str) -> Result<bool, Refused> {
+    fn status(&mut self, name: &str, uid: &str, phase: &str) -> Result<bool, OperationError> {
         let status = PodStatus { uid: uid.to_owned(), status: phase_of(phase) };
-        self.answer(|reply| Command::SetStatus { pod: pod(name), status, cause: None, reply })
+        self.answer(|reply| UpstreamCommand::SetStatus {
+            pod: pod(name),
+            status,
+            cause: None,
+            reply,
+        })
     }
 
     fn outbox(&mut self) -> Vec<Report> {
@@ -108,13 +113,13 @@ impl Bench {
     fn forget_all(&mut self) -> Vec<Report> {
         let reports = self.outbox();
         if let Some(last) = reports.last() {
-            self.ask(Command::Forget(last.id));
+            self.ask(UpstreamCommand::Forget(last.id));
         }
         reports
     }
 
     fn tick(&mut self, now_ms: u64) {
-        self.ask(Command::Tick(now_ms));
+        self.ask(UpstreamCommand::Tick(now_ms));
     }
 }
 
@@ -169,7 +174,7 @@ fn an_equal_snapshot_costs_nothing_but_a_heartbeat() {
     bench.forget_all();
     let writes = bench.engine.counts().writes;
     assert_eq!(bench.status("a", "u1", "Running"), Ok(false));
-    assert_eq!(bench.answer(|reply| Command::MetaSync { reply }), Ok(false));
+    assert_eq!(bench.answer(|reply| UpstreamCommand::MetaSync { reply }), Ok(false));
     bench.tick(60_000);
     assert_eq!(bench.bodies(), []);
     assert_eq!(bench.engine.counts().writes, writes);
@@ -182,7 +187,7 @@ fn a_status_of_an_unknown_pod_is_refused() {
     bench.list(&[("a", "u1")]);
     for (name, uid) in [("b", "u1"), ("a", "u2")] {
         let refused = bench.status(name, uid, "Running").expect_err("unknown");
-        assert!(matches!(refused, Refused::NotFound(_)), "{refused:?}");
+        assert!(matches!(refused, OperationError::NotFound(_)), "{refused:?}");
     }
 }
 
@@ -209,7 +214,7 @@ fn nothing_is_an_orphan_before_the_node_has_its_whole_stream() {
     let mut bench = bench.crash();
     assert_eq!(bench.forget_all().len(), 1, "the closing of a start");
     bench.view([ViewChange::Listed { pods: BTreeMap::new(), complete: false }]);
-    assert!(bench.answer(|reply| Command::MetaSync { reply }).is_err());
+    assert!(bench.answer(|reply| UpstreamCommand::MetaSync { reply }).is_err());
     bench.tick(600_000);
     assert_eq!(bench.bodies(), []);
     bench.list(&[("a", "u1")]);
@@ -298,7 +303,7 @@ fn a_termination_is_reported_of_a_pod_that_is_there() {
     bench.list(&[("a", "u1")]);
     let end = |uid: &str| {
         let uid = uid.to_owned();
-        |reply| Command::Terminate { pod: pod("a"), uid, cause: None, reply }
+        |reply| UpstreamCommand::Terminate { pod: pod("a"), uid, cause: None, reply }
     };
     assert_eq!(bench.answer(end("u2")), Ok(false));
     assert_eq!(bench.answer(end("u1")), Ok(true));
@@ -315,13 +320,13 @@ fn a_raised_boot_issues_everything_anew_and_tells_everything() {
     let object = bytes::Bytes::from_static(b"{}");
     let body = ReportBody::Node { object };
     let said = body.clone();
-    bench.answer(|reply| Command::Report { body, reply }).expect("room");
+    bench.answer(|reply| UpstreamCommand::Report { body, reply }).expect("room");
     let mut known = bench.upstream.identity();
     known.boot = Boot { number: 9, nonce: 4 };
-    bench.ask(Command::Raise { known });
+    bench.ask(UpstreamCommand::Raise { known });
     let mut raised = None;
     while let Ok(event) = bench.events.try_recv() {
-        if let Event::Raised(identity) = event {
+        if let UpstreamEvent::Raised(identity) = event {
             raised = Some(identity);
         }
     }
@@ -365,7 +370,7 @@ fn a_failed_write_answers_nobody() {
     bench.engine.fail_write(1, Failure { disk_full: true, took_effect: true });
     let status = PodStatus { uid: "u1".to_owned(), status: phase_of("Running") };
     let (reply, mut answer) = oneshot::channel();
-    let command = Command::SetStatus { pod: pod("a"), status, cause: None, reply };
+    let command = UpstreamCommand::SetStatus { pod: pod("a"), status, cause: None, reply };
     let failed = bench.upstream.group(command, || None).expect_err("the disk is full");
     assert!(matches!(failed, EngineError::Write { disk_full: true, .. }), "{failed:?}");
     assert!(answer.try_recv().is_err(), "nobody is told that it was done");
@@ -439,7 +444,7 @@ proptest! {
                     if let Some(last) = count.checked_sub(1) {
                         // Half of the time the acknowledgement is lost.
                         if share % 2 == 0 {
-                            bench.ask(Command::Forget(reports[last].id));
+                            bench.ask(UpstreamCommand::Forget(reports[last].id));
                         }
                     }
                 }
@@ -450,7 +455,7 @@ proptest! {
                 }
                 Step::Raise => {
                     let known = bench.upstream.identity();
-                    bench.ask(Command::Raise { known });
+                    bench.ask(UpstreamCommand::Raise { known });
                 }
                 Step::Tick => {
                     now_ms += 3_000;

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_edge::backoff::BackoffSettings;
-use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeHandle, EdgeStatus, HubAddress, Seams};
+use headwater_edge::BackoffSettings;
+use headwater_edge::{
+    Chance, Clock, Edge, EdgeConfig, EdgeDependencies, EdgeHandle, EdgeStatus, HubAddress,
+};
 use headwater_event::{NodeName, ReportBody, Seq, StreamId};
 use headwater_proto::local::failure::Code;
 use headwater_proto::local::meta_client::MetaClient;
@@ -69,8 +71,11 @@ pub(crate) fn private() -> StreamId {
     StreamId::node(&node())
 }
 
-pub(crate) fn seams(seed: u64) -> Seams {
-    Seams { chance: Arc::new(Counting(AtomicU64::new(seed))), ..Seams::default() }
+pub(crate) fn seams(seed: u64) -> EdgeDependencies {
+    EdgeDependencies {
+        chance: Arc::new(Counting(AtomicU64::new(seed))),
+        ..EdgeDependencies::default()
+    }
 }
 
 fn addresses(hubs: &[SocketAddr]) -> Vec<HubAddress> {
@@ -95,7 +100,7 @@ impl Bench {
 
     /// An edge with empty engines, and this clock.
     pub(crate) async fn with_clock(hubs: &[SocketAddr], clock: Arc<dyn Clock>) -> Self {
-        let seams = Seams { clock, ..seams(1) };
+        let seams = EdgeDependencies { clock, ..seams(1) };
         Self::with(addresses(hubs), MemoryEngine::new(), MemoryEngine::new(), seams).await
     }
 
@@ -103,7 +108,7 @@ impl Bench {
         hubs: Vec<HubAddress>,
         state: MemoryEngine,
         outbox: MemoryEngine,
-        seams: Seams,
+        seams: EdgeDependencies,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("edge.sock");

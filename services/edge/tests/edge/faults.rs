@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, Gone, HubAddress, StartError};
+use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, EdgeStopped, HubAddress, StartError};
 use headwater_event::{Incarnation, ReportBody};
 use headwater_store::{
     Durability, Engine, Failure, MemoryEngine, Range, Read, Survives, TableId, WriteBatch, schema,
@@ -42,7 +42,7 @@ async fn a_full_disk_ends_the_edge_and_room_lets_it_go_on() {
     let exit = bench.edge.exited().await;
     assert!(exit.is_disk_full(), "{exit:?}");
     assert!(matches!(exit, EdgeExit::Engine { database: Database::State, .. }), "{exit:?}");
-    assert_eq!(bench.edge.status().await, Err(Gone));
+    assert_eq!(bench.edge.status().await, Err(EdgeStopped));
     assert_eq!(Arc::strong_count(&bench.state), 1, "the engine is let go");
     assert_eq!(Arc::strong_count(&bench.outbox), 1, "both of them");
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use headwater_check::state::{Entry, State};
 use headwater_check::{acknowledged, durable};
-use headwater_edge::held;
+use headwater_edge::read_outbox;
 use headwater_event::{EntryKey, ObjectHash, Report, ReportBody, ReportId, Seq};
 use headwater_proto::local::WatchRequest;
 use headwater_proto::local::operation::Verb;
@@ -257,17 +257,17 @@ fn check_replica(world: &World, state: &MemoryEngine, at: Seq) {
 
 /// I2: what the edge forgot is in the log, and what it has taken is in the log or the outbox.
 fn check_reports(world: &World, outbox: &MemoryEngine, tally: &mut Tally) {
-    let held = held(outbox, &node()).expect("reads");
+    let contents = read_outbox(outbox, &node()).expect("reads");
     let logged = world.hub.reports();
     let in_log: BTreeSet<ReportId> = logged.iter().map(|report| report.id).collect();
-    let waiting: BTreeSet<ReportId> = held.reports.iter().map(|report| report.id).collect();
+    let waiting: BTreeSet<ReportId> = contents.reports.iter().map(|report| report.id).collect();
     let mut all: BTreeMap<ReportId, &Report> = BTreeMap::new();
-    for report in logged.iter().chain(&held.reports) {
+    for report in logged.iter().chain(&contents.reports) {
         let before = all.insert(report.id, report);
         assert!(before.is_none_or(|before| before.body == report.body), "one id, two reports");
     }
     tally.reports += all.len() as u64;
-    let Some(told) = held.told else { return };
+    let Some(told) = contents.reported else { return };
     // What the cloud knows once it has what waits; so what does not wait must be in the log.
     let mut known = PodStatusSnapshot::new(&node());
     for report in all.values() {

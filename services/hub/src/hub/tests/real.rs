@@ -1,7 +1,7 @@
 //! The edge as it ships, against hubs over real TLS.
 
-use headwater_edge::backoff::BackoffSettings;
-use headwater_edge::{Edge, EdgeConfig, EdgeHandle, HubAddress, Seams, StartError};
+use headwater_edge::BackoffSettings;
+use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, EdgeHandle, HubAddress, StartError};
 use headwater_identity::{Connector, IdentityError};
 
 use super::tls::{Issuer, hub_with};
@@ -22,7 +22,7 @@ async fn edge(
         ..BackoffSettings::default()
     };
     let engine = || Arc::new(MemoryEngine::new());
-    Edge::start(config, engine(), engine(), Seams::default()).await
+    Edge::start(config, engine(), engine(), EdgeDependencies::default()).await
 }
 
 fn named(hub: &HubHandle) -> HubAddress {

@@ -2,7 +2,21 @@
 //! decides them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::metrics::EdgeCounts;
+
+/// What an edge is started with besides its configuration.
+#[derive(Clone, Debug)]
+pub struct EdgeDependencies {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub chance: Arc<dyn Chance>,
+    /// What it counts.
+    pub metrics: EdgeCounts,
+}
 
 /// What time it is.
 pub trait Clock: Send + Sync + fmt::Debug {
@@ -28,6 +42,16 @@ pub struct SystemClock {
 /// The random numbers of the process.
 #[derive(Debug, Default)]
 pub struct SystemChance;
+
+impl Default for EdgeDependencies {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::new()),
+            chance: Arc::new(SystemChance),
+            metrics: EdgeCounts::default(),
+        }
+    }
+}
 
 impl SystemClock {
     /// A clock whose monotonic side begins now.

@@ -20,7 +20,7 @@ use headwater_event::{KeyError, NodeName, ReportBody, ResourceKey};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::routing::{Asks, Group, Route, Speaker, asks, route};
+use crate::meta::routing::{CloudQuery, Group, OperationSource, Route, cloud_query, route};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) enum Plan {
     /// Hand the operation to the watches of a group.
     Deliver(Group),
     /// Look one object up.
-    Find { key: ResourceKey, asks: Asks },
+    Find { key: ResourceKey, cloud: CloudQuery },
     /// Look all objects of a type up; no namespace means every one.
     List { namespace: Option<String>, kind: String },
     /// Say whether the connection is as the operation has it.
@@ -76,7 +76,7 @@ pub(crate) enum Plan {
 
 /// Why an operation is not done. Nothing of it was done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum OperationError {
     /// It is no well-formed operation.
     #[error("{0}")]
     Invalid(String),
@@ -117,8 +117,8 @@ enum Resource {
 ///
 /// # Errors
 /// When it asks for nothing that can be done, whatever the state of the edge.
-pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, Refused> {
-    let speaker = Speaker::named(&operation.source);
+pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, OperationError> {
+    let speaker = OperationSource::named(&operation.source);
     match operation.verb {
         Verb::Query => query(&operation.resource),
         Verb::MetaSync => Ok(Plan::MetaSync),
@@ -127,7 +127,7 @@ pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, Refus
             let Resource::One(key) = resource(&operation.resource)? else {
                 return Err(invalid(&operation.resource, "it names no single object"));
             };
-            if speaker == Speaker::Edged {
+            if speaker == OperationSource::Edged {
                 return of_edged(node, operation, key);
             }
             match route(speaker, key.kind()) {
@@ -141,18 +141,22 @@ pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, Refus
         | Verb::DeleteVolume
         | Verb::ControllerPublishVolume
         | Verb::ControllerUnpublishVolume) => {
-            Err(Refused::NoExecutor(format!("nobody on this node executes {verb}")))
+            Err(OperationError::NoExecutor(format!("nobody on this node executes {verb}")))
         }
     }
 }
 
-fn of_edged(node: &NodeName, operation: &Operation, key: ResourceKey) -> Result<Plan, Refused> {
+fn of_edged(
+    node: &NodeName,
+    operation: &Operation,
+    key: ResourceKey,
+) -> Result<Plan, OperationError> {
     let content = &operation.content;
     match (operation.verb, key.kind()) {
         (Verb::Insert | Verb::Update, "node") => {
             if key.namespace().is_some() || key.name() != node.as_str() {
                 let reason = format!("{key}: edged of node {node} reports that node and no other");
-                return Err(Refused::Forbidden(reason));
+                return Err(OperationError::Forbidden(reason));
             }
             let object: &RawValue = parse(&key, content)?;
             if !object.get().starts_with('{') {
@@ -173,22 +177,22 @@ fn of_edged(node: &NodeName, operation: &Operation, key: ResourceKey) -> Result<
             let OfPod { uid, .. } = parse(&key, content)?;
             Ok(Plan::Terminate { pod: key, uid })
         }
-        (Verb::Response, kind) => match route(Speaker::Edged, kind) {
+        (Verb::Response, kind) => match route(OperationSource::Edged, kind) {
             Route::Outbox => message(operation, key),
             // What edged answers is not for edged.
             Route::To(Group::Edged) => {
-                Err(Refused::NoExecutor(format!("{key}: nobody waits for this answer")))
+                Err(OperationError::NoExecutor(format!("{key}: nobody waits for this answer")))
             }
             Route::To(group) => Ok(Plan::Deliver(group)),
         },
-        (verb, kind) => Err(Refused::Forbidden(format!(
+        (verb, kind) => Err(OperationError::Forbidden(format!(
             "{key}: edged may not {verb} a {kind}: it reports its node, its pods' statuses and \
              their termination"
         ))),
     }
 }
 
-fn message(operation: &Operation, key: ResourceKey) -> Result<Plan, Refused> {
+fn message(operation: &Operation, key: ResourceKey) -> Result<Plan, OperationError> {
     let content = match (operation.verb, operation.content.is_empty()) {
         (Verb::Delete, true) => Bytes::from_static(b"null"),
         _ => {
@@ -198,30 +202,30 @@ fn message(operation: &Operation, key: ResourceKey) -> Result<Plan, Refused> {
     };
     if matches!(key.kind(), "node" | "podstatus" | "podtermination") {
         let reason = format!("{key}: only edged speaks of nodes and pods");
-        return Err(Refused::Forbidden(reason));
+        return Err(OperationError::Forbidden(reason));
     }
     Ok(Plan::Report(ReportBody::Message { key, content }))
 }
 
-fn query(text: &str) -> Result<Plan, Refused> {
+fn query(text: &str) -> Result<Plan, OperationError> {
     Ok(match resource(text)? {
         Resource::One(key) => {
-            let asks = asks(key.kind());
-            Plan::Find { key, asks }
+            let cloud = cloud_query(key.kind());
+            Plan::Find { key, cloud }
         }
         Resource::All { namespace, kind } => Plan::List { namespace, kind },
     })
 }
 
-fn connection(operation: &Operation) -> Result<Plan, Refused> {
+fn connection(operation: &Operation) -> Result<Plan, OperationError> {
     let Connected { connected } = serde_json::from_slice(&operation.content).map_err(|error| {
         invalid(&operation.resource, &format!("want {{\"connected\": bool}}: {error}"))
     })?;
     Ok(Plan::IsConnected(connected))
 }
 
-fn resource(text: &str) -> Result<Resource, Refused> {
-    let malformed = |error: KeyError| Refused::Invalid(error.to_string());
+fn resource(text: &str) -> Result<Resource, OperationError> {
+    let malformed = |error: KeyError| OperationError::Invalid(error.to_string());
     if text.split('/').count() != 2 {
         return text.parse().map(Resource::One).map_err(malformed);
     }
@@ -231,13 +235,16 @@ fn resource(text: &str) -> Result<Resource, Refused> {
     Ok(Resource::All { namespace, kind: key.kind().to_owned() })
 }
 
-fn parse<'a, T: Deserialize<'a>>(key: &ResourceKey, content: &'a [u8]) -> Result<T, Refused> {
+fn parse<'a, T: Deserialize<'a>>(
+    key: &ResourceKey,
+    content: &'a [u8],
+) -> Result<T, OperationError> {
     serde_json::from_slice(content)
         .map_err(|error| invalid(key.as_str(), &format!("its content is malformed: {error}")))
 }
 
-fn invalid(resource: &str, reason: &str) -> Refused {
-    Refused::Invalid(format!("{resource}: {reason}"))
+fn invalid(resource: &str, reason: &str) -> OperationError {
+    OperationError::Invalid(format!("{resource}: {reason}"))
 }
 
 impl fmt::Display for Verb {

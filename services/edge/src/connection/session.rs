@@ -28,16 +28,16 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use self::wait::{Happened, Phase, ToReplica, linked, to_replica, to_upstream};
-use crate::address::HubAddress;
-use crate::backoff::{Backoff, BackoffSettings};
-use crate::fold::Intake;
-use crate::link::{Link, LinkError};
-use crate::metrics::{EdgeCounts, Trouble};
-use crate::outgoing::Outgoing;
-use crate::replica;
-use crate::seams::{Chance, Clock};
-use crate::upstream::{self, UpstreamStatus};
+use self::wait::{Phase, SessionEvent, ToReplica, linked, to_replica, to_upstream};
+use crate::connection::address::HubAddress;
+use crate::connection::backoff::{Backoff, BackoffSettings};
+use crate::connection::link::{Link, LinkError};
+use crate::connection::send_queue::SendQueue;
+use crate::dependencies::{Chance, Clock};
+use crate::metrics::{EdgeCounts, ErrorKind};
+use crate::replica::fold::PreparedPush;
+use crate::replica::{ReplicaCommand, ReplicaEvent};
+use crate::upstream::{UpstreamCommand, UpstreamEvent, UpstreamStatus};
 
 /// How often the edge says that it lives: a hub calls it gone after 45 s, and two may be lost.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
@@ -64,21 +64,21 @@ pub struct SessionSettings {
 
 /// What the session is asked from outside.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum SessionCommand {
     /// Cut the link, or restore it.
     Cut(bool),
     /// Ask the cloud for an object.
-    Ask { key: ResourceKey, timeout: Duration, reply: oneshot::Sender<Answered> },
+    Ask { key: ResourceKey, timeout: Duration, reply: oneshot::Sender<CloudResponse> },
     /// Where the session stands.
     Status(oneshot::Sender<SessionStatus>),
 }
 
 /// How a hub is asked for a connection.
-pub(crate) type Dial =
+pub(crate) type LinkDialer =
     Arc<dyn Fn(HubAddress) -> BoxFuture<'static, Result<Link, LinkError>> + Send + Sync>;
 
 /// The answer of the cloud.
-pub(crate) type Answered = Result<Bytes, RequestError>;
+pub(crate) type CloudResponse = Result<Bytes, RequestError>;
 
 /// Where the session stands.
 #[derive(Clone, Debug)]
@@ -92,12 +92,12 @@ pub(crate) struct SessionStatus {
 
 /// What the session's task hears and speaks through.
 #[derive(Debug)]
-pub(crate) struct Wires {
-    pub(crate) commands: mpsc::Receiver<Command>,
-    pub(crate) replica: mpsc::Sender<replica::Command>,
-    pub(crate) answers: mpsc::Receiver<replica::Answer>,
-    pub(crate) upstream: mpsc::Sender<upstream::Command>,
-    pub(crate) events: mpsc::Receiver<upstream::Event>,
+pub(crate) struct SessionDependencies {
+    pub(crate) commands: mpsc::Receiver<SessionCommand>,
+    pub(crate) replica: mpsc::Sender<ReplicaCommand>,
+    pub(crate) answers: mpsc::Receiver<ReplicaEvent>,
+    pub(crate) upstream: mpsc::Sender<UpstreamCommand>,
+    pub(crate) events: mpsc::Receiver<UpstreamEvent>,
     pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
     /// Whether a hub has welcomed the present connection.
     pub(crate) connected: watch::Sender<bool>,
@@ -107,11 +107,11 @@ pub(crate) struct Wires {
 
 /// How a connection ended, or came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parting {
+enum DisconnectReason {
     /// The hub asked the edge to go on elsewhere.
     Moved,
     /// Nobody answered.
-    Unheard,
+    NoResponse,
     /// Otherwise.
     Failed,
 }
@@ -121,24 +121,24 @@ pub(crate) struct Session {
     settings: SessionSettings,
     session: EdgeSession,
     hubs: Vec<HubAddress>,
-    dial: Dial,
+    dial: LinkDialer,
     next_hub: usize,
     last_hub: Option<String>,
     clock: Arc<dyn Clock>,
     chance: Arc<dyn Chance>,
-    wires: Wires,
+    wires: SessionDependencies,
     phase: Phase,
     cut: bool,
     raising: bool,
     /// Why the last session ended, until one is welcomed.
     last_end: Option<String>,
     backoff: Backoff,
-    outgoing: Outgoing,
+    outgoing: SendQueue,
     /// What replica and upstream have not taken yet; the protocol bounds both.
     to_replica: VecDeque<ToReplica>,
-    to_upstream: VecDeque<upstream::Command>,
+    to_upstream: VecDeque<UpstreamCommand>,
     intake: Arc<Semaphore>,
-    asked: HashMap<u64, oneshot::Sender<Answered>>,
+    asked: HashMap<u64, oneshot::Sender<CloudResponse>>,
     next_request: u64,
     trouble: Option<String>,
     beaten_ms: Option<u64>,
@@ -159,10 +159,10 @@ impl Session {
         settings: SessionSettings,
         state: EdgeState,
         hubs: Vec<HubAddress>,
-        dial: Dial,
+        dial: LinkDialer,
         clock: Arc<dyn Clock>,
         chance: Arc<dyn Chance>,
-        wires: Wires,
+        wires: SessionDependencies,
     ) -> Self {
         // Edges that were given the same list do not all begin with the same hub.
         let next_hub = usize::try_from(chance.draw() % (hubs.len().max(1) as u64)).unwrap_or(0);
@@ -181,7 +181,7 @@ impl Session {
             cut: false,
             raising: false,
             last_end: None,
-            outgoing: Outgoing::default(),
+            outgoing: SendQueue::default(),
             to_replica: VecDeque::new(),
             to_upstream: VecDeque::new(),
             intake: Arc::new(Semaphore::new(INTAKE_BYTES_MAX / INTAKE_UNIT)),
@@ -206,67 +206,67 @@ impl Session {
         &mut self,
         ticks: &mut tokio::time::Interval,
         stop: &CancellationToken,
-    ) -> Option<Happened> {
+    ) -> Option<SessionEvent> {
         let may_read = self.to_replica.is_empty();
         let has_outgoing = !self.outgoing.is_empty();
         // What it can bound itself goes first, the hub last: it may speak without a pause.
         tokio::select! {
             biased;
             () = stop.cancelled() => None,
-            _ = ticks.tick() => Some(Happened::Tick),
-            answer = self.wires.answers.recv() => answer.map(Happened::Answered),
-            event = self.wires.events.recv() => event.map(Happened::Upstream),
-            Some(command) = self.wires.commands.recv() => Some(Happened::Asked(command)),
+            _ = ticks.tick() => Some(SessionEvent::Tick),
+            answer = self.wires.answers.recv() => answer.map(SessionEvent::Answered),
+            event = self.wires.events.recv() => event.map(SessionEvent::Upstream),
+            Some(command) = self.wires.commands.recv() => Some(SessionEvent::Asked(command)),
             taken = to_replica(&mut self.to_replica, &self.intake, &self.wires.replica) => {
-                taken.then_some(Happened::Nothing)
+                taken.then_some(SessionEvent::Nothing)
             }
             taken = to_upstream(&mut self.to_upstream, &self.wires.upstream) => {
-                taken.then_some(Happened::Nothing)
+                taken.then_some(SessionEvent::Nothing)
             }
             linked = linked(&mut self.phase, may_read, has_outgoing) => Some(linked),
         }
     }
 
-    fn take(&mut self, happened: Happened) {
+    fn take(&mut self, happened: SessionEvent) {
         match happened {
-            Happened::Nothing => {}
-            Happened::Answered(answer) => self.step(match answer {
-                replica::Answer::Applied { stream, checkpoint, hash } => {
+            SessionEvent::Nothing => {}
+            SessionEvent::Answered(answer) => self.step(match answer {
+                ReplicaEvent::Applied { stream, checkpoint, hash } => {
                     EdgeInput::Applied { stream, checkpoint, hash }
                 }
-                replica::Answer::Durable { stream, checkpoint } => {
+                ReplicaEvent::Durable { stream, checkpoint } => {
                     EdgeInput::Durable { stream, checkpoint }
                 }
-                replica::Answer::Summarized { stream, nonce, digests } => {
+                ReplicaEvent::Summarized { stream, nonce, digests } => {
                     EdgeInput::Summarized { stream, nonce, digests }
                 }
             }),
-            Happened::Upstream(event) => self.heard_upstream(event),
-            Happened::Asked(command) => self.asked(command),
-            Happened::Tick => self.tick(),
-            Happened::WaitOver => self.dial(),
-            Happened::Dialed(Ok(link)) => {
+            SessionEvent::Upstream(event) => self.heard_upstream(event),
+            SessionEvent::Asked(command) => self.asked(command),
+            SessionEvent::Tick => self.tick(),
+            SessionEvent::WaitOver => self.dial(),
+            SessionEvent::Dialed(Ok(link)) => {
                 self.phase = Phase::Up { link, since: Instant::now() };
                 self.outgoing.clear();
                 self.step(EdgeInput::Connected);
             }
-            Happened::Dialed(Err(error)) | Happened::Heard(Err(error)) => {
+            SessionEvent::Dialed(Err(error)) | SessionEvent::Heard(Err(error)) => {
                 tracing::info!(error = &error as &dyn std::error::Error, "no connection");
                 self.wires.metrics.failed(error.counts_as());
                 if let Some(trouble) = error.trouble() {
                     self.troubled(trouble);
                 }
-                self.disconnect(match error.is_unheard() {
-                    true => Parting::Unheard,
-                    false => Parting::Failed,
+                self.disconnect(match error.is_unreachable() {
+                    true => DisconnectReason::NoResponse,
+                    false => DisconnectReason::Failed,
                 });
             }
-            Happened::Gone => self.disconnect(Parting::Failed),
-            Happened::Heard(Ok(message)) => {
+            SessionEvent::Gone => self.disconnect(DisconnectReason::Failed),
+            SessionEvent::Heard(Ok(message)) => {
                 self.wires.metrics.heard(self.clock.wall_ms());
                 self.step(EdgeInput::Received(message));
             }
-            Happened::Writable => {
+            SessionEvent::Writable => {
                 if let Phase::Up { link, .. } = &self.phase
                     && let Some(message) = self.outgoing.pop()
                 {
@@ -295,26 +295,26 @@ impl Session {
     fn carry_out(&mut self, output: EdgeOutput) -> Option<EdgeInput> {
         match output {
             EdgeOutput::Send(message) => self.outgoing.push(message),
-            EdgeOutput::Sync => self.tell_replica(replica::Command::Sync, 0),
+            EdgeOutput::Sync => self.tell_replica(ReplicaCommand::Sync, 0),
             EdgeOutput::Apply(push) => {
                 let bytes = usize::try_from(push.bytes()).unwrap_or(usize::MAX);
                 let units = bytes.min(INTAKE_BYTES_MAX).div_ceil(INTAKE_UNIT);
                 let units = u32::try_from(units).unwrap_or(1);
-                let push = Intake::from(push);
-                self.tell_replica(replica::Command::Apply { push, room: None }, units);
+                let push = PreparedPush::from(push);
+                self.tell_replica(ReplicaCommand::Apply { push, room: None }, units);
             }
             EdgeOutput::Summarize { stream, nonce, entries_max } => {
-                let command = replica::Command::Summarize { stream, nonce, entries_max };
+                let command = ReplicaCommand::Summarize { stream, nonce, entries_max };
                 self.tell_replica(command, 0);
             }
             // Part 0 of the next one clears what is staged.
             EdgeOutput::Unstage(_) => {}
-            EdgeOutput::Drop(stream) => self.tell_replica(replica::Command::Drop(stream), 0),
+            EdgeOutput::Drop(stream) => self.tell_replica(ReplicaCommand::Drop(stream), 0),
             EdgeOutput::ReadOutbox { after, count } => {
-                self.to_upstream.push_back(upstream::Command::Read { after, count });
+                self.to_upstream.push_back(UpstreamCommand::Read { after, count });
             }
             EdgeOutput::Forget(through) => {
-                self.to_upstream.push_back(upstream::Command::Forget(through));
+                self.to_upstream.push_back(UpstreamCommand::Forget(through));
             }
             EdgeOutput::RaiseBoot { known } => self.raise(known),
             EdgeOutput::Answered(response) => {
@@ -361,8 +361,8 @@ impl Session {
             ) => {}
             _ => {
                 self.wires.metrics.failed(match refused {
-                    Some(_) => Trouble::Refused,
-                    None => Trouble::Session,
+                    Some(_) => ErrorKind::Refused,
+                    None => ErrorKind::Session,
                 });
                 self.trouble = Some(end.to_string());
             }
@@ -372,8 +372,8 @@ impl Session {
             self.raise(known);
         }
         self.hang_up(match end {
-            SessionEnd::Moved { .. } => Parting::Moved,
-            _ => Parting::Failed,
+            SessionEnd::Moved { .. } => DisconnectReason::Moved,
+            _ => DisconnectReason::Failed,
         });
         if end.is_final() {
             self.phase = Phase::Held;
@@ -403,22 +403,22 @@ impl Session {
         self.trouble = Some(trouble);
     }
 
-    fn disconnect(&mut self, parting: Parting) {
+    fn disconnect(&mut self, parting: DisconnectReason) {
         self.hang_up(parting);
         self.step(EdgeInput::Disconnected);
     }
 
     /// Ends the connection, if there is one, and waits before the next, with the next hub.
-    fn hang_up(&mut self, parting: Parting) {
+    fn hang_up(&mut self, parting: DisconnectReason) {
         if let Phase::Up { since, .. } = &self.phase {
-            self.backoff.ended(since.elapsed());
+            self.backoff.session_ended(since.elapsed());
         }
         self.next_hub = (self.next_hub + 1) % self.hubs.len().max(1);
         let drawn = self.chance.draw();
         let wait = match parting {
-            Parting::Moved => self.backoff.soon(drawn),
-            Parting::Unheard => self.backoff.unheard(drawn),
-            Parting::Failed => self.backoff.next(drawn),
+            DisconnectReason::Moved => self.backoff.after_move(drawn),
+            DisconnectReason::NoResponse => self.backoff.after_no_response(drawn),
+            DisconnectReason::Failed => self.backoff.after_failure(drawn),
         };
         self.phase = Phase::Waiting(Instant::now() + wait);
         self.outgoing.clear();
@@ -437,14 +437,14 @@ impl Session {
 
     fn raise(&mut self, known: Identity) {
         self.raising = true;
-        self.to_upstream.push_back(upstream::Command::Raise { known });
+        self.to_upstream.push_back(UpstreamCommand::Raise { known });
     }
 
-    fn heard_upstream(&mut self, event: upstream::Event) {
+    fn heard_upstream(&mut self, event: UpstreamEvent) {
         match event {
-            upstream::Event::Reported => self.step(EdgeInput::Reported),
-            upstream::Event::Read(reports) => self.step(EdgeInput::Outbox(reports)),
-            upstream::Event::Raised(identity) => {
+            UpstreamEvent::Reported => self.step(EdgeInput::Reported),
+            UpstreamEvent::Read(reports) => self.step(EdgeInput::Outbox(reports)),
+            UpstreamEvent::Raised(identity) => {
                 self.raising = false;
                 self.step(EdgeInput::BootRaised(identity));
                 if matches!(self.phase, Phase::Held) && !self.cut {
@@ -454,18 +454,18 @@ impl Session {
         }
     }
 
-    fn asked(&mut self, command: Command) {
+    fn asked(&mut self, command: SessionCommand) {
         match command {
-            Command::Cut(cut) => {
+            SessionCommand::Cut(cut) => {
                 self.cut = cut;
                 if cut {
-                    self.disconnect(Parting::Failed);
+                    self.disconnect(DisconnectReason::Failed);
                     self.phase = Phase::Held;
                 } else if matches!(self.phase, Phase::Held) && !self.raising {
                     self.phase = Phase::Waiting(Instant::now());
                 }
             }
-            Command::Ask { key, timeout, reply } => {
+            SessionCommand::Ask { key, timeout, reply } => {
                 let id = self.next_request;
                 self.next_request += 1;
                 self.asked.retain(|_, reply| !reply.is_closed());
@@ -473,7 +473,7 @@ impl Session {
                 let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 self.step(EdgeInput::Asked(Request { id, timeout_ms, key }));
             }
-            Command::Status(reply) => {
+            SessionCommand::Status(reply) => {
                 let _ = reply.send(self.status());
             }
         }
@@ -502,8 +502,8 @@ impl Session {
             self.wires.metrics.waiting(self.to_replica.len());
         }
         // Both have one in the queue already, if they are busy: a clock that lags does no harm.
-        let _ = self.wires.replica.try_send(replica::Command::Tick(now_ms));
-        let _ = self.wires.upstream.try_send(upstream::Command::Tick(now_ms));
+        let _ = self.wires.replica.try_send(ReplicaCommand::Tick(now_ms));
+        let _ = self.wires.upstream.try_send(UpstreamCommand::Tick(now_ms));
         let interval = u64::try_from(self.settings.heartbeat_interval.as_millis());
         let interval = interval.unwrap_or(u64::MAX);
         if self.beaten_ms.is_none_or(|beaten_ms| now_ms.saturating_sub(beaten_ms) >= interval) {
@@ -522,7 +522,7 @@ impl Session {
         })
     }
 
-    fn tell_replica(&mut self, command: replica::Command, units: u32) {
+    fn tell_replica(&mut self, command: ReplicaCommand, units: u32) {
         self.to_replica.push_back(ToReplica { command, units });
     }
 }

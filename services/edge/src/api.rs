@@ -1,5 +1,6 @@
 //! The local API: gRPC on a unix socket that only the node's own user may open.
 
+pub(crate) mod handler;
 mod socket;
 mod wire;
 
@@ -16,9 +17,10 @@ use tonic::{Request, Response, Status};
 
 pub(crate) use socket::bind;
 
-use crate::desk::Desk;
-use crate::operation::Refused;
-use crate::watch::{Item, Object, Watch};
+use crate::api::handler::ApiHandler;
+use crate::meta::object::Object;
+use crate::meta::operation::OperationError;
+use crate::replica::watch::{Watch, WatchItem};
 
 /// The largest operation taken, in bytes: an object has at most 1.5 MiB.
 pub const REQUEST_BYTES_MAX: usize = 4 << 20;
@@ -56,16 +58,16 @@ impl Default for LocalSettings {
 /// Serves until stopped. What runs then ends with those who own it.
 pub(crate) async fn serve(
     listener: UnixListener,
-    desk: Desk,
+    handler: ApiHandler,
     stop: CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<MetaServer<Service>>().await;
+    health.set_serving::<MetaServer<MetaService>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(headwater_proto::FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
-    let meta = MetaServer::new(Service { desk })
+    let meta = MetaServer::new(MetaService { handler })
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(ANSWER_BYTES_MAX);
     tonic::transport::Server::builder()
@@ -81,12 +83,12 @@ pub(crate) async fn serve(
 
 /// The service of one edge.
 #[derive(Debug)]
-pub(crate) struct Service {
-    pub(crate) desk: Desk,
+pub(crate) struct MetaService {
+    pub(crate) handler: ApiHandler,
 }
 
 #[tonic::async_trait]
-impl Meta for Service {
+impl Meta for MetaService {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::WatchEvent, Status>> + Send>>;
 
     async fn operate(
@@ -98,7 +100,7 @@ impl Meta for Service {
         let asked = request.into_inner();
         let id = asked.id.clone();
         let outcome = match wire::operation(asked) {
-            Ok(operation) => self.desk.carry_out(operation, cause).await,
+            Ok(operation) => self.handler.carry_out(operation, cause).await,
             Err(refused) => Err(refused),
         };
         Ok(Response::new(wire::result(id, outcome)))
@@ -111,12 +113,12 @@ impl Meta for Service {
         let filter = wire::filter(request.into_inner())
             .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
         let watch = self
-            .desk
+            .handler
             .watch(filter)
             .await
             .map_err(|refused| status_of(&refused))?
             .map_err(|too_many| Status::resource_exhausted(too_many.to_string()))?;
-        let told = Told { watch, listing: None };
+        let told = WatchEvents { watch, listing: None };
         let events = futures::stream::unfold(told, |mut told| async move {
             told.next().await.map(|event| (Ok(event), told))
         });
@@ -127,13 +129,13 @@ impl Meta for Service {
         &self,
         _: Request<proto::StatusRequest>,
     ) -> Result<Response<proto::EdgeStatus>, Status> {
-        let status = self.desk.status().await.map_err(|refused| status_of(&refused))?;
+        let status = self.handler.status().await.map_err(|refused| status_of(&refused))?;
         Ok(Response::new(wire::status(status)))
     }
 }
 
 /// What a watch is told, event by event.
-struct Told {
+struct WatchEvents {
     watch: Watch,
     listing: Option<Listing>,
 }
@@ -143,7 +145,7 @@ struct Listing {
     complete: bool,
 }
 
-impl Told {
+impl WatchEvents {
     async fn next(&mut self) -> Option<proto::WatchEvent> {
         if let Some(listing) = &mut self.listing {
             if let Some(object) = listing.objects.next() {
@@ -154,17 +156,17 @@ impl Told {
             return Some(done);
         }
         Some(match self.watch.next().await? {
-            Item::Listing { objects, complete } => {
+            WatchItem::Listing { objects, complete } => {
                 self.listing = Some(Listing { objects: objects.into_iter(), complete });
                 wire::init()
             }
-            Item::Applied { object, traceparent } => wire::apply(object, traceparent),
-            Item::Removed { key, uid, traceparent } => wire::delete(&key, uid, traceparent),
-            Item::Operation(operation) => wire::delivered(operation),
+            WatchItem::Applied { object, traceparent } => wire::apply(object, traceparent),
+            WatchItem::Removed { key, uid, traceparent } => wire::delete(&key, uid, traceparent),
+            WatchItem::Operation(operation) => wire::delivered(operation),
         })
     }
 }
 
-fn status_of(refused: &Refused) -> Status {
+fn status_of(refused: &OperationError) -> Status {
     Status::unavailable(refused.to_string())
 }

@@ -56,7 +56,7 @@ struct Row {
 
 /// What a start found.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct NodeStart {
     pub(crate) issuer: Issuer,
     /// What the outbox holds was said by an identity that no longer counts.
     pub(crate) enrolled_anew: bool,
@@ -72,7 +72,7 @@ impl Issuer {
         node: NodeName,
         incarnation: Incarnation,
         nonce: u64,
-    ) -> Result<Result<Started, OlderIncarnation>, EngineError> {
+    ) -> Result<Result<NodeStart, OlderIncarnation>, EngineError> {
         let stored = IDENTITY.get(engine, &())?.map(|Json(row)| row);
         if let Some(row) = &stored
             && row.incarnation > incarnation
@@ -98,7 +98,7 @@ impl Issuer {
         };
         write(engine, &row)?;
         let issuer = Self { node, row, next: before.reserved_through + 1 };
-        Ok(Ok(Started { issuer, enrolled_anew }))
+        Ok(Ok(NodeStart { issuer, enrolled_anew }))
     }
 
     /// Who this start is.
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    fn start(engine: &MemoryEngine, incarnation: u64, nonce: u64) -> Started {
+    fn start(engine: &MemoryEngine, incarnation: u64, nonce: u64) -> NodeStart {
         let node = "gw-1".parse().expect("a node name");
         Issuer::start(engine, node, Incarnation(incarnation), nonce)
             .expect("the engine works")

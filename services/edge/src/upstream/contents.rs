@@ -5,37 +5,37 @@ use headwater_event::{Identity, NodeName, Report};
 use headwater_store::{Engine, EngineError};
 use headwater_view::PodStatusSnapshot;
 
-use crate::identity;
-use crate::outbox::{Outbox, OutboxSettings};
-use crate::pod_statuses::PodStatuses;
+use crate::upstream::identity;
+use crate::upstream::outbox::{Outbox, OutboxSettings};
+use crate::upstream::pod_statuses::PodStatuses;
 
 /// What an outbox database holds.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct OutboxContents {
     /// The last start of the node on it; `None`: there was none.
     pub identity: Option<Identity>,
     /// The reports that the cloud has not acknowledged, in order.
     pub reports: Vec<Report>,
     /// What the cloud knows of the pods once it has these reports; `None`: a full snapshot is
     /// due, until then nothing is known of what it knows.
-    pub told: Option<PodStatusSnapshot>,
+    pub reported: Option<PodStatusSnapshot>,
 }
 
 /// Reads the outbox database of `node`. Changes nothing.
 ///
 /// # Errors
 /// As the engine; a row that cannot be read is [`EngineError::Corrupt`].
-pub fn held(engine: &dyn Engine, node: &NodeName) -> Result<Held, EngineError> {
+pub fn read_outbox(engine: &dyn Engine, node: &NodeName) -> Result<OutboxContents, EngineError> {
     let outbox = Outbox::open(engine, OutboxSettings::default())?;
     let (identity, has_base) = match identity::last(engine, node)? {
         Some((identity, has_base)) => (Some(identity), has_base),
         None => (None, false),
     };
     let told = has_base.then(|| PodStatuses::open(engine, node)).transpose()?;
-    Ok(Held {
+    Ok(OutboxContents {
         identity,
         reports: outbox.read(engine, None, usize::MAX)?,
-        told: told.map(PodStatuses::into_told),
+        reported: told.map(PodStatuses::into_told),
     })
 }
 
@@ -45,18 +45,18 @@ mod tests {
     use headwater_store::MemoryEngine;
 
     use super::*;
-    use crate::identity::Issuer;
+    use crate::upstream::identity::Issuer;
 
     #[test]
     fn an_outbox_says_who_wrote_it() {
         let node: NodeName = "gw-1".parse().expect("a name");
         let engine = MemoryEngine::new();
-        let empty = held(&engine, &node).expect("readable");
-        assert!(empty.identity.is_none() && empty.told.is_none());
+        let empty = read_outbox(&engine, &node).expect("readable");
+        assert!(empty.identity.is_none() && empty.reported.is_none());
         let started = Issuer::start(&engine, node.clone(), Incarnation(1), 7).expect("writes");
         let identity = started.expect("not older").issuer.identity();
-        let found = held(&engine, &node).expect("readable");
+        let found = read_outbox(&engine, &node).expect("readable");
         assert_eq!(found.identity, Some(identity));
-        assert!(found.told.is_none(), "a full snapshot is due");
+        assert!(found.reported.is_none(), "a full snapshot is due");
     }
 }

@@ -17,9 +17,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
-use crate::address::HubAddress;
-use crate::dial::{DialError, dial};
-use crate::metrics::Trouble;
+use crate::connection::address::HubAddress;
+use crate::connection::transport::{DialError, dial};
+use crate::metrics::ErrorKind;
 
 /// The largest message, either way: one object of the largest size and its frame.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -94,16 +94,16 @@ impl LinkError {
     }
 
     /// Whether nobody answered at all.
-    pub(crate) fn is_unheard(&self) -> bool {
-        matches!(self, Self::Connect { source, .. } if source.is_unheard())
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Connect { source, .. } if source.is_unreachable())
     }
 
     /// How it is counted.
-    pub(crate) fn counts_as(&self) -> Trouble {
+    pub(crate) fn counts_as(&self) -> ErrorKind {
         match self {
-            Self::Connect { .. } | Self::Refused { .. } => Trouble::Connect,
-            Self::Ended { .. } | Self::Closed { .. } => Trouble::Link,
-            Self::Malformed { .. } => Trouble::Malformed,
+            Self::Connect { .. } | Self::Refused { .. } => ErrorKind::Connect,
+            Self::Ended { .. } | Self::Closed { .. } => ErrorKind::Link,
+            Self::Malformed { .. } => ErrorKind::Malformed,
         }
     }
 }

@@ -12,41 +12,41 @@ use tracing::Span;
 /// A push, or one part of it, with its objects hashed and encoded: done where it is received, so
 /// that the thread that folds has that much less to do.
 #[derive(Clone, Debug)]
-pub(crate) struct Intake {
+pub(crate) struct PreparedPush {
     /// What it brings.
     pub(crate) advance: Advance,
-    causes: HashMap<EntryKey, Cause>,
+    causes: HashMap<EntryKey, ChangeCause>,
     /// When the log appended the first of its events.
     appended_ms: Option<i64>,
 }
 
 /// One input of the fold.
 #[derive(Debug)]
-pub(crate) enum Input {
+pub(crate) enum FoldInput {
     /// A push, or one part of it.
-    Push(Intake),
+    Push(PreparedPush),
     /// A stream that the node no longer has.
     Drop(StreamId),
 }
 
 /// What was done, and what caused it.
 #[derive(Clone, Debug)]
-pub(crate) struct Done {
+pub(crate) struct AppliedEffect {
     pub(crate) effect: Effect,
-    pub(crate) cause: Cause,
+    pub(crate) cause: ChangeCause,
     /// When the log appended it, or the first event that came with it.
     pub(crate) appended_ms: Option<i64>,
 }
 
 /// What caused a change, as far as that was told.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cause {
+pub(crate) struct ChangeCause {
     traceparent: Option<String>,
     /// From when the change was folded to when it is let out.
     span: Option<Span>,
 }
 
-impl Cause {
+impl ChangeCause {
     fn of(traceparent: String, key: &EntryKey, stream: &StreamId, seq: Seq) -> Self {
         let span = tracing::info_span!("apply", %stream, seq = seq.0, %key);
         headwater_trace::continue_from(&span, Some(&traceparent));
@@ -60,7 +60,7 @@ impl Cause {
     }
 }
 
-impl Input {
+impl FoldInput {
     /// How many changes it holds.
     pub(crate) fn changes(&self) -> usize {
         match self {
@@ -79,30 +79,30 @@ pub(crate) struct EdgeFold {
 }
 
 impl Projection for EdgeFold {
-    type Input = Input;
-    type Effect = Done;
+    type Input = FoldInput;
+    type Effect = AppliedEffect;
     type Refusal = Refusal;
 
     fn fold(
         &mut self,
-        input: Input,
+        input: FoldInput,
         state: &mut StreamState,
-        done: &mut Vec<Done>,
+        done: &mut Vec<AppliedEffect>,
     ) -> Result<(), FoldError<Refusal>> {
         let mut effects = Vec::new();
         let (mut causes, mut appended_ms) = (HashMap::new(), None);
         match input {
-            Input::Push(push) => {
+            FoldInput::Push(push) => {
                 (causes, appended_ms) = (push.causes, push.appended_ms);
                 state.apply_advance(push.advance, &mut effects)?;
             }
-            Input::Drop(stream) => state.drop_stream(&stream, &mut effects)?,
+            FoldInput::Drop(stream) => state.drop_stream(&stream, &mut effects)?,
         }
         // What did not change wakes nobody, and is no reason for a sync.
         for effect in effects.into_iter().filter(Effect::wakes) {
             self.replaced |= effect.effected == Effected::Replaced;
             let cause = key_of(&effect.effected).and_then(|key| causes.get(key).cloned());
-            done.push(Done { effect, cause: cause.unwrap_or_default(), appended_ms });
+            done.push(AppliedEffect { effect, cause: cause.unwrap_or_default(), appended_ms });
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ fn key_of(effected: &Effected) -> Option<&EntryKey> {
     }
 }
 
-impl From<Push> for Intake {
+impl From<Push> for PreparedPush {
     fn from(push: Push) -> Self {
         let Push { stream, mode, from, to, gone, changes, hash, part, last_part } = push;
         let mode = match mode {
@@ -137,7 +137,7 @@ impl From<Push> for Intake {
                 if let Some(cause) = pushed.traceparent {
                     let key = pushed.change.key();
                     let seq = if is_each { Seq(seq) } else { to.seq };
-                    causes.insert(key.clone(), Cause::of(cause, key, &stream, seq));
+                    causes.insert(key.clone(), ChangeCause::of(cause, key, &stream, seq));
                 }
                 Incoming { change: pushed.change, base: pushed.base }
             })

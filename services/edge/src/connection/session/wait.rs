@@ -9,9 +9,10 @@ use headwater_session::message::HubMessage;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::Command;
-use crate::link::{Link, LinkError};
-use crate::{replica, upstream};
+use super::SessionCommand;
+use crate::connection::link::{Link, LinkError};
+use crate::replica::{ReplicaCommand, ReplicaEvent};
+use crate::upstream::{UpstreamCommand, UpstreamEvent};
 
 /// Where the connection is.
 pub(super) enum Phase {
@@ -31,15 +32,15 @@ pub(super) enum Phase {
 }
 
 /// What the one wait brought.
-pub(super) enum Happened {
+pub(super) enum SessionEvent {
     /// Something was handed on.
     Nothing,
     /// The replica said this.
-    Answered(replica::Answer),
+    Answered(ReplicaEvent),
     /// Upstream said this.
-    Upstream(upstream::Event),
+    Upstream(UpstreamEvent),
     /// Somebody asks this.
-    Asked(Command),
+    Asked(SessionCommand),
     /// A second has gone by.
     Tick,
     /// It is time for a connection.
@@ -56,28 +57,28 @@ pub(super) enum Happened {
 
 /// A command for the replica, and how much of the intake it takes.
 pub(super) struct ToReplica {
-    pub(super) command: replica::Command,
+    pub(super) command: ReplicaCommand,
     pub(super) units: u32,
 }
 
 /// What comes of the present phase.
-pub(super) async fn linked(phase: &mut Phase, may_read: bool, has_outgoing: bool) -> Happened {
+pub(super) async fn linked(phase: &mut Phase, may_read: bool, has_outgoing: bool) -> SessionEvent {
     match phase {
         Phase::Waiting(until) => {
             tokio::time::sleep_until(*until).await;
-            Happened::WaitOver
+            SessionEvent::WaitOver
         }
-        Phase::Dialing(dial) => Happened::Dialed(dial.await),
+        Phase::Dialing(dial) => SessionEvent::Dialed(dial.await),
         // What is said is bounded, what is heard is not.
         Phase::Up { link, .. } => tokio::select! {
             biased;
             room = link.outgoing.reserve(), if has_outgoing => match room {
-                Ok(_) => Happened::Writable,
+                Ok(_) => SessionEvent::Writable,
                 // The connection has ended, and its reader says why.
-                Err(_) => link.incoming.recv().await.map_or(Happened::Gone, Happened::Heard),
+                Err(_) => link.incoming.recv().await.map_or(SessionEvent::Gone, SessionEvent::Heard),
             },
-            heard = link.incoming.recv(), if may_read => heard.map_or(Happened::Gone, Happened::Heard),
-            () = pending(), if !may_read && !has_outgoing => Happened::Nothing,
+            heard = link.incoming.recv(), if may_read => heard.map_or(SessionEvent::Gone, SessionEvent::Heard),
+            () = pending(), if !may_read && !has_outgoing => SessionEvent::Nothing,
         },
         Phase::Held => pending().await,
     }
@@ -87,7 +88,7 @@ pub(super) async fn linked(phase: &mut Phase, may_read: bool, has_outgoing: bool
 pub(super) async fn to_replica(
     waiting: &mut VecDeque<ToReplica>,
     intake: &Arc<Semaphore>,
-    replica: &mpsc::Sender<replica::Command>,
+    replica: &mpsc::Sender<ReplicaCommand>,
 ) -> bool {
     let Some(units) = waiting.front().map(|next| next.units) else { return pending().await };
     let room = match units {
@@ -96,8 +97,8 @@ pub(super) async fn to_replica(
     };
     let Ok(permit) = replica.reserve().await else { return false };
     match waiting.pop_front().map(|next| next.command) {
-        Some(replica::Command::Apply { push, .. }) => {
-            permit.send(replica::Command::Apply { push, room });
+        Some(ReplicaCommand::Apply { push, .. }) => {
+            permit.send(ReplicaCommand::Apply { push, room });
         }
         Some(command) => permit.send(command),
         None => {}
@@ -107,8 +108,8 @@ pub(super) async fn to_replica(
 
 /// Hands one command to upstream; false: it is gone.
 pub(super) async fn to_upstream(
-    waiting: &mut VecDeque<upstream::Command>,
-    upstream: &mpsc::Sender<upstream::Command>,
+    waiting: &mut VecDeque<UpstreamCommand>,
+    upstream: &mpsc::Sender<UpstreamCommand>,
 ) -> bool {
     if waiting.is_empty() {
         return pending().await;
@@ -149,7 +150,7 @@ mod tests {
         let (mut phase, heard, _said) = link();
         heard.send(Ok(message())).await.expect("room");
         assert!(linked(&mut phase, false, false).now_or_never().is_none());
-        assert!(matches!(linked(&mut phase, true, false).await, Happened::Heard(Ok(_))));
+        assert!(matches!(linked(&mut phase, true, false).await, SessionEvent::Heard(Ok(_))));
     }
 
     #[tokio::test]
@@ -157,7 +158,7 @@ mod tests {
         let (mut phase, heard, said) = link();
         drop(said);
         drop(heard);
-        assert!(matches!(linked(&mut phase, false, true).await, Happened::Gone));
+        assert!(matches!(linked(&mut phase, false, true).await, SessionEvent::Gone));
     }
 
     #[tokio::test]
@@ -180,7 +181,7 @@ mod tests {
             last_part: true,
         };
         let apply = || ToReplica {
-            command: replica::Command::Apply { push: push.clone().into(), room: None },
+            command: ReplicaCommand::Apply { push: push.clone().into(), room: None },
             units: 2,
         };
         let mut waiting = VecDeque::from([apply(), apply()]);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::dependencies::{Clock, SystemClock};
 use crate::metrics::{EdgeCounts, Resync};
-use crate::seams::{Clock, SystemClock};
 
 /// The counts of a replica. Clocks are read only where something is counted.
 #[derive(Debug)]
-pub(super) struct Counting {
+pub(super) struct ReplicaCounts {
     metrics: EdgeCounts,
     clock: Arc<dyn Clock>,
     /// How long folding the open batch has taken, and its changes.
@@ -20,32 +20,32 @@ pub(super) struct Counting {
 
 /// When something began.
 #[derive(Debug, Default)]
-pub(super) struct Began(Option<Instant>);
+pub(super) struct Stopwatch(Option<Instant>);
 
-impl Counting {
+impl ReplicaCounts {
     pub(super) fn new(metrics: EdgeCounts, clock: Arc<dyn Clock>) -> Self {
         Self { metrics, clock, folding: Duration::ZERO, changes: 0, lagging: 0 }
     }
 
     /// Something begins that takes time.
-    pub(super) fn begin(&self) -> Began {
-        Began(self.metrics.counts().then(Instant::now))
+    pub(super) fn begin(&self) -> Stopwatch {
+        Stopwatch(self.metrics.counts().then(Instant::now))
     }
 
     /// So many changes were folded into the open batch.
-    pub(super) fn folded(&mut self, changes: usize, began: &Began) {
+    pub(super) fn folded(&mut self, changes: usize, began: &Stopwatch) {
         self.folding += began.elapsed();
         self.changes += changes;
     }
 
     /// The open batch was committed.
-    pub(super) fn committed(&mut self, began: &Began) {
+    pub(super) fn committed(&mut self, began: &Stopwatch) {
         let took = std::mem::take(&mut self.folding) + began.elapsed();
         self.metrics.applied(std::mem::take(&mut self.changes), took);
     }
 
     /// What is applied was synced.
-    pub(super) fn synced(&self, began: &Began) {
+    pub(super) fn synced(&self, began: &Stopwatch) {
         self.metrics.synced(began.elapsed());
     }
 
@@ -70,13 +70,13 @@ impl Counting {
     }
 }
 
-impl Default for Counting {
+impl Default for ReplicaCounts {
     fn default() -> Self {
         Self::new(EdgeCounts::default(), Arc::new(SystemClock::new()))
     }
 }
 
-impl Began {
+impl Stopwatch {
     fn elapsed(&self) -> Duration {
         self.0.map_or(Duration::ZERO, |at| at.elapsed())
     }

@@ -7,16 +7,17 @@ use headwater_event::{DigestKey, EntryDigest, EntryKey, ResourceKey, StreamId};
 use headwater_store::EngineError;
 use headwater_view::{Effected, Selection, StreamReader};
 
-use super::Replica;
+use super::EdgeReplica;
+use crate::meta::object::Object;
+use crate::replica::watch::{Filter, WatchItem};
 use crate::upstream::ViewChange;
-use crate::watch::{Filter, Item, Object};
 
 /// How many entries one read of a listing takes from the engine.
 const LISTING_CHUNK: usize = 64;
 
-impl Replica {
+impl EdgeReplica {
     /// Everything that a watch sees.
-    pub(super) fn listing(&self, filter: &Filter) -> Result<Item, EngineError> {
+    pub(super) fn listing(&self, filter: &Filter) -> Result<WatchItem, EngineError> {
         let mut objects = Vec::new();
         for stream in self.positions().keys() {
             let mut take = |object: Object| {
@@ -31,7 +32,7 @@ impl Replica {
                 self.read(stream, Selection::Kind(kind), &mut take)?;
             }
         }
-        Ok(Item::Listing { objects, complete: self.complete })
+        Ok(WatchItem::Listing { objects, complete: self.complete })
     }
 
     /// What the outbox thread must know of the view.

@@ -11,14 +11,14 @@ use headwater_store::{Engine, schema};
 use headwater_view::StreamReader;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::api::handler::ApiHandler;
 use crate::config::EdgeConfig;
-use crate::desk::Desk;
-use crate::edge::Seams;
+use crate::connection::session::{LinkDialer, Session, SessionDependencies};
+use crate::dependencies::EdgeDependencies;
 use crate::exit::{Database, EdgeExit, StartError};
-use crate::intact;
-use crate::replica::{Replica, ReplicaError, Syncer};
-use crate::session::{Dial, Session, Wires};
-use crate::upstream::{OpenError, Surroundings, Upstream};
+use crate::replica::integrity;
+use crate::replica::{EdgeReplica, ReplicaError, Syncer};
+use crate::upstream::{EdgeUpstream, OpenError, UpstreamDependencies};
 
 /// Questions that wait for an owner. Each asker waits for its answer, so this is no backlog.
 const QUESTIONS_MAX: usize = 1_024;
@@ -27,23 +27,23 @@ const QUESTIONS_MAX: usize = 1_024;
 const ANSWERS_MAX: usize = 1_024;
 
 /// The work of the owner of a database, to its end. It blocks.
-pub(crate) type Work = BoxFuture<'static, Result<(), EdgeExit>>;
+pub(crate) type OwnerFuture = BoxFuture<'static, Result<(), EdgeExit>>;
 
 /// See the module.
-pub(crate) struct Opened {
+pub(crate) struct EdgeParts {
     /// Owns the state database.
-    pub(crate) replica: Work,
+    pub(crate) replica: OwnerFuture,
     /// Syncs the state database for its owner; ends with it.
-    pub(crate) syncer: Work,
+    pub(crate) syncer: OwnerFuture,
     /// Owns the outbox.
-    pub(crate) upstream: Work,
+    pub(crate) upstream: OwnerFuture,
     /// Holds the session.
     pub(crate) session: Session,
     /// The ways to all three.
-    pub(crate) desk: Desk,
+    pub(crate) handler: ApiHandler,
 }
 
-impl Opened {
+impl EdgeParts {
     /// Opens an edge; reads both databases and syncs the outbox.
     ///
     /// # Errors
@@ -52,14 +52,14 @@ impl Opened {
         config: &EdgeConfig,
         state: Arc<dyn Engine>,
         outbox: Arc<dyn Engine>,
-        seams: Seams,
-        dial: Dial,
+        seams: EdgeDependencies,
+        dial: LinkDialer,
     ) -> Result<Self, StartError> {
         let of_state = |source| StartError::Engine { database: Database::State, source };
         let of_outbox = |source| StartError::Engine { database: Database::Outbox, source };
         schema::NODE_STATE.check(&*state).map_err(of_state)?;
         schema::OUTBOX.check(&*outbox).map_err(of_outbox)?;
-        intact::check(&*state).map_err(of_state)?;
+        integrity::check(&*state).map_err(of_state)?;
         let (to_replica, replica_commands) = mpsc::channel(QUESTIONS_MAX);
         let (to_upstream, upstream_commands) = mpsc::channel(QUESTIONS_MAX);
         let (to_session, commands) = mpsc::channel(QUESTIONS_MAX);
@@ -68,7 +68,7 @@ impl Opened {
 
         let private = StreamId::node(&config.node);
         let settings = config.settings.replica;
-        let (replica, syncer) = Replica::open(
+        let (replica, syncer) = EdgeReplica::open(
             Arc::clone(&state),
             private.clone(),
             settings,
@@ -81,14 +81,14 @@ impl Opened {
             .entry(&private, &EntryKey::Streams)
             .map_err(of_state)?
             .and_then(|entry| Assignment::decode(&config.node, &entry.object).ok());
-        let around = Surroundings {
+        let around = UpstreamDependencies {
             engine: outbox,
             clock: seams.clock.clone(),
             chance: seams.chance.clone(),
             session: event,
             metrics: seams.metrics.clone(),
         };
-        let (upstream, upstream_status) = Upstream::open(
+        let (upstream, upstream_status) = EdgeUpstream::open(
             config.node.clone(),
             config.incarnation,
             config.settings.upstream,
@@ -104,7 +104,7 @@ impl Opened {
         let state =
             EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment };
         let (connected_sender, connected) = watch::channel(false);
-        let wires = Wires {
+        let wires = SessionDependencies {
             commands,
             replica: to_replica.clone(),
             answers,
@@ -114,11 +114,11 @@ impl Opened {
             connected: connected_sender,
             metrics: seams.metrics,
         };
-        let Seams { clock, chance, .. } = seams;
+        let EdgeDependencies { clock, chance, .. } = seams;
         let hubs = config.hubs.clone();
         let settings = config.settings.session.clone();
         let session = Session::new(settings, state, hubs, dial, clock, chance, wires);
-        let desk = Desk {
+        let handler = ApiHandler {
             node: config.node.clone(),
             query_timeout: config.settings.local.query_timeout,
             room: Arc::new(Semaphore::new(config.settings.local.operations_max)),
@@ -138,7 +138,7 @@ impl Opened {
                 })
                 .boxed(),
             session,
-            desk,
+            handler,
         })
     }
 }

@@ -15,19 +15,21 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::address::HubAddress;
+use crate::api::MetaService;
 use crate::config::EdgeConfig;
-use crate::edge::{Edge, Seams};
+use crate::connection::address::HubAddress;
+use crate::connection::link::{ended, take_up};
+use crate::dependencies::EdgeDependencies;
+use crate::edge::Edge;
 use crate::exit::{EdgeExit, StartError};
-use crate::link::{ended, take_up};
-use crate::local::Service;
-use crate::opened::Opened;
+use crate::parts::EdgeParts;
 
 /// Asks a hub for a connection.
-pub type Dial = Arc<dyn Fn(HubAddress) -> BoxFuture<'static, Result<Wire, Status>> + Send + Sync>;
+pub type HubDialer =
+    Arc<dyn Fn(HubAddress) -> BoxFuture<'static, Result<HubStreams, Status>> + Send + Sync>;
 
 /// A connection to a hub.
-pub struct Wire {
+pub struct HubStreams {
     /// What the edge says.
     pub to_hub: mpsc::Sender<replication::EdgeMessage>,
     /// What the hub says.
@@ -35,7 +37,7 @@ pub struct Wire {
 }
 
 /// The parts of an edge. Dropping their futures at any time is a loss of power.
-pub struct Bare<M> {
+pub struct EdgeTasks<M> {
     /// Folds the view.
     pub replica: BoxFuture<'static, Result<(), EdgeExit>>,
     /// Syncs the view.
@@ -58,9 +60,9 @@ impl Edge {
         config: &EdgeConfig,
         state: Arc<dyn Engine>,
         outbox: Arc<dyn Engine>,
-        seams: Seams,
-        dial: Dial,
-    ) -> Result<Bare<impl Meta + use<>>, StartError> {
+        seams: EdgeDependencies,
+        dial: HubDialer,
+    ) -> Result<EdgeTasks<impl Meta + use<>>, StartError> {
         let dial = Arc::new(move |hub: HubAddress| {
             let asked = dial(hub.clone());
             async move {
@@ -71,14 +73,14 @@ impl Edge {
             }
             .boxed()
         });
-        let Opened { replica, syncer, upstream, session, desk } =
-            Opened::open(config, state, outbox, seams, dial)?;
-        Ok(Bare {
+        let EdgeParts { replica, syncer, upstream, session, handler } =
+            EdgeParts::open(config, state, outbox, seams, dial)?;
+        Ok(EdgeTasks {
             replica,
             syncer,
             outbox: upstream,
             session: session.run(CancellationToken::new()).boxed(),
-            meta: Service { desk },
+            meta: MetaService { handler },
         })
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub enum OperationSource {
     /// The cloud, by a stream or by an answer.
     Cloud,
     /// The pod worker.
@@ -42,7 +42,7 @@ pub enum Route {
 
 /// Whether a query goes to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum CloudQuery {
     /// Never: what is not here is not there either.
     Never,
     /// When it is not here.
@@ -79,27 +79,27 @@ const CLOUD: [&str; 9] = [
 const ALWAYS: [&str; 2] = ["node", "volumeattachment"];
 
 /// Where what `speaker` says of a resource of type `kind` goes.
-pub fn route(speaker: Speaker, kind: &str) -> Route {
+pub fn route(speaker: OperationSource, kind: &str) -> Route {
     match speaker {
-        Speaker::Function => Route::Outbox,
-        Speaker::FunctionManager => Route::To(Group::Function),
+        OperationSource::Function => Route::Outbox,
+        OperationSource::FunctionManager => Route::To(Group::Function),
         _ if MESH.contains(&kind) => Route::To(Group::Mesh),
         _ => Route::To(Group::Edged),
     }
 }
 
 /// Whether a query for a resource of type `kind` goes to the cloud.
-pub fn asks(kind: &str) -> Asks {
+pub fn cloud_query(kind: &str) -> CloudQuery {
     if ALWAYS.contains(&kind) {
-        Asks::Always
+        CloudQuery::Always
     } else if CLOUD.contains(&kind) {
-        Asks::WhenAbsent
+        CloudQuery::WhenAbsent
     } else {
-        Asks::Never
+        CloudQuery::Never
     }
 }
 
-impl Speaker {
+impl OperationSource {
     /// Who `source` of an operation is. KubeEdge's names are understood.
     pub fn named(source: &str) -> Self {
         match source {
@@ -125,7 +125,7 @@ impl Group {
 
     /// Whether objects of type `kind` in the view belong to this group.
     pub fn sees(self, kind: &str) -> bool {
-        route(Speaker::Cloud, kind) == Route::To(self)
+        route(OperationSource::Cloud, kind) == Route::To(self)
     }
 }
 
@@ -168,7 +168,11 @@ mod tests {
             ("", "", Route::To(Edged)),
         ];
         for (source, kind, expected) in table {
-            assert_eq!(route(Speaker::named(source), kind), expected, "{source:?} {kind:?}");
+            assert_eq!(
+                route(OperationSource::named(source), kind),
+                expected,
+                "{source:?} {kind:?}"
+            );
         }
     }
 
@@ -188,15 +192,15 @@ mod tests {
     #[test]
     fn node_and_volume_attachment_always_ask() {
         for (kind, expected) in [
-            ("node", Asks::Always),
-            ("volumeattachment", Asks::Always),
-            ("secret", Asks::WhenAbsent),
-            ("configmap", Asks::WhenAbsent),
-            ("serviceaccounttoken", Asks::WhenAbsent),
-            ("pod", Asks::Never),
-            ("podstatus", Asks::Never),
+            ("node", CloudQuery::Always),
+            ("volumeattachment", CloudQuery::Always),
+            ("secret", CloudQuery::WhenAbsent),
+            ("configmap", CloudQuery::WhenAbsent),
+            ("serviceaccounttoken", CloudQuery::WhenAbsent),
+            ("pod", CloudQuery::Never),
+            ("podstatus", CloudQuery::Never),
         ] {
-            assert_eq!(asks(kind), expected, "{kind}");
+            assert_eq!(cloud_query(kind), expected, "{kind}");
         }
     }
 }

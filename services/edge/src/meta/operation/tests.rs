@@ -1,10 +1,10 @@
-//! What each operation asks, and which ask for nothing that can be done.
+//! What each operation cloud_query, and which ask for nothing that can be done.
 
 use proptest::prelude::*;
 
 use super::*;
 
-fn asked(source: &str, verb: Verb, resource: &str, content: &str) -> Result<Plan, Refused> {
+fn asked(source: &str, verb: Verb, resource: &str, content: &str) -> Result<Plan, OperationError> {
     let node = "gw-1".parse().expect("a node name");
     let operation = Operation {
         id: "1".to_owned(),
@@ -63,7 +63,7 @@ fn edged_speaks_of_nothing_else() {
         (Verb::Insert, "d/secret/s", "{}"),
     ] {
         let refused = asked("edged", verb, resource, content).expect_err(resource);
-        assert!(matches!(refused, Refused::Forbidden(_)), "{verb} {resource}: {refused:?}");
+        assert!(matches!(refused, OperationError::Forbidden(_)), "{verb} {resource}: {refused:?}");
     }
 }
 
@@ -85,7 +85,10 @@ fn what_is_malformed_is_invalid() {
         (Verb::Connection, "null/connection/gw-1", "true"),
     ] {
         let refused = asked("edged", verb, resource, content).expect_err(resource);
-        assert!(matches!(refused, Refused::Invalid(_)), "{verb} {resource} {content}: {refused:?}");
+        assert!(
+            matches!(refused, OperationError::Invalid(_)),
+            "{verb} {resource} {content}: {refused:?}"
+        );
     }
 }
 
@@ -105,10 +108,13 @@ fn what_functions_say_goes_to_the_cloud() {
             content: Bytes::from_static(b"null"),
         }))
     );
-    assert!(matches!(asked("function", Verb::Update, "d/result/f", "{"), Err(Refused::Invalid(_))));
+    assert!(matches!(
+        asked("function", Verb::Update, "d/result/f", "{"),
+        Err(OperationError::Invalid(_))
+    ));
     for foreign in ["null/node/gw-1", "d/podstatus/web"] {
         let refused = asked("function", Verb::Update, foreign, "{}").expect_err(foreign);
-        assert!(matches!(refused, Refused::Forbidden(_)), "{foreign}: {refused:?}");
+        assert!(matches!(refused, OperationError::Forbidden(_)), "{foreign}: {refused:?}");
     }
 }
 
@@ -130,7 +136,7 @@ fn what_others_say_is_delivered_by_routing() {
 fn a_query_names_one_object_or_all_of_a_type() {
     assert_eq!(
         asked("edged", Verb::Query, "d/secret/s", ""),
-        Ok(Plan::Find { key: key("d/secret/s"), asks: Asks::WhenAbsent })
+        Ok(Plan::Find { key: key("d/secret/s"), cloud: CloudQuery::WhenAbsent })
     );
     assert_eq!(
         asked("edged", Verb::Query, "d/secret", ""),
@@ -153,7 +159,7 @@ fn what_nobody_executes_says_so() {
         Verb::ControllerUnpublishVolume,
     ] {
         let refused = asked("function-manager", verb, "d/x/y", "{}").expect_err("nobody");
-        assert!(matches!(refused, Refused::NoExecutor(_)), "{verb}: {refused:?}");
+        assert!(matches!(refused, OperationError::NoExecutor(_)), "{verb}: {refused:?}");
     }
 }
 

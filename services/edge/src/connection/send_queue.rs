@@ -10,12 +10,12 @@ use headwater_session::message::EdgeMessage;
 /// requests; what is cumulative replaces its forerunner, so a hub that reads slowly makes no
 /// queue of it.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct SendQueue {
     waiting: VecDeque<EdgeMessage>,
     speaker: Speaker,
 }
 
-impl Outgoing {
+impl SendQueue {
     /// Adds a message.
     pub(crate) fn push(&mut self, message: EdgeMessage) {
         match &message {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_newest_of_what_is_cumulative_is_said_and_all_of_the_rest() {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = SendQueue::default();
         for message in [heartbeat(1), ack(1), reports(), ack(2), heartbeat(2), reports(), ack(3)] {
             outgoing.push(message);
         }

@@ -6,14 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use headwater_event::{Applied, EntryKey, ResourceKey};
-use headwater_view::Entry;
+use headwater_event::ResourceKey;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::operation::Operation;
-use crate::routing::Group;
+use crate::meta::object::Object;
+use crate::meta::operation::Operation;
+use crate::meta::routing::Group;
 
 /// The most items that wait for one watch: a burst of every object of a node, several times.
 pub const WATCH_ITEMS_MAX: usize = 4_096;
@@ -40,18 +39,9 @@ pub struct WatchSettings {
     pub watches_max: usize,
 }
 
-/// An object of the view.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Object {
-    pub(crate) key: ResourceKey,
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
-    pub(crate) object: Bytes,
-}
-
 /// What a watch is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum WatchItem {
     /// The whole view, as far as the watch sees it: what is not in it is not there, if
     /// `complete`.
     Listing { objects: Vec<Object>, complete: bool },
@@ -76,13 +66,13 @@ pub(crate) struct Filter {
 /// The receiving end of a watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    items: mpsc::Receiver<Item>,
-    waiting: Arc<Waiting>,
+    items: mpsc::Receiver<WatchItem>,
+    waiting: Arc<QueueUsage>,
 }
 
 /// What is in the queue of a watch.
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueueUsage {
     bytes: AtomicUsize,
     listings: AtomicUsize,
 }
@@ -104,30 +94,14 @@ pub(crate) struct Watchers {
 #[derive(Debug)]
 struct Watcher {
     filter: Filter,
-    items: mpsc::Sender<Item>,
-    waiting: Arc<Waiting>,
+    items: mpsc::Sender<WatchItem>,
+    waiting: Arc<QueueUsage>,
     lagged: Arc<AtomicU64>,
 }
 
 impl Default for WatchSettings {
     fn default() -> Self {
         Self { items_max: WATCH_ITEMS_MAX, bytes_max: WATCH_BYTES_MAX, watches_max: WATCHES_MAX }
-    }
-}
-
-impl Object {
-    /// The object of an entry; `None` for a reserved one.
-    pub(crate) fn of_entry(key: EntryKey, entry: Entry) -> Option<Self> {
-        let EntryKey::Resource(key) = key else { return None };
-        let Entry { uid, resource_version, object, .. } = entry;
-        Some(Self { key, uid, resource_version, object })
-    }
-
-    /// The object of a change; `None` for a reserved entry.
-    pub(crate) fn of_applied(applied: Applied) -> Option<Self> {
-        let Applied { key, uid, resource_version, object } = applied;
-        let EntryKey::Resource(key) = key else { return None };
-        Some(Self { key, uid, resource_version, object })
     }
 }
 
@@ -146,7 +120,7 @@ impl Filter {
 
 impl Watch {
     /// The next item; `None`: the watch did not keep up, or the edge stops.
-    pub(crate) async fn next(&mut self) -> Option<Item> {
+    pub(crate) async fn next(&mut self) -> Option<WatchItem> {
         let item = self.items.recv().await?;
         self.waiting.take(&item);
         Some(item)
@@ -156,7 +130,7 @@ impl Watch {
 #[cfg(test)]
 impl Watch {
     /// The next item that is there.
-    pub(crate) fn try_next(&mut self) -> Option<Item> {
+    pub(crate) fn try_next(&mut self) -> Option<WatchItem> {
         let item = self.items.try_recv().ok()?;
         self.waiting.take(&item);
         Some(item)
@@ -169,13 +143,17 @@ impl Watchers {
     }
 
     /// Opens a watch, which begins with `listing`.
-    pub(crate) fn open(&mut self, filter: Filter, listing: Item) -> Result<Watch, TooManyWatches> {
+    pub(crate) fn open(
+        &mut self,
+        filter: Filter,
+        listing: WatchItem,
+    ) -> Result<Watch, TooManyWatches> {
         self.watchers.retain(|watcher| !watcher.items.is_closed());
         if self.watchers.len() >= self.settings.watches_max {
             return Err(TooManyWatches(self.watchers.len()));
         }
         let (sender, items) = mpsc::channel(self.settings.items_max.max(1));
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(QueueUsage::default());
         let lagged = Arc::clone(&self.lagged);
         let watcher = Watcher { filter, items: sender, waiting: Arc::clone(&waiting), lagged };
         if watcher.tell(listing, &self.settings) {
@@ -195,7 +173,7 @@ impl Watchers {
     }
 
     /// Tells every watch that sees `key`.
-    pub(crate) fn tell(&mut self, key: &ResourceKey, item: &Item) {
+    pub(crate) fn tell(&mut self, key: &ResourceKey, item: &WatchItem) {
         let settings = self.settings;
         self.watchers
             .retain(|watcher| !watcher.filter.sees(key) || watcher.tell(item.clone(), &settings));
@@ -204,7 +182,7 @@ impl Watchers {
     /// Tells every watch what `listing` makes of its filter.
     pub(crate) fn list<E>(
         &mut self,
-        mut listing: impl FnMut(&Filter) -> Result<Item, E>,
+        mut listing: impl FnMut(&Filter) -> Result<WatchItem, E>,
     ) -> Result<(), E> {
         let mut kept = Vec::with_capacity(self.watchers.len());
         for watcher in self.watchers.drain(..) {
@@ -223,7 +201,7 @@ impl Watchers {
             if watcher.filter.group != group {
                 return true;
             }
-            let took = watcher.tell(Item::Operation(operation.clone()), &settings);
+            let took = watcher.tell(WatchItem::Operation(operation.clone()), &settings);
             taken += usize::from(took);
             took
         });
@@ -233,7 +211,7 @@ impl Watchers {
 
 impl Watcher {
     /// False: the watch is gone, or is ended now because it lags.
-    fn tell(&self, item: Item, settings: &WatchSettings) -> bool {
+    fn tell(&self, item: WatchItem, settings: &WatchSettings) -> bool {
         let told = self.waiting.add(&item, settings.bytes_max)
             && match self.items.try_send(item) {
                 Ok(()) => true,
@@ -248,11 +226,11 @@ impl Watcher {
     }
 }
 
-impl Waiting {
+impl QueueUsage {
     /// Counts an item before it is sent: the receiver takes it off as soon as it is there.
     /// False: there is no room for it.
-    fn add(&self, item: &Item, bytes_max: usize) -> bool {
-        if matches!(item, Item::Listing { .. }) {
+    fn add(&self, item: &WatchItem, bytes_max: usize) -> bool {
+        if matches!(item, WatchItem::Listing { .. }) {
             // Needed whole, whatever it weighs.
             return self.listings.fetch_add(1, Ordering::Relaxed) < LISTINGS_MAX;
         }
@@ -260,15 +238,15 @@ impl Waiting {
         self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= bytes_max
     }
 
-    fn take(&self, item: &Item) {
-        if matches!(item, Item::Listing { .. }) {
+    fn take(&self, item: &WatchItem) {
+        if matches!(item, WatchItem::Listing { .. }) {
             self.listings.fetch_sub(1, Ordering::Relaxed);
         }
         self.bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
     }
 }
 
-impl Item {
+impl WatchItem {
     /// What the item counts against the bound of bytes.
     fn bytes(&self) -> usize {
         match self {
@@ -289,22 +267,22 @@ mod tests {
         Filter { group, types: Vec::new(), namespace: None }
     }
 
-    fn listing() -> Item {
-        Item::Listing { objects: Vec::new(), complete: true }
+    fn listing() -> WatchItem {
+        WatchItem::Listing { objects: Vec::new(), complete: true }
     }
 
     fn key(text: &str) -> ResourceKey {
         text.parse().expect("a key")
     }
 
-    fn applied(text: &str, bytes: usize) -> (ResourceKey, Item) {
+    fn applied(text: &str, bytes: usize) -> (ResourceKey, WatchItem) {
         let object = Object {
             key: key(text),
             uid: "u".to_owned(),
             resource_version: "1".to_owned(),
             object: vec![b'x'; bytes].into(),
         };
-        (key(text), Item::Applied { object, traceparent: None })
+        (key(text), WatchItem::Applied { object, traceparent: None })
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-use crate::address::HubAddress;
+use crate::connection::address::HubAddress;
 
 /// How long a hub may take to accept a connection, its name being looked up included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub(crate) enum DialError {
     Tcp(#[source] io::Error),
     /// Nothing comes back, not even a refusal.
     #[error("nobody answers there within {} s", CONNECT_TIMEOUT.as_secs())]
-    Unheard,
+    NoResponse,
     /// Somebody answers, and is too slow.
     #[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
     Late,
@@ -60,10 +60,10 @@ pub(crate) enum DialError {
 
 impl DialError {
     /// Whether nobody answered at all, so that no hub was burdened.
-    pub(crate) fn is_unheard(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         use io::ErrorKind as Kind;
         match self {
-            Self::Unheard | Self::Lookup(_) => true,
+            Self::NoResponse | Self::Lookup(_) => true,
             Self::Tcp(error) => matches!(
                 error.kind(),
                 Kind::TimedOut
@@ -84,7 +84,7 @@ pub(crate) async fn dial(
 ) -> Result<(Channel, Verdict), DialError> {
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let reached = timeout_at(deadline, reach(hub, tls.is_some())).await;
-    let stream = reached.unwrap_or(Err(DialError::Unheard))?;
+    let stream = reached.unwrap_or(Err(DialError::NoResponse))?;
     let speaking = async {
         match tls {
             None => speak(hub, "http", stream).await,
@@ -159,7 +159,7 @@ mod tests {
         let address = listener.local_addr().expect("bound").to_string();
         drop(listener);
         let refused = failed(&address).await;
-        assert!(matches!(refused, DialError::Tcp(_)) && !refused.is_unheard(), "{refused}");
+        assert!(matches!(refused, DialError::Tcp(_)) && !refused.is_unreachable(), "{refused}");
     }
 
     #[tokio::test]
@@ -171,7 +171,7 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let held = [TcpStream::connect(address).await, TcpStream::connect(address).await];
         let unheard = failed(&address.to_string()).await;
-        assert!(matches!(unheard, DialError::Unheard) && unheard.is_unheard(), "{unheard}");
+        assert!(matches!(unheard, DialError::NoResponse) && unheard.is_unreachable(), "{unheard}");
         drop(held);
     }
 }

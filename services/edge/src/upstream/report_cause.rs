@@ -8,12 +8,12 @@ const TRACEPARENT_BYTES_MAX: usize = 64;
 
 /// From when a pod's change was told here to when its report is on disk.
 #[derive(Debug)]
-pub(super) struct Cause {
+pub(super) struct ReportCause {
     span: Span,
     traceparent: String,
 }
 
-impl Cause {
+impl ReportCause {
     /// The cause that somebody of this node named, if it may be one.
     pub(super) fn of(pod: &ResourceKey, traceparent: Option<String>) -> Option<Self> {
         let traceparent = traceparent.filter(|text| text.len() <= TRACEPARENT_BYTES_MAX)?;

@@ -6,11 +6,12 @@ use headwater_proto::local::operation_result::Outcome as WireOutcome;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{self as proto, failure::Code};
 
-use crate::desk::Outcome;
-use crate::operation::{Operation, Refused, Verb};
-use crate::routing::Group;
+use crate::api::handler::Outcome;
+use crate::meta::object::Object;
+use crate::meta::operation::{Operation, OperationError, Verb};
+use crate::meta::routing::Group;
+use crate::replica::watch::Filter;
 use crate::status::EdgeStatus;
-use crate::watch::{Filter, Object};
 
 /// The most types that a watch may name: more than there are.
 const TYPES_MAX: usize = 64;
@@ -37,30 +38,36 @@ const VERBS: [(WireVerb, Verb); 13] = [
 ];
 
 /// The operation that is meant.
-pub(super) fn operation(asked: proto::Operation) -> Result<Operation, Refused> {
+pub(super) fn operation(asked: proto::Operation) -> Result<Operation, OperationError> {
     let said = asked.verb();
     let verb = VERBS.iter().find(|(wire, _)| *wire == said).map(|(_, verb)| *verb);
-    let verb = verb.ok_or_else(|| Refused::Invalid("the operation has no verb".to_owned()))?;
+    let verb =
+        verb.ok_or_else(|| OperationError::Invalid("the operation has no verb".to_owned()))?;
     let proto::Operation { id, parent_id, source, resource, content, .. } = asked;
     Ok(Operation { id, parent_id, source, verb, resource, content })
 }
 
 /// What a watch is to see.
-pub(super) fn filter(request: proto::WatchRequest) -> Result<Filter, Refused> {
+pub(super) fn filter(request: proto::WatchRequest) -> Result<Filter, OperationError> {
     let proto::WatchRequest { subscriber, types, namespace } = request;
     let group = Group::named(&subscriber).ok_or_else(|| {
         let shown: String = subscriber.chars().take(SHOWN_MAX).collect();
-        Refused::Invalid(format!("{shown:?} is no group: want edged, mesh or function"))
+        OperationError::Invalid(format!("{shown:?} is no group: want edged, mesh or function"))
     })?;
     if types.len() > TYPES_MAX {
         let types = types.len();
-        return Err(Refused::Invalid(format!("{types} types are named, at most {TYPES_MAX} may")));
+        return Err(OperationError::Invalid(format!(
+            "{types} types are named, at most {TYPES_MAX} may"
+        )));
     }
     Ok(Filter { group, types, namespace: (!namespace.is_empty()).then_some(namespace) })
 }
 
 /// What an operation came to.
-pub(super) fn result(id: String, outcome: Result<Outcome, Refused>) -> proto::OperationResult {
+pub(super) fn result(
+    id: String,
+    outcome: Result<Outcome, OperationError>,
+) -> proto::OperationResult {
     let outcome = match outcome {
         Ok(Outcome::Done { unchanged }) => WireOutcome::Done(proto::Done { unchanged }),
         Ok(Outcome::Objects(objects)) => WireOutcome::Objects(proto::Objects {
@@ -145,13 +152,13 @@ fn object(object: Object) -> proto::Object {
     proto::Object { key: key.to_string(), uid, resource_version, object }
 }
 
-fn failure(refused: Refused) -> proto::Failure {
+fn failure(refused: OperationError) -> proto::Failure {
     let (code, message) = match refused {
-        Refused::Invalid(message) => (Code::Invalid, message),
-        Refused::Forbidden(message) => (Code::Forbidden, message),
-        Refused::NotFound(message) => (Code::NotFound, message),
-        Refused::Unavailable(message) => (Code::Unavailable, message),
-        Refused::NoExecutor(message) => (Code::NoExecutor, message),
+        OperationError::Invalid(message) => (Code::Invalid, message),
+        OperationError::Forbidden(message) => (Code::Forbidden, message),
+        OperationError::NotFound(message) => (Code::NotFound, message),
+        OperationError::Unavailable(message) => (Code::Unavailable, message),
+        OperationError::NoExecutor(message) => (Code::NoExecutor, message),
     };
     proto::Failure { code: code.into(), message }
 }

@@ -54,7 +54,7 @@ impl Backoff {
     }
 
     /// The wait after one more failure; `drawn` is random in every bit.
-    pub(crate) fn next(&mut self, drawn: u64) -> Duration {
+    pub(crate) fn after_failure(&mut self, drawn: u64) -> Duration {
         let factor = 2_u32.saturating_pow(self.failures / self.hubs);
         let most = self.settings.base.saturating_mul(factor).min(self.settings.cap);
         self.failures = self.failures.saturating_add(1);
@@ -62,17 +62,17 @@ impl Backoff {
     }
 
     /// The wait after a session that ended in order: nothing failed.
-    pub(crate) fn soon(&self, drawn: u64) -> Duration {
+    pub(crate) fn after_move(&self, drawn: u64) -> Duration {
         share(self.settings.base, drawn)
     }
 
     /// The wait after nobody answered: it says nothing of the hub.
-    pub(crate) fn unheard(&self, drawn: u64) -> Duration {
+    pub(crate) fn after_no_response(&self, drawn: u64) -> Duration {
         share(self.settings.probe, drawn)
     }
 
     /// A session has ended after `lasted`.
-    pub(crate) fn ended(&mut self, lasted: Duration) {
+    pub(crate) fn session_ended(&mut self, lasted: Duration) {
         if lasted >= self.settings.stable {
             self.failures = 0;
         }
@@ -100,13 +100,17 @@ mod tests {
             ..BackoffSettings::default()
         };
         let mut backoff = Backoff::new(settings, 1);
-        let waits: Vec<_> = (0..4).map(|_| backoff.next(u64::MAX).as_millis()).collect();
+        let waits: Vec<_> = (0..4).map(|_| backoff.after_failure(u64::MAX).as_millis()).collect();
         assert_eq!(waits, [100, 200, 350, 350]);
-        backoff.ended(Duration::from_millis(999));
-        assert_eq!(backoff.next(u64::MAX).as_millis(), 350, "a short session changes nothing");
-        backoff.ended(Duration::from_secs(1));
-        assert_eq!(backoff.next(u64::MAX).as_millis(), 100, "a stable one begins anew");
-        assert_eq!(backoff.next(0), Duration::ZERO, "the jitter is full");
+        backoff.session_ended(Duration::from_millis(999));
+        assert_eq!(
+            backoff.after_failure(u64::MAX).as_millis(),
+            350,
+            "a short session changes nothing"
+        );
+        backoff.session_ended(Duration::from_secs(1));
+        assert_eq!(backoff.after_failure(u64::MAX).as_millis(), 100, "a stable one begins anew");
+        assert_eq!(backoff.after_failure(0), Duration::ZERO, "the jitter is full");
     }
 
     #[test]
@@ -118,20 +122,20 @@ mod tests {
             ..BackoffSettings::default()
         };
         let mut backoff = Backoff::new(settings, 2);
-        let waits: Vec<_> = (0..5).map(|_| backoff.next(u64::MAX).as_millis()).collect();
+        let waits: Vec<_> = (0..5).map(|_| backoff.after_failure(u64::MAX).as_millis()).collect();
         assert_eq!(waits, [100, 100, 200, 200, 350]);
-        assert_eq!(backoff.soon(u64::MAX).as_millis(), 100, "nothing failed");
-        assert_eq!(backoff.next(u64::MAX).as_millis(), 350, "and nothing is forgotten");
+        assert_eq!(backoff.after_move(u64::MAX).as_millis(), 100, "nothing failed");
+        assert_eq!(backoff.after_failure(u64::MAX).as_millis(), 350, "and nothing is forgotten");
     }
 
     #[test]
     fn while_nobody_answers_the_waits_stay_short() {
         let mut backoff = Backoff::new(BackoffSettings::default(), 1);
         for _ in 0..100 {
-            assert_eq!(backoff.unheard(u64::MAX), BACKOFF_PROBE);
+            assert_eq!(backoff.after_no_response(u64::MAX), BACKOFF_PROBE);
         }
-        assert_eq!(backoff.next(u64::MAX), BACKOFF_BASE, "nobody has refused yet");
-        assert_eq!(backoff.unheard(0), Duration::ZERO, "the jitter is full");
+        assert_eq!(backoff.after_failure(u64::MAX), BACKOFF_BASE, "nobody has refused yet");
+        assert_eq!(backoff.after_no_response(0), Duration::ZERO, "the jitter is full");
     }
 
     proptest! {
@@ -139,7 +143,7 @@ mod tests {
         fn no_wait_exceeds_the_cap(draws: Vec<u64>) {
             let mut backoff = Backoff::new(BackoffSettings::default(), 1);
             for drawn in draws {
-                prop_assert!(backoff.next(drawn) <= BACKOFF_CAP);
+                prop_assert!(backoff.after_failure(drawn) <= BACKOFF_CAP);
             }
         }
     }

@@ -15,7 +15,7 @@ use headwater_view::SyncTicket;
 use tokio::sync::mpsc;
 
 use super::ReplicaError;
-use super::counting::Began;
+use super::counts::Stopwatch;
 
 /// One sync is under way at a time, and so is one word of it in either direction.
 const UNDER_WAY_MAX: usize = 1;
@@ -34,26 +34,26 @@ pub(crate) struct Syncer {
 
 /// The replica's end of its [`Syncer`].
 #[derive(Debug)]
-pub(super) struct Syncing {
+pub(super) struct SyncHandle {
     ask: mpsc::Sender<SyncTicket>,
     ended: mpsc::Receiver<Outcome>,
     /// When the sync that is under way began.
-    under_way: Option<Began>,
+    under_way: Option<Stopwatch>,
 }
 
 /// A sync that is over, and when it began.
 #[derive(Debug)]
-pub(super) struct Synced {
+pub(super) struct CompletedSync {
     pub(super) ticket: SyncTicket,
-    pub(super) began: Began,
+    pub(super) began: Stopwatch,
 }
 
 impl Syncer {
     /// A syncer of `engine`, and the way to it.
-    pub(super) fn new(engine: Arc<dyn Engine>) -> (Self, Syncing) {
+    pub(super) fn new(engine: Arc<dyn Engine>) -> (Self, SyncHandle) {
         let (ask, asked) = mpsc::channel(UNDER_WAY_MAX);
         let (ended_sender, ended) = mpsc::channel(UNDER_WAY_MAX);
-        (Self { engine, asked, ended: ended_sender }, Syncing { ask, ended, under_way: None })
+        (Self { engine, asked, ended: ended_sender }, SyncHandle { ask, ended, under_way: None })
     }
 
     /// Syncs until nobody asks any more.
@@ -70,26 +70,30 @@ impl Syncer {
     }
 }
 
-impl Syncing {
+impl SyncHandle {
     /// Whether a sync is under way.
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 
     /// Lets the syncer make durable what `ticket` covers. None may be under way.
-    pub(super) fn begin(&mut self, ticket: SyncTicket, began: Began) -> Result<(), ReplicaError> {
+    pub(super) fn begin(
+        &mut self,
+        ticket: SyncTicket,
+        began: Stopwatch,
+    ) -> Result<(), ReplicaError> {
         self.under_way = Some(began);
         self.ask.try_send(ticket).map_err(|_| ReplicaError::NobodySyncs)
     }
 
     /// Waits for the sync that is under way; for ever if there is none. May be given up.
-    pub(super) async fn end(&mut self) -> Result<Synced, ReplicaError> {
+    pub(super) async fn end(&mut self) -> Result<CompletedSync, ReplicaError> {
         let outcome = self.ended.recv().await;
         self.over(outcome)
     }
 
     /// The sync that was under way, if it is over.
-    pub(super) fn try_end(&mut self) -> Result<Option<Synced>, ReplicaError> {
+    pub(super) fn try_end(&mut self) -> Result<Option<CompletedSync>, ReplicaError> {
         match self.ended.try_recv() {
             Ok(outcome) => self.over(Some(outcome)).map(Some),
             Err(mpsc::error::TryRecvError::Empty) => Ok(None),
@@ -97,9 +101,9 @@ impl Syncing {
         }
     }
 
-    fn over(&mut self, outcome: Option<Outcome>) -> Result<Synced, ReplicaError> {
+    fn over(&mut self, outcome: Option<Outcome>) -> Result<CompletedSync, ReplicaError> {
         let ticket = outcome.ok_or(ReplicaError::NobodySyncs)??;
         let began = self.under_way.take().unwrap_or_default();
-        Ok(Synced { ticket, began })
+        Ok(CompletedSync { ticket, began })
     }
 }

@@ -1,0 +1,30 @@
+//! An object as the local API returns it.
+
+use bytes::Bytes;
+use headwater_event::{Applied, EntryKey, ResourceKey};
+use headwater_view::Entry;
+
+/// An object of the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) key: ResourceKey,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) object: Bytes,
+}
+
+impl Object {
+    /// The object of an entry; `None` for a reserved one.
+    pub(crate) fn of_entry(key: EntryKey, entry: Entry) -> Option<Self> {
+        let EntryKey::Resource(key) = key else { return None };
+        let Entry { uid, resource_version, object, .. } = entry;
+        Some(Self { key, uid, resource_version, object })
+    }
+
+    /// The object of a change; `None` for a reserved entry.
+    pub(crate) fn of_applied(applied: Applied) -> Option<Self> {
+        let Applied { key, uid, resource_version, object } = applied;
+        let EntryKey::Resource(key) = key else { return None };
+        Some(Self { key, uid, resource_version, object })
+    }
+}
