@@ -56,7 +56,7 @@ impl Edge {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn bare(
+    pub fn open(
         config: &EdgeConfig,
         state: Arc<dyn Engine>,
         outbox: Arc<dyn Engine>,
