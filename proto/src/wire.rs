@@ -3,7 +3,7 @@
 //! Into the wire always succeeds; from the wire, everything is checked once, here, and trusted
 //! from then on. [`WireError`] names the field that is wrong.
 //!
-//! What an edge says is said and heard in a session, by a [`Speaker`] and a [`Listener`]: they leave
+//! What an edge says is said and heard in a session, by a [`EdgeMessageEncoder`] and a [`EdgeMessageDecoder`]: they leave
 //! out, and put back, what follows from what was said before.
 
 mod edge;
@@ -15,7 +15,7 @@ pub mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Listener, Speaker};
+pub use session::{BaseStore, EdgeMessageDecoder, EdgeMessageEncoder, EdgeMessageError};
 
 use headwater_event::stream::StreamIdError;
 use headwater_event::{EntryKey, KeyError, NameError, NodeName, ResourceKey, StreamId};

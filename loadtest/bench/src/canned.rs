@@ -247,7 +247,9 @@ impl Replication for Canned {
                         });
                     }
                     // It acknowledges no more, which whoever waits for it finds out.
-                    EdgeMessage::Diverged(diverged) => eprintln!("the edge differs: {diverged:?}"),
+                    EdgeMessage::Divergence(diverged) => {
+                        eprintln!("the edge differs: {diverged:?}")
+                    }
                     _ => {}
                 }
             }

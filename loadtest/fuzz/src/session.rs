@@ -8,9 +8,9 @@ use headwater_event::{
     StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    Parked, Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError,
-    Response, StreamPosition, StreamProgress, Summary, Welcome,
+    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
+    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, ReplicaPosition, Reports,
+    Request, RequestError, Response, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -117,12 +117,12 @@ fn hash(input: &mut Unstructured<'_>) -> Result<StateHash> {
     Ok(if input.ratio(1, 4)? { StateHash::from_bytes(&[7; 32]) } else { StateHash::EMPTY })
 }
 
-fn position(input: &mut Unstructured<'_>) -> Result<StreamPosition> {
+fn position(input: &mut Unstructured<'_>) -> Result<ReplicaPosition> {
     let (stream, checkpoint, hash) = (stream(input)?, checkpoint(input)?, hash(input)?);
-    Ok(StreamPosition { stream, checkpoint, hash })
+    Ok(ReplicaPosition { stream, checkpoint, hash })
 }
 
-fn positions(input: &mut Unstructured<'_>) -> Result<Vec<StreamPosition>> {
+fn positions(input: &mut Unstructured<'_>) -> Result<Vec<ReplicaPosition>> {
     some(input, position)
 }
 
@@ -244,7 +244,7 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
                 if input.arbitrary()? { number(input)? } else { input.int_in_range(0..=3_000)? };
             EdgeMessage::Ack(Ack { received_bytes, progress: progress(input)? })
         }
-        2 => EdgeMessage::Diverged(Diverged { stream: stream(input)?, seq: seq(input)? }),
+        2 => EdgeMessage::Divergence(Divergence { stream: stream(input)?, seq: seq(input)? }),
         3 => {
             let after = if input.arbitrary()? { Some(report_id(input)?) } else { None };
             EdgeMessage::Reports(Reports { after, reports: reports(input)? })
@@ -274,7 +274,7 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
         2 => HubMessage::ReportsAcked(report_id(input)?),
         3 => HubMessage::Heartbeat(HubHeartbeat { tails: positions(input)? }),
         4 => HubMessage::Response(response(input)?),
-        5 => HubMessage::Parked(Parked { stream: stream(input)?, reason: String::new() }),
+        5 => HubMessage::ParkNotice(ParkNotice { stream: stream(input)?, reason: String::new() }),
         6 => HubMessage::Refusal(refusal()),
         7 => HubMessage::Goodbye(Goodbye { reason: String::new() }),
         8 => HubMessage::Compare(Compare { stream: stream(input)?, nonce: nonce(input)? }),

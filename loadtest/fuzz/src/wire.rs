@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use headwater_proto::wire::{Listener, Speaker};
+use headwater_proto::wire::{EdgeMessageDecoder, EdgeMessageEncoder};
 use headwater_proto::{local, operator, replication};
 use headwater_session::message::{EdgeMessage, HubMessage};
 use prost::Message;
@@ -11,13 +11,13 @@ use prost::Message;
 /// What an edge says: as a first message, and as a session of messages, each after its length.
 pub fn edge(bytes: &[u8]) {
     converts::<replication::EdgeMessage, EdgeMessage>(bytes);
-    let (mut rest, mut speaker) = (bytes, Speaker::default());
-    let (mut listener, mut kept) = (Listener::default(), BTreeMap::new());
-    let (mut another, mut kept_there) = (Listener::default(), BTreeMap::new());
+    let (mut rest, mut encoder) = (bytes, EdgeMessageEncoder::default());
+    let (mut decoder, mut kept) = (EdgeMessageDecoder::default(), BTreeMap::new());
+    let (mut another, mut kept_there) = (EdgeMessageDecoder::default(), BTreeMap::new());
     while let Ok(message) = replication::EdgeMessage::decode_length_delimited(&mut rest) {
-        let Ok(heard) = listener.hear(message, &mut kept) else { return };
-        let said = speaker.say(heard.clone());
-        let understood = another.hear(said, &mut kept_there);
+        let Ok(heard) = decoder.decode(message, &mut kept) else { return };
+        let said = encoder.encode(heard.clone());
+        let understood = another.decode(said, &mut kept_there);
         assert_eq!(understood.expect("what was written is read"), heard);
     }
 }

@@ -13,7 +13,7 @@ use headwater_edge::{HubDialer, HubStreams};
 use headwater_event::{NodeName, ReportId};
 use headwater_hub::HubHandle;
 use headwater_proto::replication as wire;
-use headwater_proto::wire::Listener;
+use headwater_proto::wire::EdgeMessageDecoder;
 use headwater_session::message::{EdgeMessage, HubMessage};
 use prost::Message;
 use tokio::sync::{Notify, mpsc};
@@ -182,10 +182,10 @@ impl Network {
         sent: Arc<Mutex<BTreeSet<ReportId>>>,
     ) {
         let mut arrives = Instant::now();
-        let (mut listener, mut kept) = (Listener::default(), BTreeMap::new());
+        let (mut decoder, mut kept) = (EdgeMessageDecoder::default(), BTreeMap::new());
         while let Some(message) = said.recv().await {
             let bytes = message.encode_to_vec();
-            match listener.hear(message, &mut kept) {
+            match decoder.decode(message, &mut kept) {
                 Ok(message) => {
                     if let EdgeMessage::Reports(reports) = &message {
                         lock(&sent).extend(reports.reports.iter().map(|report| report.id));

@@ -415,7 +415,7 @@ impl Inspect for Inspector {
             HubMessage::Refusal(refusal) => {
                 self.frame.note(format_args!("edge {edge} is refused: {}", refusal.message));
             }
-            HubMessage::Parked(parked) => {
+            HubMessage::ParkNotice(parked) => {
                 let (stream, reason) = (&parked.stream, &parked.reason);
                 self.frame.note(format_args!("edge {edge}: {stream} is parked: {reason}"));
             }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use headwater_event::{EntryDigest, Identity, Seq, StreamId};
 use headwater_session::message::{
-    Ack, Diverged, EdgeHeartbeat, EdgeMessage, Hello, Reports, Request, StreamPosition, Summary,
+    Ack, Divergence, EdgeHeartbeat, EdgeMessage, Hello, ReplicaPosition, Reports, Request, Summary,
 };
 
 use super::{
@@ -18,7 +18,7 @@ impl From<EdgeMessage> for wire::EdgeMessage {
         let message = match message {
             EdgeMessage::Hello(hello) => Message::Hello(hello.into()),
             EdgeMessage::Ack(ack) => Message::Ack(ack.into()),
-            EdgeMessage::Diverged(diverged) => Message::Diverged(diverged.into()),
+            EdgeMessage::Divergence(diverged) => Message::Diverged(diverged.into()),
             EdgeMessage::Reports(reports) => Message::Reports(reports.into()),
             EdgeMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             EdgeMessage::Request(request) => Message::Request(request.into()),
@@ -35,7 +35,7 @@ impl TryFrom<wire::EdgeMessage> for EdgeMessage {
         Ok(match required(message.message, "EdgeMessage.message")? {
             Message::Hello(hello) => Self::Hello(hello.try_into()?),
             Message::Ack(ack) => Self::Ack(ack.try_into()?),
-            Message::Diverged(diverged) => Self::Diverged(diverged.try_into()?),
+            Message::Diverged(diverged) => Self::Divergence(diverged.try_into()?),
             Message::Reports(reports) => Self::Reports(reports.try_into()?),
             Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.into()),
             Message::Request(request) => Self::Request(request.try_into()?),
@@ -49,7 +49,7 @@ impl From<Hello> for wire::Hello {
     fn from(hello: Hello) -> Self {
         let own = StreamId::node(&hello.identity.node);
         let log_id = hello.positions.first().map(|position| position.checkpoint.log_id);
-        let position = |position: StreamPosition| {
+        let position = |position: ReplicaPosition| {
             let is_own = position.stream == own;
             let is_same = Some(position.checkpoint.log_id) == log_id;
             let mut position = wire::StreamPosition::from(position);
@@ -121,13 +121,13 @@ impl TryFrom<wire::Ack> for Ack {
     }
 }
 
-impl From<Diverged> for wire::Diverged {
-    fn from(diverged: Diverged) -> Self {
+impl From<Divergence> for wire::Diverged {
+    fn from(diverged: Divergence) -> Self {
         Self { stream: diverged.stream.to_string(), seq: diverged.seq.0 }
     }
 }
 
-impl TryFrom<wire::Diverged> for Diverged {
+impl TryFrom<wire::Diverged> for Divergence {
     type Error = WireError;
 
     fn try_from(diverged: wire::Diverged) -> Result<Self, WireError> {

@@ -2,7 +2,7 @@
 
 use headwater_event::{Applied, Change, Gone, Removed, Seq, StreamId};
 use headwater_session::message::{
-    Compare, Goodbye, HubHeartbeat, HubMessage, Parked, Push, PushMode, PushedChange, Refusal,
+    Compare, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
     RefusalCode, RequestError, Response, Welcome,
 };
 
@@ -27,7 +27,7 @@ impl From<HubMessage> for wire::HubMessage {
             }
             HubMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             HubMessage::Response(response) => Message::Response(response.into()),
-            HubMessage::Parked(parked) => Message::Parked(parked.into()),
+            HubMessage::ParkNotice(parked) => Message::Parked(parked.into()),
             HubMessage::Refusal(refusal) => Message::Refusal(refusal.into()),
             HubMessage::Goodbye(goodbye) => {
                 Message::Goodbye(wire::Goodbye { reason: goodbye.reason })
@@ -50,7 +50,7 @@ impl TryFrom<wire::HubMessage> for HubMessage {
             }
             Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.try_into()?),
             Message::Response(response) => Self::Response(response.try_into()?),
-            Message::Parked(parked) => Self::Parked(parked.try_into()?),
+            Message::Parked(parked) => Self::ParkNotice(parked.try_into()?),
             Message::Refusal(refusal) => Self::Refusal(refusal.try_into()?),
             Message::Goodbye(goodbye) => Self::Goodbye(Goodbye { reason: goodbye.reason }),
         })
@@ -289,13 +289,13 @@ impl TryFrom<wire::Response> for Response {
     }
 }
 
-impl From<Parked> for wire::Parked {
-    fn from(parked: Parked) -> Self {
+impl From<ParkNotice> for wire::Parked {
+    fn from(parked: ParkNotice) -> Self {
         Self { stream: parked.stream.to_string(), reason: parked.reason }
     }
 }
 
-impl TryFrom<wire::Parked> for Parked {
+impl TryFrom<wire::Parked> for ParkNotice {
     type Error = WireError;
 
     fn try_from(parked: wire::Parked) -> Result<Self, WireError> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use headwater_event::{
     Boot, Checkpoint, Identity, Incarnation, LogId, ReportId, Seq, StateHash, WriterEpoch,
 };
-use headwater_session::message::{StreamPosition, StreamProgress};
+use headwater_session::message::{ReplicaPosition, StreamProgress};
 use uuid::Uuid;
 
 use super::{WireError, WireFault, fixed, node_name, required, stream};
@@ -79,8 +79,8 @@ impl From<wire::ReportId> for ReportId {
     }
 }
 
-impl From<StreamPosition> for wire::StreamPosition {
-    fn from(position: StreamPosition) -> Self {
+impl From<ReplicaPosition> for wire::StreamPosition {
+    fn from(position: ReplicaPosition) -> Self {
         Self {
             stream: position.stream.to_string(),
             checkpoint: Some(position.checkpoint.into()),
@@ -89,7 +89,7 @@ impl From<StreamPosition> for wire::StreamPosition {
     }
 }
 
-impl TryFrom<wire::StreamPosition> for StreamPosition {
+impl TryFrom<wire::StreamPosition> for ReplicaPosition {
     type Error = WireError;
 
     fn try_from(position: wire::StreamPosition) -> Result<Self, WireError> {
@@ -101,8 +101,8 @@ impl TryFrom<wire::StreamPosition> for StreamPosition {
     }
 }
 
-impl From<StreamPosition> for wire::StreamTail {
-    fn from(position: StreamPosition) -> Self {
+impl From<ReplicaPosition> for wire::StreamTail {
+    fn from(position: ReplicaPosition) -> Self {
         Self {
             stream: position.stream.to_string(),
             tail: Some(position.checkpoint.into()),
@@ -111,7 +111,7 @@ impl From<StreamPosition> for wire::StreamTail {
     }
 }
 
-impl TryFrom<wire::StreamTail> for StreamPosition {
+impl TryFrom<wire::StreamTail> for ReplicaPosition {
     type Error = WireError;
 
     fn try_from(tail: wire::StreamTail) -> Result<Self, WireError> {

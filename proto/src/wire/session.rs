@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   edge                                    hub
-//!   EdgeMessage -> Speaker -> short form -> Listener -> EdgeMessage
-//!                  keeps bodies             has the same bodies kept (Kept)
+//!   EdgeMessage -> EdgeMessageEncoder -> short form -> EdgeMessageDecoder -> EdgeMessage
+//!                  keeps bodies             has the same bodies kept (BaseStore)
 //! ```
 //!
 //! A session is one ordered stream, so both ends know what was said in it. A report's body goes as
@@ -12,9 +12,9 @@
 //! said before. The edge chooses what is kept and under which number; the hub holds it to the bounds
 //! below and needs no index. With the session all of it is forgotten.
 
+mod decoder;
+mod encoder;
 mod frame;
-mod listener;
-mod speaker;
 #[cfg(test)]
 mod tests;
 
@@ -25,22 +25,22 @@ use bytes::Bytes;
 use headwater_event::ReportId;
 
 use super::WireError;
-pub use listener::Listener;
-pub use speaker::Speaker;
+pub use decoder::EdgeMessageDecoder;
+pub use encoder::EdgeMessageEncoder;
 
 /// Bodies that are kept in a session: one for each pod of a large node, and room for its Node and
 /// what functions say. Both ends go by it: a body is kept under a number from 1 to this.
-pub const KEPT_MAX: u32 = 512;
+pub const BASES_MAX: u32 = 512;
 
-/// Bytes of a body that is kept: statuses have one to four KiB. With [`KEPT_MAX`] this bounds what a
+/// Bytes of a body that is kept: statuses have one to four KiB. With [`BASES_MAX`] this bounds what a
 /// session can make its hub keep to 8 MiB. A larger body goes whole each time.
-pub const KEPT_BYTES_MAX: usize = 16 << 10;
+pub const BASE_BYTES_MAX: usize = 16 << 10;
 
 /// What the packed bodies of one message may come to: as much as a message that is not packed.
 pub const UNPACKED_BYTES_MAX: usize = 4 << 20;
 
 /// What a hub keeps for one session.
-pub trait Kept {
+pub trait BaseStore {
     /// Why something cannot be kept, or read again.
     type Error;
 
@@ -59,17 +59,17 @@ pub trait Kept {
 
 /// Why a message was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unheard<E> {
+pub enum EdgeMessageError<E> {
     /// It is not one of the protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// What was kept cannot be reached.
     #[error("what was said in this session cannot be kept or read")]
-    Kept(#[source] E),
+    Store(#[source] E),
 }
 
 /// In memory.
-impl Kept for BTreeMap<u32, Bytes> {
+impl BaseStore for BTreeMap<u32, Bytes> {
     type Error = Infallible;
 
     fn get(&mut self, number: u32) -> Result<Option<Bytes>, Infallible> {

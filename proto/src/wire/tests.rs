@@ -8,9 +8,9 @@ use headwater_event::{
     StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    Parked, Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError,
-    Response, StreamPosition, StreamProgress, Summary, Welcome,
+    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
+    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, ReplicaPosition, Reports,
+    Request, RequestError, Response, StreamProgress, Summary, Welcome,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -53,8 +53,8 @@ fn hash() -> impl Strategy<Value = StateHash> {
     any::<[u8; 32]>().prop_map(|bytes| StateHash::from_bytes(&bytes))
 }
 
-fn position() -> impl Strategy<Value = StreamPosition> {
-    (stream(), checkpoint(), hash()).prop_map(|(stream, checkpoint, hash)| StreamPosition {
+fn position() -> impl Strategy<Value = ReplicaPosition> {
+    (stream(), checkpoint(), hash()).prop_map(|(stream, checkpoint, hash)| ReplicaPosition {
         stream,
         checkpoint,
         hash,
@@ -168,7 +168,7 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
             EdgeMessage::Ack(Ack { received_bytes, progress })
         }),
         (stream(), any::<u64>()).prop_map(|(stream, seq)| {
-            EdgeMessage::Diverged(Diverged { stream, seq: Seq(seq) })
+            EdgeMessage::Divergence(Divergence { stream, seq: Seq(seq) })
         }),
         (prop::option::of(report_id()), vec(report(), 0..3))
             .prop_map(|(after, reports)| { EdgeMessage::Reports(Reports { after, reports }) }),
@@ -218,7 +218,7 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         (any::<u64>(), outcome)
             .prop_map(|(id, outcome)| HubMessage::Response(Response { id, outcome })),
         (stream(), ".{0,8}")
-            .prop_map(|(stream, reason)| HubMessage::Parked(Parked { stream, reason })),
+            .prop_map(|(stream, reason)| HubMessage::ParkNotice(ParkNotice { stream, reason })),
         ".{0,8}".prop_map(|reason| HubMessage::Goodbye(Goodbye { reason })),
         (code, ".{0,8}").prop_map(|(code, message)| HubMessage::Refusal(Refusal { code, message })),
     ]
@@ -304,7 +304,7 @@ fn a_wrong_field_is_named() {
         checkpoint: Some(wire::Checkpoint { log_id: None, epoch: 1, seq: 1 }),
         hash: Bytes::new(),
     };
-    let field = StreamPosition::try_from(position).expect_err("no log id").field;
+    let field = ReplicaPosition::try_from(position).expect_err("no log id").field;
     assert_eq!(field, "Checkpoint.log_id");
 
     let progress = wire::StreamProgress { stream: "cluster".to_owned(), applied: 3, durable: 4 };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_event::{NodeName, StreamId};
-use headwater_session::EdgeStream;
+use headwater_session::EdgeStreamStatus;
 use headwater_view::Mode;
 use prometheus::core::Collector;
 use prometheus::{
@@ -327,7 +327,7 @@ impl EdgeCounts {
     }
 
     /// Where the streams stand, all of them.
-    pub(crate) fn streams(&self, streams: &[EdgeStream]) {
+    pub(crate) fn streams(&self, streams: &[EdgeStreamStatus]) {
         let Some(handles) = &self.0 else { return };
         let (families, node) = (&handles.families, handles.node.as_str());
         let mut known = handles.streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -408,7 +408,7 @@ impl EdgeCounts {
 }
 
 impl StreamHandles {
-    fn set(&self, stream: &EdgeStream) {
+    fn set(&self, stream: &EdgeStreamStatus) {
         let number = |seq: u64| i64::try_from(seq).unwrap_or(i64::MAX);
         let applied = stream.applied.map_or(0, |checkpoint| checkpoint.seq.0);
         let tail = stream.tail.0;
@@ -463,8 +463,8 @@ mod tests {
         TextEncoder::new().encode_to_string(&registry.gather()).expect("text")
     }
 
-    fn stream(stream: StreamId, tail: u64) -> EdgeStream {
-        EdgeStream {
+    fn stream(stream: StreamId, tail: u64) -> EdgeStreamStatus {
+        EdgeStreamStatus {
             stream,
             tail: Seq(tail),
             received: Seq(0),

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use headwater_event::{Assignment, EntryKey, StreamId};
 use headwater_session::EdgeState;
-use headwater_session::message::StreamPosition;
+use headwater_session::message::ReplicaPosition;
 use headwater_store::{Engine, schema};
 use headwater_view::StreamReader;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -99,7 +99,7 @@ impl EdgeParts {
             OpenError::Older(older) => older.into(),
         })?;
         let positions = replica.positions().iter().map(|(stream, (checkpoint, hash))| {
-            StreamPosition { stream: stream.clone(), checkpoint: *checkpoint, hash: *hash }
+            ReplicaPosition { stream: stream.clone(), checkpoint: *checkpoint, hash: *hash }
         });
         let state =
             EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment };

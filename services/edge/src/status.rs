@@ -1,7 +1,7 @@
 //! Where an edge stands, as others read it.
 
 use headwater_event::Identity;
-use headwater_session::EdgeStream;
+use headwater_session::EdgeStreamStatus;
 
 use crate::connection::session::SessionStatus;
 use crate::upstream::UpstreamStatus;
@@ -20,7 +20,7 @@ pub struct EdgeStatus {
     /// When the pod status snapshot was last derived, wall clock in milliseconds; 0: never.
     pub last_meta_sync_ms: i64,
     /// Its streams.
-    pub streams: Vec<EdgeStream>,
+    pub streams: Vec<EdgeStreamStatus>,
     /// Why it cannot go on, or does not do all it should.
     pub trouble: Option<String>,
 }

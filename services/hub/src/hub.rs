@@ -14,7 +14,7 @@ use headwater_identity::Acceptor;
 use headwater_log::{Log, ReadError};
 use headwater_proto::replication;
 use headwater_proto::replication::replication_server::ReplicationServer;
-use headwater_session::{HubSettings, Source, SourceError};
+use headwater_session::{HubSettings, SourceError, StreamSource};
 use headwater_store::{Engine, EngineError, schema};
 use headwater_view::{StreamReader, Verification};
 use tokio::net::TcpListener;
@@ -290,7 +290,7 @@ pub(crate) fn lag(
     stream: &StreamId,
     applied: Seq,
 ) -> Result<Lag, SourceError> {
-    let tail = source.standing(stream)?.checkpoint;
+    let tail = source.status(stream)?.checkpoint;
     let since_ms = if tail.seq > applied { source.changed_ms(stream, applied)? } else { None };
     Ok(Lag { tail, since_ms })
 }

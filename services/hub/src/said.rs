@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_proto::wire::session::Kept;
+use headwater_proto::wire::BaseStore;
 use headwater_session::SessionId;
 use headwater_store::{Batch, Durability, Engine, EngineError, Table, TableId};
 
@@ -53,7 +53,7 @@ impl SaidReports {
     }
 }
 
-impl Kept for SaidReports {
+impl BaseStore for SaidReports {
     type Error = EngineError;
 
     fn get(&mut self, number: u32) -> Result<Option<Bytes>, EngineError> {

@@ -6,8 +6,8 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, Map};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::Replication;
-use headwater_proto::wire::session::Unheard;
-use headwater_proto::wire::{Listener, WireError};
+use headwater_proto::wire::EdgeMessageError;
+use headwater_proto::wire::{EdgeMessageDecoder, WireError};
 use headwater_session::message::{EdgeMessage, HubMessage, Refusal, RefusalCode};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -95,10 +95,10 @@ pub(crate) fn converse(
         };
         let id = shared.next_session();
         let mut said = SaidReports::new(shared.fold.engine().clone(), id);
-        let mut listener = Listener::default();
+        let mut decoder = EdgeMessageDecoder::default();
         // By reference: what a future takes over, this one would have room for as well.
         let mut heard =
-            (&mut stream).map(|message| message.and_then(|m| hear(m, &mut listener, &mut said)));
+            (&mut stream).map(|message| message.and_then(|m| hear(m, &mut decoder, &mut said)));
         Connection::serve(shared, id, node, peer.until(), hello, &mut heard, outbound).await;
     });
     ReceiverStream::new(messages).map(|message| *message)
@@ -118,16 +118,16 @@ async fn first(stream: &mut BoxStream<'static, Heard>) -> Option<Result<EdgeMess
 /// A message, made whole and checked.
 fn hear(
     message: wire::EdgeMessage,
-    listener: &mut Listener,
+    decoder: &mut EdgeMessageDecoder,
     said: &mut SaidReports,
 ) -> Result<EdgeMessage, Status> {
     let broken = |error| {
         tracing::error!(%error, "what an edge says cannot be kept: its session ends");
         Status::unavailable("the hub's store failed")
     };
-    let message = listener.hear(message, said).map_err(|unheard| match unheard {
-        Unheard::Wire(error) => unreadable(error),
-        Unheard::Kept(error) => broken(error),
+    let message = decoder.decode(message, said).map_err(|unheard| match unheard {
+        EdgeMessageError::Wire(error) => unreadable(error),
+        EdgeMessageError::Store(error) => broken(error),
     })?;
     said.heard().map_err(broken)?;
     Ok(message)

@@ -20,7 +20,7 @@ use headwater_session::message::{
     EdgeHeartbeat, EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Request, RequestError,
     Response,
 };
-use headwater_session::{HubInput, HubOutput, HubSession, HubStream, SessionId};
+use headwater_session::{HubInput, HubOutput, HubSession, HubStreamStatus, SessionId};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
@@ -293,7 +293,7 @@ impl Connection {
 
     /// Waits for the streams that the session serves now.
     fn subscribe(&mut self) {
-        let standings: Vec<HubStream> = self.session.streams().collect();
+        let standings: Vec<HubStreamStatus> = self.session.streams().collect();
         self.tally.stepped(&self.session, &standings);
         let now: BTreeSet<StreamId> =
             standings.into_iter().map(|standing| standing.stream).collect();

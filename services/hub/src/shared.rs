@@ -8,7 +8,7 @@ use bytes::Bytes;
 use headwater_event::{Identity, NodeName, NodeStanding, ReportKey, ResourceKey};
 use headwater_log::Record;
 use headwater_session::message::{Refusal, RefusalCode, RequestError};
-use headwater_session::{HubSettings, Registry, SessionId};
+use headwater_session::{HubSettings, SessionId, SessionRegistry};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -95,7 +95,7 @@ pub(crate) struct Sessions {
 struct Table {
     /// How fast hellos are taken.
     paces: Paces,
-    registry: Registry,
+    registry: SessionRegistry,
     live: BTreeMap<SessionId, Live>,
     cut: BTreeSet<NodeName>,
     standings: BTreeMap<NodeName, NodeStanding>,
@@ -145,7 +145,7 @@ impl Sessions {
     pub(crate) fn new(limits: &HubLimits) -> Self {
         let table = Table {
             paces: Paces::new(limits),
-            registry: Registry::default(),
+            registry: SessionRegistry::default(),
             live: BTreeMap::new(),
             cut: BTreeSet::new(),
             standings: BTreeMap::new(),
@@ -189,7 +189,7 @@ impl Shared {
     pub(crate) fn leave(&self, session: SessionId, node: &NodeName) {
         let mut table = self.lock();
         table.live.remove(&session);
-        table.registry.left(node, session);
+        table.registry.remove(node, session);
         let other = table.live.values().any(|live| &live.node == node);
         if let Some(standing) = table.standings.get_mut(node).filter(|_| !other) {
             standing.connected = false;
@@ -203,11 +203,11 @@ impl Shared {
         identity: &Identity,
     ) -> Result<Option<Identity>, Refusal> {
         let mut table = self.lock();
-        let verdict = table.registry.arrived(session, identity);
-        if let Some((older, refusal)) = verdict.dismissed {
+        let admission = table.registry.admit(session, identity);
+        if let Some((older, refusal)) = admission.replaced {
             table.dismiss(older, Dismissal::Refused(refusal));
         }
-        verdict.arrived
+        admission.result
     }
 
     /// Keeps where a node stands and appends it upstream, so that anyone can see the fleet.

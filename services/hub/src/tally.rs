@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use headwater_event::StreamId;
 use headwater_session::message::HubMessage;
-use headwater_session::{HubSession, HubStream};
+use headwater_session::{HubSession, HubStreamStatus};
 use tokio::time::Instant;
 
 use crate::metrics::{HelloEnd, SessionMetrics, SessionOver};
@@ -55,7 +55,7 @@ impl Tally {
     }
 
     /// The session has made a step.
-    pub(crate) fn stepped(&mut self, session: &HubSession, streams: &[HubStream]) {
+    pub(crate) fn stepped(&mut self, session: &HubSession, streams: &[HubStreamStatus]) {
         if session.is_open() && !self.is_open {
             self.is_open = true;
             self.metrics.hello(HelloEnd::Accepted);

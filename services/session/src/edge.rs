@@ -16,9 +16,9 @@
 //! does not serve it (I14).
 
 mod io;
-mod outbox;
-mod replica;
+mod report_window;
 mod requests;
+mod stream_receiver;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,14 +26,14 @@ use headwater_event::{
     Assignment, Change, Checkpoint, EntryKey, Identity, LogId, Seq, StateHash, StreamId,
 };
 
-pub use io::{EdgeInput, EdgeOutput, EdgeState, PushFault, SessionEnd, StreamStop};
-use outbox::Window;
-use replica::{Answer, Replica, Verdict};
-use requests::{Requests, unavailable};
+pub use io::{EdgeCloseReason, EdgeInput, EdgeOutput, EdgeState, PushFault, StreamStop};
+use report_window::ReportWindow;
+use requests::{PendingRequests, unavailable};
+use stream_receiver::{ApplyOutcome, PushDecision, StreamReceiver};
 
 use crate::message::{
-    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage, PROTOCOL,
-    Push, StreamPosition, StreamProgress, Summary, Welcome,
+    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage,
+    PROTOCOL, Push, ReplicaPosition, StreamProgress, Summary, Welcome,
 };
 use crate::settings::EdgeSettings;
 
@@ -45,12 +45,12 @@ pub struct EdgeSession {
     /// A higher boot number was asked for; no hello before it is there.
     raising_boot: bool,
     assignment: Option<Assignment>,
-    replicas: BTreeMap<StreamId, Replica>,
+    receivers: BTreeMap<StreamId, StreamReceiver>,
     /// Streams dropped within this connection: the hub may believe that the edge holds them.
     dropped: BTreeSet<StreamId>,
     connection: Connection,
-    window: Window,
-    requests: Requests,
+    reports: ReportWindow,
+    requests: PendingRequests,
     /// Received before the hub could take it; newest only.
     heartbeat: Option<EdgeHeartbeat>,
     /// Bytes of all pushes of this connection, and how many of them are acknowledged.
@@ -74,7 +74,7 @@ enum Connection {
 
 /// Where a stream stands, for `status`: `durable <= applied <= received <= tail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EdgeStream {
+pub struct EdgeStreamStatus {
     /// The stream.
     pub stream: StreamId,
     /// The end of the stream at the hub, as last heard; never below `received`.
@@ -94,21 +94,21 @@ pub struct EdgeStream {
 impl EdgeSession {
     /// A session that stands where the edge's disk stands.
     pub fn new(settings: EdgeSettings, state: EdgeState) -> Self {
-        let replicas = state
+        let receivers = state
             .positions
             .iter()
-            .map(|position| (position.stream.clone(), Replica::found(position)))
+            .map(|position| (position.stream.clone(), StreamReceiver::found(position)))
             .collect();
         Self {
             settings,
             identity: state.identity,
             raising_boot: false,
             assignment: state.assignment,
-            replicas,
+            receivers,
             dropped: BTreeSet::new(),
             connection: Connection::Down,
-            window: Window::default(),
-            requests: Requests::default(),
+            reports: ReportWindow::default(),
+            requests: PendingRequests::default(),
             heartbeat: None,
             received_bytes: 0,
             acked_bytes: 0,
@@ -142,21 +142,21 @@ impl EdgeSession {
                 Ok(())
             }
             EdgeInput::Summarized { stream, nonce, digests } => {
-                let replica = self.replicas.get_mut(&stream);
-                if replica.is_some_and(|replica| replica.told(nonce, digests.len() as u64)) {
+                let receiver = self.receivers.get_mut(&stream);
+                if receiver.is_some_and(|receiver| receiver.told(nonce, digests.len() as u64)) {
                     outputs.push(summary(Summary { stream, nonce, digests }));
                 }
                 Ok(())
             }
             EdgeInput::Reported => {
                 if self.is_open() {
-                    outputs.extend(self.window.reported(self.settings.reports_window));
+                    outputs.extend(self.reports.reported(self.settings.reports_window));
                 }
                 Ok(())
             }
             EdgeInput::Outbox(reports) => {
                 let (max, frame) = (self.settings.reports_window, self.settings.frame_bytes_max);
-                outputs.extend(self.window.take(reports, max, frame));
+                outputs.extend(self.reports.take(reports, max, frame));
                 Ok(())
             }
             EdgeInput::BootRaised(identity) => {
@@ -200,36 +200,36 @@ impl EdgeSession {
     }
 
     /// Where every stream stands.
-    pub fn streams(&self) -> impl Iterator<Item = EdgeStream> + '_ {
-        self.replicas.iter().map(|(stream, replica)| {
-            let received = replica.received().map_or(Seq::ZERO, |received| received.seq);
-            EdgeStream {
+    pub fn streams(&self) -> impl Iterator<Item = EdgeStreamStatus> + '_ {
+        self.receivers.iter().map(|(stream, receiver)| {
+            let received = receiver.received().map_or(Seq::ZERO, |received| received.seq);
+            EdgeStreamStatus {
                 stream: stream.clone(),
-                tail: replica.tail.max(received),
+                tail: receiver.tail.max(received),
                 received,
-                applied: replica.applied,
-                hash: replica.hash,
-                durable: replica.durable_seq(),
-                stopped: replica.stopped.is_some(),
+                applied: receiver.applied,
+                hash: receiver.hash,
+                durable: receiver.durable_seq(),
+                stopped: receiver.stopped.is_some(),
             }
         })
     }
 
-    fn close(&mut self, end: SessionEnd, outputs: &mut Vec<EdgeOutput>) {
+    fn close(&mut self, end: EdgeCloseReason, outputs: &mut Vec<EdgeOutput>) {
         self.disconnected(outputs);
         self.connection = Connection::Closing;
         outputs.push(EdgeOutput::Close(end));
     }
 
     fn disconnected(&mut self, outputs: &mut Vec<EdgeOutput>) {
-        for (stream, replica) in &mut self.replicas {
-            replica.forget_comparing();
-            if replica.unstage() {
+        for (stream, receiver) in &mut self.receivers {
+            receiver.forget_comparing();
+            if receiver.unstage() {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
         }
         outputs.extend(self.requests.close());
-        self.window.close();
+        self.reports.close();
         self.dropped.clear();
         self.received_bytes = 0;
         self.acked_bytes = 0;
@@ -240,11 +240,11 @@ impl EdgeSession {
     /// Says hello once everything applied is durable and nothing is under way.
     fn greet(&mut self, outputs: &mut Vec<EdgeOutput>) {
         let Connection::Settling { sync_asked } = &mut self.connection else { return };
-        let is_busy = self.replicas.values().any(|replica| replica.unapplied() > 0);
+        let is_busy = self.receivers.values().any(|receiver| receiver.unapplied() > 0);
         if self.raising_boot || is_busy {
             return;
         }
-        if !self.replicas.values().all(Replica::is_durable) {
+        if !self.receivers.values().all(StreamReceiver::is_durable) {
             if !*sync_asked {
                 *sync_asked = true;
                 outputs.push(EdgeOutput::Sync);
@@ -252,11 +252,11 @@ impl EdgeSession {
             return;
         }
         let positions = self
-            .replicas
+            .receivers
             .iter()
-            .filter_map(|(stream, replica)| {
-                let checkpoint = replica.durable?;
-                Some(StreamPosition { stream: stream.clone(), checkpoint, hash: replica.hash })
+            .filter_map(|(stream, receiver)| {
+                let checkpoint = receiver.durable?;
+                Some(ReplicaPosition { stream: stream.clone(), checkpoint, hash: receiver.hash })
             })
             .collect();
         self.connection = Connection::Greeting;
@@ -273,32 +273,32 @@ impl EdgeSession {
         &mut self,
         message: HubMessage,
         outputs: &mut Vec<EdgeOutput>,
-    ) -> Result<(), SessionEnd> {
+    ) -> Result<(), EdgeCloseReason> {
         self.heard_ms = self.now_ms;
         let log_id = match (&self.connection, message) {
             // Nothing was said yet, or the session has ended: what still arrives is void.
             (Connection::Down | Connection::Settling { .. } | Connection::Closing, _) => {
                 return Ok(());
             }
-            (_, HubMessage::Refusal(refusal)) => return Err(SessionEnd::Refused(refusal)),
+            (_, HubMessage::Refusal(refusal)) => return Err(EdgeCloseReason::Refused(refusal)),
             (_, HubMessage::Goodbye(goodbye)) => {
-                return Err(SessionEnd::Moved { reason: goodbye.reason });
+                return Err(EdgeCloseReason::Moved { reason: goodbye.reason });
             }
             (Connection::Greeting, HubMessage::Welcome(welcome)) => {
                 return self.welcomed(&welcome, outputs);
             }
             (Connection::Open { log_id }, message) => (*log_id, message),
             (Connection::Greeting, message) => {
-                return Err(SessionEnd::Unexpected { message: message.name() });
+                return Err(EdgeCloseReason::Unexpected { message: message.name() });
             }
         };
         match log_id {
             (log_id, HubMessage::Push(push)) => self.pushed(push, &log_id, outputs),
             (_, HubMessage::Compare(compare)) => self.asked(compare, outputs),
             (_, HubMessage::ReportsAcked(through)) => {
-                let forgotten = self.window.acked(through, self.settings.reports_window);
+                let forgotten = self.reports.acked(through, self.settings.reports_window);
                 let message = "an acknowledgement of reports that were not sent";
-                outputs.extend(forgotten.ok_or(SessionEnd::Unexpected { message })?);
+                outputs.extend(forgotten.ok_or(EdgeCloseReason::Unexpected { message })?);
                 Ok(())
             }
             (_, HubMessage::Heartbeat(heartbeat)) => {
@@ -309,7 +309,7 @@ impl EdgeSession {
                 outputs.extend(self.requests.answer(response));
                 Ok(())
             }
-            (_, HubMessage::Parked(parked)) => {
+            (_, HubMessage::ParkNotice(parked)) => {
                 outputs.push(EdgeOutput::Parked(parked));
                 Ok(())
             }
@@ -317,7 +317,7 @@ impl EdgeSession {
                 _,
                 message
                 @ (HubMessage::Welcome(_) | HubMessage::Refusal(_) | HubMessage::Goodbye(_)),
-            ) => Err(SessionEnd::Unexpected { message: message.name() }),
+            ) => Err(EdgeCloseReason::Unexpected { message: message.name() }),
         }
     }
 
@@ -325,35 +325,35 @@ impl EdgeSession {
         &mut self,
         welcome: &Welcome,
         outputs: &mut Vec<EdgeOutput>,
-    ) -> Result<(), SessionEnd> {
+    ) -> Result<(), EdgeCloseReason> {
         if welcome.protocol != PROTOCOL {
-            return Err(SessionEnd::Protocol { ours: PROTOCOL, theirs: welcome.protocol });
+            return Err(EdgeCloseReason::Protocol { ours: PROTOCOL, theirs: welcome.protocol });
         }
-        for (stream, replica) in &self.replicas {
-            let Some(held) = replica.applied.map(|applied| applied.log_id) else { continue };
+        for (stream, receiver) in &self.receivers {
+            let Some(held) = receiver.applied.map(|applied| applied.log_id) else { continue };
             if held != welcome.log_id && !welcome.log_id.follows(&held) {
                 let stream = stream.clone();
-                return Err(SessionEnd::ForeignLog { stream, held, offered: welcome.log_id });
+                return Err(EdgeCloseReason::ForeignLog { stream, held, offered: welcome.log_id });
             }
         }
         if let Some(known) = &welcome.known {
             if known.incarnation > self.identity.incarnation {
-                return Err(SessionEnd::Fenced { known: known.clone() });
+                return Err(EdgeCloseReason::Fenced { known: known.clone() });
             }
             if known.outranks(&self.identity) {
                 self.raising_boot = true;
                 outputs.push(EdgeOutput::RaiseBoot { known: known.clone() });
-                return Err(SessionEnd::RaisingBoot { known: known.clone() });
+                return Err(EdgeCloseReason::RaisingBoot { known: known.clone() });
             }
         }
         self.connection = Connection::Open { log_id: welcome.log_id };
         outputs.push(EdgeOutput::Welcomed { log_id: welcome.log_id });
-        for (stream, replica) in &self.replicas {
-            if let Some(seq) = replica.stopped {
+        for (stream, receiver) in &self.receivers {
+            if let Some(seq) = receiver.stopped {
                 outputs.push(diverged(stream, seq));
             }
         }
-        outputs.extend(self.window.open(self.settings.reports_window));
+        outputs.extend(self.reports.open(self.settings.reports_window));
         self.beat(outputs);
         Ok(())
     }
@@ -363,21 +363,21 @@ impl EdgeSession {
         push: Push,
         log_id: &LogId,
         outputs: &mut Vec<EdgeOutput>,
-    ) -> Result<(), SessionEnd> {
+    ) -> Result<(), EdgeCloseReason> {
         let stream = push.stream.clone();
-        let fault = |fault| SessionEnd::Push { stream: stream.clone(), fault };
+        let fault = |fault| EdgeCloseReason::Push { stream: stream.clone(), fault };
         if !stream.readable_by(&self.identity.node) {
             return Err(fault(PushFault::NotReadable));
         }
-        let unapplied: usize = self.replicas.values().map(Replica::unapplied).sum();
+        let unapplied: usize = self.receivers.values().map(StreamReceiver::unapplied).sum();
         if unapplied >= self.settings.unapplied_max {
-            return Err(SessionEnd::Overflow { pushes: unapplied });
+            return Err(EdgeCloseReason::Overflow { pushes: unapplied });
         }
         self.received_bytes = self.received_bytes.saturating_add(push.bytes());
         let assigned = self.assigned_by(&push);
-        let replica = self.replicas.entry(stream.clone()).or_default();
-        let verdict = replica.receive(&push, log_id, assigned).map_err(fault)?;
-        if verdict == Verdict::Apply {
+        let receiver = self.receivers.entry(stream.clone()).or_default();
+        let decision = receiver.receive(&push, log_id, assigned).map_err(fault)?;
+        if decision == PushDecision::Apply {
             outputs.push(EdgeOutput::Apply(push));
         }
         // Before the window can close, so that the hub never waits for the clock.
@@ -388,20 +388,24 @@ impl EdgeSession {
     }
 
     /// The hub asks what is held of a stream, before it says what differs.
-    fn asked(&mut self, compare: Compare, outputs: &mut Vec<EdgeOutput>) -> Result<(), SessionEnd> {
+    fn asked(
+        &mut self,
+        compare: Compare,
+        outputs: &mut Vec<EdgeOutput>,
+    ) -> Result<(), EdgeCloseReason> {
         let Compare { stream, nonce } = compare;
         if !stream.readable_by(&self.identity.node) {
-            return Err(SessionEnd::Push { stream, fault: PushFault::NotReadable });
+            return Err(EdgeCloseReason::Push { stream, fault: PushFault::NotReadable });
         }
         let entries_max = self.settings.summary_entries_max;
-        let replica = self.replicas.get_mut(&stream);
-        let Some(replica) = replica.filter(|replica| replica.may_be_compared()) else {
+        let receiver = self.receivers.get_mut(&stream);
+        let Some(receiver) = receiver.filter(|receiver| receiver.may_be_compared()) else {
             outputs.push(summary(Summary { stream, nonce, digests: Vec::new() }));
             return Ok(());
         };
-        if !replica.ask(nonce) {
+        if !receiver.ask(nonce) {
             let message = "a comparison before the last one was answered";
-            return Err(SessionEnd::Unexpected { message });
+            return Err(EdgeCloseReason::Unexpected { message });
         }
         outputs.push(EdgeOutput::Summarize { stream, nonce, entries_max });
         Ok(())
@@ -437,30 +441,30 @@ impl EdgeSession {
         checkpoint: Checkpoint,
         hash: StateHash,
         outputs: &mut Vec<EdgeOutput>,
-    ) -> Result<(), SessionEnd> {
+    ) -> Result<(), EdgeCloseReason> {
         let seq = checkpoint.seq;
-        let Some(replica) = self.replicas.get_mut(stream) else { return Ok(()) };
-        match replica.answered(checkpoint, hash) {
+        let Some(receiver) = self.receivers.get_mut(stream) else { return Ok(()) };
+        match receiver.answered(checkpoint, hash) {
             None => {
                 let stream = stream.clone();
-                return Err(SessionEnd::Unasked { stream, seq });
+                return Err(EdgeCloseReason::Unasked { stream, seq });
             }
-            Some(Answer::Visible(assigned)) => {
+            Some(ApplyOutcome::Visible(assigned)) => {
                 self.moved = true;
                 if assigned.is_some() {
                     self.assignment = assigned;
                 }
             }
-            Some(Answer::Superseded) => {}
-            Some(Answer::Stopped { expected, unstage }) => {
+            Some(ApplyOutcome::Superseded) => {}
+            Some(ApplyOutcome::Stopped { expected, unstage }) => {
                 if unstage {
                     outputs.push(EdgeOutput::Unstage(stream.clone()));
                 }
                 self.stopped(stream, seq, expected, hash, outputs);
             }
-            Some(Answer::BadSnapshot { expected }) => {
+            Some(ApplyOutcome::BadSnapshot { expected }) => {
                 let fault = PushFault::Snapshot { expected, found: hash };
-                return Err(SessionEnd::Push { stream: stream.clone(), fault });
+                return Err(EdgeCloseReason::Push { stream: stream.clone(), fault });
             }
         }
         self.drop_unassigned(outputs);
@@ -474,10 +478,10 @@ impl EdgeSession {
         checkpoint: Checkpoint,
         outputs: &mut Vec<EdgeOutput>,
     ) {
-        let Some(replica) = self.replicas.get_mut(stream) else { return };
-        let before = replica.durable_seq();
-        replica.synced(checkpoint);
-        let rose = replica.durable_seq() != before;
+        let Some(receiver) = self.receivers.get_mut(stream) else { return };
+        let before = receiver.durable_seq();
+        receiver.synced(checkpoint);
+        let rose = receiver.durable_seq() != before;
         self.moved |= rose;
         self.greet(outputs);
         if rose && self.is_open() {
@@ -485,13 +489,13 @@ impl EdgeSession {
         }
     }
 
-    fn tick(&mut self, now_ms: u64, outputs: &mut Vec<EdgeOutput>) -> Result<(), SessionEnd> {
+    fn tick(&mut self, now_ms: u64, outputs: &mut Vec<EdgeOutput>) -> Result<(), EdgeCloseReason> {
         self.now_ms = self.now_ms.max(now_ms);
         outputs.extend(self.requests.expire(self.now_ms));
         let silent_ms = self.now_ms - self.heard_ms;
         let listening = matches!(self.connection, Connection::Greeting | Connection::Open { .. });
         if listening && silent_ms > self.settings.silence_ms_max {
-            return Err(SessionEnd::Silent { silent_ms });
+            return Err(EdgeCloseReason::Silent { silent_ms });
         }
         if self.is_open() {
             self.acknowledge(outputs);
@@ -501,9 +505,9 @@ impl EdgeSession {
 
     fn check_ends(&mut self, heartbeat: &HubHeartbeat, outputs: &mut Vec<EdgeOutput>) {
         for end in &heartbeat.tails {
-            let Some(replica) = self.replicas.get_mut(&end.stream) else { continue };
-            let found = replica.hash;
-            if let Some(expected) = replica.check_end(end) {
+            let Some(receiver) = self.receivers.get_mut(&end.stream) else { continue };
+            let found = receiver.hash;
+            if let Some(expected) = receiver.check_end(end) {
                 self.stopped(&end.stream, end.checkpoint.seq, expected, found, outputs);
             }
         }
@@ -535,12 +539,12 @@ impl EdgeSession {
     /// answered its pushes: no answer is then about a stream that is gone.
     fn drop_unassigned(&mut self, outputs: &mut Vec<EdgeOutput>) {
         let Some(assignment) = &self.assignment else { return };
-        self.replicas.retain(|stream, replica| {
-            replica.leaving |= !assignment.contains(stream);
-            if replica.leaving && replica.unstage() {
+        self.receivers.retain(|stream, receiver| {
+            receiver.leaving |= !assignment.contains(stream);
+            if receiver.leaving && receiver.unstage() {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
-            let goes = replica.leaving && replica.unapplied() == 0;
+            let goes = receiver.leaving && receiver.unapplied() == 0;
             if goes {
                 outputs.push(EdgeOutput::Drop(stream.clone()));
                 self.dropped.insert(stream.clone());
@@ -557,7 +561,7 @@ impl EdgeSession {
         let regained: Vec<_> = self
             .dropped
             .iter()
-            .filter(|stream| assignment.contains(stream) && !self.replicas.contains_key(*stream))
+            .filter(|stream| assignment.contains(stream) && !self.receivers.contains_key(*stream))
             .cloned()
             .collect();
         for stream in regained {
@@ -590,12 +594,12 @@ impl EdgeSession {
     }
 
     fn progress(&self) -> Vec<StreamProgress> {
-        self.replicas
+        self.receivers
             .iter()
-            .filter(|(_, replica)| replica.is_of_the_present() && !replica.leaving)
-            .filter_map(|(stream, replica)| {
-                let applied = replica.applied?.seq;
-                let durable = replica.durable_seq();
+            .filter(|(_, receiver)| receiver.is_of_the_present() && !receiver.leaving)
+            .filter_map(|(stream, receiver)| {
+                let applied = receiver.applied?.seq;
+                let durable = receiver.durable_seq();
                 Some(StreamProgress { stream: stream.clone(), applied, durable })
             })
             .collect()
@@ -603,7 +607,7 @@ impl EdgeSession {
 }
 
 fn diverged(stream: &StreamId, seq: Seq) -> EdgeOutput {
-    EdgeOutput::Send(EdgeMessage::Diverged(Diverged { stream: stream.clone(), seq }))
+    EdgeOutput::Send(EdgeMessage::Divergence(Divergence { stream: stream.clone(), seq }))
 }
 
 fn summary(summary: Summary) -> EdgeOutput {

@@ -13,12 +13,12 @@
 //! a bounded time.
 //!
 //! In an open session each stream rests at the fold's end, is parked, or has a push on its way:
-//! every event as long as the window is open, one delta for what lay past it (see `course`). Where
+//! every event as long as the window is open, one delta for what lay past it (see `plan`). Where
 //! only the complete state leads on, an edge that holds something is first asked what:
 //!
 //! ```text
 //!  Compare ---> Summary ---> Correction: what it lacks, and what of it goes
-//!     |            | empty         | its hash does not come out: Diverged
+//!     |            | empty         | its hash does not come out: Divergence
 //!     |            v               v
 //!     +--------> Snapshot <--------+      (it holds nothing; it differed before)
 //! ```
@@ -26,29 +26,29 @@
 //! `acked <= durable <= applied <= received <= sent <= tail` holds for every stream that is
 //! served; an edge that says otherwise is refused with both numbers.
 
-mod course;
-mod intake;
+mod catch_up_plan;
 mod io;
-mod service;
+mod pending_reports;
+mod stream_sender;
 mod tail;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_event::{Identity, LogId, NodeName, Seq, StreamId};
 
-use course::{Behind, Course, choose};
-use intake::Intake;
-pub use io::{COUNTED_MAX, HubEnd, HubInput, HubOutput, Violation};
-use service::Service;
+use catch_up_plan::{CatchUpPlan, PlanInput};
+pub use io::{COUNTER_MAX, HubCloseReason, HubInput, HubOutput, Violation};
+use pending_reports::PendingReports;
+use stream_sender::StreamSender;
 use tail::tail;
 
 use crate::message::{
-    Ack, Diverged, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, PROTOCOL, Parked, Push,
-    PushMode, Refusal, RefusalCode, Reports, Request, RequestError, Response, StreamPosition,
-    StreamProgress, Summary, Welcome,
+    Ack, Divergence, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage, PROTOCOL, ParkNotice,
+    Push, PushMode, Refusal, RefusalCode, ReplicaPosition, Reports, Request, RequestError,
+    Response, StreamProgress, Summary, Welcome,
 };
 use crate::settings::HubSettings;
-use crate::source::{Readiness, Source, SourceError, Standing};
+use crate::source::{FoldStatus, Readiness, SourceError, StreamSource};
 
 /// The hub's end of one connection.
 pub struct HubSession {
@@ -56,13 +56,13 @@ pub struct HubSession {
     node: NodeName,
     phase: Phase,
     /// What the hello said of streams that are not served yet.
-    hello: BTreeMap<StreamId, StreamPosition>,
+    hello: BTreeMap<StreamId, ReplicaPosition>,
     /// Boxed: a node of the map has room for eleven, and most edges have two.
-    services: BTreeMap<StreamId, Box<Service>>,
+    senders: BTreeMap<StreamId, Box<StreamSender>>,
     window_bytes: u64,
     sent_bytes: u64,
     received_bytes: u64,
-    intake: Intake,
+    pending_reports: PendingReports,
     requests: BTreeSet<u64>,
     resets: u32,
     now_ms: u64,
@@ -92,7 +92,7 @@ enum Phase {
 /// Where a node stands in a stream:
 /// `acked <= durable <= applied <= received <= sent <= tail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubStream {
+pub struct HubStreamStatus {
     /// The stream.
     pub stream: StreamId,
     /// The log of what was sent; `None` while nothing was.
@@ -123,11 +123,11 @@ impl HubSession {
             node,
             phase: Phase::Expecting,
             hello: BTreeMap::new(),
-            services: BTreeMap::new(),
+            senders: BTreeMap::new(),
             window_bytes: 0,
             sent_bytes: 0,
             received_bytes: 0,
-            intake: Intake::default(),
+            pending_reports: PendingReports::default(),
             requests: BTreeSet::new(),
             resets: 0,
             now_ms: 0,
@@ -137,7 +137,7 @@ impl HubSession {
     }
 
     /// Takes in what happened and says what is to be done, in order. Never panics.
-    pub fn step(&mut self, source: &dyn Source, input: HubInput) -> Vec<HubOutput> {
+    pub fn step(&mut self, source: &dyn StreamSource, input: HubInput) -> Vec<HubOutput> {
         let mut outputs = Vec::new();
         if matches!(self.phase, Phase::Closed) {
             return outputs;
@@ -171,7 +171,7 @@ impl HubSession {
 
     /// Whether a delta, snapshot or correction is on its way in any stream, or waits for a summary.
     pub fn is_catching_up(&self) -> bool {
-        self.services.values().any(|service| service.catching_up_since().is_some())
+        self.senders.values().any(|sender| sender.catching_up_since().is_some())
     }
 
     /// Whether nothing can be pushed until the edge has taken what is on its way.
@@ -180,38 +180,38 @@ impl HubSession {
     }
 
     /// Where the node stands in each of its streams; once the session is over, where it stood.
-    pub fn streams(&self) -> impl Iterator<Item = HubStream> + '_ {
-        self.services.iter().map(|(stream, service)| {
-            let progress = service.progress();
-            HubStream {
+    pub fn streams(&self) -> impl Iterator<Item = HubStreamStatus> + '_ {
+        self.senders.iter().map(|(stream, sender)| {
+            let progress = sender.progress();
+            HubStreamStatus {
                 stream: stream.clone(),
-                log_id: service.log_id(),
-                tail: service.tail,
-                sent: service.sent(),
+                log_id: sender.log_id(),
+                tail: sender.tail,
+                sent: sender.sent(),
                 received: progress.received,
                 applied: progress.applied,
                 durable: progress.durable,
                 acked: progress.acked,
-                parked: service.parked,
-                resetting: service.is_resetting(),
+                parked: sender.parked,
+                resetting: sender.is_resetting(),
             }
         })
     }
 
     fn take(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         input: HubInput,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         match input {
             HubInput::Received(message) => self.received(source, message, outputs),
             HubInput::Admitted { known } => self.admitted(source, known, outputs),
-            HubInput::Dismissed(refusal) => Err(HubEnd::Refused(refusal)),
-            HubInput::Leaving(reason) => Err(HubEnd::Left { reason }),
+            HubInput::Dismissed(refusal) => Err(HubCloseReason::Refused(refusal)),
+            HubInput::Leaving(reason) => Err(HubCloseReason::Left { reason }),
             HubInput::Advanced => self.advanced(source, outputs),
             HubInput::Appended(through) => {
-                if let Some(acked) = self.intake.appended(through) {
+                if let Some(acked) = self.pending_reports.appended(through) {
                     outputs.push(HubOutput::Send(HubMessage::ReportsAcked(acked)));
                 }
                 Ok(())
@@ -227,29 +227,33 @@ impl HubSession {
     }
 
     /// Tells the edge why, as far as it concerns it, and ends.
-    fn close(&mut self, end: HubEnd, outputs: &mut Vec<HubOutput>) {
+    fn close(&mut self, end: HubCloseReason, outputs: &mut Vec<HubOutput>) {
         let last = match &end {
-            HubEnd::Left { reason } => HubMessage::Goodbye(Goodbye { reason: reason.clone() }),
-            HubEnd::Refused(refusal) => HubMessage::Refusal(refusal.clone()),
-            HubEnd::Violation(violation) => HubMessage::Refusal(Refusal {
+            HubCloseReason::Left { reason } => {
+                HubMessage::Goodbye(Goodbye { reason: reason.clone() })
+            }
+            HubCloseReason::Refused(refusal) => HubMessage::Refusal(refusal.clone()),
+            HubCloseReason::Violation(violation) => HubMessage::Refusal(Refusal {
                 code: RefusalCode::Violation,
                 message: violation.to_string(),
             }),
-            HubEnd::Source(error) => HubMessage::Refusal(unavailable(&error.to_string())),
-            HubEnd::Silent { .. } => HubMessage::Refusal(unavailable("the edge was silent")),
+            HubCloseReason::Source(error) => HubMessage::Refusal(unavailable(&error.to_string())),
+            HubCloseReason::Silent { .. } => {
+                HubMessage::Refusal(unavailable("the edge was silent"))
+            }
         };
         self.phase = Phase::Closed;
-        self.services.values_mut().for_each(|service| service.end());
+        self.senders.values_mut().for_each(|sender| sender.end());
         outputs.push(HubOutput::Send(last));
         outputs.push(HubOutput::Close(end));
     }
 
     fn received(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         message: EdgeMessage,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         self.heard_ms = self.heard_ms.map(|_| self.now_ms);
         match (&self.phase, message) {
             (Phase::Expecting, EdgeMessage::Hello(hello)) => self.greeted(hello, outputs),
@@ -258,7 +262,7 @@ impl HubSession {
                 outputs.push(HubOutput::Alive(heartbeat));
                 Ok(())
             }
-            (Phase::Open { .. }, EdgeMessage::Diverged(diverged)) => self.diverged(&diverged),
+            (Phase::Open { .. }, EdgeMessage::Divergence(diverged)) => self.diverged(&diverged),
             (Phase::Open { identity, .. }, EdgeMessage::Reports(reports)) => {
                 let identity = identity.clone();
                 self.reported(source, &identity, reports, outputs)
@@ -271,21 +275,25 @@ impl HubSession {
         }
     }
 
-    fn greeted(&mut self, hello: Hello, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+    fn greeted(
+        &mut self,
+        hello: Hello,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
         if hello.protocol != PROTOCOL {
             let message =
                 format!("this hub speaks protocol {PROTOCOL}, the edge {}", hello.protocol);
-            return Err(HubEnd::Refused(Refusal { code: RefusalCode::Protocol, message }));
+            return Err(HubCloseReason::Refused(Refusal { code: RefusalCode::Protocol, message }));
         }
         if hello.identity.node != self.node {
             let (certified, claimed) = (self.node.clone(), hello.identity.node);
             let message = Violation::Node { certified, claimed }.to_string();
-            return Err(HubEnd::Refused(Refusal { code: RefusalCode::Forbidden, message }));
+            return Err(HubCloseReason::Refused(Refusal { code: RefusalCode::Forbidden, message }));
         }
         let Identity { incarnation, boot, .. } = &hello.identity;
         for (what, found) in [("incarnation", incarnation.0), ("boot", boot.number)] {
-            if found > COUNTED_MAX {
-                return Err(Violation::Counted { what, found }.into());
+            if found > COUNTER_MAX {
+                return Err(Violation::Counter { what, found }.into());
             }
         }
         let (count, max) = (hello.positions.len(), self.settings.streams_max);
@@ -307,10 +315,10 @@ impl HubSession {
 
     fn admitted(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         live: Option<Identity>,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         let Phase::Identifying(identity) = &self.phase else { return Ok(()) };
         let (identity, since_ms) = (identity.clone(), self.now_ms);
         self.phase = Phase::Admitted { identity, live, since_ms };
@@ -318,11 +326,15 @@ impl HubSession {
     }
 
     /// Welcomes an edge that was admitted, once the log is known.
-    fn welcome(&mut self, source: &dyn Source, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+    fn welcome(
+        &mut self,
+        source: &dyn StreamSource,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
         let Phase::Admitted { identity, live, .. } = &self.phase else { return Ok(()) };
         let Some(log_id) = source.log_id() else { return Ok(()) };
         let (identity, live) = (identity.clone(), live.clone());
-        let logged = source.known(&self.node)?;
+        let logged = source.known_identity(&self.node)?;
         let known = [logged, live].into_iter().flatten().max_by_key(|known| {
             let is_another = known.boot.nonce != identity.boot.nonce;
             (known.rank(), is_another)
@@ -331,11 +343,11 @@ impl HubSession {
         outputs.push(HubOutput::Send(HubMessage::Welcome(Welcome {
             protocol: PROTOCOL,
             log_id,
-            streams: self.services.keys().cloned().collect(),
+            streams: self.senders.keys().cloned().collect(),
             known: known.clone(),
         })));
         if let Some(known) = known.filter(|known| known.outranks(&identity)) {
-            return Err(HubEnd::Refused(stale(&known)));
+            return Err(HubCloseReason::Refused(stale(&known)));
         }
         self.phase = Phase::Open { identity, log_id };
         self.beat_ms = self.now_ms;
@@ -344,50 +356,54 @@ impl HubSession {
 
     fn advanced(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         let Phase::Open { log_id, .. } = &self.phase else { return self.welcome(source, outputs) };
         let message = match source.log_id() {
             Some(read) if read == *log_id => return self.moved(source),
             Some(_) => "the hub reads another log now",
             None => "the hub cannot read its log just now",
         };
-        Err(HubEnd::Refused(unavailable(message)))
+        Err(HubCloseReason::Refused(unavailable(message)))
     }
 
     /// The fold has moved, and perhaps which streams the node has.
-    fn moved(&mut self, source: &dyn Source) -> Result<(), HubEnd> {
+    fn moved(&mut self, source: &dyn StreamSource) -> Result<(), HubCloseReason> {
         self.assign(source)?;
-        for service in self.services.values_mut() {
-            service.resting = false;
+        for sender in self.senders.values_mut() {
+            sender.resting = false;
         }
         Ok(())
     }
 
     /// Serves exactly the streams that the node has.
-    fn assign(&mut self, source: &dyn Source) -> Result<(), SourceError> {
+    fn assign(&mut self, source: &dyn StreamSource) -> Result<(), SourceError> {
         let mut streams = source.streams(&self.node)?;
         streams.retain(|stream| stream.readable_by(&self.node));
-        self.services.retain(|stream, _| streams.contains(stream));
+        self.senders.retain(|stream, _| streams.contains(stream));
         for stream in streams {
             let held = self.hello.remove(&stream);
-            self.services
+            self.senders
                 .entry(stream)
-                .or_insert_with_key(|stream| Box::new(Service::new(stream.clone(), held)));
+                .or_insert_with_key(|stream| Box::new(StreamSender::new(stream.clone(), held)));
         }
         Ok(())
     }
 
-    fn acknowledged(&mut self, ack: &Ack, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+    fn acknowledged(
+        &mut self,
+        ack: &Ack,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
         let (before, sent) = (self.received_bytes, self.sent_bytes);
         let received = ack.received_bytes;
         if received < before || received > sent {
             return Err(Violation::Bytes { received, before, sent }.into());
         }
         self.received_bytes = received;
-        for service in self.services.values_mut() {
-            service.received(received);
+        for sender in self.senders.values_mut() {
+            sender.received(received);
         }
         self.progressed(&ack.progress, outputs)
     }
@@ -396,7 +412,7 @@ impl HubSession {
         &mut self,
         progress: &[StreamProgress],
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         let mut seen = BTreeSet::new();
         for said in progress {
             let stream = &said.stream;
@@ -404,28 +420,28 @@ impl HubSession {
                 return Err(Violation::Stream { stream: stream.clone() }.into());
             }
             // A stream that the edge still holds and the node no longer has.
-            let Some(service) = self.services.get_mut(stream) else { continue };
-            if service.progressed(said)? {
+            let Some(sender) = self.senders.get_mut(stream) else { continue };
+            if sender.progressed(said)? {
                 outputs.push(HubOutput::Progressed(stream.clone()));
             }
         }
         Ok(())
     }
 
-    fn diverged(&mut self, diverged: &Diverged) -> Result<(), HubEnd> {
+    fn diverged(&mut self, diverged: &Divergence) -> Result<(), HubCloseReason> {
         let received_bytes = self.received_bytes;
-        let Some(service) = self.services.get_mut(&diverged.stream) else { return Ok(()) };
-        if service.diverged(received_bytes) {
+        let Some(sender) = self.senders.get_mut(&diverged.stream) else { return Ok(()) };
+        if sender.diverged(received_bytes) {
             self.resets += 1;
         }
         if self.resets > self.settings.resets_max {
             let message = format!("{} differs from the log again and again", diverged.stream);
-            return Err(HubEnd::Refused(unavailable(&message)));
+            return Err(HubCloseReason::Refused(unavailable(&message)));
         }
         Ok(())
     }
 
-    fn summarized(&mut self, summary: Summary) -> Result<(), HubEnd> {
+    fn summarized(&mut self, summary: Summary) -> Result<(), HubCloseReason> {
         let (count, max) = (summary.digests.len(), self.settings.summary_entries_max);
         if count > max {
             return Err(Violation::TooMany { what: "digests in a summary", count, max }.into());
@@ -434,24 +450,26 @@ impl HubSession {
             return Err(Violation::Stream { stream: summary.stream }.into());
         }
         // The stream may have been taken from the node meanwhile.
-        if let Some(service) = self.services.get_mut(&summary.stream) {
-            service.summarized(summary);
+        if let Some(sender) = self.senders.get_mut(&summary.stream) {
+            sender.summarized(summary);
         }
         Ok(())
     }
 
     fn reported(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         identity: &Identity,
         reports: Reports,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         // A later start may have connected elsewhere since.
-        if let Some(known) = source.known(&self.node)?.filter(|known| known.outranks(identity)) {
-            return Err(HubEnd::Refused(stale(&known)));
+        if let Some(known) =
+            source.known_identity(&self.node)?.filter(|known| known.outranks(identity))
+        {
+            return Err(HubCloseReason::Refused(stale(&known)));
         }
-        self.intake.take(&reports, identity, self.settings.reports_unappended_max)?;
+        self.pending_reports.take(&reports, identity, self.settings.reports_unappended_max)?;
         if !reports.reports.is_empty() {
             outputs.push(HubOutput::AppendReports(reports.reports));
         }
@@ -460,11 +478,11 @@ impl HubSession {
 
     fn requested(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         request: Request,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
-        let error = if !source.interested(&self.node, &request.key)? {
+    ) -> Result<(), HubCloseReason> {
+        let error = if !source.may_request(&self.node, &request.key)? {
             RequestError::Forbidden
         } else if self.requests.len() >= self.settings.requests_max {
             RequestError::Unavailable("too many requests of this node wait".to_owned())
@@ -481,39 +499,40 @@ impl HubSession {
 
     fn tick(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         now_ms: u64,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         self.now_ms = self.now_ms.max(now_ms);
         let silent_ms = self.now_ms - *self.heard_ms.get_or_insert(self.now_ms);
         if silent_ms > self.settings.silence_ms_max {
-            return Err(HubEnd::Silent { silent_ms });
+            return Err(HubCloseReason::Silent { silent_ms });
         }
         if let Phase::Admitted { since_ms, .. } = &self.phase
             && self.now_ms - since_ms > self.settings.welcome_ms_max
         {
             let message = "the hub has not read the beginning of the log";
-            return Err(HubEnd::Refused(unavailable(message)));
+            return Err(HubCloseReason::Refused(unavailable(message)));
         }
         if !self.is_open() {
             return Ok(());
         }
-        let began_ms =
-            self.services.values().filter_map(|service| service.catching_up_since()).min();
+        let began_ms = self.senders.values().filter_map(|sender| sender.catching_up_since()).min();
         if began_ms.is_some_and(|began| self.now_ms - began > self.settings.catch_up_ms_max) {
-            return Err(HubEnd::Refused(unavailable("the edge takes its catch-up too slowly")));
+            return Err(HubCloseReason::Refused(unavailable(
+                "the edge takes its catch-up too slowly",
+            )));
         }
         if self.now_ms - self.beat_ms < self.settings.heartbeat_ms {
             return Ok(());
         }
         self.beat_ms = self.now_ms;
         let mut tails = Vec::new();
-        for (stream, service) in &mut self.services {
-            let Standing { checkpoint, hash, readiness, .. } = source.standing(stream)?;
-            service.tail = service.tail.max(checkpoint.seq);
-            let tail = StreamPosition { stream: stream.clone(), checkpoint, hash };
-            if readiness >= Readiness::Folded && service.tells(&tail) {
+        for (stream, sender) in &mut self.senders {
+            let FoldStatus { checkpoint, hash, readiness, .. } = source.status(stream)?;
+            sender.tail = sender.tail.max(checkpoint.seq);
+            let tail = ReplicaPosition { stream: stream.clone(), checkpoint, hash };
+            if readiness >= Readiness::Folded && sender.tells(&tail) {
                 tails.push(tail);
             }
         }
@@ -522,103 +541,107 @@ impl HubSession {
     }
 
     /// Sends what the window takes, the private stream first.
-    fn serve(&mut self, source: &dyn Source, outputs: &mut Vec<HubOutput>) -> Result<(), HubEnd> {
+    fn serve(
+        &mut self,
+        source: &dyn StreamSource,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
         if !self.is_open() {
             return Ok(());
         }
-        let mut services = std::mem::take(&mut self.services);
+        let mut senders = std::mem::take(&mut self.senders);
         let private = StreamId::node(&self.node);
-        let mut order: Vec<_> = services.iter_mut().filter(|(_, s)| !s.resting).collect();
+        let mut order: Vec<_> = senders.iter_mut().filter(|(_, s)| !s.resting).collect();
         order.sort_by_key(|(stream, _)| **stream != private);
         let mut result = Ok(());
-        for (stream, service) in order {
-            result = self.serve_stream(source, stream, service, outputs);
+        for (stream, sender) in order {
+            result = self.serve_stream(source, stream, sender, outputs);
             if result.is_err() {
                 break;
             }
         }
-        self.services = services;
+        self.senders = senders;
         result
     }
 
     fn serve_stream(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         stream: &StreamId,
-        service: &mut Service,
+        sender: &mut StreamSender,
         outputs: &mut Vec<HubOutput>,
-    ) -> Result<(), HubEnd> {
+    ) -> Result<(), HubCloseReason> {
         loop {
             let room = self.room();
             if let Some(bytes_max) = room
-                && let Some(push) = service.next_part(bytes_max)?
+                && let Some(push) = sender.next_part(bytes_max)?
             {
-                self.send(service, push, outputs);
+                self.send(sender, push, outputs);
                 continue;
             }
-            if service.catching_up_since().is_some() {
+            if sender.catching_up_since().is_some() {
                 return Ok(());
             }
-            let summary = service.take_summary();
-            let standing = source.standing(stream)?;
-            service.tail = standing.checkpoint.seq;
-            let next_epoch_from = match &service.held {
+            let summary = sender.take_summary();
+            let status = source.status(stream)?;
+            sender.tail = status.checkpoint.seq;
+            let next_epoch_from = match &sender.held {
                 Some(held) => source.next_epoch_from(stream, held.checkpoint.epoch)?,
                 None => None,
             };
-            let behind = Behind {
-                held: service.held.as_ref(),
-                reset: service.reset || summary.is_some(),
-                overflowed: service.overflowed,
+            let behind = PlanInput {
+                held: sender.held.as_ref(),
+                reset: sender.reset || summary.is_some(),
+                overflowed: sender.overflowed,
                 next_epoch_from,
             };
-            let course = choose(&behind, &standing, self.settings.tail_events_max);
-            let parked = if let Course::Park(reason) = course { Some(reason) } else { None };
+            let plan = CatchUpPlan::choose(&behind, &status, self.settings.tail_events_max);
+            let parked = if let CatchUpPlan::Park(reason) = plan { Some(reason) } else { None };
             if let Some(reason) = parked
-                && service.parked != parked
+                && sender.parked != parked
             {
-                let parked = Parked { stream: stream.clone(), reason: reason.to_owned() };
-                outputs.push(HubOutput::Send(HubMessage::Parked(parked)));
+                let parked = ParkNotice { stream: stream.clone(), reason: reason.to_owned() };
+                outputs.push(HubOutput::Send(HubMessage::ParkNotice(parked)));
             }
-            service.parked = parked;
-            service.snapshot_due = course == Course::Snapshot;
-            if course == Course::Snapshot
+            sender.parked = parked;
+            sender.snapshot_due = plan == CatchUpPlan::Snapshot;
+            if plan == CatchUpPlan::Snapshot
                 && let Some(summary) = summary
             {
                 // It waited for its turn before it asked.
-                service.answer(source, &summary, &standing, self.now_ms)?;
+                sender.answer(source, &summary, &status, self.now_ms)?;
                 continue;
             }
-            match (course, room) {
-                (Course::Rest | Course::Park(_), _) => {
-                    service.resting = true;
-                    service.overflowed = false;
+            match (plan, room) {
+                (CatchUpPlan::Rest | CatchUpPlan::Park(_), _) => {
+                    sender.resting = true;
+                    sender.overflowed = false;
                     return Ok(());
                 }
                 (_, None) => {
-                    service.overflowed = true;
+                    sender.overflowed = true;
                     return Ok(());
                 }
-                (Course::Tail, Some(bytes_max)) => {
-                    let push = tail(source, stream, service.sent(), &standing, bytes_max)?;
-                    self.send(service, push, outputs);
+                (CatchUpPlan::Tail, Some(bytes_max)) => {
+                    let push = tail(source, stream, sender.sent(), &status, bytes_max)?;
+                    self.send(sender, push, outputs);
                 }
-                (Course::Delta | Course::Snapshot, Some(_)) if !source.may_catch_up() => {
-                    service.resting = true;
+                (CatchUpPlan::Delta | CatchUpPlan::Snapshot, Some(_)) if !source.may_catch_up() => {
+                    sender.resting = true;
                     return Ok(());
                 }
-                (Course::Delta, Some(_)) => {
-                    let reader = source.delta(stream, service.sent())?;
-                    service.begin(PushMode::Delta, reader, &standing, self.now_ms);
+                (CatchUpPlan::Delta, Some(_)) => {
+                    let reader = source.delta(stream, sender.sent())?;
+                    sender.begin(PushMode::Delta, reader, &status, self.now_ms);
                 }
-                (Course::Snapshot, Some(_)) if service.may_ask() => {
-                    let compare = service.ask(&standing.hash, self.now_ms);
+                (CatchUpPlan::Snapshot, Some(_)) if sender.may_ask() => {
+                    let compare = sender.ask(&status.hash, self.now_ms);
                     outputs.push(HubOutput::Send(HubMessage::Compare(compare)));
                     return Ok(());
                 }
-                (Course::Snapshot, Some(_)) => {
+                (CatchUpPlan::Snapshot, Some(_)) => {
                     let reader = source.snapshot(stream)?;
-                    service.begin(PushMode::Snapshot, reader, &standing, self.now_ms);
+                    sender.begin(PushMode::Snapshot, reader, &status, self.now_ms);
                 }
             }
         }
@@ -635,9 +658,9 @@ impl HubSession {
         (left > 0).then(|| left.min(self.settings.frame_bytes_max))
     }
 
-    fn send(&mut self, service: &mut Service, push: Push, outputs: &mut Vec<HubOutput>) {
+    fn send(&mut self, sender: &mut StreamSender, push: Push, outputs: &mut Vec<HubOutput>) {
         self.sent_bytes = self.sent_bytes.saturating_add(push.bytes());
-        service.sending(&push, self.sent_bytes);
+        sender.sending(&push, self.sent_bytes);
         outputs.push(HubOutput::Send(HubMessage::Push(push)));
     }
 }
@@ -654,13 +677,13 @@ fn stale(known: &Identity) -> Refusal {
     Refusal { code: RefusalCode::StaleIdentity, message }
 }
 
-impl From<Violation> for HubEnd {
+impl From<Violation> for HubCloseReason {
     fn from(violation: Violation) -> Self {
         Self::Violation(violation)
     }
 }
 
-impl From<SourceError> for HubEnd {
+impl From<SourceError> for HubCloseReason {
     fn from(error: SourceError) -> Self {
         Self::Source(error)
     }

@@ -11,14 +11,14 @@
 //! | [`hub`] | the hub's end: decides tail, delta or snapshot, keeps the window |
 //! | [`comparison`] | which of the hub's entries an edge has already |
 //! | [`source`] | what the hub's end reads of the hub's fold |
-//! | [`memory`] | a fold in memory, for tests and simulation |
+//! | [`memory_source`] | a fold in memory, for tests and simulation |
 //! | [`registry`] | which session speaks for a node; clones |
 //! | [`settings`] | the bounds |
 
 pub mod comparison;
 pub mod edge;
 pub mod hub;
-pub mod memory;
+pub mod memory_source;
 pub mod message;
 pub mod registry;
 pub mod settings;
@@ -26,10 +26,13 @@ pub mod source;
 
 pub use comparison::Comparison;
 pub use edge::{
-    EdgeInput, EdgeOutput, EdgeSession, EdgeState, EdgeStream, PushFault, SessionEnd, StreamStop,
+    EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeState, EdgeStreamStatus, PushFault,
+    StreamStop,
 };
-pub use hub::{HubEnd, HubInput, HubOutput, HubSession, HubStream, Violation};
-pub use memory::{FoldError, MemorySource};
-pub use registry::{Registry, SessionId, Verdict};
+pub use hub::{HubCloseReason, HubInput, HubOutput, HubSession, HubStreamStatus, Violation};
+pub use memory_source::{FoldOrderError, MemorySource};
+pub use registry::{Admission, SessionId, SessionRegistry};
 pub use settings::{EdgeSettings, HubSettings};
-pub use source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing, TailEvent};
+pub use source::{
+    CatchUp, CatchUpPart, FoldStatus, Readiness, SourceError, StreamSource, TailEvent,
+};

@@ -19,7 +19,7 @@ pub enum EdgeMessage {
     /// What was received, applied and made durable, cumulatively.
     Ack(Ack),
     /// The state at a push's end did not hash to what the push said.
-    Diverged(Diverged),
+    Divergence(Divergence),
     /// What the node says, in the order of the reports' ids.
     Reports(Reports),
     /// A sign of life; newest only.
@@ -46,7 +46,7 @@ pub enum HubMessage {
     /// The answer to a request.
     Response(Response),
     /// The hub cannot serve a stream yet; the edge keeps what it has and waits.
-    Parked(Parked),
+    ParkNotice(ParkNotice),
     /// The session cannot go on.
     Refusal(Refusal),
     /// The session ends in order: the edge goes on at another hub.
@@ -61,14 +61,14 @@ pub struct Hello {
     /// Who it says it is.
     pub identity: Identity,
     /// Where it stands in every stream that it holds anything of: its *durable* positions.
-    pub positions: Vec<StreamPosition>,
+    pub positions: Vec<ReplicaPosition>,
     /// How many bytes of pushes it takes unacknowledged.
     pub window_bytes: u64,
 }
 
 /// A position in a stream, with the state hash there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamPosition {
+pub struct ReplicaPosition {
     /// The stream.
     pub stream: StreamId,
     /// Log, epoch and seq.
@@ -202,7 +202,7 @@ pub struct StreamProgress {
 
 /// A replica that noticed it differs from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diverged {
+pub struct Divergence {
     /// The stream; it takes a plain snapshot next.
     pub stream: StreamId,
     /// Where it noticed.
@@ -234,7 +234,7 @@ pub struct EdgeHeartbeat {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HubHeartbeat {
     /// Streams at whose end the edge has not stood yet when it was told.
-    pub tails: Vec<StreamPosition>,
+    pub tails: Vec<ReplicaPosition>,
 }
 
 /// A question that needs the cloud.
@@ -273,7 +273,7 @@ pub enum RequestError {
 
 /// Why a stream is not served just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parked {
+pub struct ParkNotice {
     /// The stream.
     pub stream: StreamId,
     /// The reason, for people.
@@ -321,7 +321,7 @@ impl EdgeMessage {
         match self {
             Self::Hello(_) => "a hello",
             Self::Ack(_) => "an ack",
-            Self::Diverged(_) => "a divergence",
+            Self::Divergence(_) => "a divergence",
             Self::Reports(_) => "reports",
             Self::Heartbeat(_) => "a heartbeat",
             Self::Request(_) => "a request",
@@ -340,7 +340,7 @@ impl HubMessage {
             Self::ReportsAcked(_) => "an acknowledgement of reports",
             Self::Heartbeat(_) => "a heartbeat",
             Self::Response(_) => "a response",
-            Self::Parked(_) => "a parking",
+            Self::ParkNotice(_) => "a parking",
             Self::Refusal(_) => "a refusal",
             Self::Goodbye(_) => "a goodbye",
         }

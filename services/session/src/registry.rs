@@ -17,24 +17,24 @@ pub struct SessionId(pub u64);
 
 /// The live session of each node, and the nodes that are held as clones.
 #[derive(Debug, Default)]
-pub struct Registry {
+pub struct SessionRegistry {
     live: BTreeMap<NodeName, (SessionId, Identity)>,
     held: BTreeSet<NodeName>,
 }
 
 /// What follows from a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Admission {
     /// What the shell gives the new session: [`crate::HubInput::Admitted`] with what is in `Ok`,
     /// or [`crate::HubInput::Dismissed`] with what is in `Err`.
-    pub arrived: Result<Option<Identity>, Refusal>,
+    pub result: Result<Option<Identity>, Refusal>,
     /// The older session to give [`crate::HubInput::Dismissed`], where there is one.
-    pub dismissed: Option<(SessionId, Refusal)>,
+    pub replaced: Option<(SessionId, Refusal)>,
 }
 
-impl Registry {
-    /// Decides about a hello. An admitted session is live until [`Registry::left`].
-    pub fn arrived(&mut self, session: SessionId, identity: &Identity) -> Verdict {
+impl SessionRegistry {
+    /// Decides about a hello. An admitted session is live until [`SessionRegistry::remove`].
+    pub fn admit(&mut self, session: SessionId, identity: &Identity) -> Admission {
         let node = &identity.node;
         let clone = || Refusal {
             code: RefusalCode::Clone,
@@ -45,31 +45,31 @@ impl Registry {
             ),
         };
         if self.held.contains(node) {
-            return Verdict { arrived: Err(clone()), dismissed: None };
+            return Admission { result: Err(clone()), replaced: None };
         }
         let Some((older, theirs)) = self.live.get(node).cloned() else {
             self.live.insert(node.clone(), (session, identity.clone()));
-            return Verdict { arrived: Ok(None), dismissed: None };
+            return Admission { result: Ok(None), replaced: None };
         };
         if theirs.rank() == identity.rank() && theirs.boot.nonce != identity.boot.nonce {
             self.live.remove(node);
             self.held.insert(node.clone());
-            return Verdict { arrived: Err(clone()), dismissed: Some((older, clone())) };
+            return Admission { result: Err(clone()), replaced: Some((older, clone())) };
         }
         if theirs.rank() > identity.rank() {
             // Welcomed with what is known and refused: it raises its boot number and comes back.
-            return Verdict { arrived: Ok(Some(theirs)), dismissed: None };
+            return Admission { result: Ok(Some(theirs)), replaced: None };
         }
         self.live.insert(node.clone(), (session, identity.clone()));
         let superseded = Refusal {
             code: RefusalCode::Superseded,
             message: format!("a newer connection of node {node} took over"),
         };
-        Verdict { arrived: Ok(None), dismissed: Some((older, superseded)) }
+        Admission { result: Ok(None), replaced: Some((older, superseded)) }
     }
 
     /// The session's connection has ended. A session that was dismissed before changes nothing.
-    pub fn left(&mut self, node: &NodeName, session: SessionId) {
+    pub fn remove(&mut self, node: &NodeName, session: SessionId) {
         if self.live.get(node).is_some_and(|(live, _)| *live == session) {
             self.live.remove(node);
         }
@@ -81,7 +81,7 @@ impl Registry {
     }
 
     /// The nodes held as clones.
-    pub fn held(&self) -> impl Iterator<Item = &NodeName> {
+    pub fn clones(&self) -> impl Iterator<Item = &NodeName> {
         self.held.iter()
     }
 
@@ -102,47 +102,47 @@ mod tests {
         Identity { node, incarnation: Incarnation(1), boot: Boot { number, nonce } }
     }
 
-    fn code(verdict: &Verdict) -> Option<RefusalCode> {
-        verdict.arrived.as_ref().err().map(|refusal| refusal.code)
+    fn code(admission: &Admission) -> Option<RefusalCode> {
+        admission.result.as_ref().err().map(|refusal| refusal.code)
     }
 
     #[test]
     fn a_newer_connection_of_the_same_start_takes_over() {
-        let mut registry = Registry::default();
+        let mut registry = SessionRegistry::default();
         let same = identity(1, 7);
-        assert_eq!(registry.arrived(SessionId(1), &same).arrived, Ok(None));
-        let verdict = registry.arrived(SessionId(2), &same);
-        assert_eq!(verdict.arrived, Ok(None));
-        let (older, refusal) = verdict.dismissed.expect("the first one");
+        assert_eq!(registry.admit(SessionId(1), &same).result, Ok(None));
+        let admission = registry.admit(SessionId(2), &same);
+        assert_eq!(admission.result, Ok(None));
+        let (older, refusal) = admission.replaced.expect("the first one");
         assert_eq!((older, refusal.code), (SessionId(1), RefusalCode::Superseded));
         // The first connection's end comes late and changes nothing.
-        registry.left(&same.node, SessionId(1));
+        registry.remove(&same.node, SessionId(1));
         assert_eq!(registry.live(&same.node), Some((SessionId(2), &same)));
-        registry.left(&same.node, SessionId(2));
+        registry.remove(&same.node, SessionId(2));
         assert_eq!(registry.live(&same.node), None);
     }
 
     #[test]
     fn two_machines_with_one_disk_are_both_held_until_released() {
-        let mut registry = Registry::default();
+        let mut registry = SessionRegistry::default();
         let (one, other) = (identity(3, 7), identity(3, 8));
-        registry.arrived(SessionId(1), &one);
-        let verdict = registry.arrived(SessionId(2), &other);
-        assert_eq!(code(&verdict), Some(RefusalCode::Clone));
-        let (older, refusal) = verdict.dismissed.expect("the first one");
+        registry.admit(SessionId(1), &one);
+        let admission = registry.admit(SessionId(2), &other);
+        assert_eq!(code(&admission), Some(RefusalCode::Clone));
+        let (older, refusal) = admission.replaced.expect("the first one");
         assert_eq!((older, refusal.code), (SessionId(1), RefusalCode::Clone));
-        assert_eq!(code(&registry.arrived(SessionId(3), &one)), Some(RefusalCode::Clone));
-        assert_eq!(registry.held().count(), 1);
+        assert_eq!(code(&registry.admit(SessionId(3), &one)), Some(RefusalCode::Clone));
+        assert_eq!(registry.clones().count(), 1);
         assert!(registry.release(&one.node));
-        assert_eq!(code(&registry.arrived(SessionId(4), &one)), None);
+        assert_eq!(code(&registry.admit(SessionId(4), &one)), None);
     }
 
     #[test]
     fn an_earlier_start_learns_of_the_later_one() {
-        let mut registry = Registry::default();
+        let mut registry = SessionRegistry::default();
         let later = identity(4, 7);
-        registry.arrived(SessionId(1), &later);
-        let verdict = registry.arrived(SessionId(2), &identity(3, 8));
-        assert_eq!(verdict, Verdict { arrived: Ok(Some(later)), dismissed: None });
+        registry.admit(SessionId(1), &later);
+        let admission = registry.admit(SessionId(2), &identity(3, 8));
+        assert_eq!(admission, Admission { result: Ok(Some(later)), replaced: None });
     }
 }

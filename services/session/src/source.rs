@@ -16,7 +16,7 @@ use crate::message::PushedChange;
 /// The hub's fold of the downstream log, as far as sessions read it.
 ///
 /// Within one `step` of a session the fold does not move.
-pub trait Source {
+pub trait StreamSource {
     /// The life of the log that is folded; `None` until its first record has been read: a
     /// session waits that long with its welcome.
     fn log_id(&self) -> Option<LogId>;
@@ -39,13 +39,13 @@ pub trait Source {
     ///
     /// # Errors
     /// When the fold cannot be read.
-    fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError>;
+    fn known_identity(&self, node: &NodeName) -> Result<Option<Identity>, SourceError>;
 
     /// Where the fold stands in `stream`; seq 0 in a stream without events.
     ///
     /// # Errors
     /// When the fold cannot be read.
-    fn standing(&self, stream: &StreamId) -> Result<Standing, SourceError>;
+    fn status(&self, stream: &StreamId) -> Result<FoldStatus, SourceError>;
 
     /// The first seq in `stream` of the lowest writer epoch above `epoch`, where there is one.
     ///
@@ -100,7 +100,7 @@ pub trait Source {
     ///
     /// # Errors
     /// When the fold cannot be read.
-    fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError>;
+    fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError>;
 }
 
 /// An event, as a tail tells it.
@@ -152,7 +152,7 @@ pub struct CatchUpPart {
 
 /// Where a fold stands in one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct FoldStatus {
     /// The last event folded. The epoch is the highest one claimed in the stream's partition as
     /// far as it is folded, which may be above the last event's: a claim settles what came
     /// before it, so that an edge with a lower epoch and a higher seq has diverged.

@@ -10,12 +10,12 @@ use headwater_event::{
     LogId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Compare, Diverged, EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, StreamPosition, Summary,
-    Welcome,
+    Compare, Divergence, EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, ReplicaPosition,
+    Summary, Welcome,
 };
 use headwater_session::{
-    EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubEnd, HubInput, HubOutput,
-    HubSession, HubSettings, MemorySource, PushFault, Readiness, SessionEnd, Violation,
+    EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubCloseReason,
+    HubInput, HubOutput, HubSession, HubSettings, MemorySource, PushFault, Readiness, Violation,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -115,7 +115,7 @@ impl Link {
     }
 
     fn with(disk: Disk, hub: HubSettings, edge: EdgeSettings) -> Self {
-        let position = disk.checkpoint.map(|checkpoint| StreamPosition {
+        let position = disk.checkpoint.map(|checkpoint| ReplicaPosition {
             stream: private(),
             checkpoint,
             hash: disk.state.hash(&checkpoint.log_id),
@@ -204,7 +204,7 @@ impl Link {
         if let Some(message) = self.up.pop_front() {
             self.said.extend(match &message {
                 EdgeMessage::Summary(summary) => Some(format!("summary {}", summary.digests.len())),
-                EdgeMessage::Diverged(_) => Some("diverged".to_owned()),
+                EdgeMessage::Divergence(_) => Some("diverged".to_owned()),
                 _ => None,
             });
             self.hub(source, HubInput::Received(message));
@@ -213,7 +213,7 @@ impl Link {
         let Some(message) = self.down.pop_front() else { return false };
         self.said.extend(match &message {
             HubMessage::Compare(_) => Some("compare".to_owned()),
-            HubMessage::Parked(_) => Some("parked".to_owned()),
+            HubMessage::ParkNotice(_) => Some("parked".to_owned()),
             HubMessage::Push(push) => {
                 let (mode, changes, gone) = (push.mode, push.changes.len(), push.gone.count());
                 Some(format!("{mode:?} +{changes} -{gone}"))
@@ -341,8 +341,8 @@ fn a_divergence_that_crosses_the_question_makes_nothing_of_the_answer() {
     while link.said != ["compare"] {
         link.deliver(&cloud.source);
     }
-    let diverged = Diverged { stream: private(), seq: Seq(1_000) };
-    link.up.push_front(EdgeMessage::Diverged(diverged));
+    let diverged = Divergence { stream: private(), seq: Seq(1_000) };
+    link.up.push_front(EdgeMessage::Divergence(diverged));
     link.settle(&cloud.source);
     assert_eq!(link.said, ["compare", "diverged", "summary 1000", "Snapshot +1000 -0"]);
     link.check(&cloud);
@@ -436,7 +436,7 @@ fn a_summary_is_bounded_and_one_that_nobody_asked_for_is_passed_over() {
     };
     assert_eq!(link.hub.step(&cloud.source, summary(10, "node/a")), []);
     let mut end = |input| match link.hub.step(&cloud.source, input).pop() {
-        Some(HubOutput::Close(HubEnd::Violation(violation))) => violation,
+        Some(HubOutput::Close(HubCloseReason::Violation(violation))) => violation,
         other => panic!("not the end: {other:?}"),
     };
     let (what, count, max) = ("digests in a summary", 11, 10);
@@ -444,7 +444,7 @@ fn a_summary_is_bounded_and_one_that_nobody_asked_for_is_passed_over() {
     link = Link::new(Disk::of(1, &thousand()));
     link.settle(&cloud.source);
     let mut end = |input| match link.hub.step(&cloud.source, input).pop() {
-        Some(HubOutput::Close(HubEnd::Violation(violation))) => violation,
+        Some(HubOutput::Close(HubCloseReason::Violation(violation))) => violation,
         other => panic!("not the end: {other:?}"),
     };
     let stream: StreamId = "node/b".parse().expect("a stream");
@@ -493,7 +493,7 @@ fn a_correction_of_what_was_not_said_is_refused() {
         let mut edge = welcomed();
         let mut outputs = inputs.into_iter().flat_map(|input| edge.step(input));
         outputs.find_map(|output| match output {
-            EdgeOutput::Close(SessionEnd::Push { fault, .. }) => Some(fault),
+            EdgeOutput::Close(EdgeCloseReason::Push { fault, .. }) => Some(fault),
             _ => None,
         })
     };
@@ -527,7 +527,7 @@ fn a_question_is_answered_once_and_on_its_own_connection() {
     assert_eq!(edge.step(summarized(3)), [], "once");
     edge.step(compare("node/a"));
     let end = edge.step(compare("node/a"));
-    assert!(matches!(end[..], [EdgeOutput::Close(SessionEnd::Unexpected { .. })]), "{end:?}");
+    assert!(matches!(end[..], [EdgeOutput::Close(EdgeCloseReason::Unexpected { .. })]), "{end:?}");
     assert_eq!(edge.step(summarized(3)), [], "the connection is gone");
 }
 

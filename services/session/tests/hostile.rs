@@ -7,9 +7,9 @@ use headwater_event::{
     ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, Compare, Diverged, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    Parked, Push, PushMode, PushedChange, Refusal, RefusalCode, Reports, Request, RequestError,
-    Response, StreamPosition, StreamProgress, Summary, Welcome,
+    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
+    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, ReplicaPosition, Reports,
+    Request, RequestError, Response, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -60,8 +60,8 @@ fn hash() -> impl Strategy<Value = StateHash> {
     prop_oneof![Just(StateHash::EMPTY), Just(StateHash::from_bytes(&[7; 32]))]
 }
 
-fn position() -> impl Strategy<Value = StreamPosition> {
-    (stream(), checkpoint(), hash()).prop_map(|(stream, checkpoint, hash)| StreamPosition {
+fn position() -> impl Strategy<Value = ReplicaPosition> {
+    (stream(), checkpoint(), hash()).prop_map(|(stream, checkpoint, hash)| ReplicaPosition {
         stream,
         checkpoint,
         hash,
@@ -185,7 +185,8 @@ fn edge_message() -> impl Strategy<Value = EdgeMessage> {
         (prop_oneof![number(), 100..2_000u64], progress()).prop_map(
             |(received_bytes, progress)| { EdgeMessage::Ack(Ack { received_bytes, progress }) }
         ),
-        (stream(), seq()).prop_map(|(stream, seq)| EdgeMessage::Diverged(Diverged { stream, seq })),
+        (stream(), seq())
+            .prop_map(|(stream, seq)| EdgeMessage::Divergence(Divergence { stream, seq })),
         (prop::option::of(report_id()), reports())
             .prop_map(|(after, reports)| EdgeMessage::Reports(Reports { after, reports })),
         Just(EdgeMessage::Heartbeat(EdgeHeartbeat::default())),
@@ -211,7 +212,7 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
             .prop_map(|tails| HubMessage::Heartbeat(HubHeartbeat { tails })),
         1 => response().prop_map(HubMessage::Response),
         1 => stream()
-            .prop_map(|stream| HubMessage::Parked(Parked { stream, reason: String::new() })),
+            .prop_map(|stream| HubMessage::ParkNotice(ParkNotice { stream, reason: String::new() })),
         1 => Just(HubMessage::Goodbye(Goodbye { reason: String::new() })),
     ]
 }

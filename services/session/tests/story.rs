@@ -6,13 +6,13 @@ use headwater_event::{
     LogId, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
-    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode, Reports,
-    Request, RequestError, StreamPosition, Welcome,
+    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
+    ReplicaPosition, Reports, Request, RequestError, Welcome,
 };
 use headwater_session::{
-    EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubEnd, HubInput, HubOutput,
-    HubSession, HubSettings, MemorySource, PushFault, Readiness, SessionEnd, Violation,
-    hub::COUNTED_MAX,
+    EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubCloseReason,
+    HubInput, HubOutput, HubSession, HubSettings, MemorySource, PushFault, Readiness, Violation,
+    hub::COUNTER_MAX,
 };
 use uuid::Uuid;
 
@@ -70,7 +70,7 @@ fn open_edge() -> EdgeSession {
 }
 
 fn greeting_edge() -> (EdgeSession, Vec<EdgeOutput>) {
-    let position = StreamPosition { stream: private(), checkpoint: at(5), hash: hash(9) };
+    let position = ReplicaPosition { stream: private(), checkpoint: at(5), hash: hash(9) };
     let state = EdgeState { identity: identity(3), positions: vec![position], assignment: None };
     let mut edge = EdgeSession::new(EdgeSettings::default(), state);
     let outputs = edge.step(EdgeInput::Connected);
@@ -114,7 +114,7 @@ fn a_gap_ends_the_session_and_nothing_is_applied() {
     let mut edge = open_edge();
     let outputs = edge.step(pushed(push(PushMode::Tail, 6, 7)));
     let fault = PushFault::Gap { from: Seq(6), applied: Seq(5) };
-    assert_eq!(outputs, [EdgeOutput::Close(SessionEnd::Push { stream: private(), fault })]);
+    assert_eq!(outputs, [EdgeOutput::Close(EdgeCloseReason::Push { stream: private(), fault })]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_snapshot_that_goes_back_is_refused() {
     let mut edge = open_edge();
     let outputs = edge.step(pushed(push(PushMode::Snapshot, 0, 4)));
     let fault = PushFault::Back { held: at(5), to: at(4) };
-    assert_eq!(outputs, [EdgeOutput::Close(SessionEnd::Push { stream: private(), fault })]);
+    assert_eq!(outputs, [EdgeOutput::Close(EdgeCloseReason::Push { stream: private(), fault })]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_push_in_parts_counts_only_when_its_parts_are_all_there_in_order() {
         outputs,
         [
             EdgeOutput::Unstage(private()),
-            EdgeOutput::Close(SessionEnd::Push { stream: private(), fault }),
+            EdgeOutput::Close(EdgeCloseReason::Push { stream: private(), fault }),
         ]
     );
     assert_eq!(edge.streams().next().expect("one stream").received, Seq(5));
@@ -172,7 +172,7 @@ fn another_hash_stops_the_stream_until_a_snapshot() {
         [
             EdgeOutput::Stopped(_),
             EdgeOutput::Send(EdgeMessage::Ack(_)),
-            EdgeOutput::Send(EdgeMessage::Diverged(_)),
+            EdgeOutput::Send(EdgeMessage::Divergence(_)),
         ]
     ));
     assert_eq!(edge.step(pushed(push(PushMode::Tail, 6, 7))), [], "passed over");
@@ -189,7 +189,7 @@ fn a_restored_disk_moves_past_what_the_cloud_knows_before_it_speaks_again() {
         outputs,
         [
             EdgeOutput::RaiseBoot { known: known.clone() },
-            EdgeOutput::Close(SessionEnd::RaisingBoot { known }),
+            EdgeOutput::Close(EdgeCloseReason::RaisingBoot { known }),
         ]
     );
     assert_eq!(edge.step(EdgeInput::Connected), [], "not under the old number");
@@ -203,7 +203,7 @@ fn an_edge_whose_identity_was_issued_anew_is_fenced() {
     let (mut edge, _) = greeting_edge();
     let known = Identity { incarnation: Incarnation(2), ..identity(1) };
     let outputs = edge.step(welcome(Some(known.clone())));
-    let end = SessionEnd::Fenced { known };
+    let end = EdgeCloseReason::Fenced { known };
     assert!(end.is_final());
     assert_eq!(outputs, [EdgeOutput::Close(end)]);
 }
@@ -214,7 +214,7 @@ fn another_log_of_the_same_number_is_refused() {
     let offered = LogId { number: 1, uuid: Uuid::from_u128(2) };
     let welcome = Welcome { protocol: PROTOCOL, log_id: offered, streams: Vec::new(), known: None };
     let outputs = edge.step(EdgeInput::Received(HubMessage::Welcome(welcome)));
-    let end = SessionEnd::ForeignLog { stream: private(), held: log_id(), offered };
+    let end = EdgeCloseReason::ForeignLog { stream: private(), held: log_id(), offered };
     assert_eq!(outputs, [EdgeOutput::Close(end)]);
 }
 
@@ -260,7 +260,7 @@ fn extend(source: &mut MemorySource, seqs: std::ops::RangeInclusive<u64>, names:
 /// A hub session whose edge holds everything up to `seq`, with the hub's first answers.
 fn open_hub(source: &MemorySource, seq: u64, window: u64) -> (HubSession, Vec<HubOutput>) {
     let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
-    let position = StreamPosition { stream: private(), checkpoint: at(seq), hash: hash(1) };
+    let position = ReplicaPosition { stream: private(), checkpoint: at(seq), hash: hash(1) };
     let hello = Hello {
         protocol: PROTOCOL,
         identity: identity(3),
@@ -325,8 +325,9 @@ fn an_ack_of_what_was_not_sent_is_refused_with_both_numbers() {
     };
     let ack = Ack { received_bytes: 0, progress: vec![progress] };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Ack(ack)));
-    let Some(HubOutput::Close(HubEnd::Violation(Violation::Position { lower, upper, .. }))) =
-        outputs.last()
+    let Some(HubOutput::Close(HubCloseReason::Violation(Violation::Position {
+        lower, upper, ..
+    }))) = outputs.last()
     else {
         panic!("{outputs:?}")
     };
@@ -372,14 +373,14 @@ fn reports_are_acknowledged_when_the_log_has_them() {
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(later)));
     assert!(matches!(
         outputs.last(),
-        Some(HubOutput::Close(HubEnd::Violation(Violation::ReportsMissing { .. })))
+        Some(HubOutput::Close(HubCloseReason::Violation(Violation::ReportsMissing { .. })))
     ));
 }
 
 #[test]
 fn a_stale_identity_is_told_what_the_cloud_knows_and_refused() {
     let mut source = source(1, 1);
-    source.know(identity(9));
+    source.set_known_identity(identity(9));
     let (_, outputs) = open_hub(&source, 1, 1 << 20);
     assert!(matches!(&outputs[0], HubOutput::Send(HubMessage::Welcome(welcome))
         if welcome.known == Some(identity(9))));
@@ -404,7 +405,7 @@ fn a_welcome_waits_until_the_hub_knows_its_log_but_not_for_ever() {
     let bound = HubSettings::default().welcome_ms_max;
     assert_eq!(hub.step(&unread, HubInput::Tick(bound)), []);
     let outputs = hub.step(&unread, HubInput::Tick(bound + 1));
-    assert!(matches!(outputs.last(), Some(HubOutput::Close(HubEnd::Refused(refusal)))
+    assert!(matches!(outputs.last(), Some(HubOutput::Close(HubCloseReason::Refused(refusal)))
         if refusal.code == RefusalCode::Unavailable));
 }
 
@@ -428,7 +429,7 @@ fn a_hello_names_no_other_node() {
     let hello =
         Hello { protocol: PROTOCOL, identity: identity(1), positions: Vec::new(), window_bytes: 1 };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
-    let Some(HubOutput::Close(HubEnd::Refused(refusal))) = outputs.last() else {
+    let Some(HubOutput::Close(HubCloseReason::Refused(refusal))) = outputs.last() else {
         panic!("{outputs:?}")
     };
     assert_eq!(refusal.code, RefusalCode::Forbidden);
@@ -437,15 +438,15 @@ fn a_hello_names_no_other_node() {
 #[test]
 fn a_number_that_no_node_has_counted_to_is_refused_before_it_is_known() {
     let source = source(1, 1);
-    for number in [u64::MAX, COUNTED_MAX + 1] {
+    for number in [u64::MAX, COUNTER_MAX + 1] {
         let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
         let identity = identity(number);
         let hello = Hello { protocol: PROTOCOL, identity, positions: Vec::new(), window_bytes: 1 };
         let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
-        let Some(HubOutput::Close(HubEnd::Violation(violation))) = outputs.last() else {
+        let Some(HubOutput::Close(HubCloseReason::Violation(violation))) = outputs.last() else {
             panic!("{outputs:?}")
         };
-        assert_eq!(*violation, Violation::Counted { what: "boot", found: number });
+        assert_eq!(*violation, Violation::Counter { what: "boot", found: number });
         assert!(hub.identity().is_none());
     }
 }

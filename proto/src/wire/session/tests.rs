@@ -18,8 +18,8 @@ use wire::report::Body;
 /// Both ends of one session, and the wire between them.
 #[derive(Default)]
 struct Session {
-    speaker: Speaker,
-    listener: Listener,
+    encoder: EdgeMessageEncoder,
+    decoder: EdgeMessageDecoder,
     kept: BTreeMap<u32, Bytes>,
     last: Option<ReportId>,
     bytes: usize,
@@ -31,21 +31,21 @@ impl Session {
         let after = self.last;
         self.last = reports.last().map(|report| report.id).or(after);
         let message = EdgeMessage::Reports(Reports { after, reports });
-        let sent = self.speaker.say(message.clone()).encode_to_vec();
+        let sent = self.encoder.encode(message.clone()).encode_to_vec();
         self.bytes = sent.len();
         let heard = wire::EdgeMessage::decode(sent.as_slice()).expect("own encoding");
-        let heard = self.listener.hear(heard, &mut self.kept).expect("understood");
+        let heard = self.decoder.decode(heard, &mut self.kept).expect("understood");
         (message, heard)
     }
 
     fn hear(&mut self, reports: wire::Reports) -> Result<EdgeMessage, WireFault> {
         let message = wire::EdgeMessage { message: Some(Message::Reports(reports)) };
-        self.listener.hear(message, &mut self.kept).map_err(|unheard: Unheard<Infallible>| {
-            match unheard {
-                Unheard::Wire(error) => error.fault,
-                Unheard::Kept(never) => match never {},
-            }
-        })
+        self.decoder.decode(message, &mut self.kept).map_err(
+            |unheard: EdgeMessageError<Infallible>| match unheard {
+                EdgeMessageError::Wire(error) => error.fault,
+                EdgeMessageError::Store(never) => match never {},
+            },
+        )
     }
 }
 
@@ -179,17 +179,17 @@ fn what_is_kept_is_bounded_and_what_was_said_last_stays() {
         key: format!("d/message/m{n}").parse().expect("a key"),
         content: Bytes::from(vec![b'x'; 100]),
     };
-    let count = u64::from(KEPT_MAX) + 100;
+    let count = u64::from(BASES_MAX) + 100;
     for seq in 0..count {
         let body = if seq % 10 == 0 { status(1, seq) } else { message(seq) };
         let (said, heard) = session.say(vec![report(seq + 1, body)]);
         assert_eq!(heard, said);
     }
-    assert_eq!(session.kept.len(), KEPT_MAX as usize);
+    assert_eq!(session.kept.len(), BASES_MAX as usize);
     session.say(vec![report(count + 1, status(1, 9_999))]);
     assert!(session.bytes < 60, "{} bytes", session.bytes);
 
-    let object = Bytes::from(vec![b'x'; KEPT_BYTES_MAX + 1]);
+    let object = Bytes::from(vec![b'x'; BASE_BYTES_MAX + 1]);
     let before = session.kept.clone();
     let (said, heard) = session.say(vec![report(count + 2, ReportBody::Node { object })]);
     assert_eq!(heard, said);
@@ -202,7 +202,7 @@ fn a_report_that_went_missing_is_noticed() {
     session.say(vec![report(1, status(1, 1))]);
     let mut say = |after, seq| {
         let reports = vec![report(seq, status(1, seq))];
-        session.speaker.say(EdgeMessage::Reports(Reports { after: Some(id(after)), reports }))
+        session.encoder.encode(EdgeMessage::Reports(Reports { after: Some(id(after)), reports }))
     };
     let (_lost, later) = (say(1, 2), say(2, 3));
     let Some(Message::Reports(later)) = later.message else { panic!("reports: {later:?}") };
@@ -227,9 +227,9 @@ fn what_was_not_said_cannot_be_built_on() {
     assert!(said.contains("kept under 3, and there is none"), "{said}");
     let said = fault(with(Body::Patch(Bytes::from_static(b"x"))));
     assert!(said.contains("kept under 0"), "{said}");
-    let said = fault(wire::Report { keep: KEPT_MAX + 1, ..with(packed(&text)) });
+    let said = fault(wire::Report { keep: BASES_MAX + 1, ..with(packed(&text)) });
     assert_eq!(said, "513 is above 512");
-    let said = fault(with(packed(&vec![0; KEPT_BYTES_MAX + 1])));
+    let said = fault(with(packed(&vec![0; BASE_BYTES_MAX + 1])));
     assert!(said.contains("at most 16384 bytes are taken"), "{said}");
     let nested =
         wire::Report { body: Some(packed(&text)), ..wire::Report::default() }.encode_to_vec();
@@ -248,16 +248,16 @@ fn what_was_not_said_cannot_be_built_on() {
 
 #[test]
 fn the_frames_of_one_message_have_one_bound() {
-    let large = ReportBody::Node { object: vec![b'x'; KEPT_BYTES_MAX - 100].into() };
-    let Message::Reports(mut reports) = Speaker::default()
-        .say(EdgeMessage::Reports(Reports { after: None, reports: vec![report(1, large)] }))
+    let large = ReportBody::Node { object: vec![b'x'; BASE_BYTES_MAX - 100].into() };
+    let Message::Reports(mut reports) = EdgeMessageEncoder::default()
+        .encode(EdgeMessage::Reports(Reports { after: None, reports: vec![report(1, large)] }))
         .message
         .expect("a message")
     else {
         panic!("reports")
     };
     let one = wire::Report { id: None, ..reports.reports[0].clone() };
-    reports.reports.extend(std::iter::repeat_n(one, UNPACKED_BYTES_MAX / KEPT_BYTES_MAX + 2));
+    reports.reports.extend(std::iter::repeat_n(one, UNPACKED_BYTES_MAX / BASE_BYTES_MAX + 2));
     let fault = Session::default().hear(reports).expect_err("too much at once");
     assert!(fault.to_string().contains("are taken"), "{fault}");
 }
@@ -267,7 +267,7 @@ fn a_patch_of_something_else_is_noticed_where_no_snapshot_covers_it() {
     let node = |n: u8| ReportBody::Node { object: vec![n; 400].into() };
     let mut session = Session::default();
     session.say(vec![report(1, node(1))]);
-    let update = session.speaker.say(EdgeMessage::Reports(Reports {
+    let update = session.encoder.encode(EdgeMessage::Reports(Reports {
         after: Some(id(1)),
         reports: vec![report(2, node(1))],
     }));

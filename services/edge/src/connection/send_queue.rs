@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use headwater_proto::replication;
-use headwater_proto::wire::Speaker;
+use headwater_proto::wire::EdgeMessageEncoder;
 use headwater_session::message::EdgeMessage;
 
 /// The messages of one connection that its socket has not taken. The session bounds reports and
@@ -12,7 +12,7 @@ use headwater_session::message::EdgeMessage;
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     waiting: VecDeque<EdgeMessage>,
-    speaker: Speaker,
+    encoder: EdgeMessageEncoder,
 }
 
 impl SendQueue {
@@ -43,7 +43,7 @@ impl SendQueue {
 
     /// Takes the next message, as the socket is to have it.
     pub(crate) fn pop(&mut self) -> Option<replication::EdgeMessage> {
-        self.waiting.pop_front().map(|message| self.speaker.say(message))
+        self.waiting.pop_front().map(|message| self.encoder.encode(message))
     }
 
     /// Forgets everything: it belonged to another connection.

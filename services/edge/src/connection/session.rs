@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 use headwater_event::{Identity, ResourceKey};
 use headwater_session::message::{EdgeHeartbeat, RefusalCode, Request, RequestError};
 use headwater_session::{
-    EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, EdgeStream, SessionEnd,
+    EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, EdgeStreamStatus,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -86,7 +86,7 @@ pub(crate) struct SessionStatus {
     pub(crate) connected: bool,
     /// The hub that was tried last.
     pub(crate) hub: Option<String>,
-    pub(crate) streams: Vec<EdgeStream>,
+    pub(crate) streams: Vec<EdgeStreamStatus>,
     pub(crate) trouble: Option<String>,
 }
 
@@ -344,19 +344,19 @@ impl Session {
         None
     }
 
-    fn closed(&mut self, end: &SessionEnd) {
+    fn closed(&mut self, end: &EdgeCloseReason) {
         self.log_end(end);
         let refused = match end {
-            SessionEnd::Refused(refusal) => Some(refusal.code),
+            EdgeCloseReason::Refused(refusal) => Some(refusal.code),
             _ => None,
         };
         match (end, refused) {
             // Passing, and no trouble of this edge.
             (_, Some(RefusalCode::Unavailable | RefusalCode::Superseded))
             | (
-                SessionEnd::Moved { .. }
-                | SessionEnd::RaisingBoot { .. }
-                | SessionEnd::Silent { .. },
+                EdgeCloseReason::Moved { .. }
+                | EdgeCloseReason::RaisingBoot { .. }
+                | EdgeCloseReason::Silent { .. },
                 _,
             ) => {}
             _ => {
@@ -372,7 +372,7 @@ impl Session {
             self.raise(known);
         }
         self.hang_up(match end {
-            SessionEnd::Moved { .. } => DisconnectReason::Moved,
+            EdgeCloseReason::Moved { .. } => DisconnectReason::Moved,
             _ => DisconnectReason::Failed,
         });
         if end.is_final() {
@@ -382,12 +382,13 @@ impl Session {
 
     /// Says why a session ended, once for each reason in a row: an edge that is refused tries
     /// again and again. What heals by itself is no warning.
-    fn log_end(&mut self, end: &SessionEnd) {
+    fn log_end(&mut self, end: &EdgeCloseReason) {
         let error = end as &dyn std::error::Error;
         let reason = end.to_string();
         if self.last_end.as_ref() == Some(&reason) {
             tracing::debug!(error, "the session ended");
-        } else if matches!(end, SessionEnd::RaisingBoot { .. } | SessionEnd::Moved { .. }) {
+        } else if matches!(end, EdgeCloseReason::RaisingBoot { .. } | EdgeCloseReason::Moved { .. })
+        {
             tracing::info!(error, "the session ended");
         } else {
             tracing::warn!(error, "the session ended");

@@ -12,12 +12,13 @@ use headwater_event::{
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::{Replication, ReplicationServer};
-use headwater_proto::wire::Listener;
+use headwater_proto::wire::EdgeMessageDecoder;
 use headwater_session::message::{
     EdgeMessage, HubMessage, Refusal, RefusalCode, RequestError, Response as Answer,
 };
 use headwater_session::{
-    HubInput, HubOutput, HubSession, HubSettings, MemorySource, Readiness, Registry, SessionId,
+    HubInput, HubOutput, HubSession, HubSettings, MemorySource, Readiness, SessionId,
+    SessionRegistry,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -40,7 +41,7 @@ struct Shared {
 
 struct State {
     source: MemorySource,
-    registry: Registry,
+    registry: SessionRegistry,
     sessions: u64,
     dismissals: BTreeMap<SessionId, mpsc::Sender<Refusal>>,
     heads: BTreeMap<StreamId, Head>,
@@ -74,7 +75,7 @@ impl Hub {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 source,
-                registry: Registry::default(),
+                registry: SessionRegistry::default(),
                 sessions: 0,
                 dismissals: BTreeMap::new(),
                 heads: BTreeMap::new(),
@@ -155,7 +156,7 @@ impl Hub {
 
     /// What the cloud has heard of a node.
     pub(crate) fn know(&self, identity: Identity) {
-        self.state().source.know(identity);
+        self.state().source.set_known_identity(identity);
     }
 
     /// Cuts catch-ups of later sessions into parts of about so many bytes.
@@ -249,7 +250,7 @@ async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, o
         (id, Some(settings))
     };
     let mut moved = shared.moved.subscribe();
-    let (mut listener, mut kept) = (Listener::default(), BTreeMap::new());
+    let (mut decoder, mut kept) = (EdgeMessageDecoder::default(), BTreeMap::new());
     let mut session: Option<HubSession> = None;
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     let mut now_ms = 0;
@@ -257,7 +258,7 @@ async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, o
         let input = tokio::select! {
             message = inbound.message() => {
                 let Ok(Some(message)) = message else { break };
-                let message = listener.hear(message, &mut kept);
+                let message = decoder.decode(message, &mut kept);
                 let message = message.expect("a message of the protocol");
                 if let (EdgeMessage::Hello(hello), Some(settings)) = (&message, settings.take()) {
                     session = Some(HubSession::new(settings, hello.identity.node.clone()));
@@ -290,7 +291,7 @@ async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, o
                     HubOutput::Close(_) => {
                         let mut state = shared.state();
                         let node = session.node().clone();
-                        state.registry.left(&node, id);
+                        state.registry.remove(&node, id);
                         return;
                     }
                     HubOutput::Progressed(stream) => {
@@ -304,7 +305,7 @@ async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, o
         }
     }
     if let Some(session) = session {
-        shared.state().registry.left(session.node(), id);
+        shared.state().registry.remove(session.node(), id);
     }
 }
 
@@ -319,13 +320,13 @@ impl State {
     fn carry_out(&mut self, id: SessionId, output: HubOutput) -> Option<HubInput> {
         match output {
             HubOutput::Identify(identity) => {
-                let verdict = self.registry.arrived(id, &identity);
-                if let Some((older, refusal)) = verdict.dismissed
+                let admission = self.registry.admit(id, &identity);
+                if let Some((older, refusal)) = admission.replaced
                     && let Some(dismiss) = self.dismissals.get(&older)
                 {
                     let _ = dismiss.try_send(refusal);
                 }
-                Some(match verdict.arrived {
+                Some(match admission.result {
                     Ok(known) => HubInput::Admitted { known },
                     Err(refusal) => HubInput::Dismissed(refusal),
                 })

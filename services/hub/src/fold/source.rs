@@ -15,7 +15,9 @@ use headwater_event::{
 };
 use headwater_object::references::references;
 use headwater_session::message::PushedChange;
-use headwater_session::{CatchUp, Comparison, Readiness, Source, SourceError, Standing, TailEvent};
+use headwater_session::{
+    CatchUp, Comparison, FoldStatus, Readiness, SourceError, StreamSource, TailEvent,
+};
 use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
 
@@ -181,7 +183,7 @@ impl<'f> FoldSource<'f> {
     }
 }
 
-impl Source for FoldSource<'_> {
+impl StreamSource for FoldSource<'_> {
     fn log_id(&self) -> Option<LogId> {
         // Before identities are known, a hello could not be answered rightly.
         let facts = self.facts();
@@ -214,11 +216,11 @@ impl Source for FoldSource<'_> {
         Ok(streams)
     }
 
-    fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
+    fn known_identity(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
         Ok(self.fold.known.of(node))
     }
 
-    fn standing(&self, stream: &StreamId) -> Result<Standing, SourceError> {
+    fn status(&self, stream: &StreamId) -> Result<FoldStatus, SourceError> {
         let facts = self.facts();
         let log_id = facts.log_id;
         let log_id =
@@ -238,7 +240,7 @@ impl Source for FoldSource<'_> {
             _ => Readiness::Reconciled,
         };
         let (raw_from, delta_from) = (history.raw_from, history.delta_from);
-        Ok(Standing { checkpoint, hash, readiness, raw_from, delta_from })
+        Ok(FoldStatus { checkpoint, hash, readiness, raw_from, delta_from })
     }
 
     fn next_epoch_from(
@@ -321,7 +323,7 @@ impl Source for FoldSource<'_> {
         Ok(Box::new(Changes::new(changes)))
     }
 
-    fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
+    fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
         let stream = StreamId::node(node);
         if self.entry(&stream, &EntryKey::from(key.clone()))?.is_some() {
             return Ok(true);

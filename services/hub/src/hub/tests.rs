@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use headwater_event::{Identity, Report, ReportBody, ReportId, StateHash, WriterEpoch};
 use headwater_log::MemoryLog;
-use headwater_session::SessionEnd;
+use headwater_session::EdgeCloseReason;
 use headwater_session::message::{
-    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, PushMode, RefusalCode, Reports, StreamPosition,
+    Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, PushMode, RefusalCode, ReplicaPosition, Reports,
 };
 use headwater_store::MemoryEngine;
 use prometheus::Registry;
@@ -100,9 +100,9 @@ async fn until_true(what: &str, done: impl AsyncFn() -> bool) {
     }
 }
 
-fn refused(end: SessionEnd) -> RefusalCode {
+fn refused(end: EdgeCloseReason) -> RefusalCode {
     match end {
-        SessionEnd::Refused(refusal) => refusal.code,
+        EdgeCloseReason::Refused(refusal) => refusal.code,
         end => panic!("not a refusal: {end}"),
     }
 }
@@ -234,7 +234,7 @@ async fn where_a_node_stands_is_in_the_log_when_it_comes_and_when_it_leaves() {
     let mut edge = Edge::connect(hub.address(), identity("a", 4, 4)).await;
     edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
     hub.stop().await;
-    assert!(matches!(edge.hear_end().await, SessionEnd::Moved { .. }));
+    assert!(matches!(edge.hear_end().await, EdgeCloseReason::Moved { .. }));
     let last = cloud.standings(&node).await.pop().expect("said");
     assert!(!last.connected && last.boot.number == 4, "{last:?}");
 }
@@ -249,7 +249,10 @@ async fn a_stale_disk_is_told_so_also_by_a_hub_that_has_never_seen_the_node() {
     let hub = hub(&cloud).await;
     let mut old = Edge::connect(hub.address(), identity("a", 4, 9)).await;
     let end = old.hear_end().await;
-    assert!(matches!(&end, SessionEnd::RaisingBoot { known } if known.boot.number == 5), "{end}");
+    assert!(
+        matches!(&end, EdgeCloseReason::RaisingBoot { known } if known.boot.number == 5),
+        "{end}"
+    );
     hub.stop().await;
 }
 
@@ -301,7 +304,7 @@ async fn a_node_reads_its_own_streams_whatever_it_says() {
     let (said, mut heard) = dial(hub.address()).await.expect("a session");
     let stream: StreamId = "node/b".parse().expect("a stream");
     let checkpoint = Checkpoint { log_id: cloud.log_id(), epoch: WriterEpoch(1), seq: Seq(1) };
-    let position = StreamPosition { stream, checkpoint, hash: StateHash::EMPTY };
+    let position = ReplicaPosition { stream, checkpoint, hash: StateHash::EMPTY };
     let hello = hello(identity("c", 1, 1), vec![position]);
     said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
     let message = timeout(SOON, heard.message()).await.expect("soon").expect("told why");
@@ -315,7 +318,7 @@ async fn a_node_reads_its_own_streams_whatever_it_says() {
     hub.stop().await;
 }
 
-fn hello(identity: Identity, positions: Vec<StreamPosition>) -> Hello {
+fn hello(identity: Identity, positions: Vec<ReplicaPosition>) -> Hello {
     Hello { protocol: PROTOCOL, identity, positions, window_bytes: 1 << 20 }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_session::HubEnd;
+use headwater_session::HubCloseReason;
 use headwater_session::message::{Push, PushMode, RefusalCode, RequestError};
 use prometheus::{Counter, Histogram, IntCounter, IntCounterVec, IntGauge};
 
@@ -65,13 +65,13 @@ pub(crate) enum SessionOver {
 }
 
 impl SessionOver {
-    pub(crate) fn of(end: &HubEnd) -> Self {
+    pub(crate) fn of(end: &HubCloseReason) -> Self {
         match end {
-            HubEnd::Refused(refusal) => Self::Refused(refusal.code),
-            HubEnd::Left { .. } => Self::Moved,
-            HubEnd::Violation(_) => Self::Violation,
-            HubEnd::Source(_) => Self::Fold,
-            HubEnd::Silent { .. } => Self::Silent,
+            HubCloseReason::Refused(refusal) => Self::Refused(refusal.code),
+            HubCloseReason::Left { .. } => Self::Moved,
+            HubCloseReason::Violation(_) => Self::Violation,
+            HubCloseReason::Source(_) => Self::Fold,
+            HubCloseReason::Silent { .. } => Self::Silent,
         }
     }
 

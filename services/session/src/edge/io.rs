@@ -6,8 +6,8 @@ use headwater_event::{
 };
 
 use crate::message::{
-    EdgeHeartbeat, EdgeMessage, HubMessage, Parked, Push, Refusal, Request, Response,
-    StreamPosition,
+    EdgeHeartbeat, EdgeMessage, HubMessage, ParkNotice, Push, Refusal, ReplicaPosition, Request,
+    Response,
 };
 
 /// What the shell found on the edge's disk when it started: everything there is durable.
@@ -16,7 +16,7 @@ pub struct EdgeState {
     /// Who this edge is, its boot number already raised and synced.
     pub identity: Identity,
     /// Where each stream stands that it holds anything of.
-    pub positions: Vec<StreamPosition>,
+    pub positions: Vec<ReplicaPosition>,
     /// What the `!streams` entry of the private stream says; `None` while there is no such
     /// entry.
     pub assignment: Option<Assignment>,
@@ -134,13 +134,13 @@ pub enum EdgeOutput {
         log_id: LogId,
     },
     /// The hub does not serve this stream just now; what is held stays.
-    Parked(Parked),
+    Parked(ParkNotice),
     /// A stream's state did not hash to what the log says; it stops here and waits for a
     /// snapshot. For people: the hub is told by a `Send`.
     Stopped(StreamStop),
     /// End the connection; connect again after a back-off, preferably to another hub, unless
-    /// [`SessionEnd::is_final`].
-    Close(SessionEnd),
+    /// [`EdgeCloseReason::is_final`].
+    Close(EdgeCloseReason),
 }
 
 /// A stream that stopped because its state and the log differ.
@@ -162,7 +162,7 @@ pub struct StreamStop {
 
 /// Why an edge ended a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SessionEnd {
+pub enum EdgeCloseReason {
     /// The hub refused.
     #[error("the hub refused the session ({:?}): {}", .0.code, .0.message)]
     Refused(Refusal),
@@ -244,7 +244,7 @@ pub enum SessionEnd {
     },
 }
 
-impl SessionEnd {
+impl EdgeCloseReason {
     /// Whether connecting again cannot help before a person has done something.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Fenced { .. })

@@ -7,11 +7,11 @@ use crate::message::{EdgeMessage, Request, RequestError, Response};
 
 /// Questions under way, with the time at which each is given up.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct PendingRequests {
     deadlines: BTreeMap<u64, u64>,
 }
 
-impl Requests {
+impl PendingRequests {
     /// Sends a question, or says why not.
     pub(super) fn ask(&mut self, request: Request, now_ms: u64, max: usize) -> EdgeOutput {
         if self.deadlines.contains_key(&request.id) {

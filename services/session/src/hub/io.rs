@@ -13,7 +13,7 @@ pub enum HubInput {
     /// The registry's answer to [`HubOutput::Identify`]: the session may go on. `known` is the
     /// identity of a later start that is live at this hub.
     Admitted {
-        /// See [`crate::Verdict::arrived`].
+        /// See [`crate::Admission::result`].
         known: Option<Identity>,
     },
     /// The registry refuses or ends the session.
@@ -48,12 +48,12 @@ pub enum HubOutput {
     /// The durable position of a stream rose: material for the node's position record.
     Progressed(StreamId),
     /// Close the connection behind what was sent. Nothing comes out of the session after this.
-    Close(HubEnd),
+    Close(HubCloseReason),
 }
 
 /// Why a hub ended a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HubEnd {
+pub enum HubCloseReason {
     /// The session was refused; the edge was told the same.
     #[error("refused ({:?}): {}", .0.code, .0.message)]
     Refused(Refusal),
@@ -79,7 +79,7 @@ pub enum HubEnd {
 
 /// No node has counted further: its starts, or the issues of its identity. A node must be able to
 /// move past whatever the cloud knows of it.
-pub const COUNTED_MAX: u64 = 1 << 48;
+pub const COUNTER_MAX: u64 = 1 << 48;
 
 /// How an edge broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,8 +99,8 @@ pub enum Violation {
         claimed: NodeName,
     },
     /// A number of an identity that no node has counted to.
-    #[error("{what} {found} is more than any node has counted to, at most {COUNTED_MAX}")]
-    Counted {
+    #[error("{what} {found} is more than any node has counted to, at most {COUNTER_MAX}")]
+    Counter {
         /// Of what.
         what: &'static str,
         /// How many.

@@ -3,17 +3,17 @@
 use headwater_event::{Checkpoint, Gone, Seq, StreamId};
 
 use crate::message::{Push, PushMode};
-use crate::source::{Source, SourceError, Standing};
+use crate::source::{FoldStatus, SourceError, StreamSource};
 
 /// The next events, as one push.
 pub(super) fn tail(
-    source: &dyn Source,
+    source: &dyn StreamSource,
     stream: &StreamId,
     from: Seq,
-    standing: &Standing,
+    status: &FoldStatus,
     bytes_max: u64,
 ) -> Result<Push, SourceError> {
-    let events = source.events(stream, from, standing.checkpoint.seq, bytes_max)?;
+    let events = source.events(stream, from, status.checkpoint.seq, bytes_max)?;
     let is_dense = events.iter().zip(from.next().0..).all(|(event, seq)| event.seq.0 == seq);
     let Some(last) = events.last().filter(|_| is_dense) else {
         let reason = format!("the events of {stream} behind {from} are not all there");
@@ -25,7 +25,7 @@ pub(super) fn tail(
         stream: stream.clone(),
         mode: PushMode::Tail,
         from,
-        to: Checkpoint { log_id: standing.checkpoint.log_id, epoch, seq },
+        to: Checkpoint { log_id: status.checkpoint.log_id, epoch, seq },
         gone: Gone::default(),
         changes: changes.collect(),
         hash,

@@ -11,8 +11,10 @@ use headwater_event::{
     Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Gone, Identity, Incarnation,
     NodeName, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
 };
-use headwater_session::message::{EdgeMessage, Push, PushMode, StreamPosition};
-use headwater_session::{EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, SessionEnd};
+use headwater_session::message::{EdgeMessage, Push, PushMode, ReplicaPosition};
+use headwater_session::{
+    EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState,
+};
 
 use crate::cloud::Cloud;
 
@@ -55,7 +57,7 @@ pub(crate) struct Edge {
     /// The session wants its connection closed, or the edge is down.
     pub(crate) hangs_up: bool,
     /// Why, where the session said so.
-    pub(crate) end: Option<SessionEnd>,
+    pub(crate) end: Option<EdgeCloseReason>,
 }
 
 impl Edge {
@@ -108,7 +110,7 @@ impl Edge {
         let node = &self.identity.node;
         let positions = self.disk.streams.iter().filter_map(|(stream, replica)| {
             let (stream, hash) = (stream.clone(), replica.hash);
-            Some(StreamPosition { stream, checkpoint: replica.checkpoint?, hash })
+            Some(ReplicaPosition { stream, checkpoint: replica.checkpoint?, hash })
         });
         let assignment = self.disk.streams_entry.as_ref();
         let state = EdgeState {

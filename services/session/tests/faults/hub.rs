@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_event::{EntryKey, Envelope, Event, Identity, NodeName, StreamId};
-use headwater_session::{HubSession, HubSettings, MemorySource, Readiness, Registry, SessionId};
+use headwater_session::{
+    HubSession, HubSettings, MemorySource, Readiness, SessionId, SessionRegistry,
+};
 
 use crate::cloud::{Branch, Record};
 
@@ -12,7 +14,7 @@ const RAW_EVENTS_MAX: usize = 6;
 
 pub(crate) struct Hub {
     pub(crate) source: MemorySource,
-    pub(crate) registry: Registry,
+    pub(crate) registry: SessionRegistry,
     pub(crate) sessions: BTreeMap<SessionId, HubSession>,
     /// The branch it reads, and how far.
     pub(crate) branch: usize,
@@ -26,7 +28,7 @@ impl Hub {
     pub(crate) fn new() -> Self {
         Self {
             source: MemorySource::new(RAW_EVENTS_MAX),
-            registry: Registry::default(),
+            registry: SessionRegistry::default(),
             sessions: BTreeMap::new(),
             branch: 0,
             at: 0,
@@ -85,7 +87,7 @@ impl Hub {
     }
 
     pub(crate) fn know(&mut self, identity: Identity) {
-        self.source.know(identity);
+        self.source.set_known_identity(identity);
     }
 }
 

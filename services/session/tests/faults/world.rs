@@ -8,8 +8,8 @@ use headwater_check::{convergence, isolation};
 use headwater_event::{NodeName, Report, ReportId, StreamId};
 use headwater_session::message::{EdgeMessage, HubMessage};
 use headwater_session::{
-    EdgeInput, EdgeSettings, HubEnd, HubInput, HubOutput, HubSettings, PushFault, SessionEnd,
-    SessionId,
+    EdgeCloseReason, EdgeInput, EdgeSettings, HubCloseReason, HubInput, HubOutput, HubSettings,
+    PushFault, SessionId,
 };
 
 use crate::cloud::Cloud;
@@ -268,12 +268,12 @@ impl World {
             let link = links.find(|link| link.edge == edge && link.edge_holds);
             let is_tampered = link.is_none_or(|link| link.tampered);
             let is_blamed = match &end {
-                SessionEnd::Unexpected { .. }
-                | SessionEnd::Unasked { .. }
-                | SessionEnd::Overflow { .. } => true,
+                EdgeCloseReason::Unexpected { .. }
+                | EdgeCloseReason::Unasked { .. }
+                | EdgeCloseReason::Overflow { .. } => true,
                 // A stream that was taken away and given back within one session may have been
                 // dropped by the edge in between; a wrong snapshot hash is the edge's own fault.
-                SessionEnd::Push { stream, fault } => {
+                EdgeCloseReason::Push { stream, fault } => {
                     *stream != StreamId::Cluster && !matches!(fault, PushFault::Snapshot { .. })
                 }
                 _ => false,
@@ -300,15 +300,15 @@ impl World {
                         }
                     }
                     HubOutput::Identify(identity) => {
-                        let verdict = registry.arrived(session, &identity);
+                        let admission = registry.admit(session, &identity);
                         inputs.extend(
-                            verdict
-                                .dismissed
+                            admission
+                                .replaced
                                 .map(|(older, refusal)| (older, HubInput::Dismissed(refusal))),
                         );
                         inputs.push_back((
                             session,
-                            match verdict.arrived {
+                            match admission.result {
                                 Ok(known) => HubInput::Admitted { known },
                                 Err(refusal) => HubInput::Dismissed(refusal),
                             },
@@ -326,7 +326,8 @@ impl World {
                         let mut links = self.links.iter();
                         let link = links.find(|link| link.session == session);
                         let is_tampered = link.is_none_or(|link| link.tampered);
-                        let is_blamed = matches!(end, HubEnd::Violation(_) | HubEnd::Source(_));
+                        let is_blamed =
+                            matches!(end, HubCloseReason::Violation(_) | HubCloseReason::Source(_));
                         assert!(!is_blamed || is_tampered, "an honest edge was refused: {end}");
                         for link in self.links.iter_mut().filter(|link| link.session == session) {
                             link.hub_holds = false;
@@ -350,7 +351,7 @@ impl World {
 
     fn hub_left(&mut self, hub: usize, session: SessionId) {
         if let Some(state) = self.hubs[hub].sessions.remove(&session) {
-            self.hubs[hub].registry.left(state.node(), session);
+            self.hubs[hub].registry.remove(state.node(), session);
         }
         for link in self.links.iter_mut().filter(|link| link.session == session) {
             link.hub_holds = false;

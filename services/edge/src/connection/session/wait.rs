@@ -126,7 +126,7 @@ mod tests {
     use futures::FutureExt;
     use headwater_event::{Checkpoint, Gone, LogId, Seq, StateHash, StreamId, WriterEpoch};
     use headwater_proto::replication;
-    use headwater_session::message::{Parked, Push, PushMode};
+    use headwater_session::message::{ParkNotice, Push, PushMode};
     use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
@@ -142,7 +142,7 @@ mod tests {
     type Outgoing = mpsc::Receiver<replication::EdgeMessage>;
 
     fn message() -> HubMessage {
-        HubMessage::Parked(Parked { stream: StreamId::Cluster, reason: String::new() })
+        HubMessage::ParkNotice(ParkNotice { stream: StreamId::Cluster, reason: String::new() })
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headwater_check::State;
 use headwater_event::{Change, HashKey, LogId, ObjectHash};
 use headwater_object::patch::patched;
-use headwater_session::Source;
+use headwater_session::StreamSource;
 use headwater_store::{Durability, Engine, MemoryEngine};
 use headwater_view::FoldBounds;
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ fn check(engine: &Arc<MemoryEngine>, model: &Model, limits: Limits) {
     fold.assume_log(LOG);
     let source = fold.source();
     let stream = &model.stream;
-    let standing = source.standing(stream).expect("readable");
+    let standing = source.status(stream).expect("readable");
     let tail = standing.checkpoint.seq;
     let now = model.states.last().expect("at least the empty one");
     assert!(standing.raw_from <= tail && standing.delta_from <= tail, "{standing:?}");

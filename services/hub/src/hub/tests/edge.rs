@@ -13,9 +13,11 @@ use headwater_event::{
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_client::ReplicationClient;
-use headwater_proto::wire::Speaker;
-use headwater_session::message::{HubMessage, PushMode, StreamPosition};
-use headwater_session::{EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, SessionEnd};
+use headwater_proto::wire::EdgeMessageEncoder;
+use headwater_session::message::{HubMessage, PushMode, ReplicaPosition};
+use headwater_session::{
+    EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState,
+};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -37,7 +39,7 @@ pub(super) struct Edge {
     session: EdgeSession,
     pub(super) identity: Identity,
     pub(super) said: mpsc::Sender<wire::EdgeMessage>,
-    speaker: Speaker,
+    encoder: EdgeMessageEncoder,
     heard: Streaming<wire::HubMessage>,
     pub(super) replicas: BTreeMap<StreamId, Replica>,
     staged: BTreeMap<StreamId, (Gone, Vec<Change>)>,
@@ -45,7 +47,7 @@ pub(super) struct Edge {
     /// How each push came, as far as it was applied.
     pub(super) pushes: Vec<(StreamId, PushMode, Seq, Seq)>,
     pub(super) parked: Vec<String>,
-    pub(super) end: Option<SessionEnd>,
+    pub(super) end: Option<EdgeCloseReason>,
 }
 
 pub(super) fn identity(node: &str, boot: u64, nonce: u64) -> Identity {
@@ -89,7 +91,7 @@ impl Edge {
         let private = StreamId::node(&identity.node);
         let positions = replicas.iter().filter_map(|(stream, replica)| {
             let (stream, hash) = (stream.clone(), replica.hash);
-            Some(StreamPosition { stream, checkpoint: replica.checkpoint?, hash })
+            Some(ReplicaPosition { stream, checkpoint: replica.checkpoint?, hash })
         });
         let assigned = replicas.get(&private).map(|replica| replica.state.entries.keys());
         let has_streams = assigned.is_some_and(|mut keys| keys.any(|k| *k == EntryKey::Streams));
@@ -100,7 +102,7 @@ impl Edge {
             session: EdgeSession::new(EdgeSettings::default(), state),
             identity,
             said,
-            speaker: Speaker::default(),
+            encoder: EdgeMessageEncoder::default(),
             heard,
             replicas,
             staged: BTreeMap::new(),
@@ -156,7 +158,7 @@ impl Edge {
         assert!(heard, "{what}: {:?}, parked {:?}, end {:?}", self.pushes, self.parked, self.end);
     }
 
-    pub(super) async fn hear_end(&mut self) -> SessionEnd {
+    pub(super) async fn hear_end(&mut self) -> EdgeCloseReason {
         self.hear_until("the end of the session", |edge| edge.end.is_some()).await;
         self.end.take().expect("heard")
     }
@@ -185,7 +187,7 @@ impl Edge {
             for output in self.session.step(input) {
                 match output {
                     EdgeOutput::Send(message) => {
-                        let _ = self.said.send(self.speaker.say(message)).await;
+                        let _ = self.said.send(self.encoder.encode(message)).await;
                     }
                     EdgeOutput::Apply(push) => {
                         let stream = push.stream.clone();

@@ -17,8 +17,8 @@ async fn two(cloud: &Cloud, limits: HubLimits) -> (HubHandle, HubHandle) {
     (first, second)
 }
 
-fn moved(end: &SessionEnd) -> bool {
-    matches!(end, SessionEnd::Moved { .. })
+fn moved(end: &EdgeCloseReason) -> bool {
+    matches!(end, EdgeCloseReason::Moved { .. })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,7 +95,7 @@ async fn an_edge_resumes_at_another_hub_in_one_round_trip() {
 
     let replica = edge.replicas.get(&StreamId::node(edge.node())).expect("held").clone();
     let (said, mut heard) = dial(second.address()).await.expect("a session");
-    let position = StreamPosition {
+    let position = ReplicaPosition {
         stream: StreamId::node(edge.node()),
         checkpoint: replica.checkpoint.expect("held"),
         hash: replica.hash,

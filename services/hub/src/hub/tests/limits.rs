@@ -189,7 +189,7 @@ async fn an_old_session_is_told_to_connect_again_and_goes_on_where_it_was() {
     let hub = hub_within(&cloud, limits).await;
     let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
     edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
-    assert!(matches!(edge.hear_end().await, SessionEnd::Moved { .. }));
+    assert!(matches!(edge.hear_end().await, EdgeCloseReason::Moved { .. }));
     cloud.set("node/a", "one", Some("{}".to_owned())).await;
     let mut edge = Edge::resume(hub.address(), identity("a", 1, 1), edge.replicas).await;
     edge.hear_until("the rest", |edge| edge.seq("node/a") == 2).await;

@@ -165,7 +165,7 @@ async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
     // A hello as a that says where it stands in b's stream.
     let stream = || "node/b".parse::<StreamId>().expect("a stream");
     let checkpoint = Checkpoint { log_id: cloud.log_id(), epoch: WriterEpoch(1), seq: Seq(1) };
-    let position = StreamPosition { stream: stream(), checkpoint, hash: StateHash::EMPTY };
+    let position = ReplicaPosition { stream: stream(), checkpoint, hash: StateHash::EMPTY };
     let (said, mut heard) = secure(&hub, &as_a).await.expect("a session");
     let hello = hello(identity("a", 1, 1), vec![position]);
     said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");

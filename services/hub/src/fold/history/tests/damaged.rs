@@ -14,10 +14,10 @@ fn read(engine: &Arc<MemoryEngine>, to: Seq) {
     fold.assume_log(LOG);
     let source = fold.source();
     let stream = &StreamId::Cluster;
-    let _ = source.standing(stream);
+    let _ = source.status(stream);
     let _ = source.streams(&"a".parse().expect("a name"));
     let _ =
-        source.interested(&"a".parse().expect("a name"), &"d/service/s1".parse().expect("a key"));
+        source.may_request(&"a".parse().expect("a name"), &"d/service/s1".parse().expect("a key"));
     for epoch in [0, 1, u64::MAX] {
         let _ = source.next_epoch_from(stream, WriterEpoch(epoch));
     }

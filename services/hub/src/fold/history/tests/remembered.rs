@@ -57,19 +57,21 @@ fn agrees(fold: &Fold, node: &NodeName) {
         let (remembered, stored) = (fold.source().of(&streams), fold.source());
         assert_eq!(remembered.streams(node).ok(), stored.streams(node).ok());
         for stream in &streams {
-            let standing = stored.standing(stream).expect("readable");
-            assert_eq!(remembered.standing(stream).as_ref(), Ok(&standing));
+            let standing = stored.status(stream).expect("readable");
+            assert_eq!(remembered.status(stream).as_ref(), Ok(&standing));
             let tail = standing.checkpoint.seq;
             let epoch = WriterEpoch(0);
-            let next =
-                |source: &dyn Source| source.next_epoch_from(stream, epoch).expect("readable");
+            let next = |source: &dyn StreamSource| {
+                source.next_epoch_from(stream, epoch).expect("readable")
+            };
             assert_eq!(next(&remembered), next(&stored));
             for (from, to) in (standing.raw_from.0..=tail.0)
                 .flat_map(|from| [(from, tail.0), (from, from.midpoint(tail.0))])
             {
                 for bytes_max in [1, 300, u64::MAX] {
-                    let of =
-                        |source: &dyn Source| source.events(stream, Seq(from), Seq(to), bytes_max);
+                    let of = |source: &dyn StreamSource| {
+                        source.events(stream, Seq(from), Seq(to), bytes_max)
+                    };
                     assert_eq!(of(&remembered), of(&stored), "({from}, {to}] of {stream}");
                 }
             }

@@ -7,14 +7,14 @@ use headwater_event::ReportId;
 use headwater_session::message::EdgeMessage;
 use prost::Message as _;
 
-use super::{KEPT_BYTES_MAX, KEPT_MAX, frame, next};
+use super::{BASE_BYTES_MAX, BASES_MAX, frame, next};
 use crate::replication as wire;
 use wire::edge_message::Message;
 use wire::report::Body;
 
 /// Says what an edge says in one session. It takes as much memory as the hub keeps for the session.
 #[derive(Debug, Default)]
-pub struct Speaker {
+pub struct EdgeMessageEncoder {
     /// How many reports were said, and the last of them.
     said: u64,
     last: Option<ReportId>,
@@ -35,9 +35,9 @@ struct Slot {
     used: u64,
 }
 
-impl Speaker {
+impl EdgeMessageEncoder {
     /// The message as it is to be sent: each one, once, in the order in which they are said.
-    pub fn say(&mut self, message: EdgeMessage) -> wire::EdgeMessage {
+    pub fn encode(&mut self, message: EdgeMessage) -> wire::EdgeMessage {
         let mut message = wire::EdgeMessage::from(message);
         if let Some(Message::Reports(reports)) = &mut message.message {
             self.shorten(reports);
@@ -82,7 +82,7 @@ impl Speaker {
         let checked = !matches!(body, Body::PodStatus(_));
         let whole = wire::Report { body: Some(body), ..wire::Report::default() };
         let text = Bytes::from(whole.encode_to_vec());
-        if text.len() > KEPT_BYTES_MAX {
+        if text.len() > BASE_BYTES_MAX {
             report.body = whole.body;
             return;
         }
@@ -124,7 +124,7 @@ impl Speaker {
         let used = self.said;
         let at = match self.numbers.get(&key) {
             Some(number) => *number as usize - 1,
-            None if self.kept.len() < KEPT_MAX as usize => self.kept.len(),
+            None if self.kept.len() < BASES_MAX as usize => self.kept.len(),
             None => {
                 let slots = self.kept.iter().enumerate();
                 slots.min_by_key(|(_, slot)| slot.used).map_or(0, |(at, _)| at)
@@ -138,7 +138,7 @@ impl Speaker {
             }
             None => self.kept.push(slot),
         }
-        let number = u32::try_from(at + 1).unwrap_or(KEPT_MAX);
+        let number = u32::try_from(at + 1).unwrap_or(BASES_MAX);
         self.numbers.insert(key, number);
         self.latest = number;
         number

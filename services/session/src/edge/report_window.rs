@@ -12,7 +12,7 @@ use crate::message::{EdgeMessage, Reports, report_bytes};
 
 /// The reports under way in one session.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct ReportWindow {
     /// Sent and not acknowledged, ids rising.
     unacked: VecDeque<ReportId>,
     /// The last one sent in this connection.
@@ -25,7 +25,7 @@ pub(super) struct Window {
     stale_reads: usize,
 }
 
-impl Window {
+impl ReportWindow {
     /// The hub takes reports: begins at the first.
     pub(super) fn open(&mut self, max: usize) -> Option<EdgeOutput> {
         self.more = true;

@@ -10,7 +10,9 @@ use headwater_event::{
 
 use crate::comparison::Comparison;
 use crate::message::{PushedChange, change_bytes};
-use crate::source::{CatchUp, CatchUpPart, Readiness, Source, SourceError, Standing, TailEvent};
+use crate::source::{
+    CatchUp, CatchUpPart, FoldStatus, Readiness, SourceError, StreamSource, TailEvent,
+};
 
 /// Folds envelopes, in memory. What it is given are the events that count, in order.
 #[derive(Clone, Debug)]
@@ -26,7 +28,7 @@ pub struct MemorySource {
 /// An event that does not continue its stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("event {seq} of {stream} comes behind {folded}")]
-pub struct FoldError {
+pub struct FoldOrderError {
     /// The stream.
     pub stream: StreamId,
     /// The event.
@@ -89,7 +91,7 @@ impl MemorySource {
     }
 
     /// What the cloud knows of a node.
-    pub fn know(&mut self, identity: Identity) {
+    pub fn set_known_identity(&mut self, identity: Identity) {
         self.known.insert(identity.node.clone(), identity);
     }
 
@@ -104,11 +106,11 @@ impl MemorySource {
     ///
     /// # Errors
     /// When the event is not behind what is folded; nothing changes then.
-    pub fn fold(&mut self, envelope: Envelope) -> Result<(), FoldError> {
+    pub fn fold(&mut self, envelope: Envelope) -> Result<(), FoldOrderError> {
         let fold = self.folds.entry(envelope.stream.clone()).or_default();
         let (seq, traceparent) = (envelope.seq, envelope.traceparent.clone());
         if seq <= fold.seq {
-            return Err(FoldError { stream: envelope.stream, seq, folded: fold.seq });
+            return Err(FoldOrderError { stream: envelope.stream, seq, folded: fold.seq });
         }
         if seq.0 - fold.seq.0 > 1 {
             fold.delta_from = Seq(seq.0 - 1);
@@ -147,7 +149,7 @@ impl MemorySource {
     }
 }
 
-impl Source for MemorySource {
+impl StreamSource for MemorySource {
     fn log_id(&self) -> Option<LogId> {
         self.log_id
     }
@@ -163,15 +165,15 @@ impl Source for MemorySource {
         Ok(assignment.streams().clone())
     }
 
-    fn known(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
+    fn known_identity(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
         Ok(self.known.get(node).cloned())
     }
 
-    fn standing(&self, stream: &StreamId) -> Result<Standing, SourceError> {
+    fn status(&self, stream: &StreamId) -> Result<FoldStatus, SourceError> {
         let log_id = self.log_id.ok_or_else(|| self.unread())?;
         let empty = Fold::default();
         let fold = self.folds.get(stream).unwrap_or(&empty);
-        Ok(Standing {
+        Ok(FoldStatus {
             checkpoint: Checkpoint { log_id, epoch: fold.epoch.max(self.claimed), seq: fold.seq },
             hash: fold.hash,
             readiness: self.readiness,
@@ -250,7 +252,7 @@ impl Source for MemorySource {
         Ok(Box::new(Prepared { changes: changes.collect() }))
     }
 
-    fn interested(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
+    fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
         let private = self.folds.get(&StreamId::node(node));
         Ok(private.is_some_and(|fold| fold.entries.contains_key(key.as_str())))
     }

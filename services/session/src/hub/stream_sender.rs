@@ -6,14 +6,14 @@ use headwater_event::{Checkpoint, Gone, LogId, Seq, StateHash, StreamId};
 
 use super::io::Violation;
 use crate::comparison::Comparison;
-use crate::message::{Compare, Push, PushMode, StreamPosition, StreamProgress, Summary};
-use crate::source::{CatchUp, CatchUpPart, Source, SourceError, Standing};
+use crate::message::{Compare, Push, PushMode, ReplicaPosition, StreamProgress, Summary};
+use crate::source::{CatchUp, CatchUpPart, FoldStatus, SourceError, StreamSource};
 
 /// One stream of one session.
-pub(super) struct Service {
+pub(super) struct StreamSender {
     stream: StreamId,
     /// What the edge has once it has everything sent whole; `None`: nothing.
-    pub(super) held: Option<StreamPosition>,
+    pub(super) held: Option<ReplicaPosition>,
     /// The edge's state differs from the log: a snapshot is due.
     pub(super) reset: bool,
     /// The window was closed with events left.
@@ -27,12 +27,12 @@ pub(super) struct Service {
     /// The end of the stream in the fold, as last read.
     pub(super) tail: Seq,
     /// The end that the edge was told when it stood there: it has compared hashes.
-    compared: Option<StreamPosition>,
+    compared: Option<ReplicaPosition>,
     /// The edge was asked what it holds.
-    asked: Option<Asked>,
+    asked: Option<PendingSummary>,
     /// What it answered; until the end of the step.
     summary: Option<Summary>,
-    catching_up: Option<CatchingUp>,
+    catching_up: Option<CatchUpTransfer>,
     /// Pushes sent whole and not known to be received: bytes of the session sent by then, and
     /// where the push ends.
     unreceived: VecDeque<(u64, Seq)>,
@@ -61,7 +61,7 @@ struct History {
 }
 
 /// A question that has no answer yet.
-struct Asked {
+struct PendingSummary {
     nonce: u64,
     since_ms: u64,
     /// The edge said meanwhile that its state differs: nothing is made of the answer.
@@ -69,7 +69,7 @@ struct Asked {
 }
 
 /// A delta, snapshot or correction on its way.
-struct CatchingUp {
+struct CatchUpTransfer {
     reader: Box<dyn CatchUp>,
     mode: PushMode,
     /// To be said with the first part.
@@ -81,9 +81,9 @@ struct CatchingUp {
     began_ms: u64,
 }
 
-impl Service {
+impl StreamSender {
     /// A stream as the edge's hello describes it; `None`: unknown, a snapshot begins it.
-    pub(super) fn new(stream: StreamId, held: Option<StreamPosition>) -> Self {
+    pub(super) fn new(stream: StreamId, held: Option<ReplicaPosition>) -> Self {
         let seq = held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq);
         let history = match held {
             Some(_) => History { from_bytes: 0, ceiling: seq, begun: true },
@@ -130,7 +130,7 @@ impl Service {
     }
 
     /// Whether this end is told, which is noted: an edge that rests compares its hash with it once.
-    pub(super) fn tells(&mut self, end: &StreamPosition) -> bool {
+    pub(super) fn tells(&mut self, end: &ReplicaPosition) -> bool {
         if self.compared.as_ref() == Some(end) {
             return false;
         }
@@ -165,7 +165,7 @@ impl Service {
     pub(super) fn ask(&mut self, hash: &StateHash, now_ms: u64) -> Compare {
         let [a, b, c, d, e, f, g, h, ..] = hash.to_bytes();
         let nonce = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        self.asked = Some(Asked { nonce, since_ms: now_ms, is_void: false });
+        self.asked = Some(PendingSummary { nonce, since_ms: now_ms, is_void: false });
         Compare { stream: self.stream.clone(), nonce }
     }
 
@@ -206,7 +206,7 @@ impl Service {
         &mut self,
         mode: PushMode,
         reader: Box<dyn CatchUp>,
-        standing: &Standing,
+        status: &FoldStatus,
         now_ms: u64,
     ) {
         let from = if mode.begins_anew() { Seq::ZERO } else { self.sent() };
@@ -214,13 +214,13 @@ impl Service {
             self.reset = false;
         }
         self.overflowed = false;
-        self.catching_up = Some(CatchingUp {
+        self.catching_up = Some(CatchUpTransfer {
             reader,
             mode,
             gone: Gone::default(),
             from,
-            to: standing.checkpoint,
-            hash: standing.hash,
+            to: status.checkpoint,
+            hash: status.hash,
             next_part: 0,
             began_ms: now_ms,
         });
@@ -229,19 +229,19 @@ impl Service {
     /// Begins what leads the edge from what it says that it holds to where the fold stands.
     pub(super) fn answer(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StreamSource,
         summary: &Summary,
-        standing: &Standing,
+        status: &FoldStatus,
         now_ms: u64,
     ) -> Result<(), SourceError> {
         if summary.digests.is_empty() {
             let reader = source.snapshot(&self.stream)?;
-            self.begin(PushMode::Snapshot, reader, standing, now_ms);
+            self.begin(PushMode::Snapshot, reader, status, now_ms);
             return Ok(());
         }
         let mut comparison = Comparison::new(summary.nonce, &summary.digests);
         let reader = source.correction(&self.stream, &mut comparison)?;
-        self.begin(PushMode::Correction, reader, standing, now_ms);
+        self.begin(PushMode::Correction, reader, status, now_ms);
         if let Some(up) = &mut self.catching_up {
             up.gone = comparison.gone();
         }
@@ -284,7 +284,7 @@ impl Service {
         }
         if push.last_part {
             self.unreceived.push_back((sent_bytes, push.to.seq));
-            self.held = Some(StreamPosition {
+            self.held = Some(ReplicaPosition {
                 stream: self.stream.clone(),
                 checkpoint: push.to,
                 hash: push.hash,

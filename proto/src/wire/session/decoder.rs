@@ -6,7 +6,9 @@ use headwater_session::message::EdgeMessage;
 use prost::Message as _;
 
 use super::super::{REPORTS_MAX, WireError, WireFault, at_most, required};
-use super::{KEPT_BYTES_MAX, KEPT_MAX, Kept, UNPACKED_BYTES_MAX, Unheard, frame, next};
+use super::{
+    BASE_BYTES_MAX, BASES_MAX, BaseStore, EdgeMessageError, UNPACKED_BYTES_MAX, frame, next,
+};
 use crate::replication as wire;
 use wire::edge_message::Message;
 use wire::report::Body;
@@ -14,7 +16,7 @@ use wire::report::Body;
 /// Hears what an edge says in one session; a hundred bytes. Once something was not understood, the
 /// session cannot go on.
 #[derive(Debug, Default)]
-pub struct Listener {
+pub struct EdgeMessageDecoder {
     /// How many reports were heard, and the last of them.
     heard: u64,
     last: Option<ReportId>,
@@ -22,27 +24,27 @@ pub struct Listener {
     closed: Option<wire::SnapshotClosed>,
 }
 
-impl Listener {
+impl EdgeMessageDecoder {
     /// What the edge says: each message, once, in the order in which they arrive.
     ///
     /// # Errors
-    /// [`Unheard::Wire`] when it is not one of the protocol; as `kept`.
-    pub fn hear<K: Kept>(
+    /// [`EdgeMessageError::Wire`] when it is not one of the protocol; as `kept`.
+    pub fn decode<K: BaseStore>(
         &mut self,
         mut message: wire::EdgeMessage,
         kept: &mut K,
-    ) -> Result<EdgeMessage, Unheard<K::Error>> {
+    ) -> Result<EdgeMessage, EdgeMessageError<K::Error>> {
         if let Some(Message::Reports(reports)) = &mut message.message {
             self.restore(reports, kept)?;
         }
         Ok(EdgeMessage::try_from(message)?)
     }
 
-    fn restore<K: Kept>(
+    fn restore<K: BaseStore>(
         &mut self,
         reports: &mut wire::Reports,
         kept: &mut K,
-    ) -> Result<(), Unheard<K::Error>> {
+    ) -> Result<(), EdgeMessageError<K::Error>> {
         at_most(&reports.reports, REPORTS_MAX, "Reports.reports")?;
         let said = std::mem::take(&mut reports.before);
         if said != 0 {
@@ -100,14 +102,19 @@ struct Unpacking<'k, K> {
     room: usize,
 }
 
-impl<K: Kept> Unpacking<'_, K> {
-    fn packed(&mut self, packed: &[u8], keep: u32) -> Result<Body, Unheard<K::Error>> {
+impl<K: BaseStore> Unpacking<'_, K> {
+    fn packed(&mut self, packed: &[u8], keep: u32) -> Result<Body, EdgeMessageError<K::Error>> {
         self.take(packed, None, keep, "Report.packed")
     }
 
-    fn patch(&mut self, patch: &[u8], keep: u32, base: u32) -> Result<Body, Unheard<K::Error>> {
+    fn patch(
+        &mut self,
+        patch: &[u8],
+        keep: u32,
+        base: u32,
+    ) -> Result<Body, EdgeMessageError<K::Error>> {
         let base = if base == 0 { keep } else { base };
-        let prefix = self.kept.get(base).map_err(Unheard::Kept)?;
+        let prefix = self.kept.get(base).map_err(EdgeMessageError::Store)?;
         let prefix = prefix
             .ok_or_else(|| not_said(&format!("what is kept under {base}"), "Report.patch"))?;
         self.take(patch, Some(&prefix), keep, "Report.patch")
@@ -120,13 +127,13 @@ impl<K: Kept> Unpacking<'_, K> {
         prefix: Option<&[u8]>,
         keep: u32,
         field: &'static str,
-    ) -> Result<Body, Unheard<K::Error>> {
-        if keep > KEPT_MAX {
-            let (lower, upper) = (keep.into(), KEPT_MAX.into());
+    ) -> Result<Body, EdgeMessageError<K::Error>> {
+        if keep > BASES_MAX {
+            let (lower, upper) = (keep.into(), BASES_MAX.into());
             return Err(WireFault::OutOfOrder { lower, upper }.of("Report.keep").into());
         }
         let wrong = |reason: String| WireFault::Packed { reason }.of(field);
-        let text = frame::unpack(packed, prefix, KEPT_BYTES_MAX.min(self.room)).map_err(wrong)?;
+        let text = frame::unpack(packed, prefix, BASE_BYTES_MAX.min(self.room)).map_err(wrong)?;
         self.room -= text.len();
         let whole = wire::Report::decode(text.clone()).map_err(|error| wrong(error.to_string()))?;
         let body = match whole.body {
@@ -136,7 +143,7 @@ impl<K: Kept> Unpacking<'_, K> {
             Some(body) => body,
         };
         if keep != 0 {
-            self.kept.put(keep, text).map_err(Unheard::Kept)?;
+            self.kept.put(keep, text).map_err(EdgeMessageError::Store)?;
         }
         Ok(body)
     }

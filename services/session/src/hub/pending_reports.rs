@@ -9,12 +9,12 @@ use crate::message::Reports;
 
 /// What was received and is not durable in the log.
 #[derive(Debug, Default)]
-pub(super) struct Intake {
+pub(super) struct PendingReports {
     last: Option<ReportId>,
     unappended: VecDeque<ReportId>,
 }
 
-impl Intake {
+impl PendingReports {
     /// Checks that the reports continue what was received, under the session's identity.
     pub(super) fn take(
         &mut self,

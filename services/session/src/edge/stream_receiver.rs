@@ -1,6 +1,6 @@
 //! One stream at the edge: what is applied, what is on its way to be, and which push fits.
 //!
-//! A replica only ever moves forward in (log number, writer epoch, seq). A push that begins anew,
+//! A receiver only ever moves forward in (log number, writer epoch, seq). A push that begins anew,
 //! a snapshot or a correction, may lower the seq, under a higher epoch or log number; nothing else
 //! may.
 //!
@@ -18,11 +18,11 @@ use std::collections::{BTreeSet, VecDeque};
 use headwater_event::{Assignment, Change, Checkpoint, LogId, Seq, StateHash, WriterEpoch};
 
 use super::io::PushFault;
-use crate::message::{Push, PushMode, StreamPosition};
+use crate::message::{Push, PushMode, ReplicaPosition};
 
 /// One stream at the edge.
 #[derive(Debug, Default)]
-pub(super) struct Replica {
+pub(super) struct StreamReceiver {
     /// What is applied and visible.
     pub(super) applied: Option<Checkpoint>,
     /// The state hash at `applied`.
@@ -41,9 +41,9 @@ pub(super) struct Replica {
     /// It stopped at a push that began anew: the hub counts in that history, which is not applied.
     left_behind: bool,
     /// Pushes received whole and given to the shell.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingPush>,
     /// The push whose last part is still to come.
-    staged: Option<Staged>,
+    staged: Option<StagedPush>,
     comparing: Comparing,
 }
 
@@ -61,7 +61,7 @@ enum Comparing {
 
 /// A push that the shell has and has not answered.
 #[derive(Debug)]
-struct Pending {
+struct PendingPush {
     to: Checkpoint,
     hash: StateHash,
     mode: PushMode,
@@ -70,8 +70,8 @@ struct Pending {
 
 /// A push of which some parts have come.
 #[derive(Debug)]
-struct Staged {
-    push: Pending,
+struct StagedPush {
+    push: PendingPush,
     from: Seq,
     next_part: u32,
     changes: u64,
@@ -79,16 +79,16 @@ struct Staged {
 
 /// What to do with a push.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PushDecision {
     /// It fits.
     Apply,
     /// The stream is leaving, or it is stopped and this does not begin anew.
-    PassOver,
+    Discard,
 }
 
 /// What came of an answer of the shell.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum ApplyOutcome {
     /// The push is visible; the private stream's may bring another assignment.
     Visible(Option<Assignment>),
     /// The hash did not come out, and a snapshot is already on its way.
@@ -107,9 +107,9 @@ pub(super) enum Answer {
     },
 }
 
-impl Replica {
+impl StreamReceiver {
     /// A stream as found on disk.
-    pub(super) fn found(position: &StreamPosition) -> Self {
+    pub(super) fn found(position: &ReplicaPosition) -> Self {
         Self {
             applied: Some(position.checkpoint),
             hash: position.hash,
@@ -169,9 +169,9 @@ impl Replica {
         push: &Push,
         log_id: &LogId,
         assigned: Option<Assignment>,
-    ) -> Result<Verdict, PushFault> {
+    ) -> Result<PushDecision, PushFault> {
         if self.leaving || self.stopped.is_some() && (!push.mode.begins_anew() || push.part != 0) {
-            return Ok(Verdict::PassOver);
+            return Ok(PushDecision::Discard);
         }
         if self.staged.is_none() || self.stopped.is_some() {
             self.check_position(push, log_id)?;
@@ -191,11 +191,11 @@ impl Replica {
         } else {
             self.staged = Some(staged);
         }
-        Ok(Verdict::Apply)
+        Ok(PushDecision::Apply)
     }
 
     /// The shell has applied everything up to `to`. `None`: it was not asked to.
-    pub(super) fn answered(&mut self, to: Checkpoint, hash: StateHash) -> Option<Answer> {
+    pub(super) fn answered(&mut self, to: Checkpoint, hash: StateHash) -> Option<ApplyOutcome> {
         let at = self.pending.iter().position(|pending| pending.to == to)?;
         let push = self.pending.drain(..=at).next_back()?;
         if push.hash == hash {
@@ -205,23 +205,23 @@ impl Replica {
                 self.history_from = Some(push.to);
                 self.left_behind = false;
             }
-            return Some(Answer::Visible(push.assigned));
+            return Some(ApplyOutcome::Visible(push.assigned));
         }
         let expected = push.hash;
         if push.mode == PushMode::Snapshot {
             self.stop(to.seq);
-            return Some(Answer::BadSnapshot { expected });
+            return Some(ApplyOutcome::BadSnapshot { expected });
         }
         if self.is_resetting() {
             while self.pending.front().is_some_and(|push| !push.mode.begins_anew()) {
                 self.pending.pop_front();
             }
-            return Some(Answer::Superseded);
+            return Some(ApplyOutcome::Superseded);
         }
         let unstage = self.staged.is_some();
         self.left_behind |= push.mode.begins_anew();
         self.stop(to.seq);
-        Some(Answer::Stopped { expected, unstage })
+        Some(ApplyOutcome::Stopped { expected, unstage })
     }
 
     /// The state at `checkpoint` is synced. One that is not applied is passed over: the sync
@@ -234,9 +234,9 @@ impl Replica {
         }
     }
 
-    /// The hub says where the stream ends. Returns the hash there when it is where this replica
-    /// stands and differs: the replica is stopped then.
-    pub(super) fn check_end(&mut self, end: &StreamPosition) -> Option<StateHash> {
+    /// The hub says where the stream ends. Returns the hash there when it is where this receiver
+    /// stands and differs: the receiver is stopped then.
+    pub(super) fn check_end(&mut self, end: &ReplicaPosition) -> Option<StateHash> {
         if self.applied.is_some_and(|applied| applied.log_id == end.checkpoint.log_id) {
             let received = self.received().map_or(Seq::ZERO, |received| received.seq);
             self.tail = received.max(end.checkpoint.seq);
@@ -345,7 +345,7 @@ impl Replica {
         &self,
         push: &Push,
         assigned: Option<Assignment>,
-    ) -> Result<Staged, PushFault> {
+    ) -> Result<StagedPush, PushFault> {
         let part = |expected, staged| PushFault::Part {
             expected,
             staged,
@@ -369,8 +369,8 @@ impl Replica {
         let changes = changes.saturating_add(push.changes.len() as u64);
         check_changes(push, changes)?;
         let next_part = next_part.checked_add(1).ok_or_else(|| part(next_part, push.to.seq))?;
-        Ok(Staged {
-            push: Pending {
+        Ok(StagedPush {
+            push: PendingPush {
                 to: push.to,
                 hash: push.hash,
                 mode: push.mode,
@@ -383,7 +383,7 @@ impl Replica {
     }
 }
 
-/// The order in which a replica moves.
+/// The order in which a receiver moves.
 fn rank(checkpoint: &Checkpoint) -> (u64, WriterEpoch, Seq) {
     (checkpoint.log_id.number, checkpoint.epoch, checkpoint.seq)
 }
