@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use headwater_identity::Verdict;
+use headwater_identity::PeerRefusalCell;
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::replication;
 use headwater_store::Engine;
@@ -68,7 +68,7 @@ impl Edge {
             async move {
                 match asked.await {
                     Ok(wire) => Ok(take_up(hub, wire.to_hub, wire.from_hub)),
-                    Err(status) => Err(ended(hub, status, &Verdict::default())),
+                    Err(status) => Err(ended(hub, status, &PeerRefusalCell::default())),
                 }
             }
             .boxed()

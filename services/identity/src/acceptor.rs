@@ -1,4 +1,4 @@
-//! The hub's end: who connects.
+//! The hub's end of TLS: accepts connections and reads the peer's certificate.
 
 use std::fmt;
 use std::io;
@@ -16,61 +16,63 @@ use tokio_rustls::server::TlsStream;
 
 use crate::certificate::Certificate;
 use crate::clock::{Clock, TlsTime};
+use crate::config_reloader::ConfigReloader;
 use crate::error::IdentityError;
 use crate::files::{Material, TlsFiles};
-use crate::reloading::Reloading;
 
-/// HTTP/2, and nothing else.
+/// The only application protocol: HTTP/2.
 pub(crate) const ALPN: &[u8] = b"h2";
 
-/// Accepts connections of those that a CA vouches for, and of those without a certificate, who
-/// are told so in words by whoever they speak to. Cheap to clone.
+/// Accepts TLS connections. A peer's certificate must come from a CA in the files. A peer without
+/// a certificate is accepted too: the service above refuses it with a readable message. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct Acceptor {
-    config: Arc<Reloading<ServerConfig>>,
+    config: Arc<ConfigReloader<ServerConfig>>,
 }
 
 /// Why a connection was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The handshake failed, or the peer broke it off.
-    #[error("no handshake: {0}")]
+    /// The handshake failed, or the peer aborted it.
+    #[error("TLS handshake failed: {0}")]
     Failed(#[source] io::Error),
-    /// The peer does not speak HTTP/2.
+    /// The peer does not offer HTTP/2.
     #[error("the peer does not offer HTTP/2")]
     NoHttp2,
-    /// What the CA vouches for cannot be read.
-    #[error("the peer's certificate cannot be read: {0}")]
+    /// The peer's certificate comes from the CA, but cannot be parsed.
+    #[error("the peer's certificate cannot be parsed: {0}")]
     Malformed(#[source] x509_cert::der::Error),
 }
 
 impl Acceptor {
-    /// An acceptor by these files.
+    /// Opens an acceptor over these files.
     ///
     /// # Errors
-    /// When they cannot be used as they are now: a hub whom no edge would believe is to say so
-    /// at its start.
+    /// When a file cannot be used, or the certificate is not valid now. A hub that no edge would
+    /// trust must fail at its start.
     pub fn open(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
-        let config = Reloading::open(files, clock, config)?;
+        let config = ConfigReloader::open(files, clock, config)?;
         let (material, _) = config.current();
         material.check(config.now())?;
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// Until when the present certificate is valid.
+    /// The end of the current certificate's validity.
     pub fn not_after(&self) -> SystemTime {
         self.config.current().0.certificate.not_after
     }
 
-    /// What time it is, by the clock that certificates are judged by.
+    /// The current time of the clock that checks certificates.
     pub fn now(&self) -> SystemTime {
         self.config.now()
     }
 
-    /// Shakes hands. The deadline is the caller's.
+    /// Performs the handshake; returns the connection and the peer's certificate, if it showed
+    /// one. The caller sets the deadline.
     ///
     /// # Errors
-    /// See [`HandshakeError`]; the connection is of no use then.
+    /// See [`HandshakeError`]. The connection cannot be used afterwards.
     pub async fn accept<S>(
         &self,
         stream: S,
@@ -118,7 +120,7 @@ fn config(material: &Material, clock: &Clock) -> Result<ServerConfig, IdentityEr
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(key));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // A resumed session would not look at the certificate again.
+    // A resumed session would skip the check of the certificate.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

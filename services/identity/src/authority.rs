@@ -1,6 +1,6 @@
-//! A CA for a start: makes itself, and issues certificates that name nodes, hubs and operators.
+//! A simple CA: creates itself, and issues certificates for nodes, hubs and operators.
 //!
-//! Nothing that serves or connects needs it: its key may lie offline.
+//! No running service needs it, so its key can stay offline.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,12 +18,12 @@ use x509_cert::der::{self, Decode};
 
 use crate::principal::Principal;
 
-/// When a certificate is valid.
+/// The validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// From when.
+    /// Its start.
     pub from: SystemTime,
-    /// Until when.
+    /// Its end.
     pub until: SystemTime,
 }
 
@@ -36,30 +36,32 @@ pub struct Authority {
 }
 
 /// A certificate and its key, both PEM.
-pub struct Issued {
+pub struct Credentials {
     /// The certificate.
     pub certificate: String,
     /// The private key, PKCS #8.
     pub key: String,
 }
 
-/// Why nothing was issued.
+/// Why the CA cannot be opened, or issues nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The certificate of the CA cannot be read.
-    #[error("no certificate of a CA in PEM form")]
+    /// The CA's certificate is not PEM.
+    #[error("the CA's certificate is not in PEM form")]
     Certificate(#[source] pem::Error),
-    /// The certificate of the CA cannot be understood.
-    #[error("the certificate of the CA cannot be understood")]
+    /// The CA's certificate cannot be parsed.
+    #[error("the CA's certificate cannot be parsed")]
     Malformed(#[from] der::Error),
-    /// The key cannot be read.
-    #[error("no private key in PEM form")]
+    /// The key is not PEM.
+    #[error("the CA's private key is not in PEM form")]
     Key(#[source] pem::Error),
-    /// They are of two CAs.
+    /// The certificate and the key belong to two CAs.
     #[error("the certificate and the key are no pair: name the two files of one CA")]
     NoPair(#[source] rustls::Error),
-    /// The CA was made by something else, and what is issued in its name would not be believed.
-    #[error("the CA was not made by `headwater ca init`: issue certificates with what made it")]
+    /// Another program created the CA. Peers would not trust a certificate issued here in its name.
+    #[error(
+        "the CA was not created by `headwater ca init`: issue certificates with the program that created it"
+    )]
     Foreign,
     /// A hub's address is neither a DNS name nor an IP address.
     #[error("{address:?} is neither a DNS name nor an IP address")]
@@ -67,20 +69,20 @@ pub enum AuthorityError {
         /// The address.
         address: String,
     },
-    /// The certificate cannot be made.
-    #[error("the certificate cannot be made")]
+    /// The certificate cannot be created.
+    #[error("the certificate cannot be created")]
     Make(#[from] rcgen::Error),
 }
 
 impl Authority {
-    /// A new CA, called `name` for people.
+    /// Creates a CA. `name` is its common name, for people.
     ///
     /// # Errors
-    /// When there is no key to be had.
+    /// When no key can be generated.
     pub fn create(name: &str, validity: Validity) -> Result<Self, AuthorityError> {
-        let mut params = dated(validity);
-        params.distinguished_name = called(name);
-        // It issues to the parts themselves, and to no other CA.
+        let mut params = params_valid(validity);
+        params.distinguished_name = common_name(name);
+        // It issues end certificates only, none for another CA.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate()?;
@@ -89,10 +91,10 @@ impl Authority {
         Ok(Self { certificate: certificate.pem(), der, issuer: Issuer::new(params, key) })
     }
 
-    /// The CA whose certificate and key these are.
+    /// Opens a CA from its certificate and key.
     ///
     /// # Errors
-    /// When they are not, or of a CA that something else made.
+    /// When they are no pair, or another program created the CA.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, AuthorityError> {
         let der = CertificateDer::from_pem_slice(certificate.as_bytes());
         let der = der.map_err(AuthorityError::Certificate)?;
@@ -104,23 +106,23 @@ impl Authority {
         let name = parsed.tbs_certificate().subject().common_name()?;
         let name = name.ok_or(AuthorityError::Foreign)?.value().to_string();
         let mut params = CertificateParams::default();
-        params.distinguished_name = called(&name);
+        params.distinguished_name = common_name(&name);
         let issuer = Issuer::new(params, KeyPair::from_pem(key)?);
         Ok(Self { certificate: certificate.to_owned(), der: der.to_vec(), issuer })
     }
 
-    /// The certificate that everyone who trusts the CA is given, PEM.
+    /// The CA's certificate, PEM: every peer that trusts the CA gets it.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// The key that nobody but the CA has, PEM.
+    /// The CA's private key, PEM: it never leaves the CA.
     pub fn key(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 
-    /// Issues a certificate with a key of its own. Hubs are found at `addresses`, DNS names or IP
-    /// addresses; nobody else has any, so that no node passes for a hub.
+    /// Issues a certificate with a new key. A hub's certificate names `addresses`, DNS names or IP
+    /// addresses. Other certificates name none, so that no node passes for a hub.
     ///
     /// # Errors
     /// See [`AuthorityError`].
@@ -129,16 +131,16 @@ impl Authority {
         to: &Principal,
         addresses: &[String],
         validity: Validity,
-    ) -> Result<Issued, AuthorityError> {
-        let mut params = dated(validity);
-        params.distinguished_name = called(&to.to_string());
+    ) -> Result<Credentials, AuthorityError> {
+        let mut params = params_valid(validity);
+        params.distinguished_name = common_name(&to.to_string());
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         params.subject_alt_names = vec![SanType::URI(to.uri().as_str().try_into()?)];
         params.extended_key_usages = match to {
             Principal::Hub(_) => {
                 for address in addresses {
-                    params.subject_alt_names.push(reached_at(address)?);
+                    params.subject_alt_names.push(address_name(address)?);
                 }
                 vec![ExtendedKeyUsagePurpose::ServerAuth]
             }
@@ -153,17 +155,17 @@ impl Authority {
         if issued.tbs_certificate().issuer() != own.tbs_certificate().subject() {
             return Err(AuthorityError::Foreign);
         }
-        Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(Credentials { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 
-fn called(name: &str) -> DistinguishedName {
-    let mut called = DistinguishedName::new();
-    called.push(DnType::CommonName, name);
-    called
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
 }
 
-fn dated(validity: Validity) -> CertificateParams {
+fn params_valid(validity: Validity) -> CertificateParams {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     // Certificates have whole seconds.
     let since = |time: SystemTime| {
@@ -176,7 +178,7 @@ fn dated(validity: Validity) -> CertificateParams {
     params
 }
 
-fn reached_at(address: &str) -> Result<SanType, AuthorityError> {
+fn address_name(address: &str) -> Result<SanType, AuthorityError> {
     let object = || AuthorityError::Address { address: address.to_owned() };
     if let Ok(ip) = address.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(ip));

@@ -1,4 +1,4 @@
-//! What a certificate says of its owner.
+//! The owner and the validity of a certificate.
 
 use std::time::SystemTime;
 
@@ -8,41 +8,41 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use crate::principal::{Principal, PrincipalError};
 
-/// What a certificate says. Who issued it is not looked at here.
+/// The content of a certificate. Its issuer is not checked here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Whose it is, where it names exactly one.
+    /// Its owner, if it names exactly one.
     pub principal: Result<Principal, NameFault>,
-    /// From when it is valid.
+    /// The start of its validity.
     pub not_before: SystemTime,
-    /// Until when.
+    /// The end of its validity.
     pub not_after: SystemTime,
 }
 
-/// Why a certificate names nobody.
+/// Why a certificate names no owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameFault {
-    /// It has no such name.
+    /// It has no `headwater://` URI.
     #[error("the certificate has no headwater:// URI among its subject alternative names")]
     Missing,
-    /// It has several.
-    #[error("the certificate names several: {first} and {second}")]
+    /// It has several `headwater://` URIs.
+    #[error("the certificate names several owners: {first} and {second}")]
     Several {
-        /// One.
+        /// The first.
         first: String,
-        /// Another.
+        /// The second.
         second: String,
     },
-    /// It has one that means nothing.
-    #[error("the certificate names nobody")]
+    /// Its `headwater://` URI is malformed.
+    #[error("the certificate names no valid owner")]
     Malformed(#[from] PrincipalError),
 }
 
 impl Certificate {
-    /// Reads a certificate.
+    /// Parses a certificate.
     ///
     /// # Errors
-    /// When it is none.
+    /// When `der` is no certificate.
     pub fn parse(der: &[u8]) -> Result<Self, der::Error> {
         let certificate = x509_cert::Certificate::from_der(der)?;
         let body = certificate.tbs_certificate();

@@ -1,4 +1,4 @@
-//! The time by which certificates are judged.
+//! The clock that certificates are checked against.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use x509_cert::der::DateTime;
 
-/// What time it is, by the wall clock.
+/// Returns the wall clock's time.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// The machine's clock.
@@ -16,15 +16,15 @@ pub fn system_clock() -> Clock {
     Arc::new(SystemTime::now)
 }
 
-/// A time as people read it; a time that no calendar has is said as the epoch's.
+/// Formats a time for people. A time before the Unix epoch is shown as the epoch.
 pub fn rfc3339(time: SystemTime) -> String {
     let time = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Whole seconds, as certificates have them.
+    // Certificates have whole seconds.
     let time = DateTime::from_unix_duration(Duration::from_secs(time.as_secs()));
     time.map_or_else(|_| "a time beyond every calendar".to_owned(), |time| time.to_string())
 }
 
-/// The clock as TLS asks for it.
+/// The clock, as rustls takes it.
 pub(crate) struct TlsTime(pub(crate) Clock);
 
 impl TimeProvider for TlsTime {
@@ -40,7 +40,7 @@ impl fmt::Debug for TlsTime {
     }
 }
 
-/// A time of TLS as one of the system.
+/// Converts a time of rustls into one of the system.
 pub(crate) fn system_time(time: UnixTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(time.as_secs())
 }

@@ -1,8 +1,9 @@
-//! The edge's end: whether it is a hub that answers.
+//! The edge's end of TLS: connects to a hub and verifies the hub's certificate.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::iter::successors;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,105 +20,106 @@ use tokio_rustls::client::TlsStream;
 
 use crate::acceptor::ALPN;
 use crate::clock::{Clock, TlsTime, rfc3339, system_time};
+use crate::config_reloader::ConfigReloader;
 use crate::error::IdentityError;
 use crate::files::{Material, TlsFiles};
 use crate::principal::Principal;
-use crate::reloading::Reloading;
 
-/// Connects to hubs that a CA vouches for, by name. Cheap to clone.
+/// Opens TLS connections to hubs. A hub's certificate must come from a CA in the files and name
+/// the host. Cheap to clone.
 #[derive(Clone)]
 pub struct Connector {
-    config: Arc<Reloading<ClientConfig>>,
+    config: Arc<ConfigReloader<ClientConfig>>,
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The own certificate cannot be used.
+    /// The node's own certificate cannot be used.
     #[error(transparent)]
     Own(#[from] IdentityError),
-    /// What is to be connected to has no name that a certificate could hold.
+    /// The host is no name that a certificate can hold.
     #[error("{host:?} is neither a DNS name nor an IP address")]
     Name {
-        /// The name.
+        /// The host.
         host: String,
-        /// Why not.
+        /// The parse error.
         source: InvalidDnsNameError,
     },
     /// The hub's certificate is not valid yet.
     #[error(
-        "the hub's certificate is valid from {}, and this machine's clock says {}: set the clock",
+        "the hub's certificate is valid from {}, but this machine's clock shows {}: set the clock",
         rfc3339(*.not_before), rfc3339(*.now)
     )]
     NotYetValid {
-        /// From when it is valid.
+        /// The start of its validity.
         not_before: SystemTime,
-        /// What the clock says.
+        /// The time of this machine's clock.
         now: SystemTime,
     },
-    /// The hub's certificate is not valid any more.
+    /// The hub's certificate has expired.
     #[error(
-        "the hub's certificate was valid until {}, and this machine's clock says {}: issue the hub \
-         a new one, or set the clock if it is wrong",
+        "the hub's certificate was valid until {}, but this machine's clock shows {}: issue a new \
+         certificate for the hub, or set the clock if it is wrong",
         rfc3339(*.not_after), rfc3339(*.now)
     )]
     Expired {
-        /// Until when it was valid.
+        /// The end of its validity.
         not_after: SystemTime,
-        /// What the clock says.
+        /// The time of this machine's clock.
         now: SystemTime,
     },
     /// Another CA issued the hub's certificate.
     #[error(
         "the hub's certificate is not from the CA in {ca}: name the ca.crt of the CA that issued \
-         it, or find out who answers at this address"
+         it, or check which server answers at this address"
     )]
     Authority {
         /// The file of the CA.
         ca: PathBuf,
     },
-    /// The hub has another name.
+    /// The hub's certificate names other hosts.
     #[error(
-        "the hub's certificate is for {}, and the hub is called {host} here: call it by one of \
-         its names, or issue it a certificate with this one (--dns, --ip)",
+        "the hub's certificate names {}, but this node connects to {host}: connect to a name in \
+         the certificate, or issue one that names {host} (--dns, --ip)",
         names(.presented)
     )]
     OtherName {
-        /// What the hub was called.
+        /// The host that the edge connected to.
         host: String,
-        /// What its certificate says.
+        /// The hosts that the certificate names.
         presented: Vec<String>,
     },
-    /// The hub does not speak HTTP/2.
-    #[error("what answers does not speak HTTP/2: it is no hub")]
+    /// The server does not speak HTTP/2.
+    #[error("the server does not speak HTTP/2: it is no hub")]
     NoHttp2,
-    /// Anything else.
-    #[error("no TLS with the hub: {0}")]
+    /// Any other failure of the handshake.
+    #[error("TLS handshake with the hub failed: {0}")]
     Failed(#[source] io::Error),
 }
 
-/// The peer closed the connection for what it thinks of our certificate.
+/// The hub closed the connection because it does not accept this node's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub refused this node's certificate: {why}")]
-pub struct RefusedByPeer {
-    /// What it said, and what to do.
+pub struct PeerRefusal {
+    /// The hub's reason, and what to do.
     pub why: String,
 }
 
 impl Connector {
-    /// A connector by these files. A certificate that is not valid now is no error: the clock
-    /// may be set, and the file be replaced, while the edge runs.
+    /// Opens a connector over these files. A certificate that is not valid now is no error: an
+    /// operator can set the clock or replace the file while the edge runs.
     ///
     /// # Errors
-    /// When the files cannot be read.
+    /// When a file cannot be used.
     pub fn open(files: TlsFiles, clock: Clock) -> Result<Self, IdentityError> {
-        Ok(Self { config: Arc::new(Reloading::open(files, clock, config)?) })
+        Ok(Self { config: Arc::new(ConfigReloader::open(files, clock, config)?) })
     }
 
-    /// Checks that the certificate is of `wanted`.
+    /// Checks that the certificate belongs to `wanted`.
     ///
     /// # Errors
-    /// When it is of somebody else, or of nobody.
+    /// When it belongs to another principal, or names none.
     pub fn check_owner(&self, wanted: &Principal) -> Result<(), IdentityError> {
         let (material, _) = self.config.current();
         let file = material.files.certificate.clone();
@@ -125,22 +127,23 @@ impl Connector {
             Ok(found) if found == wanted => Ok(()),
             Ok(found) => {
                 let (found, wanted) = (found.clone(), wanted.clone());
-                Err(IdentityError::SomebodyElse { file, found, wanted })
+                Err(IdentityError::WrongPrincipal { file, found, wanted })
             }
-            Err(source) => Err(IdentityError::Nobody { file, source: source.clone() }),
+            Err(source) => Err(IdentityError::NoPrincipal { file, source: source.clone() }),
         }
     }
 
-    /// Until when the present certificate is valid.
+    /// The end of the current certificate's validity.
     pub fn not_after(&self) -> SystemTime {
         self.config.current().0.certificate.not_after
     }
 
-    /// Shakes hands with `host`, a DNS name or an IP address. The deadline is the caller's.
+    /// Performs the handshake with `host`, a DNS name or an IP address. The caller sets the
+    /// deadline.
     ///
     /// # Errors
-    /// See [`ConnectError`]. That the peer refuses the own certificate shows only when something
-    /// is read: see [`Judged`](crate::Judged).
+    /// See [`ConnectError`]. A hub's refusal of the node's certificate arrives only with the first
+    /// read: see [`RefusalDetector`](crate::RefusalDetector).
     pub async fn connect<S>(&self, host: &str, stream: S) -> Result<TlsStream<S>, ConnectError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -164,41 +167,40 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Finds out of an error of an established connection whether the peer ended it because of our
-/// certificate: with TLS 1.3 it says so only after the handshake.
-pub(crate) fn refused_by_peer(error: &(dyn Error + 'static)) -> Option<RefusedByPeer> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(rustls::Error::AlertReceived(alert)) = tls(error) {
-            return refusal(*alert).map(|why| RefusedByPeer { why: why.to_owned() });
-        }
-        cause = error.source();
-    }
-    None
+/// Looks through an error of an established connection for the peer's refusal of our certificate.
+/// With TLS 1.3 the peer's alert arrives only after the handshake.
+pub(crate) fn peer_refusal(error: &(dyn Error + 'static)) -> Option<PeerRefusal> {
+    let mut chain = successors(Some(error), |&error| error.source());
+    let alert = chain.find_map(|error| match tls(error) {
+        Some(rustls::Error::AlertReceived(alert)) => Some(*alert),
+        _ => None,
+    })?;
+    reason(alert).map(|why| PeerRefusal { why: why.to_owned() })
 }
 
-/// The TLS error that an error is, or carries as an I/O error does: not as its source.
+/// The TLS error that `error` is or wraps: an I/O error does not return the error that it wraps as
+/// its source.
 fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let carried = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
     let carried = carried.and_then(|error| error.downcast_ref::<rustls::Error>());
     error.downcast_ref().or(carried)
 }
 
-fn refusal(alert: AlertDescription) -> Option<&'static str> {
+fn reason(alert: AlertDescription) -> Option<&'static str> {
     Some(match alert {
         AlertDescription::CertificateExpired => {
-            "by the hub's clock it is not valid now: issue a new one, or set the clocks"
+            "it is not valid now by the hub's clock: issue a new one, or set the clocks"
         }
-        // The second where both CAs have one name.
+        // `DecryptError`: both CAs have the same name.
         AlertDescription::UnknownCA | AlertDescription::DecryptError => {
-            "another CA issued it than the hub asks: issue one with the hub's CA"
+            "another CA issued it: issue one with the hub's CA"
         }
         AlertDescription::CertificateRevoked => "it was revoked: enrol the node anew",
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown
-        | AlertDescription::AccessDenied => "it cannot be used for this: issue one for a node",
-        AlertDescription::CertificateRequired => "it wants one: issue one for this node",
+        | AlertDescription::AccessDenied => "it is not a node's certificate: issue one for a node",
+        AlertDescription::CertificateRequired => "the hub requires one: issue one for this node",
         _ => return None,
     })
 }
@@ -226,7 +228,7 @@ fn failed(error: io::Error, host: &str, material: &Material) -> ConnectError {
 }
 
 fn names(presented: &[String]) -> String {
-    if presented.is_empty() { "no address at all".to_owned() } else { presented.join(", ") }
+    if presented.is_empty() { "no host".to_owned() } else { presented.join(", ") }
 }
 
 fn config(material: &Material, clock: &Clock) -> Result<ClientConfig, IdentityError> {
@@ -238,7 +240,7 @@ fn config(material: &Material, clock: &Clock) -> Result<ClientConfig, IdentityEr
         .with_root_certificates(material.roots.clone())
         .with_client_cert_resolver(Arc::new(key));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // Each connection looks at the certificates anew.
+    // A resumed connection would skip the check of the certificates.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with the files of an identity.
+//! Errors of an identity's files.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,115 +11,116 @@ use crate::certificate::NameFault;
 use crate::clock::rfc3339;
 use crate::principal::Principal;
 
-/// What is wrong with the files of an identity: which, and what to do.
+/// An error of an identity's files. The text names the file and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// A file cannot be read.
     #[error(
-        "{what} {file} cannot be read: put it there, let this user read it, or say where it is"
+        "{what} {file} cannot be read: create the file, make it readable for this user, or name \
+         another path"
     )]
     Read {
-        /// What it is to hold.
+        /// Its expected content.
         what: &'static str,
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file holds something else.
-    #[error("{file} holds no {what} in PEM form: another file was meant, or it was cut short")]
+    /// A file has other content.
+    #[error(
+        "{file} holds no {what} in PEM form: name the right file, or issue it again if it is cut short"
+    )]
     Pem {
-        /// What it is to hold.
+        /// Its expected content.
         what: &'static str,
         /// The file.
         file: PathBuf,
-        /// What is there.
+        /// The parse error.
         source: pem::Error,
     },
-    /// A certificate cannot be read.
-    #[error("{file} holds what is no certificate: issue it anew")]
+    /// A certificate cannot be parsed.
+    #[error("the certificate {file} cannot be parsed: issue a new one")]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// Where it breaks off.
+        /// The parse error.
         source: der::Error,
     },
-    /// A certificate cannot be the one of a CA.
-    #[error("{file} holds no certificate of a CA that can be trusted: name the ca.crt of the CA")]
+    /// A certificate is no CA's.
+    #[error("{file} holds no CA certificate: name the ca.crt of the CA")]
     Authority {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         source: rustls::Error,
     },
-    /// Nothing can be trusted by it.
-    #[error("{file} cannot be used to check who connects")]
+    /// The CA's certificates cannot verify peers.
+    #[error("{file} cannot be used to verify peers: name the ca.crt of the CA")]
     Unusable {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         source: rustls::server::VerifierBuilderError,
     },
-    /// Key and certificate are of two pairs, or the key is of a kind that is not known.
+    /// The key does not belong to the certificate, or its kind is unknown.
     #[error("the key {key} and the certificate {certificate} are no pair: issue both together")]
     NoPair {
         /// The file of the certificate.
         certificate: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// How it shows.
+        /// The reason.
         source: rustls::Error,
     },
-    /// The certificate is not valid yet: most often the clock is wrong.
+    /// The certificate is not valid yet. Most often the clock is wrong.
     #[error(
-        "the certificate {file} is valid from {}, and this machine's clock says {}: set the clock",
+        "the certificate {file} is valid from {}, but this machine's clock shows {}: set the clock",
         rfc3339(*.not_before), rfc3339(*.now)
     )]
     NotYetValid {
         /// The file.
         file: PathBuf,
-        /// From when it is valid.
+        /// The start of its validity.
         not_before: SystemTime,
-        /// What the clock says.
+        /// The time of this machine's clock.
         now: SystemTime,
     },
-    /// The certificate is not valid any more.
+    /// The certificate has expired.
     #[error(
-        "the certificate {file} was valid until {}, and this machine's clock says {}: issue a new \
+        "the certificate {file} was valid until {}, but this machine's clock shows {}: issue a new \
          one in its place, or set the clock if it is wrong",
         rfc3339(*.not_after), rfc3339(*.now)
     )]
     Expired {
         /// The file.
         file: PathBuf,
-        /// Until when it was valid.
+        /// The end of its validity.
         not_after: SystemTime,
-        /// What the clock says.
+        /// The time of this machine's clock.
         now: SystemTime,
     },
-    /// The certificate names nobody.
-    #[error(
-        "the certificate {file} does not say whose it is: `headwater ca issue` makes one that does"
-    )]
-    Nobody {
+    /// The certificate names no owner.
+    #[error("the certificate {file} names no owner: issue one with `headwater ca issue`")]
+    NoPrincipal {
         /// The file.
         file: PathBuf,
-        /// What it says instead.
+        /// The fault of its names.
         source: NameFault,
     },
-    /// The certificate is of somebody else.
+    /// The certificate belongs to another principal.
     #[error(
-        "the certificate {file} is of {found}, and this is {wanted}: name the files of {wanted}"
+        "the certificate {file} belongs to {found}, but this is {wanted}: name the files of {wanted}"
     )]
-    SomebodyElse {
+    WrongPrincipal {
         /// The file.
         file: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         found: Principal,
-        /// Who uses it.
+        /// The principal that uses it.
         wanted: Principal,
     },
-    /// The TLS library cannot be set up as it must be: TLS 1.3 alone.
-    #[error("TLS 1.3 cannot be set up")]
+    /// The TLS library cannot be configured for TLS 1.3 alone.
+    #[error("TLS 1.3 cannot be configured")]
     Tls(#[from] rustls::Error),
 }

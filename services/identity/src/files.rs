@@ -1,4 +1,4 @@
-//! The three files of an identity, as read at one moment.
+//! The three files of an identity, and their content at one moment.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,18 +15,18 @@ use rustls::sign::CertifiedKey;
 use crate::certificate::Certificate;
 use crate::error::IdentityError;
 
-/// Where the files of an identity lie, all PEM.
+/// The paths of an identity's files, all PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificates of the CAs that peers are checked by.
+    /// The certificates of the CAs that verify peers.
     pub ca: PathBuf,
-    /// The certificate, and behind it those between it and the CA.
+    /// The certificate, then the intermediate certificates up to the CA.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
-/// What the files held when they were read.
+/// The content of the files when they were read.
 #[derive(Clone, Debug)]
 pub(crate) struct Material {
     pub(crate) files: TlsFiles,
@@ -35,15 +35,15 @@ pub(crate) struct Material {
     pub(crate) certificate: Certificate,
 }
 
-/// By what a change of the files is noticed; `None` is a file that is not there.
+/// Metadata that changes when a file changes, one entry a file; `None`: the file is missing.
 pub(crate) type Stamp = [Option<(u64, u64, i64, i64)>; 3];
 
 impl TlsFiles {
-    /// Looks at the files without reading them. A link is followed: what it points to counts.
+    /// Reads the metadata of the files. A symbolic link is followed: its target counts.
     pub(crate) fn stamp(&self) -> Stamp {
         [&self.ca, &self.certificate, &self.key].map(|file| {
-            let there = fs::metadata(file).ok()?;
-            Some((there.ino(), there.size(), there.mtime(), there.mtime_nsec()))
+            let metadata = fs::metadata(file).ok()?;
+            Some((metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
         })
     }
 
@@ -78,7 +78,7 @@ impl TlsFiles {
 }
 
 impl Material {
-    /// Whether the own certificate is valid at `now`.
+    /// Checks that the own certificate is valid at `now`.
     pub(crate) fn check(&self, now: SystemTime) -> Result<(), IdentityError> {
         let Certificate { not_before, not_after, .. } = self.certificate;
         let file = || self.files.certificate.clone();
@@ -96,7 +96,7 @@ fn read(what: &'static str, file: &Path) -> Result<Vec<u8>, IdentityError> {
     fs::read(file).map_err(|source| IdentityError::Read { what, file: file.to_owned(), source })
 }
 
-/// One certificate at least.
+/// Reads the certificates in a file, at least one.
 fn certificates(
     what: &'static str,
     file: &Path,

@@ -1,9 +1,9 @@
-//! Who is who between the parts: certificates, and TLS made of them.
+//! Identities of nodes, hubs and operators: certificates, and TLS over them.
 //!
-//! A certificate names its owner by one URI among its subject alternative names,
+//! One URI among the subject alternative names of a certificate names its owner,
 //! `headwater://node/NAME` ([`Principal`]). Hubs accept connections with an [`Acceptor`], edges
-//! make them with a [`Connector`]: TLS 1.3 and HTTP/2 only, each over three PEM files that are
-//! read again when they change. What is wrong with a file, a certificate or a clock is said with
+//! open them with a [`Connector`]. Both speak TLS 1.3 and HTTP/2 only. Both load three PEM files
+//! and reload them when the files change. An error about a file, a certificate or a clock names
 //! the file, both times, and what to do.
 
 mod acceptor;
@@ -11,20 +11,20 @@ mod acceptor;
 pub mod authority;
 mod certificate;
 mod clock;
+mod config_reloader;
 mod connector;
 mod error;
 mod files;
 mod principal;
-mod reloading;
+mod refusal_detector;
 #[cfg(test)]
 mod tests;
-mod verdict;
 
 pub use acceptor::{Acceptor, HandshakeError};
 pub use certificate::{Certificate, NameFault};
 pub use clock::{Clock, rfc3339, system_clock};
-pub use connector::{ConnectError, Connector, RefusedByPeer};
+pub use connector::{ConnectError, Connector, PeerRefusal};
 pub use error::IdentityError;
 pub use files::TlsFiles;
 pub use principal::{Principal, PrincipalError};
-pub use verdict::{Judged, Verdict};
+pub use refusal_detector::{PeerRefusalCell, RefusalDetector};

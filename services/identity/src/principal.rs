@@ -1,29 +1,29 @@
-//! Who a certificate is of.
+//! The owner of a certificate.
 
 use std::fmt;
 use std::str::FromStr;
 
 use headwater_event::{NameError, NodeName};
 
-/// What the URI of every principal begins with.
+/// The prefix of every principal's URI.
 const SCHEME: &str = "headwater://";
 
-/// Who a certificate is of: a URI among its subject alternative names says so, and nothing else
-/// of it does.
+/// The owner of a certificate. Only a URI among the subject alternative names states it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
-    /// A node, `headwater://node/NAME`: reads its own streams, writes its own reports.
+    /// A node, `headwater://node/NAME`. It reads its own streams and writes its own reports.
     Node(NodeName),
-    /// A hub, `headwater://hub/NAME`. Edges go by its addresses, which the certificate names too.
+    /// A hub, `headwater://hub/NAME`. Edges verify its addresses, which the certificate also
+    /// names.
     Hub(NodeName),
-    /// A person or a program that asks, `headwater://operator/NAME`.
+    /// A person or a program that uses the operator API, `headwater://operator/NAME`.
     Operator(NodeName),
 }
 
 /// Why a text is not the URI of a principal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrincipalError {
-    /// It begins otherwise, or the word after the scheme is not known.
+    /// The scheme or the role is unknown.
     #[error(
         "{uri:?} is not headwater://node/NAME, headwater://hub/NAME or \
              headwater://operator/NAME"
@@ -32,18 +32,18 @@ pub enum PrincipalError {
         /// The text.
         uri: String,
     },
-    /// The name cannot be one.
-    #[error("{uri:?} holds no name")]
+    /// The name is not valid.
+    #[error("{uri:?} has no valid name")]
     Name {
         /// The text.
         uri: String,
-        /// Why not.
+        /// The rule that it breaks.
         source: NameError,
     },
 }
 
 impl Principal {
-    /// Whether `uri` is meant to name a principal.
+    /// Whether `uri` has the scheme of a principal.
     pub(crate) fn claims(uri: &str) -> bool {
         uri.starts_with(SCHEME)
     }
@@ -56,14 +56,14 @@ impl Principal {
         }
     }
 
-    /// The URI that a certificate names it by.
+    /// The URI in the principal's certificate.
     pub fn uri(&self) -> String {
         let (role, name) = self.parts();
         format!("{SCHEME}{role}/{}", name.as_str())
     }
 }
 
-/// As people read it: `node a`.
+/// For people: `node a`.
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (role, name) = self.parts();

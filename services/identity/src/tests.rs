@@ -1,4 +1,4 @@
-//! Both ends over a pipe in memory, with certificates of a CA made here. Time is given.
+//! Both ends over an in-memory pipe, with certificates of a test CA and a test clock.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,8 @@ use super::*;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A clock that tests set, and a CA whose certificates are valid a day around its beginning.
+/// A clock that tests set, and a CA whose certificates are valid for a day before and after its
+/// start.
 struct World {
     dir: TempDir,
     start: SystemTime,
@@ -74,7 +75,7 @@ impl World {
     }
 }
 
-/// As a rotation does it: another file takes the name.
+/// Replaces a file as a rotation does: another file is renamed over it.
 fn replace(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).expect("written");
@@ -83,7 +84,7 @@ fn replace(file: &Path, text: &str) {
 
 type Ends = (Result<Option<Certificate>, HandshakeError>, Result<(), String>);
 
-/// What either end makes of the other; the edge says a byte and waits for one.
+/// Connects both ends and returns the result of each. The edge sends a byte and waits for one.
 async fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> Ends {
     let (at_edge, at_hub) = duplex(1 << 16);
     let hub = async {
@@ -95,15 +96,15 @@ async fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> Ends {
     };
     let edge = async {
         let stream = connector.connect(host, at_edge).await.map_err(|error| error.to_string())?;
-        let (mut stream, verdict) = Judged::new(stream);
-        let said = async {
+        let (mut stream, refusal) = RefusalDetector::new(stream);
+        let exchange = async {
             stream.write_u8(7).await?;
             stream.flush().await?;
             stream.read_u8().await
         };
-        match said.await {
+        match exchange.await {
             Ok(_) => Ok(()),
-            Err(error) => Err(match verdict.refusal() {
+            Err(error) => Err(match refusal.refusal() {
                 Some(refused) => refused.to_string(),
                 None => error.to_string(),
             }),
@@ -112,9 +113,9 @@ async fn meet(acceptor: &Acceptor, connector: &Connector, host: &str) -> Ends {
     tokio::join!(hub, edge)
 }
 
-fn says(what: &str, words: &[&str]) {
+fn assert_contains(text: &str, words: &[&str]) {
     for word in words {
-        assert!(what.contains(word), "{word:?} is not in {what:?}");
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
     }
 }
 
@@ -132,11 +133,11 @@ async fn a_hub_learns_the_name_of_a_node_from_its_certificate() {
 async fn a_hub_is_known_by_its_name_and_its_ca() {
     let world = World::new();
     let (_, other) = meet(&world.hub(), &world.node(), "else.test").await;
-    says(&other.expect_err("another name"), &["hub.test", "else.test", "--dns"]);
+    assert_contains(&other.expect_err("another name"), &["hub.test", "else.test", "--dns"]);
 
     let strangers = World::new();
     let (met, connected) = meet(&strangers.hub(), &world.node(), "hub.test").await;
-    says(&connected.expect_err("another CA"), &["not from the CA", "ca.crt"]);
+    assert_contains(&connected.expect_err("another CA"), &["not from the CA", "ca.crt"]);
     met.expect_err("the edge hung up");
 }
 
@@ -150,28 +151,31 @@ async fn no_node_passes_for_a_hub() {
 }
 
 #[tokio::test]
-async fn a_node_of_another_ca_is_refused_and_told_why() {
+async fn a_node_of_another_ca_is_refused_with_the_reason() {
     let (world, strangers) = (World::new(), World::new());
     let mut files = strangers.issue("a", "headwater://node/a", &[], world.around());
     files.ca = world.files("a").ca;
     let stranger = Connector::open(files, world.clock()).expect("opens");
     let (met, connected) = meet(&world.hub(), &stranger, "hub.test").await;
     assert!(matches!(met, Err(HandshakeError::Failed(_))), "{met:?}");
-    says(&connected.expect_err("another CA"), &["refused this node's certificate", "another CA"]);
+    assert_contains(
+        &connected.expect_err("another CA"),
+        &["refused this node's certificate", "another CA"],
+    );
 }
 
 #[tokio::test]
-async fn a_clock_that_is_wrong_is_said_with_both_times() {
+async fn an_error_of_a_wrong_clock_names_both_times() {
     let world = World::new();
     let (hub, node) = (world.hub(), world.node());
     world.set_clock(SystemTime::UNIX_EPOCH);
     let (_, early) = meet(&hub, &node, "hub.test").await;
     let words =
         ["a.crt", "valid from 2024-10-03T00:00:00Z", "1970-01-01T00:00:00Z", "set the clock"];
-    says(&early.expect_err("1970"), &words);
+    assert_contains(&early.expect_err("1970"), &words);
     world.set_clock(world.start + 2 * DAY);
     let (_, late) = meet(&hub, &node, "hub.test").await;
-    says(
+    assert_contains(
         &late.expect_err("late"),
         &["a.crt", "until 2024-10-05T00:00:00Z", "2024-10-06T00:00:00Z"],
     );
@@ -181,14 +185,20 @@ async fn a_clock_that_is_wrong_is_said_with_both_times() {
     let files = world.issue("long", "headwater://node/a", &[], long);
     let node = Connector::open(files, world.clock()).expect("opens");
     let (_, late) = meet(&hub, &node, "hub.test").await;
-    says(&late.expect_err("late"), &["the hub's certificate", "until 2024-10-05T00:00:00Z"]);
+    assert_contains(
+        &late.expect_err("late"),
+        &["the hub's certificate", "until 2024-10-05T00:00:00Z"],
+    );
     world.set_clock(world.start - 2 * DAY);
     let (_, early) = meet(&hub, &node, "hub.test").await;
-    says(&early.expect_err("early"), &["the hub's certificate", "from 2024-10-03T00:00:00Z"]);
+    assert_contains(
+        &early.expect_err("early"),
+        &["the hub's certificate", "from 2024-10-03T00:00:00Z"],
+    );
 }
 
 #[tokio::test]
-async fn a_hub_refuses_what_its_own_clock_says_is_over() {
+async fn a_hub_refuses_a_certificate_that_is_expired_by_its_own_clock() {
     let world = World::new();
     let node = world.node();
     let long = Validity { from: world.start - 9 * DAY, until: world.start + 9 * DAY };
@@ -197,11 +207,14 @@ async fn a_hub_refuses_what_its_own_clock_says_is_over() {
     let hub = Acceptor::open(files, Arc::new(move || later)).expect("opens");
     let (met, connected) = meet(&hub, &node, "hub.test").await;
     met.expect_err("over");
-    says(&connected.expect_err("told"), &["refused this node's certificate", "not valid now"]);
+    assert_contains(
+        &connected.expect_err("told"),
+        &["refused this node's certificate", "not valid now"],
+    );
 }
 
 #[tokio::test]
-async fn files_that_changed_are_read_again_and_half_a_rotation_ends_nothing() {
+async fn changed_files_are_reloaded_and_half_a_rotation_ends_no_service() {
     let world = World::new();
     let (hub, node) = (world.hub(), world.node());
     let name = |ends: Ends| ends.0.expect("accepted").expect("shown").principal;
@@ -223,11 +236,11 @@ async fn files_that_changed_are_read_again_and_half_a_rotation_ends_nothing() {
     world.issue("hub", "headwater://hub/one", &["new.test"], validity);
     meet(&hub, &node, "new.test").await.1.expect("the new name");
     fs::remove_file(world.files("hub").key).expect("removed");
-    meet(&hub, &node, "new.test").await.1.expect("what was read stays");
+    meet(&hub, &node, "new.test").await.1.expect("the previous files stay in use");
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_something_else_is_no_peer() {
+async fn a_peer_that_speaks_another_protocol_is_refused() {
     let world = World::new();
     let (mut peer, at_hub) = duplex(1 << 12);
     peer.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
@@ -236,7 +249,7 @@ async fn a_peer_that_speaks_something_else_is_no_peer() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_name() {
+fn an_error_of_a_file_names_the_file() {
     let world = World::new();
     let open = |files: TlsFiles| Acceptor::open(files, world.clock()).map(|_| ());
     let hub = || world.issue("hub", "headwater://hub/one", &["hub.test"], world.around());
@@ -246,7 +259,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
     files.key = world.dir.path().join("missing.key");
     let error = open(files).expect_err("missing");
     assert!(matches!(&error, IdentityError::Read { .. }), "{error:?}");
-    says(&error.to_string(), &["missing.key", "private key"]);
+    assert_contains(&error.to_string(), &["missing.key", "private key"]);
 
     let files = hub();
     fs::File::create(&files.certificate).expect("there").write_all(b"x").expect("written");
@@ -257,7 +270,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
     files.key = world.issue("other", "headwater://hub/two", &["hub.test"], world.around()).key;
     let error = open(files).expect_err("no pair");
     assert!(matches!(&error, IdentityError::NoPair { .. }), "{error:?}");
-    says(&error.to_string(), &["other.key", "hub.crt", "no pair"]);
+    assert_contains(&error.to_string(), &["other.key", "hub.crt", "no pair"]);
 
     let files = hub();
     world.set_clock(world.start + 2 * DAY);
@@ -266,16 +279,16 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
 }
 
 #[test]
-fn a_certificate_of_somebody_else_is_named() {
+fn an_error_of_a_wrong_owner_names_both_principals() {
     let world = World::new();
     let node = world.node();
     node.check_owner(&principal("headwater://node/a")).expect("its own");
     let error = node.check_owner(&principal("headwater://node/b")).expect_err("another's");
-    says(&error.to_string(), &["a.crt", "node a", "node b"]);
+    assert_contains(&error.to_string(), &["a.crt", "node a", "node b"]);
 }
 
 #[test]
-fn a_ca_that_was_read_again_issues_in_the_same_name() {
+fn a_reopened_ca_issues_in_the_same_name() {
     let world = World::new();
     let (certificate, key) = (world.authority.certificate(), world.authority.key());
     let again = Authority::from_pem(certificate, &key).expect("reads");

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io;
 
 use futures::{Stream, StreamExt};
-use headwater_identity::{Connector, RefusedByPeer, Verdict};
+use headwater_identity::{Connector, PeerRefusal, PeerRefusalCell};
 use headwater_proto::replication;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::wire::WireError;
@@ -55,7 +55,7 @@ pub(crate) enum LinkError {
         /// The hub.
         address: HubAddress,
         /// What it said.
-        source: RefusedByPeer,
+        source: PeerRefusal,
     },
     /// The hub ended it, or it broke.
     #[error("the connection to hub {address} ended: {}", in_words(status))]
@@ -173,14 +173,14 @@ pub(crate) fn take_up(
     hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + 'static,
 ) -> Link {
     let (heard, incoming) = mpsc::channel(INCOMING_MAX);
-    let reader = tokio::spawn(hear(address, Verdict::default(), hub, heard));
+    let reader = tokio::spawn(hear(address, PeerRefusalCell::default(), hub, heard));
     Link::new(said, incoming, AbortOnDropHandle::new(reader))
 }
 
 /// Reads what a hub says until it ends, or nobody hears it any more.
 async fn hear(
     address: HubAddress,
-    verdict: Verdict,
+    verdict: PeerRefusalCell,
     mut hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Unpin,
     heard: mpsc::Sender<Result<HubMessage, LinkError>>,
 ) {
@@ -198,7 +198,7 @@ async fn hear(
     }
 }
 
-pub(crate) fn ended(address: HubAddress, status: Status, verdict: &Verdict) -> LinkError {
+pub(crate) fn ended(address: HubAddress, status: Status, verdict: &PeerRefusalCell) -> LinkError {
     match verdict.refusal() {
         Some(source) => LinkError::Refused { address, source },
         None => LinkError::Ended { address, status: Box::new(status) },

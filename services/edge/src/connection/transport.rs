@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use headwater_identity::{ConnectError, Connector, Judged, Verdict};
+use headwater_identity::{ConnectError, Connector, PeerRefusalCell, RefusalDetector};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -81,7 +81,7 @@ impl DialError {
 pub(crate) async fn dial(
     hub: &HubAddress,
     tls: Option<&Connector>,
-) -> Result<(Channel, Verdict), DialError> {
+) -> Result<(Channel, PeerRefusalCell), DialError> {
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let reached = timeout_at(deadline, reach(hub, tls.is_some())).await;
     let stream = reached.unwrap_or(Err(DialError::NoResponse))?;
@@ -118,11 +118,11 @@ async fn speak<S>(
     hub: &HubAddress,
     scheme: &str,
     stream: S,
-) -> Result<(Channel, Verdict), DialError>
+) -> Result<(Channel, PeerRefusalCell), DialError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (stream, verdict) = Judged::new(stream);
+    let (stream, verdict) = RefusalDetector::new(stream);
     let mut stream = Some(TokioIo::new(stream));
     // For one connection: the next is dialed anew, for the hub may be another by then.
     let once = service_fn(move |_| {

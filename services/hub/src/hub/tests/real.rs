@@ -69,7 +69,7 @@ async fn an_edge_connects_by_name_and_says_what_is_wrong_with_a_certificate() {
 
     let other = issuer.connector("headwater://node/b");
     let refused = edge(&dir, vec![named(&hub)], other).await.expect_err("another's");
-    assert!(matches!(refused, StartError::Identity(IdentityError::SomebodyElse { .. })));
+    assert!(matches!(refused, StartError::Identity(IdentityError::WrongPrincipal { .. })));
 
     // A hub that is called by a name that its certificate has not: its files are replaced too.
     issuer.files("headwater://hub/hub-1", &["hub.test"], Duration::from_secs(60));

@@ -1,4 +1,4 @@
-//! What the peer thought of our certificate, which it says only after the handshake.
+//! Detects that the peer refused our certificate: in TLS 1.3 its alert arrives after the handshake.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,36 +7,36 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connector::{RefusedByPeer, refused_by_peer};
+use crate::connector::{PeerRefusal, peer_refusal};
 
-/// Whether the peer ended a connection for what it thinks of our certificate. Clones are the same.
+/// Holds the peer's refusal of our certificate, once it has arrived. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict(Arc<OnceLock<RefusedByPeer>>);
+pub struct PeerRefusalCell(Arc<OnceLock<PeerRefusal>>);
 
-impl Verdict {
-    /// Why it did, if it did.
-    pub fn refusal(&self) -> Option<RefusedByPeer> {
+impl PeerRefusalCell {
+    /// The refusal; `None` while there is none.
+    pub fn refusal(&self) -> Option<PeerRefusal> {
         self.0.get().cloned()
     }
 }
 
-/// A connection whose end is looked at before those above it make something else of it: HTTP/2
-/// keeps of an error its text only.
+/// A connection whose read errors are searched for a refusal. HTTP/2 keeps only the text of an
+/// error, so the search must happen below it.
 #[derive(Debug)]
-pub struct Judged<S> {
+pub struct RefusalDetector<S> {
     stream: S,
-    verdict: Verdict,
+    refusal: PeerRefusalCell,
 }
 
-impl<S> Judged<S> {
-    /// A connection over `stream`, and what becomes known of its end.
-    pub fn new(stream: S) -> (Self, Verdict) {
-        let verdict = Verdict::default();
-        (Self { stream, verdict: verdict.clone() }, verdict)
+impl<S> RefusalDetector<S> {
+    /// Wraps `stream`; returns the wrapper and the cell for its refusal.
+    pub fn new(stream: S) -> (Self, PeerRefusalCell) {
+        let refusal = PeerRefusalCell::default();
+        (Self { stream, refusal: refusal.clone() }, refusal)
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Judged<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for RefusalDetector<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -44,16 +44,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Judged<S> {
     ) -> Poll<io::Result<()>> {
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
         if let Err(error) = &read
-            && let Some(refused) = refused_by_peer(error)
+            && let Some(refused) = peer_refusal(error)
         {
-            // The first is the reason, should there be a second.
-            let _ = self.verdict.0.set(refused);
+            // The first refusal is the cause; later ones are ignored.
+            let _ = self.refusal.0.set(refused);
         }
         Poll::Ready(read)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Judged<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for RefusalDetector<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
