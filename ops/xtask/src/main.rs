@@ -1,6 +1,6 @@
 //! Development commands, as `cargo xtask COMMAND`.
 //!
-//! Depends on the standard library and a TOML parser alone: it is built first in an empty clone, on
+//! Depends on the standard library and parsers of TOML and JSON alone: it is built first in an empty clone, on
 //! a machine that may lack what the rest needs to build.
 
 mod bench;

@@ -3,6 +3,9 @@
 //! Every development command builds with one profile and one set of features, so that they share
 //! their artifacts. Commands that measure or deploy share the release profile.
 
+mod programs;
+mod slowest;
+
 use std::path::PathBuf;
 
 use crate::claim;
@@ -25,12 +28,16 @@ pub(crate) fn test(place: &Place, args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The steps of the tests, on a prepared machine.
+/// The steps of the tests, on a prepared machine. With `args`, `cargo test` runs them.
 ///
 /// # Errors
 /// The build or a test fails.
 pub(crate) fn take_tests(place: &Place, steps: &mut Steps, args: &[String]) -> Result<(), Failure> {
     steps.take("build", || build(place))?;
+    if args.is_empty() {
+        steps.take("test", || programs::run(place))?;
+        return steps.take("examples in docs", || step::run(&mut place.cargo(&DOC_TESTS)));
+    }
     steps.take("test", || step::run(place.cargo(&TEST).args(args)))
 }
 
@@ -58,6 +65,7 @@ const BUILD: [&str; 5] = ["build", "--workspace", "--bins", "--tests", "--locked
 /// The release program.
 pub(crate) const RELEASE: [&str; 6] =
     ["build", "--release", "--bins", "--locked", "-p", "headwater"];
+const DOC_TESTS: [&str; 5] = ["test", "--workspace", "--doc", "--locked", "--quiet"];
 const TEST: [&str; 4] = ["test", "--workspace", "--no-fail-fast", "--locked"];
 
 /// Installs what the build needs and prints how long it takes.
