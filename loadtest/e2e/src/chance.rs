@@ -1,4 +1,4 @@
-//! Chance that can be had again: a seed, printed with whatever fails under it.
+//! Repeatable randomness: a seed, printed with every failure.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -11,8 +11,7 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// The seed that the variable `name` gives, else a new one; printed, so that a failure can be
-    /// had again.
+    /// The seed in the variable `name`, else a new one; printed, so that a failure can be repeated.
     ///
     /// # Panics
     /// When the variable holds no number.

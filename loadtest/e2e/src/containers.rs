@@ -1,5 +1,5 @@
-//! The containers that run below a data directory, as the machine sees them: by `/proc`, not by
-//! what anybody says of them.
+//! The containers that run below a data directory, as `/proc` shows them, not as Headwater reports
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ pub struct Container {
     pub name: String,
 }
 
-/// What of a process matters.
+/// The facts of a process that tests need.
 struct Process {
     id: i32,
     parent: i32,
@@ -56,7 +56,7 @@ pub fn containers(data: &Path) -> BTreeMap<Container, Vec<Tree>> {
     found
 }
 
-/// Kills what runs below `data`, shims and containers, as a machine that goes down does.
+/// Kills the shims and containers below `data`, as a machine that goes down does.
 pub fn kill_all(data: &Path) {
     for trees in containers(data).into_values() {
         for tree in trees {
@@ -88,7 +88,7 @@ fn processes() -> impl Iterator<Item = Process> {
     entries.filter_map(|entry| {
         let id: i32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The name of the program stands in brackets and may hold anything.
+        // The program's name is in brackets and may have any character.
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         if *fields.first()? == "Z" {

@@ -1,7 +1,7 @@
-//! What the databases of a data directory say while nobody runs on them, or those of a fleet's
-//! parts and the topics between them: the evidence that the checkers of `loadtest/check` are given.
+//! The evidence for the checkers of `loadtest/check`: the databases of a data directory while no
+//! process uses them, or those of a fleet's parts and the topics between them.
 //!
-//! Copies are read, so that looking changes nothing: opening a database writes to it.
+//! It reads copies, because opening a database writes to it.
 
 mod fleet;
 mod log;
@@ -34,28 +34,28 @@ pub type Picture = BTreeMap<(NodeName, ResourceKey), ReportedStatus>;
 /// Whose picture it is where everything is one process.
 const UP: &str = "up";
 
-/// What a data directory holds, or a fleet.
+/// The content of a data directory, or of a fleet.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// The birth of the downstream log; `None`: it is empty.
     pub birth: Option<LogBirth>,
     /// The events of every stream that count, in order.
     pub streams: BTreeMap<StreamId, Vec<Envelope>>,
-    /// What a reader makes of the records of each partition.
+    /// The outcomes that a reader gives to the records of each partition.
     pub readings: BTreeMap<Partition, Vec<(Offset, Seen)>>,
-    /// What records that do not count touched, and no event has since: compaction would keep them.
+    /// Keys whose last record does not count: compaction would keep that record.
     pub unrepaired: BTreeSet<(StreamId, RepairKey)>,
-    /// The events that came after such a record, and may say what was said before it.
+    /// The events that follow such a record, and may repeat an earlier value.
     pub repairs: BTreeSet<(StreamId, Seq)>,
-    /// What a reader of either log stumbles over.
+    /// Records of either log that a reader cannot take.
     pub flaws: Vec<String>,
     /// What each node reported, in the order of the upstream log.
     pub reports: BTreeMap<NodeName, Vec<Report>>,
-    /// What hubs said of where nodes stand, in the order of the upstream log.
+    /// The positions of nodes that hubs appended, in the order of the upstream log.
     pub standings: Vec<(NodeName, NodeStanding)>,
     /// The picture of each controller, by its part's name.
     pub pictures: BTreeMap<String, Picture>,
-    /// What lies on each node's disk.
+    /// The disk of each node.
     pub nodes: BTreeMap<NodeName, NodeEvidence>,
 }
 
@@ -68,7 +68,8 @@ pub struct Unreadable {
 }
 
 impl Evidence {
-    /// Reads the databases of `data`, on which nobody runs. What was never made is left out.
+    /// Reads the databases of `data`, which no process uses. A database that does not exist is left
+    /// out.
     ///
     /// # Errors
     /// Names a database that is there and cannot be read.

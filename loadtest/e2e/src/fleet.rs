@@ -20,17 +20,16 @@ use crate::memory;
 use crate::part::Part;
 use crate::running::{WAIT, headwater};
 
-/// Between two looks.
+/// The polling interval.
 const POLL: Duration = Duration::from_millis(100);
 
-/// What a part of the cloud waits for at most where a test would wait for it, so that a frozen
-/// broker is noticed in seconds.
+/// Short time limits for parts of the cloud, so that they notice a frozen broker in seconds.
 const TIMEOUTS: [&str; 3] = ["delivery.timeout=4s", "request.timeout=2s", "unreachable.after=4s"];
 
-/// How soon one that stands by takes the log over, likewise.
+/// The heartbeat settings of controllers, for a standby that takes over in seconds.
 const CONTROLLER: &str = "heartbeat_interval = \"1s\"\nheartbeats_missed = 3\n";
 
-/// Any free port, until a hub says which it is.
+/// Any free port; the hub writes the one that it gets.
 const ANY_PORT: &str = "127.0.0.1:0";
 
 /// The broker, the parts by their names, and the folder of manifests.
@@ -39,12 +38,12 @@ pub struct Fleet {
     parts: BTreeMap<String, Part>,
     /// The brokers.
     pub kafka: Cluster,
-    /// What was told to a controller over a socket, and is to be there as the manifests are.
+    /// The objects sent to a controller over a socket; nodes must have them as those of manifests.
     pub told: Vec<Value>,
     folder: TempDir,
     replicas: u32,
     /// Settings of the table `kafka` beside [`TIMEOUTS`].
-    said: Vec<String>,
+    kafka_settings: Vec<String>,
 }
 
 impl Fleet {
@@ -61,27 +60,31 @@ impl Fleet {
     /// # Panics
     /// When Kafka does not start, or the topics cannot be made.
     pub fn on(settings: ClusterSettings, partitions: u32) -> Self {
-        Self::saying(settings, partitions, &[])
+        Self::with_kafka_settings(settings, partitions, &[])
     }
 
-    /// As [`Fleet::on`]; each of `said` is a setting of the table `kafka`, told to whoever makes
-    /// the topics and to every part of the cloud.
+    /// As [`Fleet::on`]; each of `kafka_settings` is a setting of the table `kafka`, for `topics create` and for
+    /// every part of the cloud.
     ///
     /// # Panics
     /// When Kafka does not start, or the topics cannot be made.
-    pub fn saying(settings: ClusterSettings, partitions: u32, said: &[&str]) -> Self {
-        let said = said.iter().map(|it| (*it).to_owned()).collect();
+    pub fn with_kafka_settings(
+        settings: ClusterSettings,
+        partitions: u32,
+        kafka_settings: &[&str],
+    ) -> Self {
+        let kafka_settings = kafka_settings.iter().map(|it| (*it).to_owned()).collect();
         let replicas = settings.brokers.clamp(1, 3);
         let kafka = Cluster::start(settings).expect("Kafka starts");
         let folder = TempDir::new().expect("a temporary folder");
         let (parts, told) = (BTreeMap::new(), Vec::new());
-        let fleet = Self { parts, kafka, told, folder, replicas, said };
+        let fleet = Self { parts, kafka, told, folder, replicas, kafka_settings };
         fs::create_dir(fleet.manifests()).expect("a folder of manifests");
         fleet.make_topics(partitions);
         fleet
     }
 
-    /// Makes both topics, as a person does.
+    /// Creates both topics by the command line.
     ///
     /// # Panics
     /// When they cannot be made.
@@ -93,7 +96,7 @@ impl Fleet {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 
-    /// Where everything lies, each part's data under its name.
+    /// The folder of the fleet, with each part's data under its name.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -153,7 +156,7 @@ impl Fleet {
         self.add_hub_with(name, &["--insecure-loopback"]);
     }
 
-    /// As [`Fleet::add_hub`], for one that is told `more`: who it is, at least.
+    /// As [`Fleet::add_hub`], with more arguments: at least the hub's identity.
     ///
     /// # Panics
     /// When it does not listen in [`WAIT`].
@@ -185,8 +188,8 @@ impl Fleet {
         self.add_edge_with(node, &hubs, &["--insecure-loopback"]);
     }
 
-    /// As [`Fleet::add_edge`], for one that connects to these addresses and is told `more`: who it
-    /// is, at least.
+    /// As [`Fleet::add_edge`], with these hub addresses and more arguments: at least the edge's
+    /// identity.
     ///
     /// # Panics
     /// When it cannot be started at all.
@@ -230,7 +233,7 @@ impl Fleet {
     /// Waits until `look` gives something.
     ///
     /// # Panics
-    /// When it does not in [`WAIT`]; says what was waited for, and what every part said.
+    /// It does not in [`WAIT`]; the message names the condition and has the output of every part.
     pub fn wait_for<T>(&self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
         let deadline = Instant::now() + WAIT;
         loop {
@@ -242,7 +245,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until the part says that it has everything.
+    /// Waits until the part reports that it is ready.
     ///
     /// # Panics
     /// When it does not in [`WAIT`].
@@ -252,7 +255,7 @@ impl Fleet {
         });
     }
 
-    /// Holds every part against what it may take of memory, over all its processes so far.
+    /// Compares the memory of every part, over all its processes so far, with its budget.
     ///
     /// # Panics
     /// When one took more (I12).
@@ -265,7 +268,7 @@ impl Fleet {
         }
     }
 
-    /// What every part said, and how it says it is.
+    /// The output and the status of every part.
     pub fn said(&self) -> String {
         let one = |(name, part): (&String, &Part)| {
             // A frozen one would not answer.
@@ -280,7 +283,7 @@ impl Fleet {
         let replicas = format!("topic.replication.factor={}", self.replicas);
         let mut args = vec!["--kafka".to_owned(), self.kafka.bootstrap()];
         let settings = settings.iter().copied().chain([replicas.as_str()]);
-        for set in settings.chain(self.said.iter().map(String::as_str)) {
+        for set in settings.chain(self.kafka_settings.iter().map(String::as_str)) {
             args.extend(["--kafka-set".to_owned(), set.to_owned()]);
         }
         args

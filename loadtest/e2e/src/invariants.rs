@@ -1,7 +1,7 @@
 //! The checkers of `loadtest/check` over the evidence of a data directory or a fleet, look after look.
 //!
-//! It remembers what was there at the look before: what was lost, applied twice or taken back
-//! between two looks is found, whatever killed the process there.
+//! It keeps the evidence of the previous look, so that it finds what was lost, applied twice or taken
+//! back between two looks, whatever killed a process there.
 
 mod reports;
 
@@ -81,7 +81,7 @@ impl Invariants {
         self.reports.lost_picture(controller);
     }
 
-    /// Checks everything that must hold of `data` at any time. Nobody runs on it.
+    /// Checks the invariants of `data` that hold at any time. No process uses it.
     ///
     /// # Errors
     /// Names what does not hold.
@@ -92,7 +92,7 @@ impl Invariants {
         Ok(evidence)
     }
 
-    /// Checks everything that must hold of `fleet` at any time. Its broker runs; its parts may.
+    /// Checks the invariants of `fleet` that hold at any time. Its broker runs; its parts may run.
     ///
     /// # Errors
     /// Names what does not hold.
@@ -131,7 +131,7 @@ impl Invariants {
     /// the reports. Nothing was to be done any more; edges that were ended are not looked at.
     ///
     /// # Errors
-    /// Names a replica that stands elsewhere, or a report that still waits.
+    /// Names a replica at another position, or a report that still waits.
     pub fn converged(&self, evidence: &Evidence) -> Result<(), Broken> {
         let Some(birth) = evidence.birth else { return Err("the log is empty".into()) };
         if let Some((stream, touched)) = evidence.unrepaired.first() {

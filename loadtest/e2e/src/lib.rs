@@ -1,4 +1,4 @@
-//! Tests with the real binary and real processes, and what they need to be told in few words.
+//! Tests with the real binary and real processes, and the tools that keep them short.
 
 pub mod chance;
 pub mod containers;

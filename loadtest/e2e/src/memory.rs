@@ -1,15 +1,15 @@
-//! How much memory a process took at most, and how much each part may take (I12).
+//! The peak memory of a process, and the budget of each part (I12).
 
 use headwater_check::budget::Budget;
 use procfs::process::Process;
 
-/// What an edge may take.
+/// The budget of an edge, in bytes.
 pub const EDGE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a hub may take that serves nobody.
+/// The budget of a hub that serves no edge, in bytes.
 pub const HUB_BYTES_MAX: u64 = 64 << 20;
 
-/// What a hub may take besides for each edge that it serves.
+/// The additional budget of a hub for each edge that it serves, in bytes.
 pub const HUB_BYTES_PER_EDGE: u64 = 32 << 10;
 
 /// The most memory of its own that the process ever had, in bytes, if it still is: its peak without

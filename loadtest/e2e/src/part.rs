@@ -1,4 +1,4 @@
-//! A part of Headwater as a process, with a data directory of its own, and what may happen to it.
+//! A part of Headwater as a process with its own data directory, and the faults to inject into it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::containers::kill_all;
 use crate::memory;
 use crate::running::{WAIT, headwater};
 
-/// Between two looks.
+/// The polling interval.
 const POLL: Duration = Duration::from_millis(100);
 
 /// A data directory, and the process that owns it while it runs.
@@ -79,7 +79,7 @@ impl Part {
         (!text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 
-    /// What it said so far, over all its starts.
+    /// Its output so far, over all its starts.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -170,12 +170,12 @@ impl Part {
     ///
     /// # Panics
     /// When it does not stand still in [`WAIT`].
-    pub fn halt(&self) -> Halted<'_> {
+    pub fn halt(&self) -> HaltedPart<'_> {
         if self.stands_still() {
-            return Halted(None);
+            return HaltedPart(None);
         }
         self.freeze();
-        let halted = Halted(Some(self));
+        let halted = HaltedPart(Some(self));
         let deadline = Instant::now() + WAIT;
         while !self.stands_still() {
             assert!(Instant::now() < deadline, "it does not stand still\n{}", self.said());
@@ -221,16 +221,16 @@ impl Part {
 
     fn signal(&self, signal: Signal) {
         if let Some(id) = self.process_id().and_then(|id| i32::try_from(id).ok()) {
-            // It may have ended by itself, which its status tells.
+            // The process may have ended; its exit status shows that.
             let _ = kill(Pid::from_raw(id), signal);
         }
     }
 }
 
-/// A part that stands still; it goes on when this is dropped.
-pub struct Halted<'p>(Option<&'p Part>);
+/// A part whose threads are held; dropping it resumes them.
+pub struct HaltedPart<'p>(Option<&'p Part>);
 
-impl Drop for Halted<'_> {
+impl Drop for HaltedPart<'_> {
     fn drop(&mut self) {
         if let Some(part) = self.0 {
             part.thaw();

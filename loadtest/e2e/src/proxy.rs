@@ -36,10 +36,10 @@ pub struct Conditions {
     /// How many bytes a second the edge reads. A connection that is there keeps what the kernel
     /// holds of it: for a reader that is slow from its first byte, say so before it connects.
     pub reads_per_second: Option<u32>,
-    /// Nothing passes and nobody is told, as when a radio is out of reach: what comes waits in the
-    /// kernel until it is over. New connections are accepted and hear nothing.
+    /// Nothing passes and no end is notified, as when a radio is out of reach: bytes wait in the
+    /// kernel until the fault ends. New connections are accepted and receive nothing.
     pub black_hole: bool,
-    /// New connections are closed at once, as when nobody listens.
+    /// New connections are closed at once, as at a port without a listener.
     pub closed: bool,
 }
 
@@ -198,7 +198,7 @@ async fn pass(
             let most = rate(&conditions).map_or(CHUNK_BYTES, |rate| rate.max(1) as usize);
             let read = tokio::select! {
                 biased;
-                // What comes from now on falls under what is said now.
+                // The new conditions apply to the bytes that follow.
                 _ = hop.until(|now| *now != conditions) => continue,
                 read = from.read(&mut chunk[..most.min(CHUNK_BYTES)]) => read.unwrap_or(0),
             };

@@ -49,7 +49,7 @@ struct World {
     /// The node and the command of the pod that is replaced.
     swap: (usize, u64),
     brief: BTreeSet<u64>,
-    /// What was said over the socket: each word, and whether the pod is there.
+    /// The objects sent over the socket: the word, and whether the pod exists.
     wire: (u64, bool),
 }
 
@@ -131,10 +131,10 @@ impl Restless {
         (0..changes).for_each(|_| world.step());
     }
 
-    /// Rests, if it does not yet; what was said last is said once more, to whoever listens now.
+    /// Stops changing, if it has not yet, and sends the last lines again to the present listener.
     ///
     /// # Panics
-    /// When nobody listens in [`WAIT`].
+    /// No controller listens in [`WAIT`].
     pub fn settle(&mut self) {
         if self.thread.is_some() {
             self.rest();
@@ -148,7 +148,7 @@ impl Restless {
         }
     }
 
-    /// What was said over the socket and is to be there.
+    /// The objects sent over the socket that must exist.
     ///
     /// # Panics
     /// When it does not rest.

@@ -1,4 +1,4 @@
-//! A real `headwater up`, with a data directory of its own, and what a person may do to it.
+//! A real `headwater up` with its own data directory, and the actions of its user.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,11 +15,11 @@ use tempfile::TempDir;
 
 use crate::containers::{Container, Tree, containers, kill_all};
 
-/// How long something may take to come about. Far more than it needs: two cores may be busy with
-/// something else.
+/// The time limit of every condition: far more than it needs, because two cores may be busy with
+/// other work.
 pub const WAIT: Duration = Duration::from_secs(90);
 
-/// Between two looks.
+/// The polling interval.
 const POLL: Duration = Duration::from_millis(100);
 
 /// A data directory, and the process that owns it while it runs.
@@ -93,7 +93,7 @@ impl Running {
         self.folder.path()
     }
 
-    /// What `up` said so far, over all its starts.
+    /// The output of `up` so far, over all its starts.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -154,7 +154,7 @@ impl Running {
     /// Waits until `look` gives something.
     ///
     /// # Panics
-    /// When it does not in [`WAIT`]; says what was waited for and what `up` said.
+    /// It does not in [`WAIT`]; the message names the condition and has the output of `up`.
     pub fn wait_for<T>(&self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
         let deadline = Instant::now() + WAIT;
         loop {
@@ -267,7 +267,7 @@ impl Running {
     fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             let id = i32::try_from(process.id()).expect("a process id");
-            // It may have ended by itself, which its status tells.
+            // The process may have ended; its exit status shows that.
             let _ = kill(Pid::from_raw(id), signal);
         }
     }

@@ -11,8 +11,8 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one of `mib` MiB at `at`, which is made if it is not there; none, said aloud, where
-    /// nothing can be mounted. In CI that is a failure.
+    /// Mounts one of `mib` MiB at `at`, which is created if it does not exist. Without the right to
+    /// mount it prints so and returns none; in CI it fails.
     pub fn mount(at: &Path, mib: u64) -> Option<Self> {
         fs::create_dir_all(at).expect("a directory");
         let size = format!("size={mib}m");
@@ -52,7 +52,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Whoever still uses it has been told to end.
+        // Its users have been asked to end.
         let _ = Command::new("umount").arg("--lazy").arg(&self.at).output();
     }
 }

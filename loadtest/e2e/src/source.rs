@@ -143,7 +143,7 @@ fn collect(value: &Value, field: &str, namespace: &str, names: &mut BTreeSet<Nam
     }
 }
 
-/// Whether all that `asked` says stands in `found`, which may say more.
+/// Whether `found` has everything of `asked`; it may have more.
 fn is_within(asked: &Value, found: &Value) -> bool {
     match (asked, found) {
         (Value::Null, _) => true,

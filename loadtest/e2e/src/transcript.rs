@@ -1,17 +1,17 @@
-//! Transcripts: what a person typed and saw, as it stands in a Markdown file, and whether a
-//! program still answers so.
+//! Transcripts: the commands and outputs in a Markdown file, and whether a program still prints the
+//! same.
 //!
 //! A transcript is the text of all fenced blocks marked `console`, in order:
 //!
 //! - `$ COMMAND` is a command, and `^C` stops the one that keeps running.
 //! - The lines after it, up to the next of these, are what it prints on stdout and stderr.
-//! - In such a line `...` stands for any text, and alone for any number of lines. Runs of blanks
-//!   count as one, for the width of a column depends on what is in it.
+//! - In such a line `...` matches any text, and alone any number of lines. Runs of blanks match
+//!   one, because the width of a column depends on its content.
 
 /// The marker of a block that is part of the transcript.
 const FENCE: &str = "```console";
 
-/// What stands for anything.
+/// Matches anything.
 const ANYTHING: &str = "...";
 
 /// One thing typed, and what was seen.
@@ -20,14 +20,14 @@ pub struct Step {
     /// Where in the file, counted from 1.
     pub line: usize,
     /// What was typed.
-    pub typed: Typed,
+    pub typed: Input,
     /// What was seen, line by line; empty where it does not matter.
     pub expected: Vec<String>,
 }
 
 /// What was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Typed {
+pub enum Input {
     /// A command of the shell.
     Command(String),
     /// Ctrl-C.
@@ -47,8 +47,8 @@ pub fn steps(markdown: &str) -> Vec<Step> {
             continue;
         }
         let typed = match text.strip_prefix("$ ") {
-            Some(command) => Some(Typed::Command(command.to_owned())),
-            None => (text == "^C").then_some(Typed::Interrupt),
+            Some(command) => Some(Input::Command(command.to_owned())),
+            None => (text == "^C").then_some(Input::Interrupt),
         };
         if let Some(typed) = typed {
             steps.push(Step { line: at + 1, typed, expected: Vec::new() });
@@ -110,7 +110,7 @@ mod tests {
                         ```\n$ nor this\n```console\n$ d\n```\n";
         let command = |line, command: &str, expected| Step {
             line,
-            typed: Typed::Command(command.into()),
+            typed: Input::Command(command.into()),
             expected: lines(expected),
         };
         assert_eq!(
@@ -118,7 +118,7 @@ mod tests {
             [
                 command(8, "a b", "seen\n\n"),
                 command(11, "c", ""),
-                Step { line: 12, typed: Typed::Interrupt, expected: lines("end") },
+                Step { line: 12, typed: Input::Interrupt, expected: lines("end") },
                 command(17, "d", ""),
             ]
         );

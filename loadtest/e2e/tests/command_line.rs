@@ -1,5 +1,5 @@
-//! The command line as its users type it: what is wrong is named, what is asked is answered in
-//! the words of kubectl, and every exit status means what it is said to mean.
+//! The command line as its users type it: errors name their cause, answers use the words of kubectl,
+//! and every exit status has its documented meaning.
 
 use std::fs;
 use std::io::Write;
@@ -140,7 +140,7 @@ fn where_nothing_answers_it_is_said_what_to_do() {
     let listener = UnixListener::bind(stranger.join("headwater.sock")).expect("a socket");
     thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
-            // Whoever asked may hang up first.
+            // The client may disconnect first.
             let _ = stream.write_all(&[0xff; 4096]);
         }
     });

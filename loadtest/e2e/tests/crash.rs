@@ -38,7 +38,7 @@ fn rounds() -> u64 {
     given.map_or(ROUNDS_DEFAULT, |text| text.parse().expect("the rounds are a number"))
 }
 
-/// What runs for the pods that nobody touches.
+/// The containers of the pods that no change touches.
 fn anchors(running: &Running) -> BTreeMap<Container, Vec<Tree>> {
     let of_anchor = |container: &Container| container.name == ANCHORS;
     containers(&running.data()).into_iter().filter(|(container, _)| of_anchor(container)).collect()

@@ -1,5 +1,5 @@
-//! Databases that are lost, cut short or rotten: what is a copy is made anew and nothing is lost
-//! by it, what is not is named and waits for somebody; never wrong data, and no pod is touched.
+//! Databases that are lost, cut short or rotten. A copy is rebuilt without loss; damage to an original
+//! is named and waits for an operator. No part shows wrong data, and no pod is touched.
 //!
 //! `HEADWATER_DAMAGE_SEED=N` for other places, `HEADWATER_DAMAGE_FLIPS=N` for more of them.
 
@@ -19,7 +19,7 @@ const FLIPS: &str = "HEADWATER_DAMAGE_FLIPS";
 /// Bits that are flipped in each kind of database.
 const FLIPS_DEFAULT: u64 = 45;
 
-/// The same places each time, unless somebody wants others: a verdict is to be had again.
+/// The same places in each run, unless a seed is given: a result must be repeatable.
 fn chance() -> Chance {
     let given = std::env::var(SEED).ok();
     Chance::of(given.map_or(7, |text| text.parse().expect("the seed is a number")))
@@ -30,7 +30,7 @@ fn flips() -> u64 {
     given.map_or(FLIPS_DEFAULT, |text| text.parse().expect("the flips are a number"))
 }
 
-/// Each way to lose a part of a database that somebody may meet.
+/// Each way to lose a part of a database.
 fn losses() -> Vec<Fault> {
     let ends = [End::Wal, End::Table, End::Manifest, End::Current];
     let cut = ends.iter().flat_map(|end| {

@@ -1,6 +1,6 @@
-//! A full disk of an edge, with the write-ahead log or a table not fitting any more. It is said in
-//! `status`, pods go on, other nodes go on, and when there is room again the node does by itself,
-//! with nothing lost that was acknowledged.
+//! A full disk of an edge, without room for the write-ahead log or a table. `status` reports it, pods
+//! and other nodes continue, and the node resumes by itself when there is room, without a loss of
+//! acknowledged reports.
 
 use std::fs;
 use std::path::Path;

@@ -74,7 +74,7 @@ fn words(word: &str) -> String {
 
 struct Bench {
     running: Running,
-    /// Dropped last: whoever stops what runs needs the manifests.
+    /// Dropped last: stopping needs the manifests.
     folder: tempfile::TempDir,
 }
 

@@ -161,7 +161,7 @@ fn a_replica_is_a_prefix_of_its_history_and_positions_are_in_order() {
     let held: BTreeMap<String, Value> = held
         .into_iter()
         .map(|mut object| {
-            // A status is what the node says, no part of what it was told.
+            // The node reports the status; it is not part of the object that it received.
             object.as_object_mut().expect("an object").remove("status");
             let text = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
             let (kind, metadata) = (text(&object["kind"]), &object["metadata"]);

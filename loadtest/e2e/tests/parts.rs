@@ -48,7 +48,7 @@ fn manifests_come_in_at_the_controller_and_every_hub_folds_them() {
         assert_eq!(events(&fleet, hub), before, "the log is one");
     }
 
-    // Told to stop, each says that it was done; started again, nothing is said twice.
+    // Each part reports its stop; after a restart it reports nothing twice.
     for part in ["controller", "hub-a", "hub-b"] {
         let status = fleet.part_mut(part).stop().expect("it ran");
         assert_eq!(status.code(), Some(0), "{}", fleet.said());
@@ -83,7 +83,7 @@ fn what_cannot_start_says_why() {
         let code = fleet.part_mut(name).ended().and_then(|status| status.code());
         (code, fleet.part(name).said())
     };
-    // The topics have one replica, and nobody said that this is enough.
+    // The topics have one replica, which no argument allows.
     let (code, said) = start(&mut fleet, "unsafe", &[]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("--allow-unsafe-topics"), "{said}");
@@ -103,7 +103,7 @@ fn of_two_controllers_one_stands_by_and_takes_over() {
     fleet.wait_until_reconciled("first");
     let before = events(&fleet, "first");
     fleet.add_controller("second");
-    // The one that came last stands by; it goes on when the writer says that it stops, and when it
+    // The second one is a standby. It takes over when the writer releases the log, and when the writer
     // is silent.
     let (mut writer, mut other) = ("first", "second");
     for end in ["stopped", "killed"] {

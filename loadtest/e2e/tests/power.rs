@@ -39,7 +39,7 @@ const ROUNDS_DEFAULT: u64 = 20;
 const STARTING_MAX: u64 = 250;
 const RUNNING_MAX: u64 = 2_500;
 
-/// How long a cut may be waited for: a disk that nobody writes to is cut at rest.
+/// The longest wait for a moment to cut: without writes the disk is cut while idle.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn rounds() -> u64 {

@@ -33,7 +33,7 @@ fn an_object_of_the_largest_size_goes_through_every_hop_and_a_larger_one_is_refu
     ]);
     running.wait_until_in_step();
 
-    // What a file's object has beside what stands in the file: its UID, its time, its file.
+    // The fields that a file's object has besides the file's content: UID, time, file name.
     let published = running.wait_for("the probe", |running| {
         running.json(&["get", "configmap", "file-probe", "-o", "json"])
     });
@@ -49,7 +49,7 @@ fn an_object_of_the_largest_size_goes_through_every_hop_and_a_larger_one_is_refu
             assert!(answer.contains("default/configmap/said-more"), "{answer}");
             assert!(answer.contains(&OBJECT_BYTES_MAX.to_string()), "{answer}");
         }
-        // The name stands in it twice: as itself and as the file's.
+        // It has the name twice: its own and that of its file.
         let file = format!("file-{kind}");
         let overhead = names_its_file + 2 * file.len() - 2 * name;
         let object = config_map(&file, &"x".repeat(bytes - overhead), "");

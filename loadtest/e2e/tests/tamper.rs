@@ -1,5 +1,5 @@
-//! A replica that somebody changed behind the edge's back: `verify` names it, and a hub that can
-//! be reached puts it right.
+//! A replica that was changed behind the edge's back: `verify` names it, and a reachable hub repairs
+//! it.
 
 use std::fs;
 use std::path::Path;

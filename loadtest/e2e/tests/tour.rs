@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_e2e::running::{processes_in, programs, root};
-use headwater_e2e::transcript::{self, Step, Typed};
+use headwater_e2e::transcript::{self, Input, Step};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -76,9 +76,9 @@ impl Tour {
 
     fn take(&mut self, step: &Step) {
         match &step.typed {
-            Typed::Command(command) if command == UP => self.start(step),
-            Typed::Command(command) => self.ask(step, command),
-            Typed::Interrupt => self.interrupt(step),
+            Input::Command(command) if command == UP => self.start(step),
+            Input::Command(command) => self.ask(step, command),
+            Input::Interrupt => self.interrupt(step),
         }
     }
 
@@ -167,7 +167,7 @@ impl Up {
     /// Types Ctrl-C and waits for the end; `None` when it does not come.
     fn interrupt(&mut self) -> Option<ExitStatus> {
         let id = i32::try_from(self.process.id()).expect("a process id");
-        // It may have ended by itself, which its status tells.
+        // The process may have ended; its exit status shows that.
         let _ = kill(Pid::from_raw(id), Signal::SIGINT);
         let deadline = Instant::now() + WAIT;
         while Instant::now() < deadline {
@@ -200,7 +200,7 @@ impl Drop for Up {
     }
 }
 
-/// What is said to a person. Where there is no terminal, `up` also logs, one JSON object a line.
+/// The output for a person. Without a terminal, `up` also logs one JSON object a line.
 fn words(output: &str) -> String {
     let words = output.lines().filter(|line| !line.starts_with('{'));
     words.fold(String::new(), |text, line| text + line + "\n")

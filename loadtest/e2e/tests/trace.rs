@@ -52,16 +52,16 @@ const WAY: [&str; 9] = [
 
 /// What was received: spans, and the attributes of who sent them.
 #[derive(Clone, Default)]
-struct Received(Arc<Mutex<Collected>>);
+struct SharedCollector(Arc<Mutex<CollectedSpans>>);
 
 #[derive(Default)]
-struct Collected {
+struct CollectedSpans {
     spans: Vec<Span>,
     resource: BTreeMap<String, String>,
 }
 
 #[tonic::async_trait]
-impl TraceService for Received {
+impl TraceService for SharedCollector {
     async fn export(
         &self,
         request: Request<ExportTraceServiceRequest>,
@@ -81,7 +81,7 @@ impl TraceService for Received {
     }
 }
 
-impl Received {
+impl SharedCollector {
     /// Listens on loopback for as long as the runtime lives.
     fn listen(&self, runtime: &Runtime) -> SocketAddr {
         let _inside = runtime.enter();
@@ -126,7 +126,7 @@ fn attribute<'a>(span: &'a Span, key: &str) -> Option<&'a Value> {
 #[test]
 fn a_change_is_one_trace_from_the_source_to_the_pod_and_back() {
     let runtime = Runtime::new().expect("a runtime");
-    let received = Received::default();
+    let received = SharedCollector::default();
     let endpoint = format!("http://{}", received.listen(&runtime));
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("config.yaml"), CONFIG).expect("written");
@@ -182,7 +182,7 @@ fn a_receiver_that_is_not_there_changes_nothing() {
     fs::write(folder.path().join("pod.yaml"), POD).expect("written");
     fs::write(folder.path().join("config.yaml"), CONFIG).expect("written");
     let manifests = folder.path().to_str().expect("UTF-8");
-    // Port 1 of this machine: nobody listens there.
+    // Port 1 of this machine has no listener.
     let mut running = Running::start(&[manifests, "--otlp-endpoint", "http://127.0.0.1:1"]);
     running.wait_for_pods(1, |status| status == "Running");
     for word in ["second", "third"] {

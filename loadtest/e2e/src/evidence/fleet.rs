@@ -1,4 +1,4 @@
-//! What the parts of a fleet hold, whether they run or not, and the topics between them.
+//! Evidence of a fleet: the databases of its parts, running or not, and the topics between them.
 
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_rocks::Role;
@@ -6,15 +6,15 @@ use headwater_store::schema;
 
 use super::{Copies, Evidence, Unreadable, log, unreadable};
 use crate::fleet::Fleet;
-use crate::part::{Halted, Part};
+use crate::part::{HaltedPart, Part};
 
 /// What brokers call the reader.
 const CLIENT: &str = "headwater.evidence";
 
 impl Evidence {
     /// Reads what every edge and every controller of `fleet` has on its disk, and both logs up to
-    /// where they end. A part that runs is halted while it is read: what is found is what a kill
-    /// at that moment would have left. Edges stand still until the log is read, which is then
+    /// where they end. A running part is halted while its disk is read: the copy is what a kill
+    /// at that moment would have left. Edges stay halted until the log is read, so that the log is
     /// never behind them.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl Evidence {
         let copies = Copies::new();
         let edges = fleet.parts().filter(|(_, part)| part.data().join("nodes").is_dir());
         let edges: Vec<&Part> = edges.map(|(_, part)| part).collect();
-        let _halted: Vec<Halted<'_>> = edges.iter().map(|part| part.halt()).collect();
+        let _halted: Vec<HaltedPart<'_>> = edges.iter().map(|part| part.halt()).collect();
         for part in edges {
             let known: Vec<_> = evidence.nodes.keys().cloned().collect();
             evidence.read_nodes(part.data(), &copies)?;

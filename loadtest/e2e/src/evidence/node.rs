@@ -1,4 +1,4 @@
-//! What lies on the disk of one node.
+//! The disk of one node.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,21 +13,21 @@ use headwater_view::{Selection, StreamReader};
 
 use super::{Copies, Unreadable, unreadable};
 
-/// What lies on the disk of one node.
+/// The disk of one node.
 #[derive(Debug, Default)]
 pub struct NodeEvidence {
     /// Its replica of each stream.
     pub replicas: BTreeMap<StreamId, Replica>,
     /// Its outbox; `None`: it has none yet.
     pub outbox: Option<OutboxContents>,
-    /// Whether its edge was ended: nobody expects it to be in step.
+    /// Whether its edge was ended: it need not be in step.
     pub is_away: bool,
 }
 
 /// The replica of one stream.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    /// Where it stands.
+    /// Its position.
     pub checkpoint: Checkpoint,
     /// The state hash that is kept with the position.
     pub kept: StateHash,

@@ -1,4 +1,4 @@
-//! When a fleet has got over what was done to it.
+//! Waits until a fleet has recovered from its faults.
 
 use std::thread;
 use std::time::Instant;
@@ -12,10 +12,9 @@ use crate::running::WAIT;
 use crate::source;
 
 impl Fleet {
-    /// Waits until every part that was not ended is in step, what the manifests describe and what
-    /// was told is at every node and what the nodes say is in every picture. Whenever it looks at what lies on
-    /// their disks, all that must hold at any time is checked; in the end, that nobody took more
-    /// memory than it may.
+    /// Waits until every part that was not ended is in step, every node has the objects of manifests
+    /// and socket, and every picture has the reports of the nodes. Each look at the disks checks the
+    /// invariants that hold at any time; the last one also checks the memory budgets.
     ///
     /// # Panics
     /// At once when something does not hold that must, and when it is not in step in [`WAIT`].
@@ -44,7 +43,7 @@ impl Fleet {
         }
     }
 
-    /// Checks all that must hold at any time. The brokers run; the parts may, whatever they do.
+    /// Checks the invariants that hold at any time. The brokers run; the parts may run.
     ///
     /// # Panics
     /// When something does not hold.
@@ -55,7 +54,7 @@ impl Fleet {
         }
     }
 
-    /// What is not in step by what the parts themselves say, if something is not.
+    /// What is not in step by the parts' own status, if anything.
     pub fn not_in_step(&self) -> Option<String> {
         let (mut controllers, mut writers) = (0, 0);
         for (name, part) in self.parts().filter(|(_, part)| part.process_id().is_some()) {

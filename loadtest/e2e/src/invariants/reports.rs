@@ -87,7 +87,7 @@ impl Reports {
     }
 }
 
-/// Nothing waits, and every picture shows what the node told.
+/// No report waits, and every picture shows the node's last reports.
 pub(super) fn converged(
     node: &NodeName,
     found: &NodeEvidence,
@@ -130,7 +130,7 @@ fn check_ids<'r>(node: &NodeName, reports: impl Iterator<Item = &'r Report>) -> 
 }
 
 /// Whether one is a status and the other its removal: a controller takes back, under its own id, an
-/// old status that came to lie behind all that was said of a pod long gone.
+/// old status that was appended after the last record of a pod long gone.
 fn takes_back(one: &ReportBody, other: &ReportBody) -> bool {
     use ReportBody::{PodStatus, PodStatusRemoved};
     matches!(

@@ -18,7 +18,7 @@ pub(crate) enum Moment {
     Starting(Duration),
     /// This long after it answers.
     Running(Duration),
-    /// It was told to stop this long after it answered, and is killed this much later.
+    /// It is asked to stop this long after it answered, and killed this much later.
     Stopping(Duration, Duration),
 }
 

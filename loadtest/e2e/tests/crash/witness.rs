@@ -1,4 +1,4 @@
-//! Whoever looks on: writes down what it is shown, and asks later whether that is still so.
+//! A witness: records what the program shows, and checks later that it is still true.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -63,7 +63,7 @@ impl Witness {
         }
     }
 
-    /// Asks once where everybody stands, and how the pods are.
+    /// Reads the positions of all nodes and the statuses of the pods once.
     pub(crate) fn ask(&mut self, running: &Running) {
         let status = running.json(&["status", "-o", "json"]).unwrap_or_default();
         for node in status["nodes"].as_array().into_iter().flatten() {
@@ -83,7 +83,7 @@ impl Witness {
         }
     }
 
-    /// Everything that was shown is in the log as it was shown. Nobody runs.
+    /// Checks that everything it read is in the log. No process runs.
     pub(crate) fn check(&mut self, evidence: &Evidence) -> Result<(), String> {
         for mut following in self.following.drain(..) {
             // Who is followed is dead, so this ends; if it does not, it is a failure of its own.

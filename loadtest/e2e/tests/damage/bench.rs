@@ -49,7 +49,7 @@ spec:
 /// See the module.
 pub(crate) struct Bench {
     running: Running,
-    /// Dropped behind it: whoever stops what runs needs the manifests.
+    /// Dropped after it: stopping needs the manifests.
     folder: tempfile::TempDir,
     invariants: Invariants,
     chance: Chance,
@@ -109,7 +109,7 @@ impl Bench {
         self.check("all folds lost", &before);
     }
 
-    /// Damages the log. Tells whether it was named; then everything is put back as it was.
+    /// Damages the log and returns whether the damage was named; then restores everything.
     pub(crate) fn damage_log(&mut self, fault: Fault) -> bool {
         let before = self.prepare();
         let data = self.running.data();
@@ -148,8 +148,8 @@ impl Bench {
         self.follow_another_history(&before);
     }
 
-    /// All of the cloud is lost. Nobody there knows that there was a log: the nodes do, refuse one
-    /// that is not its successor, and go on with what they have until somebody decides.
+    /// Loses all of the cloud, which then has no record of the log. The nodes have one: they refuse a
+    /// log that is not its successor and keep their state until an operator decides.
     pub(crate) fn lose_cloud(&mut self) {
         let before = self.prepare();
         fs::remove_dir_all(self.running.data().join("cloud")).expect("it was there");
@@ -165,7 +165,7 @@ impl Bench {
         assert_eq!(containers(&self.running.data()), before.trees, "no pod is touched");
         let held = self.running.items(&["get", "pods", "--node", NODES[0]]);
         assert_eq!(held.len(), 2, "the node keeps what it had");
-        // Somebody decides.
+        // The operator decides.
         self.running.kill();
         for node in NODES {
             let state = self.running.data().join("nodes").join(node).join("state");

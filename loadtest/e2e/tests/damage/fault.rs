@@ -1,4 +1,4 @@
-//! What can happen to a database while nobody runs on it.
+//! The faults of a database that no process uses.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -42,7 +42,7 @@ fn edge(cloud: &Cloud, more: &[&str]) -> Process {
     Process::start(&[&args, more].concat())
 }
 
-/// The tests may run as root, the edge may not unless told.
+/// The tests may run as root; the edge needs an explicit permission.
 const PODS: [&str; 3] = ["--runtime", "process", "--allow-root"];
 
 fn node(process: &Process) -> Option<Value> {

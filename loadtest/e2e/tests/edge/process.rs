@@ -57,7 +57,7 @@ impl Process {
         self.data.clone()
     }
 
-    /// What it said so far, over all its starts.
+    /// Its output so far, over all its starts.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }

@@ -243,7 +243,7 @@ fn answered<T>(answer: Result<tonic::Response<T>, Status>, shown: &str) {
     }
 }
 
-/// Hears the beginning of what it has to say.
+/// Receives the beginning of a stream.
 async fn listen<T>(answer: Result<tonic::Response<Streaming<T>>, Status>, shown: &str) {
     let mut stream = match answer {
         Ok(stream) => stream.into_inner(),
@@ -258,7 +258,7 @@ async fn listen<T>(answer: Result<tonic::Response<Streaming<T>>, Status>, shown:
     }
 }
 
-/// Nobody is to read of what goes on inside, or of nothing.
+/// An error has a message, and the message shows no internals.
 fn assert_in_words(status: &Status, shown: &str) {
     let is_said = !status.message().is_empty()
         && !matches!(status.code(), Code::Unknown | Code::Internal | Code::Cancelled);

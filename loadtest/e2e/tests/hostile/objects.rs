@@ -80,7 +80,7 @@ fn lines_of_any_kind_are_answered_by_their_number_and_the_next_is_taken() {
 /// Says all of it, and gives the answers.
 fn say(socket: &Path, said: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
-    // Whoever is refused is not read to the end.
+    // A refused client is not read to the end.
     let _ = stream.write_all(said);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! Well-formed messages that lie: about who speaks, where it stands, and what it was sent.
+//! Well-formed messages that lie about the sender, its position, and what it received.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::bench::Bench;
 /// How long a hub may take to answer or to close.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// What came of what was said: the last words.
+/// The outcome of a conversation: the last message.
 #[derive(Debug)]
 enum End {
     Refused(String),
     Status(tonic::Status),
     Closed,
-    /// It was welcomed, and nothing more was said in time.
+    /// The hub sent a welcome and then nothing in time.
     Welcomed,
 }
 
@@ -157,7 +157,7 @@ async fn hub(bench: &Bench) -> SocketAddr {
 
 /// Says all of it, and listens until the end.
 async fn say(hub: SocketAddr, said: Vec<Message>) -> End {
-    // Nothing else is to be heard of someone who asks: the hub is told that this was all.
+    // A client that sends requests closes its side: the hub must not wait for more.
     let is_all = said.iter().any(|message| matches!(message, Message::Request(_)));
     let client = ReplicationClient::connect(format!("http://{hub}")).await;
     let mut client = match client {

@@ -43,7 +43,7 @@ struct Return {
     traffic: Traffic,
     /// From the connection to the state of the log.
     took: Duration,
-    /// What changed, each object once, as zstd packs it, and 64 bytes for what must be said beside.
+    /// The changed objects, each once, compressed by zstd, and 64 bytes for the framing.
     ideal: u64,
 }
 
@@ -138,7 +138,7 @@ impl Between {
         hop.set(Conditions { delay, ..Conditions::default() });
         wait_until_has(&self.fleet, NODE, self.events);
         let took = hop.arrivals().last().expect("it came").elapsed();
-        // What it says of that is told too, and counts.
+        // Its acknowledgement travels too, and counts.
         let hub = format!("hub-{}", self.at);
         self.fleet.wait_for("the edge's acknowledgement", |fleet| {
             let status = fleet.part(&hub).status()?;
@@ -180,8 +180,8 @@ fn who_was_away_comes_back_through_another_hub_for_what_changed() {
     let mut between = Between::start();
     let nothing = between.away_while(0, 0, Duration::ZERO);
     println!("nothing changed: {nothing:?}");
-    // The beginning of an HTTP/2 connection takes 200 of them; each of the two streams says where it
-    // stands, and what its state hashes to.
+    // The beginning of an HTTP/2 connection takes 200 of them; each of the two streams sends its
+    // position and its state hash.
     assert!(nothing.traffic.up <= 375 && nothing.traffic.down <= 300, "{nothing:?}");
 
     let few = between.away_while(10, 10, Duration::ZERO);

@@ -1,5 +1,5 @@
-//! A hub whose disk is lost: it folds the log anew, serves nobody before that is done, and sends
-//! nothing again that its edges have.
+//! A hub whose disk is lost folds the log again, serves no edge before that is done, and sends
+//! nothing that its edges have.
 
 use std::fs;
 

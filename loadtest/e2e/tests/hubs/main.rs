@@ -11,5 +11,5 @@ mod slow;
 /// Few, so that a claim in each is quick.
 const PARTITIONS: u32 = 3;
 
-/// What edges and hubs are told that have no certificates.
+/// The arguments of edges and hubs without certificates.
 const PLAIN: [&str; 1] = ["--insecure-loopback"];

@@ -127,7 +127,7 @@ fn hubs_restart_one_after_the_other_and_nothing_is_lost() {
         for (n, at) in (0..).zip(&came) {
             assert!(*at >= told + between * n, "{hub}: edge {n} came after {:?}", *at - told);
         }
-        // They were told where to go, and so did not try the one that stopped.
+        // The hub named another one, so they did not try the one that stopped.
         assert_eq!(came.len(), EDGES, "each came once");
         let gone = here.traffic();
         fleet.part_mut(hub).start_again();

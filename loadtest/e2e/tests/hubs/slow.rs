@@ -68,7 +68,7 @@ fn an_edge_that_reads_a_byte_a_second_holds_nobody_up() {
     assert_eq!(has(&fleet, SLOW, LARGE_EVENTS), Some(false));
     assert_eq!(hop.arrivals().len(), 1, "in the slow one's first session");
 
-    // Its session is ended, for nobody hears of it any more; it tries again, and no faster.
+    // The hub ends its session, because it receives nothing from it; the edge retries at the same pace.
     fleet.wait_for("the end of its session", |_| (hop.arrivals().len() > 1).then_some(()));
     tell("with the slow one", &fleet);
     fleet.check(&mut invariants);

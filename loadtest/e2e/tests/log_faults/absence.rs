@@ -1,4 +1,4 @@
-//! An edge sleeps for longer than the log keeps what it would have to be told.
+//! An edge is away for longer than the log keeps the events that it misses.
 
 use headwater_broker::ClusterSettings;
 use serde_json::Value;

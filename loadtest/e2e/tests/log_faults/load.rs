@@ -1,4 +1,4 @@
-//! Somebody who changes objects all the while.
+//! A load that changes objects all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

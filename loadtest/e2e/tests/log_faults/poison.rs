@@ -1,4 +1,4 @@
-//! A record that nobody can read, from somebody who may write to the topic and should not.
+//! A record that no reader can decode, from a foreign program with write access to the topic.
 
 use bytes::Bytes;
 use headwater_broker::ClusterSettings;

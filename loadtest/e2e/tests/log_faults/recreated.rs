@@ -33,7 +33,7 @@ fn topics_that_are_made_again_are_the_next_life_and_no_edge_drops_anything_for_i
     assert_eq!(life(&scene.fleet), Some(2));
 }
 
-/// Nobody is told beforehand: everything runs while it happens, under load.
+/// No part is prepared: all run under load while it happens.
 #[test]
 fn a_log_that_is_made_again_under_a_running_fleet_is_filled_again() {
     let mut scene = Scene::begin(ClusterSettings::default(), &[]);
@@ -45,8 +45,8 @@ fn a_log_that_is_made_again_under_a_running_fleet_is_filled_again() {
     scene.check();
 }
 
-/// The next life loses its tail before anybody but the controller has read it: of one partition
-/// only the claim is left. And the controller is killed, so that nobody remembers.
+/// The next log loses its tail before any other part has read it: of one partition only the claim is
+/// left. The controller is killed, so that no process remembers the tail.
 #[test]
 fn a_log_that_is_half_filled_makes_no_edge_drop_anything() {
     let data = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A controller, a hub and edges on a real Kafka, what they were told, and whether they hold it.
+//! A controller, a hub and edges on a real Kafka, their intended objects, and whether they have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +28,7 @@ pub(crate) const NODES: [&str; 2] = ["gw-1", "gw-2"];
 pub(crate) const CONTROLLER: &str = "controller";
 pub(crate) const HUB: &str = "hub";
 
-/// The pod of each node that nobody ever removes.
+/// The pod of each node that is never removed.
 const ANCHOR: &str = "anchor";
 
 /// A pod of a node, and the ConfigMap of the same name that it uses.
@@ -47,12 +47,12 @@ pub(crate) struct Scene {
     pub(crate) fleet: Fleet,
     /// The round that the ConfigMap of each pod is to show.
     wanted: BTreeMap<Pod, u64>,
-    /// Who each anchor was when everything was well first, and since when it runs; none where its
-    /// edge was killed, which takes pods with it that are only said to run.
+    /// The UID and the start time of each anchor when the fleet was first in step; none if its edge was
+    /// killed, because hollow pods end with their edge.
     anchors: BTreeMap<String, (String, Option<String>)>,
     /// The parts that run.
     parts: BTreeSet<String>,
-    /// Whether somebody wrote what counts nowhere: the truth of its key is then appended again.
+    /// Whether a record was written that does not count: the writer then appends its key again.
     is_repaired: bool,
 }
 
@@ -62,7 +62,7 @@ impl Pod {
         Self { node, name: format!("{name}-{node}") }
     }
 
-    /// The one of the node that nobody removes.
+    /// The pod of the node that is never removed.
     pub(crate) fn anchor(node: &'static str) -> Self {
         Self::of(node, ANCHOR)
     }
@@ -90,15 +90,15 @@ impl Manifests {
 }
 
 impl Scene {
-    /// A cluster as `settings` say, with `said` beside the usual settings, a controller, a hub, an
-    /// edge on each node with its anchor, all in step.
+    /// A cluster with `settings`, and with more Kafka settings beside the usual ones; a controller, a hub,
+    /// an edge on each node with its anchor, all in step.
     pub(crate) fn begin(settings: ClusterSettings, said: &[&str]) -> Self {
         Self::over(PARTITIONS, settings, said)
     }
 
     /// The same, over so many partitions.
     pub(crate) fn over(partitions: u32, settings: ClusterSettings, said: &[&str]) -> Self {
-        let fleet = Fleet::saying(settings, partitions, said);
+        let fleet = Fleet::with_kafka_settings(settings, partitions, said);
         let mut scene = Self {
             fleet,
             wanted: BTreeMap::new(),
@@ -149,13 +149,13 @@ impl Scene {
         Load::start(self.manifests(), anchors, after)
     }
 
-    /// Ends a load, and wants what it said last.
+    /// Ends a load and expects its last objects.
     pub(crate) fn end_load(&mut self, load: Load) {
         let (round, pods) = load.stop();
         self.wanted.extend(pods.into_iter().map(|pod| (pod, round)));
     }
 
-    /// Kills a part; nobody expects it to run then.
+    /// Kills a part, which need not run afterwards.
     pub(crate) fn kill(&mut self, part: &str) {
         self.fleet.part_mut(part).kill();
         self.parts.remove(part);
@@ -182,7 +182,8 @@ impl Scene {
         fs::remove_dir_all(self.fleet.part(part).data()).expect("it was there");
     }
 
-    /// Somebody wrote what counts nowhere: the truth of its key will be appended again.
+    /// Expects a repair: a record was written that does not count, so the writer appends its key
+    /// again.
     pub(crate) fn expect_repair(&mut self) {
         self.is_repaired = true;
     }
@@ -340,7 +341,7 @@ fn running(controller: &Part) -> Option<BTreeSet<String>> {
     names.collect()
 }
 
-/// Whether a node stands at the end of its streams, by its own word.
+/// Whether a node is at the end of its streams, by its own status.
 fn is_in_step(status: &Value) -> bool {
     let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let is_well = |node: &Value| {

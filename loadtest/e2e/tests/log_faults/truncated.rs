@@ -25,7 +25,7 @@ fn edges_ahead_of_a_log_that_lost_its_tail_follow_what_it_says_then() {
     scene.wait_until_settled();
     let kept = lengths(data.path());
 
-    // What will be lost: a change, a pod that went, and two that came and were said to run.
+    // The lost tail: a change, a removed pod, and two new pods that were reported as running.
     scene.put(&Pod::anchor(left), 1);
     scene.remove(&leaves);
     scene.put(&comes, 0);

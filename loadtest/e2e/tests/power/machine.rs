@@ -21,8 +21,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A machine with an empty disk; none, said aloud, where nothing can be mounted. In CI that
-    /// is a failure.
+    /// A machine with an empty disk. Without the right to mount it prints so and returns none; in CI it
+    /// fails.
     pub(crate) fn new() -> Option<Self> {
         let folder = TempDir::new().expect("a folder");
         match LossyDisk::mount(folder.path()) {

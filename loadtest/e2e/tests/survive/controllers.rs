@@ -94,7 +94,7 @@ fn a_controller_that_was_away_removes_what_went_meanwhile_also_without_its_disk(
             fs::remove_dir_all(&data).expect("its disk is lost");
             scene.invariants.lost_picture("controller");
         }
-        // Whatever comes and goes now, nobody watches it.
+        // No controller watches these changes.
         scene.restless.change(CHANGES);
         let since = Instant::now();
         scene.fleet.part_mut("controller").start_again();

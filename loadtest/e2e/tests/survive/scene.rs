@@ -58,7 +58,7 @@ impl Scene {
         self.fleet.settle_and_check(&mut self.invariants);
     }
 
-    /// Nobody panicked, and each compares its hashes with the log's and finds them equal.
+    /// Checks that no part panicked and that the hashes of each equal those of the log.
     pub(crate) fn end(&self) {
         for (name, part) in self.fleet.parts() {
             check_words(name, &part.said()).expect("no panic");

@@ -1,7 +1,7 @@
-//! Allocations of the edge: from the bytes of what a hub said to what a watch is told.
+//! Allocations of the edge, from the bytes of a hub's message to the notification of a watch.
 //!
-//! What a hub said to an edge is said to another one again, with nobody else on its thread. RocksDB
-//! allocates for itself and is not counted, nor is what the sockets take.
+//! The messages of a hub to one edge are sent to another edge that is alone on its thread. Allocations of
+//! RocksDB and of the sockets are not counted.
 
 use allocation_counter::AllocationInfo;
 use bytes::Bytes;
@@ -10,15 +10,15 @@ use headwater_proto::replication::hub_message::Message;
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use crate::edge::{Watched, rest, runtime};
+use crate::edge::{WatchedEdge, rest, runtime};
 use crate::figure::{Figure, each, witness};
 use crate::scene::{Cost, Course, cost};
 use crate::wire::to_player;
 
 const EVENTS: u64 = 500;
 
-/// Its message decoded and prepared, its patch applied, its row in a batch of its own; then it is told,
-/// and acknowledged. The object itself has 2 KiB.
+/// The message is decoded and prepared, the patch applied, the row written in its own batch; then the
+/// watch is notified and the event acknowledged. The object itself has 2 KiB.
 const ALONE: Figure =
     Figure { what: "allocations an event that comes alone", is: 53.0, within: 0.02 };
 const ALONE_BYTES: Figure =
@@ -28,7 +28,7 @@ const TOGETHER: Figure = Figure { what: "allocations an event of a burst", is: 1
 const TOGETHER_BYTES: Figure =
     Figure { what: "bytes allocated an event of a burst", is: 7_586.0, within: 0.05 };
 
-/// What it takes to be told what a hub said on this course.
+/// The allocations of an edge that receives the messages of this course.
 fn allocated(course: Course) -> AllocationInfo {
     let Cost { said, before, .. } = cost(course, EVENTS);
     let before: Vec<Bytes> = before.down.into_iter().filter(opens).collect();
@@ -42,7 +42,7 @@ fn allocated(course: Course) -> AllocationInfo {
     let runtime = runtime();
     let (mut edge, play) = runtime.block_on(async {
         let (play, played) = mpsc::channel::<Bytes>(said.len().max(1));
-        let mut edge = Watched::start(to_player(played)).await;
+        let mut edge = WatchedEdge::start(to_player(played)).await;
         for message in before {
             play.send(message).await.expect("it hears");
         }
@@ -63,8 +63,8 @@ fn allocated(course: Course) -> AllocationInfo {
     })
 }
 
-/// Whether an edge needs to hear this to have what was there before. What it was told of its own
-/// reports is another edge's matter.
+/// Whether an edge needs this message to have the state so far. Answers to reports belong to the other
+/// edge.
 fn opens(message: &Bytes) -> bool {
     let message = HubMessage::decode(message.clone()).expect("it was sent");
     matches!(message.message, Some(Message::Welcome(_) | Message::Push(_)))

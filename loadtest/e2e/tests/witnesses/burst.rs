@@ -2,7 +2,7 @@
 
 use crate::figure::{Figure, each, witness};
 use crate::scene::{Course, cost};
-use crate::wire::Said;
+use crate::wire::Messages;
 
 /// Fewer than a hub sends as such.
 const EVENTS: u64 = 1_000;
@@ -44,6 +44,6 @@ fn a_thousand_events_at_once_cost_this() {
         (HUB_READS, of(cost.hub.reads())),
         (PUSHES, all(cost.said.down.len() as u64)),
         (ACKS, all(cost.said.up.len() as u64)),
-        (DOWN, of(Said::bytes(&cost.said.down))),
+        (DOWN, of(Messages::bytes(&cost.said.down))),
     ]);
 }

@@ -14,16 +14,16 @@ use headwater_store::{MemoryEngine, schema};
 use prometheus::Registry;
 use uuid::Uuid;
 
-use crate::counted::Counted;
+use crate::counted::CountingEngine;
 use crate::pods::{PODS, node, pod, stream};
 
 /// See the module.
 pub(crate) struct Cloud {
     pub(crate) hub: Arc<HubHandle>,
-    pub(crate) store: Arc<Counted>,
+    pub(crate) store: Arc<CountingEngine>,
     writer: Writer,
     follower: Follower<()>,
-    /// Turns said so far.
+    /// Changes made so far.
     said: u64,
 }
 
@@ -47,7 +47,7 @@ impl Cloud {
         let claimant = Claimant::new(Uuid::from_u128(2));
         let writer = follower.take_over(&shared, &claimant).await.expect("nobody else claims");
 
-        let store = Arc::new(Counted::new(Role::Fold, Budget::CLOUD_PART, schema::HUB));
+        let store = Arc::new(CountingEngine::new(Role::Fold, Budget::CLOUD_PART, schema::HUB));
         let config = HubConfig {
             name: "hub".to_owned(),
             listen: ([127, 0, 0, 1], 1).into(),

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountingEngine {
     engine: RocksEngine,
     calls: Calls,
     _folder: TempDir,
@@ -26,7 +26,7 @@ struct Calls {
 
 /// How often what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct EngineCounts {
     /// Batches written.
     pub(crate) writes: u64,
     /// Syncs of the write-ahead log, those of synced writes included.
@@ -43,7 +43,7 @@ struct Reading<'c, R> {
     calls: &'c Calls,
 }
 
-impl Counted {
+impl CountingEngine {
     /// An empty database of this role.
     pub(crate) fn new(role: Role, budget: Budget, schema: Schema) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -53,11 +53,11 @@ impl Counted {
     }
 
     /// What was asked so far.
-    pub(crate) fn asked(&self) -> Asked {
+    pub(crate) fn asked(&self) -> EngineCounts {
         let Calls { writes, syncs, gets, scans } = &self.calls;
         let [writes, syncs, gets, scans] =
             [writes, syncs, gets, scans].map(|count| count.load(Ordering::Relaxed));
-        Asked { writes, syncs, gets, scans }
+        EngineCounts { writes, syncs, gets, scans }
     }
 
     fn reading(&self) -> Reading<'_, &RocksEngine> {
@@ -65,14 +65,14 @@ impl Counted {
     }
 }
 
-impl Asked {
+impl EngineCounts {
     /// Everything that was read.
     pub(crate) fn reads(&self) -> u64 {
         self.gets + self.scans
     }
 }
 
-impl Sub for Asked {
+impl Sub for EngineCounts {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
@@ -106,7 +106,7 @@ impl<R: Deref<Target: Read>> Read for Reading<'_, R> {
     }
 }
 
-impl Read for Counted {
+impl Read for CountingEngine {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.reading().get(key)
     }
@@ -120,7 +120,7 @@ impl Read for Counted {
     }
 }
 
-impl Engine for Counted {
+impl Engine for CountingEngine {
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
         count(&self.calls.writes);
         if durability == Durability::Synced {

@@ -19,20 +19,20 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Status};
 
-use crate::counted::Counted;
+use crate::counted::CountingEngine;
 use crate::pods::node;
 
 /// Until everything is done that an event leads to: the clock moves only when nothing is left to do
 /// now. So short that no heartbeat comes into it.
 const REST: Duration = Duration::from_millis(1);
 
-/// What is not told by then never is. It takes no time where nothing is left to do.
+/// The time limit of a notification, in paused time: it passes at once when no task has work.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 /// See the module.
-pub(crate) struct Watched {
-    pub(crate) state: Arc<Counted>,
-    pub(crate) outbox: Arc<Counted>,
+pub(crate) struct WatchedEdge {
+    pub(crate) state: Arc<CountingEngine>,
+    pub(crate) outbox: Arc<CountingEngine>,
     watch: BoxStream<'static, Result<WatchEvent, Status>>,
     _tasks: JoinSet<()>,
     _meta: Box<dyn Any + Send>,
@@ -73,11 +73,11 @@ pub(crate) async fn rest() {
     sleep(REST).await;
 }
 
-impl Watched {
+impl WatchedEdge {
     /// An edge on empty disks that reaches its hub by `dial`; it has been watched from its first
     /// moment.
     pub(crate) async fn start(dial: HubDialer) -> Self {
-        let database = |role, schema| Arc::new(Counted::new(role, Budget::EDGE, schema));
+        let database = |role, schema| Arc::new(CountingEngine::new(role, Budget::EDGE, schema));
         let state = database(Role::State, schema::NODE_STATE);
         let outbox = database(Role::Outbox, schema::OUTBOX);
         let hubs = [std::net::SocketAddr::from(([127, 0, 0, 1], 1))];
@@ -99,12 +99,12 @@ impl Watched {
         Self { state, outbox, watch: watch.boxed(), _tasks: tasks, _meta: Box::new(edge.meta) }
     }
 
-    /// Reads the watch until it told of the whole view.
+    /// Reads the watch until it has delivered the whole view.
     pub(crate) async fn is_complete(&mut self) {
         while !self.next().await.complete {}
     }
 
-    /// Reads the watch until it told of so many changes.
+    /// Reads the watch until it has delivered so many changes.
     pub(crate) async fn shows(&mut self, mut count: u64) {
         while count > 0 {
             let event = self.next().await;

@@ -1,7 +1,7 @@
 //! A figure that is to stay what it is.
 
-/// What was seen when somebody last looked into it, and how far from that it may be. One that became
-/// better is set anew, so that it stays so.
+/// The figure when it was last reviewed, and the allowed deviation. An improved figure is updated, so
+/// that it cannot get worse again.
 pub(crate) struct Figure {
     /// What it counts.
     pub(crate) what: &'static str,

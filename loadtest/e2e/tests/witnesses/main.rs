@@ -2,8 +2,8 @@
 //! messages and allocations.
 //!
 //! A hub and an edge, all of what they are but their sockets, over RocksDB, on one thread whose
-//! clock stands still while anything is left to do: the same counts on every machine. So bounds are
-//! narrow, and a change that makes an event dearer is seen at once.
+//! clock is paused while a task has work: the counts are the same on every machine. The bounds are
+//! therefore narrow and show at once that a change makes an event more expensive.
 
 mod allocations;
 mod burst;

@@ -2,7 +2,7 @@
 
 use crate::figure::{Figure, each, witness};
 use crate::scene::{Course, cost};
-use crate::wire::Said;
+use crate::wire::Messages;
 
 /// Each one waits for a sync.
 const EVENTS: u64 = 500;
@@ -10,7 +10,7 @@ const EVENTS: u64 = 500;
 /// A batch for each: the object and the position, whatever is derived from them.
 const WRITES: Figure = Figure { what: "writes of the edge's state an event", is: 1.0, within: 0.0 };
 
-/// Somebody waits for each, so that it is synced at once, and once.
+/// A watcher waits for each event, so that it is synced at once, and once.
 const SYNCS: Figure = Figure { what: "syncs of the edge's state an event", is: 1.0, within: 0.0 };
 
 /// A patch wants its base; what else a fold must know of an entry is held in memory.
@@ -50,7 +50,7 @@ fn an_event_that_comes_alone_costs_this() {
         (HUB_READS, of(cost.hub.reads())),
         (PUSHES, of(cost.said.down.len() as u64)),
         (ACKS, of(cost.said.up.len() as u64)),
-        (DOWN, of(Said::bytes(&cost.said.down))),
-        (UP, of(Said::bytes(&cost.said.up))),
+        (DOWN, of(Messages::bytes(&cost.said.down))),
+        (UP, of(Messages::bytes(&cost.said.up))),
     ]);
 }

@@ -1,9 +1,9 @@
 //! A hub and its edge in step, and what events cost them.
 
 use crate::cloud::Cloud;
-use crate::counted::Asked;
-use crate::edge::{Watched, rest, runtime};
-use crate::wire::{Said, Tape, to_hub};
+use crate::counted::EngineCounts;
+use crate::edge::{WatchedEdge, rest, runtime};
+use crate::wire::{Messages, Tape, to_hub};
 
 /// How the events come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,14 +14,14 @@ pub(crate) enum Course {
     Burst,
 }
 
-/// What was asked of the databases, and what was said, for some events.
+/// The operations of the databases and the messages for some events.
 pub(crate) struct Cost {
-    pub(crate) edge: Asked,
-    pub(crate) outbox: Asked,
-    pub(crate) hub: Asked,
-    pub(crate) said: Said,
-    /// What was said before, from the beginning.
-    pub(crate) before: Said,
+    pub(crate) edge: EngineCounts,
+    pub(crate) outbox: EngineCounts,
+    pub(crate) hub: EngineCounts,
+    pub(crate) said: Messages,
+    /// The messages before it, from the beginning.
+    pub(crate) before: Messages,
 }
 
 /// What `events` changes cost that come on this course.
@@ -30,7 +30,7 @@ pub(crate) fn cost(course: Course, events: u64) -> Cost {
         let mut cloud = Cloud::start().await;
         let tape = Tape::default();
         rest().await;
-        let mut edge = Watched::start(to_hub(cloud.hub.clone(), tape.clone())).await;
+        let mut edge = WatchedEdge::start(to_hub(cloud.hub.clone(), tape.clone())).await;
         edge.is_complete().await;
         rest().await;
 

@@ -1,4 +1,4 @@
-//! What hub and edge say to each other, as the bytes of the wire, counted and kept.
+//! The messages between hub and edge, as the bytes of the wire, counted and kept.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,11 +18,11 @@ const ON_THE_WAY_MAX: usize = 4;
 
 /// What went over a wire. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tape(Arc<Mutex<Said>>);
+pub(crate) struct Tape(Arc<Mutex<Messages>>);
 
 /// Every message, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct Messages {
     /// By the hub.
     pub(crate) down: Vec<Bytes>,
     /// By the edge.
@@ -30,18 +30,18 @@ pub(crate) struct Said {
 }
 
 impl Tape {
-    /// What was said so far.
-    pub(crate) fn said(&self) -> Said {
+    /// The messages so far.
+    pub(crate) fn said(&self) -> Messages {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Said> {
+    fn lock(&self) -> MutexGuard<'_, Messages> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Said {
-    /// What was said after `before`.
+impl Messages {
+    /// The messages after `before`.
     pub(crate) fn since(mut self, before: &Self) -> Self {
         self.down.drain(..before.down.len());
         self.up.drain(..before.up.len());
@@ -87,8 +87,7 @@ pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> HubDialer {
     })
 }
 
-/// The way to a hub that says what comes out of `said`, whatever it is told. It takes one
-/// connection.
+/// A connection to a hub that sends prepared messages, whatever it receives. It is used once.
 pub(crate) fn to_player(said: mpsc::Receiver<Bytes>) -> HubDialer {
     let said = Arc::new(Mutex::new(Some(said)));
     Arc::new(move |_| {
