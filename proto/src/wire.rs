@@ -7,18 +7,19 @@
 //! out, and put back, what follows from what was said before.
 
 mod edge;
+mod edge_codec;
 mod hub;
 mod packed;
 mod position;
 mod report;
-pub mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{BaseStore, EdgeMessageDecoder, EdgeMessageEncoder, EdgeMessageError};
+pub use edge_codec::{EdgeMessageDecoder, EdgeMessageEncoder, EdgeMessageError};
 
 use headwater_event::stream::StreamIdError;
 use headwater_event::{EntryKey, KeyError, NameError, NodeName, ResourceKey, StreamId};
+use headwater_session::report_codec::ReportFault;
 
 /// Positions, tails or streams in one message: a node has a handful.
 pub const STREAMS_MAX: usize = 1024;
@@ -97,20 +98,9 @@ pub enum WireFault {
     /// It stands for what was said before it in its session, and there is none.
     #[error("it means nothing outside of its session")]
     OutOfSession,
-    /// Reports went missing in a session.
-    #[error("{said} reports were sent before, {heard} arrived")]
-    Missed {
-        /// How many were sent.
-        said: u64,
-        /// How many arrived.
-        heard: u64,
-    },
-    /// It builds on something that was not said in its session.
-    #[error("it builds on {what}, and there is none in this session")]
-    NotSaid {
-        /// On what.
-        what: String,
-    },
+    /// The short form of reports breaks the protocol.
+    #[error(transparent)]
+    Report(ReportFault),
     /// What is packed cannot be unpacked.
     #[error("cannot be unpacked: {reason}")]
     Packed {

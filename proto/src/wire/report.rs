@@ -32,7 +32,7 @@ impl TryFrom<wire::Report> for Report {
     }
 }
 
-fn body_to_wire(body: ReportBody) -> Body {
+pub(super) fn body_to_wire(body: ReportBody) -> Body {
     match body {
         ReportBody::PodStatus { pod, uid, status } => {
             Body::PodStatus(wire::PodStatus { pod: Some(pod_ref(pod, uid)), status })
@@ -52,7 +52,7 @@ fn body_to_wire(body: ReportBody) -> Body {
     }
 }
 
-fn body_from_wire(body: Body) -> Result<ReportBody, WireError> {
+pub(super) fn body_from_wire(body: Body) -> Result<ReportBody, WireError> {
     Ok(match body {
         Body::PodStatus(status) => {
             let (pod, uid) = pod_of(required(status.pod, "PodStatus.pod")?)?;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_proto::wire::BaseStore;
 use headwater_session::SessionId;
+use headwater_session::report_codec::BaseStore;
 use headwater_store::{Batch, Durability, Engine, EngineError, Table, TableId};
 
 /// By session and number: a body.

@@ -21,6 +21,7 @@ pub mod hub;
 pub mod memory_source;
 pub mod message;
 pub mod registry;
+pub mod report_codec;
 pub mod settings;
 pub mod source;
 

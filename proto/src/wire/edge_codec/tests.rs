@@ -1,15 +1,16 @@
-//! What is said in short is heard whole, whatever is said; and what nobody would say is refused.
+//! Any reports survive the wire in their short form, and malformed short forms are refused.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use headwater_event::report::SnapshotClosed;
-use headwater_event::{Incarnation, Report, ReportBody, StateHash};
+use headwater_event::{Incarnation, Report, ReportBody, ReportId, StateHash};
 use headwater_session::message::{EdgeMessage, Reports};
+use headwater_session::report_codec::{BASE_BYTES_MAX, BASES_MAX};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message as _;
 
-use super::super::WireFault;
 use super::*;
 use crate::replication as wire;
 use wire::edge_message::Message;
@@ -20,32 +21,31 @@ use wire::report::Body;
 struct Session {
     encoder: EdgeMessageEncoder,
     decoder: EdgeMessageDecoder,
-    kept: BTreeMap<u32, Bytes>,
+    bases: BTreeMap<u32, Bytes>,
     last: Option<ReportId>,
     bytes: usize,
 }
 
 impl Session {
-    /// Says reports as an edge does, and gives what the hub hears.
-    fn say(&mut self, reports: Vec<Report>) -> (EdgeMessage, EdgeMessage) {
+    /// Sends reports as an edge does; returns the message sent and the one received.
+    fn send(&mut self, reports: Vec<Report>) -> (EdgeMessage, EdgeMessage) {
         let after = self.last;
         self.last = reports.last().map(|report| report.id).or(after);
         let message = EdgeMessage::Reports(Reports { after, reports });
         let sent = self.encoder.encode(message.clone()).encode_to_vec();
         self.bytes = sent.len();
-        let heard = wire::EdgeMessage::decode(sent.as_slice()).expect("own encoding");
-        let heard = self.decoder.decode(heard, &mut self.kept).expect("understood");
-        (message, heard)
+        let received = wire::EdgeMessage::decode(sent.as_slice()).expect("own encoding");
+        let received = self.decoder.decode(received, &mut self.bases).expect("decodes");
+        (message, received)
     }
 
-    fn hear(&mut self, reports: wire::Reports) -> Result<EdgeMessage, WireFault> {
+    fn decode(&mut self, reports: wire::Reports) -> Result<EdgeMessage, WireError> {
         let message = wire::EdgeMessage { message: Some(Message::Reports(reports)) };
-        self.decoder.decode(message, &mut self.kept).map_err(
-            |unheard: EdgeMessageError<Infallible>| match unheard {
-                EdgeMessageError::Wire(error) => error.fault,
-                EdgeMessageError::Store(never) => match never {},
-            },
-        )
+        let decoded = self.decoder.decode(message, &mut self.bases);
+        decoded.map_err(|error: EdgeMessageError<Infallible>| match error {
+            EdgeMessageError::Wire(error) => error,
+            EdgeMessageError::Store(never) => match never {},
+        })
     }
 }
 
@@ -57,7 +57,7 @@ fn report(seq: u64, body: ReportBody) -> Report {
     Report { id: id(seq), body, traceparent: None }
 }
 
-/// A status such as a pod has that runs: a KiB.
+/// The status of a running pod: 1 KiB.
 fn status(pod: u64, restarts: u64) -> ReportBody {
     let condition = |kind: &str| {
         format!(
@@ -108,9 +108,9 @@ fn bodies() -> impl Strategy<Value = ReportBody> {
 }
 
 proptest! {
-    /// Sessions end at any point, and the next begins with nothing.
+    /// A session ends at any point, and the next begins with nothing.
     #[test]
-    fn whatever_is_said_is_heard(
+    fn any_reports_survive_the_wire(
         messages in vec((vec((1..3u64, bodies(), any::<bool>()), 0..5), 0..6u8), 0..12),
     ) {
         let (mut session, mut seq) = (Session::default(), 0);
@@ -120,8 +120,8 @@ proptest! {
                 let traceparent = is_traced.then(|| format!("00-{seq:032x}-0000000000000001-01"));
                 Report { traceparent, ..report(seq, body) }
             });
-            let (said, heard) = session.say(reports.collect());
-            prop_assert_eq!(heard, said);
+            let (sent, received) = session.send(reports.collect());
+            prop_assert_eq!(received, sent);
             if ends == 0 {
                 session = Session::default();
             }
@@ -134,18 +134,18 @@ proptest! {
         before in 0..3u64, hash: Vec<u8>,
     ) {
         let mut session = Session::default();
-        session.say(vec![report(1, status(1, 1)), report(2, closed(1))]);
+        session.send(vec![report(1, status(1, 1)), report(2, closed(1))]);
         let reports = reports.into_iter().map(|(bytes, kind, keep, base, has_id)| {
             let body = match kind {
                 0 => Body::Packed(bytes.into()),
-                1 => Body::Packed(frame::pack(&bytes, None, false).expect("packs")),
+                1 => Body::Packed(zstd::bulk::compress(&bytes, 1).expect("packs").split_off(4).into()),
                 _ => Body::Patch(bytes.into()),
             };
             let id = has_id.then(|| id(3).into());
             wire::Report { id, body: Some(body), keep, base, ..wire::Report::default() }
         });
         let (reports, closed) = (reports.collect(), hash.into());
-        let _ = session.hear(wire::Reports { reports, after: None, before, closed });
+        let _ = session.decode(wire::Reports { reports, after: None, before, closed });
     }
 }
 
@@ -156,8 +156,8 @@ fn a_change_of_a_status_costs_little_more_than_what_changed() {
     let mut change = |session: &mut Session, pod, restarts| {
         seq += 2;
         let reports = vec![report(seq - 1, status(pod, restarts)), report(seq, closed(seq as u8))];
-        let (said, heard) = session.say(reports);
-        assert_eq!(heard, said);
+        let (sent, received) = session.send(reports);
+        assert_eq!(received, sent);
         session.bytes
     };
     let first = change(&mut session, 1, 0);
@@ -173,107 +173,48 @@ fn a_change_of_a_status_costs_little_more_than_what_changed() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_and_what_was_said_last_stays() {
-    let mut session = Session::default();
-    let message = |n: u64| ReportBody::Message {
-        key: format!("d/message/m{n}").parse().expect("a key"),
-        content: Bytes::from(vec![b'x'; 100]),
-    };
-    let count = u64::from(BASES_MAX) + 100;
-    for seq in 0..count {
-        let body = if seq % 10 == 0 { status(1, seq) } else { message(seq) };
-        let (said, heard) = session.say(vec![report(seq + 1, body)]);
-        assert_eq!(heard, said);
-    }
-    assert_eq!(session.kept.len(), BASES_MAX as usize);
-    session.say(vec![report(count + 1, status(1, 9_999))]);
-    assert!(session.bytes < 60, "{} bytes", session.bytes);
-
-    let object = Bytes::from(vec![b'x'; BASE_BYTES_MAX + 1]);
-    let before = session.kept.clone();
-    let (said, heard) = session.say(vec![report(count + 2, ReportBody::Node { object })]);
-    assert_eq!(heard, said);
-    assert_eq!(session.kept, before, "what is too large is not kept");
-}
-
-#[test]
-fn a_report_that_went_missing_is_noticed() {
-    let mut session = Session::default();
-    session.say(vec![report(1, status(1, 1))]);
-    let mut say = |after, seq| {
-        let reports = vec![report(seq, status(1, seq))];
-        session.encoder.encode(EdgeMessage::Reports(Reports { after: Some(id(after)), reports }))
-    };
-    let (_lost, later) = (say(1, 2), say(2, 3));
-    let Some(Message::Reports(later)) = later.message else { panic!("reports: {later:?}") };
-    assert_eq!(session.hear(later), Err(WireFault::Missed { said: 2, heard: 1 }));
-}
-
-#[test]
-fn what_was_not_said_cannot_be_built_on() {
+fn a_fault_of_the_short_form_names_its_field() {
     let one = |report| wire::Reports { reports: vec![report], ..wire::Reports::default() };
     let with =
         |body| wire::Report { id: Some(id(1).into()), body: Some(body), ..wire::Report::default() };
-    let mut session = Session::default();
-    let mut fault = |report| session.hear(one(report)).expect_err("refused").to_string();
     let text = wire::Report {
         body: Some(Body::Node(Bytes::from_static(b"{}"))),
         ..wire::Report::default()
     };
-    let text = text.encode_to_vec();
-    let packed = |text: &[u8]| Body::Packed(frame::pack(text, None, false).expect("packs"));
+    let frame =
+        |text: &[u8]| zstd::bulk::compress(text, 1).expect("compresses").split_off(4).into();
+    let packed = |text: &wire::Report| Body::Packed(frame(&text.encode_to_vec()));
 
-    let said = fault(wire::Report { keep: 3, ..with(Body::Patch(Bytes::from_static(b"x"))) });
-    assert!(said.contains("kept under 3, and there is none"), "{said}");
-    let said = fault(with(Body::Patch(Bytes::from_static(b"x"))));
-    assert!(said.contains("kept under 0"), "{said}");
-    let said = fault(wire::Report { keep: BASES_MAX + 1, ..with(packed(&text)) });
-    assert_eq!(said, "513 is above 512");
-    let said = fault(with(packed(&vec![0; BASE_BYTES_MAX + 1])));
-    assert!(said.contains("at most 16384 bytes are taken"), "{said}");
-    let nested =
-        wire::Report { body: Some(packed(&text)), ..wire::Report::default() }.encode_to_vec();
-    let said = fault(with(packed(&nested)));
-    assert!(said.contains("no whole body"), "{said}");
-    assert!(session.kept.is_empty(), "nothing of it is kept");
-
-    let closed = Bytes::from(vec![0; 32]);
-    let said = session.hear(wire::Reports { closed, ..wire::Reports::default() });
-    let said = said.expect_err("none was closed").to_string();
-    assert!(said.contains("a snapshot that was closed"), "{said}");
-
-    let fresh = Session::default().hear(one(wire::Report { id: None, ..with(packed(&text)) }));
-    assert!(fresh.expect_err("no id").to_string().contains("the report before it"));
-}
-
-#[test]
-fn the_frames_of_one_message_have_one_bound() {
-    let large = ReportBody::Node { object: vec![b'x'; BASE_BYTES_MAX - 100].into() };
-    let Message::Reports(mut reports) = EdgeMessageEncoder::default()
-        .encode(EdgeMessage::Reports(Reports { after: None, reports: vec![report(1, large)] }))
-        .message
-        .expect("a message")
-    else {
-        panic!("reports")
-    };
-    let one = wire::Report { id: None, ..reports.reports[0].clone() };
-    reports.reports.extend(std::iter::repeat_n(one, UNPACKED_BYTES_MAX / BASE_BYTES_MAX + 2));
-    let fault = Session::default().hear(reports).expect_err("too much at once");
-    assert!(fault.to_string().contains("are taken"), "{fault}");
-}
-
-#[test]
-fn a_patch_of_something_else_is_noticed_where_no_snapshot_covers_it() {
-    let node = |n: u8| ReportBody::Node { object: vec![n; 400].into() };
     let mut session = Session::default();
-    session.say(vec![report(1, node(1))]);
-    let update = session.encoder.encode(EdgeMessage::Reports(Reports {
-        after: Some(id(1)),
-        reports: vec![report(2, node(1))],
-    }));
-    let other =
-        wire::Report { body: Some(Body::Node(vec![2; 400].into())), ..wire::Report::default() };
-    session.kept.insert(1, other.encode_to_vec().into());
-    let Some(Message::Reports(update)) = update.message else { panic!("reports") };
-    assert!(matches!(session.hear(update), Err(WireFault::Packed { .. })));
+    let mut error = |reports| session.decode(reports).expect_err("refused").to_string();
+    let patch = with(Body::Patch(Bytes::from_static(b"x")));
+    let text_of = error(one(wire::Report { keep: 3, ..patch.clone() }));
+    assert_eq!(text_of, "Report.patch: it is a patch of base 3, which this session does not have");
+    let text_of = error(one(patch));
+    assert_eq!(text_of, "Report.patch: it is a patch of base 0, which this session does not have");
+    let text_of = error(one(wire::Report { keep: BASES_MAX + 1, ..with(packed(&text)) }));
+    assert_eq!(text_of, "Report.keep: 513 is above 512");
+    let large = with(Body::Packed(frame(&vec![0; BASE_BYTES_MAX + 1])));
+    let text_of = error(one(large));
+    assert!(text_of.starts_with("Report.packed: cannot be unpacked"), "{text_of}");
+    assert!(text_of.contains("at most 16384 bytes are taken"), "{text_of}");
+    let nested = wire::Report { body: Some(packed(&text)), ..wire::Report::default() };
+    let text_of = error(one(with(packed(&nested))));
+    assert!(text_of.contains("no whole body"), "{text_of}");
+    let text_of = error(wire::Reports { before: 7, ..wire::Reports::default() });
+    assert!(text_of.starts_with("Reports.before: 7 reports were sent before"), "{text_of}");
+    let closed = Bytes::from(vec![0; 32]);
+    let text_of = error(wire::Reports { closed, ..wire::Reports::default() });
+    assert!(
+        text_of.starts_with("Reports.closed: it is the hash of a closed snapshot"),
+        "{text_of}"
+    );
+    let closed = Bytes::from(vec![0; 31]);
+    let text_of = error(wire::Reports { closed, ..wire::Reports::default() });
+    assert_eq!(text_of, "Reports.closed: 31 bytes, want 32");
+    assert!(session.bases.is_empty(), "a refused body becomes no base");
+
+    let fresh = one(wire::Report { id: None, ..with(packed(&text)) });
+    let text_of = Session::default().decode(fresh).expect_err("no id").to_string();
+    assert!(text_of.starts_with("Report.id: it has no id"), "{text_of}");
 }
