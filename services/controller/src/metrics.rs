@@ -10,11 +10,8 @@ mod publisher;
 mod report_fold;
 mod scrape;
 
-use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntGauge, Registry, exponential_buckets,
-    register_histogram_with_registry, register_int_counter_vec_with_registry,
-    register_int_counter_with_registry, register_int_gauge_with_registry,
-};
+use headwater_telemetry::Families;
+use prometheus::Registry;
 
 pub(crate) use publisher::{ChangeKind, FailureKind, PublisherMetrics};
 pub(crate) use report_fold::{RecordKind, ReportFoldMetrics};
@@ -34,7 +31,7 @@ impl ControllerMetrics {
     /// # Errors
     /// When the registry has metrics of these names already.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let families = Families { registry };
+        let families = Families::new(registry);
         let scrape = Scrape::new()?;
         registry.register(Box::new(scrape.clone()))?;
         Ok(Self {
@@ -42,44 +39,6 @@ impl ControllerMetrics {
             report_fold: ReportFoldMetrics::new(&families)?,
             scrape,
         })
-    }
-}
-
-/// Makes families and registers them.
-struct Families<'a> {
-    registry: &'a Registry,
-}
-
-impl Families<'_> {
-    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
-        register_int_counter_with_registry!(name, help, self.registry)
-    }
-
-    /// A counter for each value of one label.
-    fn counters<const N: usize>(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: [&str; N],
-    ) -> Result<[IntCounter; N], prometheus::Error> {
-        let family = register_int_counter_vec_with_registry!(name, help, &[label], self.registry)?;
-        Ok(values.map(|value| family.with_label_values(&[value])))
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-        register_int_gauge_with_registry!(name, help, self.registry)
-    }
-
-    fn histogram(
-        &self,
-        name: &str,
-        help: &str,
-        (first, factor, count): (f64, f64, usize),
-    ) -> Result<Histogram, prometheus::Error> {
-        let buckets = exponential_buckets(first, factor, count)?;
-        let opts = HistogramOpts::new(name, help).buckets(buckets);
-        register_histogram_with_registry!(opts, self.registry)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use headwater_event::{ReportId, ResourceKey};
 use headwater_log::{DOWNSTREAM_TOPIC, Draft, Recorded, UPSTREAM_TOPIC, Written};
-use headwater_trace::{continue_from, messaging, traceparent};
+use headwater_telemetry::{continue_from, messaging, traceparent};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -80,7 +80,7 @@ pub(crate) fn fold_report(recorded: &Recorded, report: ReportId, kind: &str) -> 
 mod tests {
     use headwater_event::{Event, Offset, Partition, Seq, StateHash, StreamId};
     use headwater_log::Record;
-    use headwater_trace::testing::ended_spans;
+    use headwater_telemetry::testing::ended_spans;
 
     use super::*;
     use crate::source::SourceKind;

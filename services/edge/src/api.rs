@@ -95,7 +95,7 @@ impl Meta for MetaService {
         &self,
         request: Request<proto::Operation>,
     ) -> Result<Response<proto::OperationResult>, Status> {
-        let cause = request.metadata().get(headwater_trace::TRACEPARENT);
+        let cause = request.metadata().get(headwater_telemetry::TRACEPARENT);
         let cause = cause.and_then(|cause| cause.to_str().ok()).map(str::to_owned);
         let asked = request.into_inner();
         let id = asked.id.clone();

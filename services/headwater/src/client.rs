@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn said(error: &ConnectError) -> String {
-        crate::exit::chain(error)
+        headwater_telemetry::error_chain(error)
     }
 
     #[tokio::test]

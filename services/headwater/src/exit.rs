@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use headwater_telemetry::error_chain;
+
 use crate::command::render::plain;
 
 /// What a command that ran to its end found.
@@ -87,7 +89,7 @@ pub(crate) fn of(result: CommandResult) -> ExitCode {
         // A reader of our output that goes away (`| head`) is no failure of ours.
         Err(Failure::Failed(error)) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => {
-            say(prefix(), &chain(error.as_ref()));
+            say(prefix(), &error_chain(error.as_ref()));
             ExitCode::from(FAILED)
         }
     }
@@ -103,21 +105,6 @@ fn say(prefix: &str, text: &str) {
 fn lost_connection(status: &tonic::Status) -> bool {
     let transport = status.source().is_some_and(|source| source.is::<tonic::transport::Error>());
     transport || status.message().contains("h2 protocol error")
-}
-
-/// An error with its sources, each said once.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {

@@ -18,6 +18,7 @@ use headwater_event::NodeName;
 use headwater_identity::Connector;
 use headwater_rocks::{Role, Shared, create_durably};
 use headwater_store::{Engine, schema};
+use headwater_telemetry::health::{CheckKind, Health};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -25,9 +26,8 @@ use crate::cli::Runtime;
 use crate::clock::{self, EdgeClock};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
-use crate::telemetry::Metrics;
-use crate::telemetry::health::{Health, Question};
-use crate::telemetry::stores::Stores;
+use crate::metrics::Metrics;
+use crate::stores::Stores;
 
 /// The word by which this program is a container's shim: for the pod worker, not for people.
 pub(crate) const SHIM: &str = "shim";
@@ -246,12 +246,12 @@ impl Node {
     /// `prefix`. A node without a hub is ready: what it has, it gives.
     pub(crate) fn check(&self, prefix: &str, health: &mut Health) {
         let supervisor = self.supervising.abort_handle();
-        health.check(Question::Live, format!("{prefix}supervisor"), move || {
+        health.check(CheckKind::Live, format!("{prefix}supervisor"), move || {
             let runs = !supervisor.is_finished();
             if runs { Ok(()) } else { Err("nobody starts the edge again".to_owned()) }
         });
         let view = self.view();
-        health.check(Question::Ready, format!("{prefix}edge"), move || match view.edge() {
+        health.check(CheckKind::Ready, format!("{prefix}edge"), move || match view.edge() {
             Some(_) => Ok(()),
             None => Err(view.trouble().unwrap_or_else(|| "its databases are not open".to_owned())),
         });
@@ -307,7 +307,7 @@ async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: Can
     loop {
         let began = Instant::now();
         let trouble = match open_and_start(&config, &memory).await {
-            Err(error) => crate::exit::chain(&error),
+            Err(error) => headwater_telemetry::error_chain(&error),
             Ok(running) => {
                 let edge = running.edge.clone();
                 // It would else knock at a hub that is not here and knows of no cut.
@@ -330,7 +330,7 @@ async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: Can
                         if let Some(database) = exit.damaged() {
                             set_aside(&config, database);
                         }
-                        crate::exit::chain(&exit)
+                        headwater_telemetry::error_chain(&exit)
                     }
                 }
             }

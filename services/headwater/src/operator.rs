@@ -249,7 +249,7 @@ fn stream_of(text: &str) -> Result<StreamId, Status> {
 
 /// An error with its sources, as the answer.
 fn internal(error: &dyn std::error::Error) -> Status {
-    Status::internal(crate::exit::chain(error))
+    Status::internal(headwater_telemetry::error_chain(error))
 }
 
 #[cfg(test)]

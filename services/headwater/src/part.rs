@@ -28,20 +28,22 @@ use std::sync::Arc;
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
 use headwater_rocks::{Budget, Shared};
+use headwater_telemetry::error_chain;
+use headwater_telemetry::health::{CheckKind, Health};
+use headwater_telemetry::traces::Traces;
+use headwater_telemetry::{self as telemetry, server};
 use tokio_util::sync::CancellationToken;
 
 use self::signals::Signals;
 use crate::cli::part::Process as Args;
 use crate::data_dir::{DataDir, HUB_ADDRESS, METRICS_ADDRESS};
 use crate::database::aside;
-use crate::exit::{CommandResult, Failure, Outcome, chain};
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::metrics::Metrics;
 use crate::node::cuts;
 use crate::operator::{self, Sight};
+use crate::settings::LogFormat;
 use crate::settings::{Configured, Flags, MetricsAt, Settings};
-use crate::telemetry::health::{Health, Question};
-use crate::telemetry::log::LogFormat;
-use crate::telemetry::traces::Traces;
-use crate::telemetry::{self, Metrics, server};
 use crate::troubles::Troubles;
 use crate::{clock, open_files};
 
@@ -182,7 +184,7 @@ pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
 /// Runs with logs and traces.
 async fn seen<P: Part>(settings: P::Settings) -> CommandResult {
     let process = settings.process();
-    let usage = |error: &dyn std::error::Error| Failure::Usage(chain(error));
+    let usage = |error: &dyn std::error::Error| Failure::Usage(error_chain(error));
     let traces = Traces::start(process.otlp_endpoint).map_err(|error| usage(&error))?;
     let json = process.log_format.is_json();
     telemetry::log::set_up(json, FILTER_DEFAULT, io::stderr, traces.as_ref())
@@ -225,7 +227,7 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
     if let Some(sight) = part.sight(&ground) {
         let answering = operator::serve(&socket, sight, ground.stop.child_token())?;
         let operator = answering.abort_handle();
-        health.check(Question::Live, "operator", move || {
+        health.check(CheckKind::Live, "operator", move || {
             if operator.is_finished() {
                 Err("nobody answers the operator API".into())
             } else {

@@ -9,6 +9,7 @@ pub(crate) mod edge;
 pub(crate) mod edged;
 mod flags;
 pub(crate) mod hub;
+mod log_format;
 mod metrics_at;
 mod nodes;
 pub(crate) mod up;
@@ -25,6 +26,7 @@ use crate::kafka::{Kafka, KafkaTableError};
 
 pub(crate) use self::duration::duration_text;
 pub(crate) use self::flags::Flags;
+pub(crate) use self::log_format::LogFormat;
 pub(crate) use self::metrics_at::MetricsAt;
 pub(crate) use self::nodes::{NodesError, node_names, text_or_number};
 

@@ -23,6 +23,8 @@ use headwater_controller::{Notice, SourceError};
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
 use headwater_rocks::{Budget, Shared};
+use headwater_telemetry::server;
+use headwater_telemetry::traces::Traces;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -32,14 +34,13 @@ use crate::cli::Up;
 use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
 use crate::database::aside;
 use crate::exit::{CommandResult, Failure, Outcome};
+use crate::metrics::Metrics;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime};
 use crate::operator::{self, CloudSight, ListenError, Part, Sight};
 use crate::part::signals::Signals;
 use crate::settings::Configured;
 use crate::settings::up::Settings;
-use crate::telemetry::stores::Stores;
-use crate::telemetry::traces::Traces;
-use crate::telemetry::{Metrics, server};
+use crate::stores::Stores;
 use crate::troubles::Troubles;
 use crate::{clock, open_files, settings};
 
@@ -105,12 +106,12 @@ pub(crate) fn run(args: Up) -> CommandResult {
 /// Runs with logs and traces.
 async fn seen(args: Up, settings: Settings) -> CommandResult {
     let endpoint = settings.otlp_endpoint.as_deref();
-    let traces =
-        Traces::start(endpoint).map_err(|error| Failure::Usage(crate::exit::chain(&error)))?;
+    let traces = Traces::start(endpoint)
+        .map_err(|error| Failure::Usage(headwater_telemetry::error_chain(&error)))?;
     let terminal = Terminal::new();
     terminal
         .set_up_log(settings.log_format, traces.as_ref())
-        .map_err(|error| Failure::Usage(crate::exit::chain(&error)))?;
+        .map_err(|error| Failure::Usage(headwater_telemetry::error_chain(&error)))?;
     let result = live(&terminal, args, settings).await;
     if let Some(traces) = traces {
         traces.stop().await;

@@ -19,12 +19,8 @@ mod session;
 mod upstream;
 mod wire;
 
-use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-    exponential_buckets, register_histogram_with_registry, register_int_counter_vec_with_registry,
-    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
-    register_int_gauge_with_registry,
-};
+use headwater_telemetry::Families;
+use prometheus::Registry;
 
 pub(crate) use fold::FoldMetrics;
 pub(crate) use handshake::{Handshake, HandshakeMetrics};
@@ -50,7 +46,7 @@ impl HubMetrics {
     /// # Errors
     /// When the registry has metrics of these names already.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let families = Families { registry };
+        let families = Families::new(registry);
         let scrape = Scrape::new()?;
         registry.register(Box::new(scrape.clone()))?;
         Ok(Self {
@@ -61,62 +57,6 @@ impl HubMetrics {
             fold: FoldMetrics::new(&families)?,
             scrape,
         })
-    }
-}
-
-/// Makes families and registers them.
-struct Families<'a> {
-    registry: &'a Registry,
-}
-
-impl Families<'_> {
-    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
-        register_int_counter_with_registry!(name, help, self.registry)
-    }
-
-    fn counter_vec(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-    ) -> Result<IntCounterVec, prometheus::Error> {
-        register_int_counter_vec_with_registry!(name, help, &[label], self.registry)
-    }
-
-    /// A counter for each value of one label.
-    fn counters<const N: usize>(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: [&str; N],
-    ) -> Result<[IntCounter; N], prometheus::Error> {
-        let family = self.counter_vec(name, help, label)?;
-        Ok(values.map(|value| family.with_label_values(&[value])))
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-        register_int_gauge_with_registry!(name, help, self.registry)
-    }
-
-    fn gauge_vec(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-    ) -> Result<IntGaugeVec, prometheus::Error> {
-        register_int_gauge_vec_with_registry!(name, help, &[label], self.registry)
-    }
-
-    fn histogram(
-        &self,
-        name: &str,
-        help: &str,
-        (first, factor, count): (f64, f64, usize),
-    ) -> Result<Histogram, prometheus::Error> {
-        let buckets = exponential_buckets(first, factor, count)?;
-        let opts = HistogramOpts::new(name, help).buckets(buckets);
-        register_histogram_with_registry!(opts, self.registry)
     }
 }
 

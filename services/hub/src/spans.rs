@@ -6,7 +6,7 @@
 use headwater_event::{NodeName, Partition, Report};
 use headwater_log::UPSTREAM_TOPIC;
 use headwater_session::message::{Push, PushMode};
-use headwater_trace::{continue_from, messaging, traceparent};
+use headwater_telemetry::{continue_from, messaging, traceparent};
 use tracing::Span;
 
 use crate::metrics::RecordKind;
@@ -63,7 +63,7 @@ mod tests {
         WriterEpoch,
     };
     use headwater_session::message::PushedChange;
-    use headwater_trace::testing::ended_spans;
+    use headwater_telemetry::testing::ended_spans;
     use uuid::Uuid;
 
     use super::*;

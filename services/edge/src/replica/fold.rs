@@ -49,13 +49,13 @@ pub(crate) struct ChangeCause {
 impl ChangeCause {
     fn of(traceparent: String, key: &EntryKey, stream: &StreamId, seq: Seq) -> Self {
         let span = tracing::info_span!("apply", %stream, seq = seq.0, %key);
-        headwater_trace::continue_from(&span, Some(&traceparent));
+        headwater_telemetry::continue_from(&span, Some(&traceparent));
         Self { traceparent: Some(traceparent), span: Some(span) }
     }
 
     /// What goes along with the change: this part of its trace, else what came.
     pub(crate) fn traceparent(&self) -> Option<String> {
-        let here = self.span.as_ref().and_then(headwater_trace::traceparent);
+        let here = self.span.as_ref().and_then(headwater_telemetry::traceparent);
         here.or_else(|| self.traceparent.clone())
     }
 }

@@ -18,12 +18,12 @@ impl ReportCause {
     pub(super) fn of(pod: &ResourceKey, traceparent: Option<String>) -> Option<Self> {
         let traceparent = traceparent.filter(|text| text.len() <= TRACEPARENT_BYTES_MAX)?;
         let span = tracing::info_span!("report", key = %pod);
-        headwater_trace::continue_from(&span, Some(&traceparent));
+        headwater_telemetry::continue_from(&span, Some(&traceparent));
         Some(Self { span, traceparent })
     }
 
     /// What goes along with the report: this part of the trace, else what came.
     pub(super) fn traceparent(&self) -> String {
-        headwater_trace::traceparent(&self.span).unwrap_or_else(|| self.traceparent.clone())
+        headwater_telemetry::traceparent(&self.span).unwrap_or_else(|| self.traceparent.clone())
     }
 }

@@ -144,7 +144,7 @@ impl EdgeClient {
         };
         let mut request = tonic::Request::new(operation);
         if let Some(trace) = trace.and_then(|trace| trace.parse().ok()) {
-            request.metadata_mut().insert(headwater_trace::TRACEPARENT, trace);
+            request.metadata_mut().insert(headwater_telemetry::TRACEPARENT, trace);
         }
         let mut client = self.client.clone();
         let result = tokio::time::timeout(self.timeout, client.operate(request))

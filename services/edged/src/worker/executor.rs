@@ -254,7 +254,7 @@ impl Worker {
     fn span(&self, name: &str) -> Span {
         let Some(trace) = &self.trace else { return Span::none() };
         let span = tracing::info_span!("pod act", otel.name = name, key = %self.record.key);
-        headwater_trace::continue_from(&span, Some(trace));
+        headwater_telemetry::continue_from(&span, Some(trace));
         span
     }
 
@@ -276,7 +276,7 @@ impl Worker {
 
 /// What follows in the trace follows from `span`, if that is in one.
 fn go_on(trace: &mut Option<String>, span: &Span) {
-    if let Some(here) = headwater_trace::traceparent(span) {
+    if let Some(here) = headwater_telemetry::traceparent(span) {
         *trace = Some(here);
     }
 }

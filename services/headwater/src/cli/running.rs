@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::settings::LogFormat;
 use crate::settings::{Flags, MetricsAt};
-use crate::telemetry::log::LogFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct Running {

@@ -68,7 +68,7 @@ impl Kafka {
                 let found = brokers.iter().flat_map(|broker| broker_findings(broker, &plan));
                 examined.found.extend(found);
             }
-            Err(error) => examined.unseen.push(crate::exit::chain(&error)),
+            Err(error) => examined.unseen.push(headwater_telemetry::error_chain(&error)),
         }
         examined.found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         Ok(examined)

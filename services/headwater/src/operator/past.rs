@@ -162,7 +162,7 @@ fn event(envelope: Envelope, show_secrets: bool) -> HistoryEvent {
 }
 
 fn refused(error: HistoryError) -> Status {
-    let text = crate::exit::chain(&error);
+    let text = headwater_telemetry::error_chain(&error);
     match error {
         HistoryError::Compacted { .. } | HistoryError::NotReached { .. } => {
             Status::out_of_range(text)

@@ -14,13 +14,14 @@ use headwater_controller::{
 use headwater_event::NodeName;
 use headwater_rocks::{Budget, Role};
 use headwater_store::{Engine, EngineError, schema};
+use headwater_telemetry::error_chain;
+use headwater_telemetry::health::{CheckKind, Health};
 use tokio::sync::{mpsc, watch};
 
 use super::{Ground, Part};
-use crate::exit::{Failure, chain};
+use crate::exit::Failure;
 use crate::operator::{self, CloudSight, Logs, Sight};
 use crate::settings::controller::ControllerSettings;
-use crate::telemetry::health::{Health, Question};
 use crate::troubles::Troubles;
 use crate::{cli, database, part};
 
@@ -121,7 +122,7 @@ impl Part for ControllerPart {
                     }
                 }
                 Some(error) = self.stopped_sources.recv() => {
-                    let error = chain(&error);
+                    let error = error_chain(&error);
                     tracing::error!(error, "the source stopped, what runs goes on");
                     self.troubles.add(format!(
                         "the source stopped, what runs goes on: {error}; start again to follow it"
@@ -168,12 +169,12 @@ fn open(ground: &Ground, store: &'static str) -> Result<Arc<dyn Engine>, EngineE
 /// Adds what makes a controller alive, and what makes it ready.
 pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
     let publishing = controller.progress();
-    health.check(Question::Live, "publishing", move || {
+    health.check(CheckKind::Live, "publishing", move || {
         let runs = publishing.has_changed().is_ok();
         if runs { Ok(()) } else { Err("the task that publishes has ended".to_owned()) }
     });
     let progress = controller.progress();
-    health.check(Question::Ready, "controller", move || {
+    health.check(CheckKind::Ready, "controller", move || {
         let progress = progress.borrow();
         match &progress.trouble {
             // Who stands by does all that is asked of it.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use headwater_event::NodeName;
 use headwater_rocks::Budget;
+use headwater_telemetry::health::Health;
 
 use super::{Ground, Part};
 use crate::exit::{CommandResult, Failure};
 use crate::node::{Node, NodeMetrics, NodeSettings, cuts, runtime};
 use crate::operator::{self, Sight};
 use crate::settings::edge::EdgeSettings;
-use crate::telemetry::health::Health;
 use crate::{cli, part};
 
 /// An edge as a process.

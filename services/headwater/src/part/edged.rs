@@ -5,13 +5,13 @@
 
 use headwater_edged::{Edged, EdgedConfig, EdgedMetrics, Handle};
 use headwater_rocks::{Budget, create_durably};
+use headwater_telemetry::health::Health;
 
 use super::{Ground, Part};
 use crate::exit::{CommandResult, Failure};
 use crate::node::runtime;
 use crate::operator::Sight;
 use crate::settings::edged::EdgedSettings;
-use crate::telemetry::health::Health;
 use crate::{cli, part};
 
 /// A pod worker as a process.

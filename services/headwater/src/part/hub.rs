@@ -10,15 +10,16 @@ use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings as SessionSettings;
 use headwater_session::message::RequestError;
 use headwater_store::{Engine, schema};
+use headwater_telemetry::error_chain;
+use headwater_telemetry::health::{CheckKind, Health};
 use headwater_view::StreamReader;
 
 use super::{Ground, Part};
 use crate::data_dir::HUB_ADDRESS;
-use crate::exit::{Failure, chain};
+use crate::exit::Failure;
 use crate::node::cuts;
 use crate::operator::{self, Logs, Sight};
 use crate::settings::hub::HubSettings;
-use crate::telemetry::health::{Health, Question};
 use crate::{cli, database, part};
 
 /// A hub as a process.
@@ -97,7 +98,7 @@ impl Part for HubPart {
 
 /// Adds what makes a hub ready.
 pub(crate) fn check(hub: HubView, health: &mut Health) {
-    health.check(Question::Ready, "hub", move || {
+    health.check(CheckKind::Ready, "hub", move || {
         let is_whole = hub.is_reconciled();
         if is_whole { Ok(()) } else { Err("the log is not folded to its end yet".to_owned()) }
     });
@@ -114,7 +115,7 @@ impl Answers for FoldAnswers {
         let key = EntryKey::from(key.clone());
         for stream in [StreamId::node(node), StreamId::Cluster] {
             let entry = reader.entry(&stream, &key);
-            let entry = entry.map_err(|error| RequestError::Unavailable(chain(&error)))?;
+            let entry = entry.map_err(|error| RequestError::Unavailable(error_chain(&error)))?;
             if let Some(entry) = entry {
                 return Ok(entry.object);
             }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use headwater_kafka::KafkaMetrics;
 use headwater_kafka::topics::{self, Direction, TopicError};
+use headwater_telemetry::error_chain;
 use prometheus::Registry;
 
-use crate::exit::chain;
 use crate::kafka::{Kafka, KafkaFault, KafkaTableError};
 use crate::operator::Logs;
 
@@ -52,7 +52,7 @@ pub(crate) async fn open_when_there(
             }
             return opened;
         };
-        let why = chain(source);
+        let why = error_chain(source);
         if said.as_ref() != Some(&why) {
             tracing::warn!(why, "Kafka cannot be asked about the topics: waiting for it");
             said = Some(why);

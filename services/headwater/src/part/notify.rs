@@ -6,11 +6,10 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use headwater_telemetry::health::{CheckKind, Health, HealthQuery};
 use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-
-use crate::telemetry::health::{Asked, Health, Question};
 
 /// How often a part that is not ready yet is looked at.
 const READY_INTERVAL: Duration = Duration::from_millis(200);
@@ -44,7 +43,7 @@ pub(super) fn stopping() {
 }
 
 async fn until_ready(health: &Health) {
-    while !health.answer(Question::Ready, &Asked::default()).passed {
+    while !health.report(CheckKind::Ready, &HealthQuery::default()).passed {
         say(&[NotifyState::ExtendTimeoutUsec(longer())]);
         tokio::time::sleep(READY_INTERVAL).await;
     }
@@ -60,7 +59,7 @@ async fn while_alive(health: &Health, interval: Duration) {
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        let answer = health.answer(Question::Live, &Asked::default());
+        let answer = health.report(CheckKind::Live, &HealthQuery::default());
         if answer.passed {
             say(&[NotifyState::Watchdog]);
         } else {

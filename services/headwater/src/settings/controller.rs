@@ -13,7 +13,7 @@ use super::{
 use crate::cli::DATA_DEFAULT;
 use crate::kafka::Kafka;
 use crate::part::{PartSettings, ProcessSettings};
-use crate::telemetry::log::LogFormat;
+use crate::settings::LogFormat;
 
 /// The settings of a controller.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,13 +7,13 @@ use headwater_edge::HubAddress;
 use headwater_edge::upstream::META_SYNC_INTERVAL;
 use headwater_event::NodeName;
 use headwater_identity::Principal;
+use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
 use super::{MetricsAt, Settings, Unusable, duration_text};
 use crate::cli::{DATA_DEFAULT, Runtime};
-use crate::exit::chain;
 use crate::part::{PartSettings, ProcessSettings};
-use crate::telemetry::log::LogFormat;
+use crate::settings::LogFormat;
 use crate::tls::Tls;
 
 /// The settings of an edge.
@@ -137,10 +137,10 @@ impl PartSettings for EdgeSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        let tls = self.tls().connector().map_err(|error| chain(&error))?;
+        let tls = self.tls().connector().map_err(|error| error_chain(&error))?;
         if let (Some(tls), Some(node)) = (tls, &self.node) {
             let owner = Principal::Node(node.clone());
-            tls.check_owner(&owner).map_err(|error| chain(&error))?;
+            tls.check_owner(&owner).map_err(|error| error_chain(&error))?;
         }
         root_is_meant(self.runtime, self.allow_root)
     }

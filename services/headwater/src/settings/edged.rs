@@ -9,7 +9,7 @@ use super::edge::{owner_of, root_is_meant};
 use super::{MetricsAt, Settings, Unusable};
 use crate::cli::{DATA_DEFAULT, Runtime};
 use crate::part::{PartSettings, ProcessSettings};
-use crate::telemetry::log::LogFormat;
+use crate::settings::LogFormat;
 
 /// The settings of a pod worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]

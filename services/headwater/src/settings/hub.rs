@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_hub::HubLimits;
+use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
 use super::{MetricsAt, Settings, Unusable, check_kafka_is_named, duration_text};
 use crate::cli::DATA_DEFAULT;
-use crate::exit::chain;
 use crate::kafka::Kafka;
 use crate::part::{PartSettings, ProcessSettings};
-use crate::telemetry::log::LogFormat;
+use crate::settings::LogFormat;
 use crate::tls::Tls;
 
 /// What a hub is called where its host has no name.
@@ -114,7 +114,7 @@ impl PartSettings for HubSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        self.tls().acceptor().map(drop).map_err(|error| chain(&error))
+        self.tls().acceptor().map(drop).map_err(|error| error_chain(&error))
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::cli::{Runtime, Up};
 use crate::kafka::Kafka;
-use crate::telemetry::log::LogFormat;
+use crate::settings::LogFormat;
 
 /// How many nodes there are unless told otherwise: two show that a node has its own stream.
 const NODES_DEFAULT: &str = "2";

@@ -23,10 +23,10 @@ use super::log::{LogError, UpLog};
 use crate::cli::Up;
 use crate::data_dir::DataDir;
 use crate::database;
+use crate::metrics::Metrics;
 use crate::operator::Logs;
 use crate::part::controller::sources;
 use crate::settings::up::Settings;
-use crate::telemetry::Metrics;
 
 /// The name of the one hub, as position records say it.
 const HUB_NAME: &str = "embedded";

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use headwater_event::NodeName;
+use headwater_telemetry::health::{CheckKind, Health};
 use tokio::task::JoinHandle;
 
 use super::cloud::Cloud;
+use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::part;
-use crate::telemetry::Metrics;
-use crate::telemetry::health::{Health, Question};
 
 /// The checks of everything that runs here.
 pub(super) fn of(
@@ -20,13 +20,13 @@ pub(super) fn of(
 ) -> Health {
     let mut health = Health::default();
     let operator = answering.abort_handle();
-    health.check(Question::Live, "operator", move || {
+    health.check(CheckKind::Live, "operator", move || {
         runs(!operator.is_finished(), "nobody answers the operator API")
     });
     // What is on Kafka is none of this process's databases.
     if cloud.has_embedded_log() {
         let stores = metrics.stores.clone();
-        health.check(Question::Ready, "log", move || stores.takes_writes("log"));
+        health.check(CheckKind::Ready, "log", move || stores.takes_writes("log"));
     }
     part::controller::check(&cloud.controller, &mut health);
     part::hub::check(cloud.hub.view(), &mut health);

@@ -12,10 +12,10 @@ use headwater_store::{Engine, EngineError, schema};
 use tokio::task::JoinHandle;
 
 use crate::data_dir::DataDir;
+use crate::metrics::Metrics;
 use crate::operator::Logs;
 use crate::part::log;
 use crate::settings::up::Settings;
-use crate::telemetry::Metrics;
 
 /// How often superseded records are dropped from the embedded log: work that nobody waits for.
 const COMPACT_INTERVAL: Duration = Duration::from_secs(60);

@@ -11,6 +11,8 @@ use futures::FutureExt;
 use headwater_controller::source::NoticeKind;
 use headwater_controller::{ChangeSubscription, Filter, Notice};
 use headwater_proto::operator::{NodeStatus, StatusResponse};
+use headwater_telemetry::log::{self, FilterError};
+use headwater_telemetry::traces::Traces;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
@@ -20,9 +22,8 @@ use super::Composition;
 use crate::cli::{DATA_DEFAULT, Up};
 use crate::data_dir::DataDir;
 use crate::operator::status;
+use crate::settings::LogFormat;
 use crate::settings::up::Settings;
-use crate::telemetry::log::{self, FilterError, LogFormat};
-use crate::telemetry::traces::Traces;
 
 /// How often the live line is drawn: fast enough to see a change, slow enough to read.
 const LIVE_INTERVAL: Duration = Duration::from_millis(500);
@@ -117,7 +118,7 @@ impl Terminal {
                 Some(error) = composition.stopped_sources.recv() => {
                     let trouble = format!(
                         "the source stopped, what runs goes on: {}; start again to follow it",
-                        crate::exit::chain(&error)
+                        headwater_telemetry::error_chain(&error)
                     );
                     self.say(format!("warning: {trouble}"));
                     composition.troubles.add(trouble);

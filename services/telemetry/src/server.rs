@@ -1,6 +1,7 @@
 //! Metrics and health over HTTP, at one address: `/metrics`, `/livez`, `/readyz`, `/healthz`.
 //!
-//! Whoever can reach the address may ask, so nothing secret is told and everything is bounded.
+//! The endpoint has no authentication: responses hold no secrets, and connections, requests and
+//! scrapes are bounded.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::health::{Asked, Health, Question};
+use super::health::{CheckKind, Health, HealthQuery};
 
 /// The most connections at a time: a few scrapers and probes. The next one waits.
 const CONNECTIONS_MAX: usize = 32;
@@ -34,34 +35,34 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// than a usual scrape interval, so that connections are kept.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
 
-/// How long a connection lives before it is ended between two requests: nobody holds one of a
-/// few for good.
+/// How long a connection lives before the server closes it between two requests, so that no client
+/// holds one of the few connections for good.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// How long an answer may take to be read once its connection is to end.
+/// How long a client may take to read its response once the connection is to close.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The most scrapes at a time: each looks at every database.
+/// The most scrapes at a time: each reads the statistics of every database.
 const SCRAPES_MAX: usize = 2;
 
 /// How long to wait after a connection could not be accepted: the process has too many files open.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// What the text format is called.
+/// The media type of the text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The address cannot be listened at.
+/// The address cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("metrics cannot be served at {address}: name another address with --metrics, or `off`")]
-pub(crate) struct ListenError {
-    /// The address asked for.
+pub struct ListenError {
+    /// The configured address.
     address: SocketAddr,
-    /// What the system says.
+    /// The reason.
     source: io::Error,
 }
 
 #[derive(Clone)]
-struct Seen {
+struct ServerState {
     registry: Registry,
     health: Health,
     scrapes: Arc<Semaphore>,
@@ -71,12 +72,12 @@ struct Seen {
 ///
 /// # Errors
 /// See [`ListenError`].
-pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
 }
 
 /// Serves until stopped.
-pub(crate) async fn serve(
+pub async fn serve(
     listener: TcpListener,
     registry: Registry,
     health: Health,
@@ -87,16 +88,16 @@ pub(crate) async fn serve(
         .route("/metrics", get(metrics))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        // Deprecated in Kubernetes, but still what many probes of life ask.
+        // Deprecated in Kubernetes; many liveness probes still request it.
         .route("/healthz", get(livez))
-        .with_state(Seen { registry, health, scrapes });
-    let (room, connections) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), TaskTracker::new());
+        .with_state(ServerState { registry, health, scrapes });
+    let (slots, connections) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), TaskTracker::new());
     loop {
         let accepted = async {
-            let place = room.clone().acquire_owned().await;
-            (place, listener.accept().await)
+            let slot = slots.clone().acquire_owned().await;
+            (slot, listener.accept().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (slot, accepted) = tokio::select! {
             () = stop.cancelled() => break,
             accepted = accepted => accepted,
         };
@@ -104,8 +105,8 @@ pub(crate) async fn serve(
             Ok((stream, _)) => {
                 let (router, stop) = (router.clone(), stop.clone());
                 connections.spawn(async move {
-                    answer(stream, router, stop).await;
-                    drop(place);
+                    serve_connection(stream, router, stop).await;
+                    drop(slot);
                 });
             }
             Err(error) => {
@@ -118,8 +119,8 @@ pub(crate) async fn serve(
     connections.wait().await;
 }
 
-/// Answers one connection until its caller, its time or the server ends it.
-async fn answer(stream: TcpStream, router: Router, stop: CancellationToken) {
+/// Serves one connection until the client closes it, its time is over, or the server stops.
+async fn serve_connection(stream: TcpStream, router: Router, stop: CancellationToken) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
@@ -127,7 +128,7 @@ async fn answer(stream: TcpStream, router: Router, stop: CancellationToken) {
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     tokio::select! {
-        // A caller that breaks off or talks nonsense is no news.
+        // A client that disconnects or sends malformed requests is not an error.
         _ = connection.as_mut() => return,
         () = stop.cancelled() => {}
         () = tokio::time::sleep(CONNECTION_TIME_MAX) => {}
@@ -136,12 +137,12 @@ async fn answer(stream: TcpStream, router: Router, stop: CancellationToken) {
     let _ = tokio::time::timeout(DRAIN_TIME_MAX, connection).await;
 }
 
-async fn metrics(State(seen): State<Seen>) -> Response {
-    let Ok(_turn) = seen.scrapes.acquire().await else {
+async fn metrics(State(state): State<ServerState>) -> Response {
+    let Ok(_permit) = state.scrapes.acquire().await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let registry = seen.registry.clone();
-    // Databases are asked, and their directories are read.
+    let registry = state.registry.clone();
+    // Collectors read databases and directories: blocking.
     let text = tokio::task::spawn_blocking(move || {
         TextEncoder::new().encode_to_string(&registry.gather())
     });
@@ -157,19 +158,19 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
 }
 
-async fn livez(State(seen): State<Seen>, RawQuery(query): RawQuery) -> Response {
-    health(&seen, Question::Live, query)
+async fn livez(State(state): State<ServerState>, RawQuery(query): RawQuery) -> Response {
+    health(&state, CheckKind::Live, query)
 }
 
-async fn readyz(State(seen): State<Seen>, RawQuery(query): RawQuery) -> Response {
-    health(&seen, Question::Ready, query)
+async fn readyz(State(state): State<ServerState>, RawQuery(query): RawQuery) -> Response {
+    health(&state, CheckKind::Ready, query)
 }
 
-fn health(seen: &Seen, question: Question, query: Option<String>) -> Response {
-    let asked = Asked::of_query(&query.unwrap_or_default());
-    let answer = seen.health.answer(question, &asked);
-    let status = if answer.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
-    (status, answer.text).into_response()
+fn health(state: &ServerState, kind: CheckKind, query: Option<String>) -> Response {
+    let query = HealthQuery::parse(&query.unwrap_or_default());
+    let report = state.health.report(kind, &query);
+    let status = if report.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    (status, report.text).into_response()
 }
 
 #[cfg(test)]
@@ -183,28 +184,28 @@ mod tests {
 
     const WAIT_MAX: Duration = Duration::from_secs(10);
 
-    struct Serving {
+    struct TestServer {
         address: SocketAddr,
         stop: CancellationToken,
         task: tokio::task::JoinHandle<()>,
     }
 
-    async fn serving() -> Serving {
+    async fn serving() -> TestServer {
         let registry = Registry::new();
         let counter = IntCounter::new("headwater_test_total", "A counter.").expect("a name");
         registry.register(Box::new(counter)).expect("registers");
         let mut health = Health::default();
-        health.check(Question::Ready, "log", || Err("it is read".to_owned()));
+        health.check(CheckKind::Ready, "log", || Err("it is read".to_owned()));
         let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).await.expect("listens");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();
         let task = tokio::spawn(serve(listener, registry, health, stop.clone()));
-        Serving { address, stop, task }
+        TestServer { address, stop, task }
     }
 
-    async fn say(address: SocketAddr, request: &str) -> String {
+    async fn send(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("connects");
-        // A server that has heard enough may close before all is said.
+        // The server may close the connection before it has read the whole request.
         let _ = stream.write_all(request.as_bytes()).await;
         let mut answer = Vec::new();
         let read = tokio::time::timeout(WAIT_MAX, stream.read_to_end(&mut answer)).await;
@@ -214,12 +215,12 @@ mod tests {
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        say(address, &head).await
+        send(address, &head).await
     }
 
     #[tokio::test]
-    async fn metrics_and_health_are_told() {
-        let Serving { address, stop, task } = serving().await;
+    async fn metrics_and_health_are_served() {
+        let TestServer { address, stop, task } = serving().await;
         let metrics = get(address, "/metrics").await;
         assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
         assert!(metrics.contains(CONTENT_TYPE), "{metrics}");
@@ -236,19 +237,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nonsense_is_refused_and_the_next_is_answered() {
-        let Serving { address, .. } = serving().await;
+    async fn a_malformed_request_is_refused_and_the_next_is_served() {
+        let TestServer { address, .. } = serving().await;
         let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(HEAD_BYTES_MAX));
-        let refused = say(address, &long).await;
+        let refused = send(address, &long).await;
         assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 4"), "{refused}");
-        let nonsense = say(address, "\u{1}\u{2}\r\n\r\n").await;
+        let nonsense = send(address, "\u{1}\u{2}\r\n\r\n").await;
         assert!(nonsense.is_empty() || nonsense.starts_with("HTTP/1.1 400"), "{nonsense}");
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
     }
 
     #[tokio::test]
-    async fn connections_are_bounded_and_one_that_ends_makes_room() {
-        let Serving { address, .. } = serving().await;
+    async fn connections_are_bounded_and_a_closed_one_frees_its_slot() {
+        let TestServer { address, .. } = serving().await;
         let mut idle = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
             idle.push(TcpStream::connect(address).await.expect("connects"));
@@ -262,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_in_use_is_named() {
-        let Serving { address, .. } = serving().await;
+        let TestServer { address, .. } = serving().await;
         let error = listen(address).await.expect_err("in use");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }

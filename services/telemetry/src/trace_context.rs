@@ -1,16 +1,11 @@
 //! The trace context that travels with an event: a W3C `traceparent`, and the span it names.
 //!
-//! A change at the source begins a trace. Its `traceparent` goes with the record into the log,
-//! with the push to the edge, with the watch event to the worker, and with the report back, so
-//! that all of it is one trace though no two of these parts need share a process. The context is
-//! data for people: nothing decides by it, and a text that is no context is passed over.
+//! A change at the source begins a trace. The record in the log, the push to the edge, the watch
+//! event to the worker and the report back carry its `traceparent`, so that they form one trace
+//! across processes. No decision depends on the context; a malformed one is ignored.
 //!
-//! Where no exporter is set up a span has no context, and [`traceparent`] is `None`: nothing is
-//! added to any record.
-
-pub mod messaging;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+//! Without an exporter a span has no context and [`traceparent`] returns `None`: records stay as
+//! they are.
 
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt;
@@ -22,10 +17,10 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 /// Context](https://www.w3.org/TR/trace-context/#traceparent-header)).
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Version, trace, span and flags, and what stands between them.
+/// The length of version, trace, span and flags with their dashes.
 const BYTES_MIN: usize = 55;
 
-/// One field, that is all of a carrier that is needed.
+/// A carrier of the one field `traceparent`.
 #[derive(Default)]
 struct Field(Option<String>);
 
@@ -47,7 +42,7 @@ impl Extractor for Field {
     }
 }
 
-/// The context of `span`, to be sent along; none where the span is in no trace.
+/// The context of `span` as text; `None` if the span is in no trace.
 pub fn traceparent(span: &Span) -> Option<String> {
     let context = span.context();
     if !context.span().span_context().is_valid() {
@@ -58,15 +53,15 @@ pub fn traceparent(span: &Span) -> Option<String> {
     field.0
 }
 
-/// Makes `span`, which nothing has entered yet, part of the trace that `traceparent` names. A
-/// text that names none leaves the span as it is.
+/// Makes `span` part of the trace that `traceparent` names. No code may have entered the span yet.
+/// A malformed text leaves the span as it is.
 pub fn continue_from(span: &Span, traceparent: Option<&str>) {
-    // Parsers take shorter numbers for the ones they begin.
+    // Parsers accept ids that are too short.
     let Some(traceparent) = traceparent.filter(|text| text.len() >= BYTES_MIN) else { return };
     let field = Field(Some(traceparent.to_owned()));
     let context = TraceContextPropagator::new().extract(&field);
     if context.span().span_context().is_valid() {
-        // It fails where no exporter is set up, and then there is no trace to be part of.
+        // It fails only without an exporter, and then there is no trace.
         let _ = span.set_parent(context);
     }
 }
@@ -88,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_goes_on_in_the_trace_that_it_was_told_of() {
+    fn a_span_continues_the_trace_of_its_context() {
         traced(|| {
             let span = tracing::info_span!("apply");
             continue_from(&span, Some(REMOTE));
@@ -99,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_names_no_trace_is_passed_over() {
+    fn a_malformed_context_is_ignored() {
         traced(|| {
             for text in ["", "00-00-00-00", "\u{0}", &REMOTE[..54]] {
                 let span = tracing::info_span!("apply");
@@ -111,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_exporter_nothing_is_sent_along() {
+    fn without_an_exporter_there_is_no_context() {
         let span = tracing::info_span!("apply");
         continue_from(&span, Some(REMOTE));
         assert_eq!(traceparent(&span), None);

@@ -1,38 +1,41 @@
-//! Metrics that are read only when somebody asks: the system counts them already.
+//! Metrics that are read from the system at each scrape.
 
 use prometheus::core::Desc;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 /// The name, kind and meaning of a family.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Family {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) kind: MetricType,
+pub struct ScrapedFamily {
+    /// The metric name.
+    pub name: &'static str,
+    /// The help text.
+    pub help: &'static str,
+    /// Counter or gauge.
+    pub kind: MetricType,
 }
 
-impl Family {
-    /// What goes up and down.
-    pub(super) const fn gauge(name: &'static str, help: &'static str) -> Self {
+impl ScrapedFamily {
+    /// A gauge: a value that goes up and down.
+    pub const fn gauge(name: &'static str, help: &'static str) -> Self {
         Self { name, help, kind: MetricType::GAUGE }
     }
 
-    /// What only goes up.
-    pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
+    /// A counter: a value that only goes up.
+    pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, help, kind: MetricType::COUNTER }
     }
 
-    /// Its description, for the registry.
+    /// The description that the registry asks for.
     ///
     /// # Errors
     /// When the name or a label is malformed.
-    pub(super) fn desc(&self, labels: &[&str]) -> Result<Desc, prometheus::Error> {
+    pub fn desc(&self, labels: &[&str]) -> Result<Desc, prometheus::Error> {
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
         Desc::new(self.name.to_owned(), self.help.to_owned(), labels, Default::default())
     }
 
-    /// The family with these samples: label values in the order of their names, and the value.
-    pub(super) fn with(&self, samples: Vec<(Vec<LabelPair>, f64)>) -> MetricFamily {
+    /// The family with these samples: the labels and the value of each.
+    pub fn with(&self, samples: Vec<(Vec<LabelPair>, f64)>) -> MetricFamily {
         let metrics = samples.into_iter().map(|(labels, value)| {
             let mut metric = Metric::default();
             metric.set_label(labels);
@@ -57,15 +60,15 @@ impl Family {
 }
 
 /// A label with its value.
-pub(super) fn label(name: &str, value: &str) -> LabelPair {
+pub fn label(name: &str, value: &str) -> LabelPair {
     let mut pair = LabelPair::default();
     pair.set_name(name.to_owned());
     pair.set_value(value.to_owned());
     pair
 }
 
-/// A count as the format has it: exact up to 2^53.
+/// A count as the text format takes it: exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "the text format has no other numbers")]
-pub(super) fn number(count: u64) -> f64 {
+pub fn number(count: u64) -> f64 {
     count as f64
 }

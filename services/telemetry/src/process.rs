@@ -1,4 +1,4 @@
-//! What the process uses, under the names that every Prometheus client library gives it.
+//! Resources of the process, under the names that Prometheus client libraries share.
 
 use std::fs;
 
@@ -7,37 +7,40 @@ use nix::sys::time::TimeValLike;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
-use super::families::{Family, number};
+use super::scraped_family::{ScrapedFamily, number};
 
-const CPU: Family = Family::counter(
+const CPU: ScrapedFamily = ScrapedFamily::counter(
     "process_cpu_seconds_total",
     "Total user and system CPU time spent in seconds.",
 );
-const OPEN_FDS: Family = Family::gauge("process_open_fds", "Number of open file descriptors.");
-const MAX_FDS: Family =
-    Family::gauge("process_max_fds", "Maximum number of open file descriptors.");
-const VIRTUAL: Family =
-    Family::gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.");
-const RESIDENT: Family =
-    Family::gauge("process_resident_memory_bytes", "Resident memory size in bytes.");
-const THREADS: Family = Family::gauge("process_threads", "Number of OS threads in the process.");
-const START_TIME: Family = Family::gauge(
+const OPEN_FDS: ScrapedFamily =
+    ScrapedFamily::gauge("process_open_fds", "Number of open file descriptors.");
+const MAX_FDS: ScrapedFamily =
+    ScrapedFamily::gauge("process_max_fds", "Maximum number of open file descriptors.");
+const VIRTUAL: ScrapedFamily =
+    ScrapedFamily::gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.");
+const RESIDENT: ScrapedFamily =
+    ScrapedFamily::gauge("process_resident_memory_bytes", "Resident memory size in bytes.");
+const THREADS: ScrapedFamily =
+    ScrapedFamily::gauge("process_threads", "Number of OS threads in the process.");
+const START_TIME: ScrapedFamily = ScrapedFamily::gauge(
     "process_start_time_seconds",
     "Start time of the process since unix epoch in seconds.",
 );
 
-const FAMILIES: [Family; 7] = [CPU, OPEN_FDS, MAX_FDS, VIRTUAL, RESIDENT, THREADS, START_TIME];
+const FAMILIES: [ScrapedFamily; 7] =
+    [CPU, OPEN_FDS, MAX_FDS, VIRTUAL, RESIDENT, THREADS, START_TIME];
 
 /// The unit of times in `/proc/PID/stat`, per second: part of Linux's interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Reads what this process uses, when it is asked.
-pub(super) struct ProcessCollector {
+/// Reads the resources of this process at each scrape.
+pub struct ProcessCollector {
     descs: Vec<Desc>,
     start_time: Option<f64>,
 }
 
-/// What `/proc/self/status` says.
+/// The fields read from `/proc/self/status`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Status {
     virtual_bytes: Option<u64>,
@@ -46,9 +49,11 @@ struct Status {
 }
 
 impl ProcessCollector {
+    /// A collector for this process.
+    ///
     /// # Errors
     /// When a name is malformed: a defect.
-    pub(super) fn new() -> Result<Self, prometheus::Error> {
+    pub fn new() -> Result<Self, prometheus::Error> {
         let descs = FAMILIES.iter().map(|family| family.desc(&[])).collect::<Result<_, _>>()?;
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Ok(Self { descs, start_time: start_time(&read("/proc/self/stat"), &read("/proc/stat")) })
@@ -62,7 +67,7 @@ impl Collector for ProcessCollector {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let status = Status::parse(&fs::read_to_string("/proc/self/status").unwrap_or_default());
-        // The directory that is read is open itself meanwhile.
+        // The directory itself is open while it is read.
         let open_fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64 - 1);
         let max_fds = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| number(soft));
         let found = [
@@ -74,7 +79,7 @@ impl Collector for ProcessCollector {
             (THREADS, status.threads.map(number)),
             (START_TIME, self.start_time),
         ];
-        // What the system does not tell is absent.
+        // A value that the system does not have is absent.
         let found = found.into_iter().filter_map(|(family, value)| Some((family, value?)));
         found.map(|(family, value)| family.with(vec![(Vec::new(), value)])).collect()
     }
@@ -101,7 +106,7 @@ fn cpu_seconds() -> Option<f64> {
     Some(number(u64::try_from(micros).ok()?) / 1e6)
 }
 
-/// When a process started, from its `stat` and the machine's, in seconds since the Unix epoch.
+/// Start time of a process, from its `stat` and the machine's, in seconds since the Unix epoch.
 fn start_time(of_process: &str, of_machine: &str) -> Option<f64> {
     // The second field is the program's name in parentheses, which may hold anything.
     let after_name = of_process.rsplit_once(')')?.1;
@@ -115,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_says_is_read() {
+    fn the_files_of_proc_are_parsed() {
         let status = "Name:\theadwater\nVmSize:\t   2048 kB\nVmRSS:\t     12 kB\nThreads:\t7\n";
         let (virtual_bytes, resident_bytes) = (Some(2 << 20), Some(12 << 10));
         let expected = Status { virtual_bytes, resident_bytes, threads: Some(7) };
@@ -128,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_seen() {
+    fn the_collector_reads_this_process() {
         let collector = ProcessCollector::new().expect("names");
         let families = collector.collect();
         let names: Vec<_> = families.iter().map(MetricFamily::name).collect();

@@ -5,70 +5,76 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use headwater_event::NodeName;
 use headwater_rocks::{RocksEngine, Shared, Stats};
+use headwater_telemetry::scraped_family::{ScrapedFamily, label, number};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-
-use super::families::{Family, label, number};
 
 /// The labels of a database: which one, and of which node; the cloud's are of none.
 const LABELS: [&str; 2] = ["store", "node"];
 
 /// A family, and how it is read.
-type Reading = (Family, fn(&Stats) -> f64);
+type Reading = (ScrapedFamily, fn(&Stats) -> f64);
 
 const OF_EACH: [Reading; 10] = [
     (
-        Family::gauge("headwater_store_table_bytes", "Bytes of a database's tables, on disk."),
+        ScrapedFamily::gauge(
+            "headwater_store_table_bytes",
+            "Bytes of a database's tables, on disk.",
+        ),
         |stats| number(stats.sst_bytes),
     ),
     (
-        Family::gauge("headwater_store_wal_bytes", "Bytes of its write-ahead log, on disk."),
+        ScrapedFamily::gauge("headwater_store_wal_bytes", "Bytes of its write-ahead log, on disk."),
         |stats| number(stats.wal_bytes),
     ),
     (
-        Family::gauge("headwater_store_memtable_bytes", "Bytes of its memtables, in memory."),
+        ScrapedFamily::gauge(
+            "headwater_store_memtable_bytes",
+            "Bytes of its memtables, in memory.",
+        ),
         |stats| number(stats.memtable_bytes),
     ),
     (
-        Family::gauge(
+        ScrapedFamily::gauge(
             "headwater_store_table_reader_bytes",
             "Bytes that its open tables hold in memory outside the block cache, estimated.",
         ),
         |stats| number(stats.table_reader_bytes),
     ),
-    (Family::gauge("headwater_store_snapshots", "Snapshots of it that are held."), |stats| {
-        number(stats.snapshots)
-    }),
     (
-        Family::gauge(
+        ScrapedFamily::gauge("headwater_store_snapshots", "Snapshots of it that are held."),
+        |stats| number(stats.snapshots),
+    ),
+    (
+        ScrapedFamily::gauge(
             "headwater_store_pending_compaction_bytes",
             "Bytes that compaction has yet to rewrite, estimated.",
         ),
         |stats| number(stats.pending_compaction_bytes),
     ),
     (
-        Family::gauge(
+        ScrapedFamily::gauge(
             "headwater_store_writes_stopped",
             "Whether writes wait for compaction to catch up (1) or not (0).",
         ),
         |stats| number(u64::from(stats.writes_stopped)),
     ),
     (
-        Family::gauge(
+        ScrapedFamily::gauge(
             "headwater_store_delayed_write_bytes_per_second",
             "What writes are slowed to; 0: they are not.",
         ),
         |stats| number(stats.delayed_write_bytes_per_second),
     ),
     (
-        Family::counter(
+        ScrapedFamily::counter(
             "headwater_store_background_errors_total",
             "Flushes and compactions that failed since the database was opened.",
         ),
         |stats| number(stats.background_errors),
     ),
     (
-        Family::gauge(
+        ScrapedFamily::gauge(
             "headwater_store_failed",
             "Whether a write failed, so that it takes no more until opened again (1), or not (0).",
         ),
@@ -76,13 +82,15 @@ const OF_EACH: [Reading; 10] = [
     ),
 ];
 
-const CACHE_CAPACITY: Family = Family::gauge(
+const CACHE_CAPACITY: ScrapedFamily = ScrapedFamily::gauge(
     "headwater_store_cache_capacity_bytes",
     "What the block cache that all databases share may hold, memtables included.",
 );
-const CACHE: Family =
-    Family::gauge("headwater_store_cache_bytes", "Bytes in the block cache, memtables included.");
-const CACHE_PINNED: Family = Family::gauge(
+const CACHE: ScrapedFamily = ScrapedFamily::gauge(
+    "headwater_store_cache_bytes",
+    "Bytes in the block cache, memtables included.",
+);
+const CACHE_PINNED: ScrapedFamily = ScrapedFamily::gauge(
     "headwater_store_cache_pinned_bytes",
     "Bytes in the block cache that cannot be evicted just now.",
 );
@@ -97,13 +105,13 @@ pub(crate) struct Stores {
 }
 
 /// Reads the databases when it is asked.
-pub(super) struct StoresCollector {
+pub(crate) struct StoresCollector {
     stores: Stores,
     descs: Vec<Desc>,
 }
 
 impl Stores {
-    pub(super) fn new(memory: Shared) -> Self {
+    pub(crate) fn new(memory: Shared) -> Self {
         Self { memory, open: Open::default() }
     }
 
@@ -152,7 +160,7 @@ impl Stores {
         failed.collect()
     }
 
-    pub(super) fn collector(&self) -> Result<StoresCollector, prometheus::Error> {
+    pub(crate) fn collector(&self) -> Result<StoresCollector, prometheus::Error> {
         let of_each = OF_EACH.iter().map(|(family, _)| family.desc(&LABELS));
         let of_all = [CACHE_CAPACITY, CACHE, CACHE_PINNED].map(|family| family.desc(&[]));
         let descs = of_each.chain(of_all).collect::<Result<_, _>>()?;

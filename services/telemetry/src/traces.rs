@@ -1,8 +1,8 @@
-//! Spans, sent to an OTLP receiver over gRPC where one is named; else there are none.
+//! Export of spans to an OTLP receiver over gRPC; without a receiver there are no spans.
 //!
-//! What OpenTelemetry's SDKs read from `OTEL_*` holds: the endpoint and its headers, time-outs and
+//! The `OTEL_*` variables of OpenTelemetry's SDKs apply: the endpoint and its headers, time-outs and
 //! compression, service name and resource attributes, sampler, batch sizes, and whether to trace
-//! at all. Nothing waits for the receiver: spans queue, within bounds, and are lost past them.
+//! at all. Nothing waits for the receiver: spans are queued up to a bound and dropped beyond it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,42 +19,42 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-/// What names this program in a trace unless the environment does.
+/// The service name of this program, unless the environment has another.
 const SERVICE: &str = "headwater";
 
-/// Whose spans are sent: ours, not those of the libraries below.
+/// The target prefix of exported spans: those of Headwater, not of its libraries.
 const TARGET: &str = "headwater";
 
-/// Where the environment may name a receiver: that of traces before that of everything.
+/// The variables that may name a receiver: that of traces comes before the general one.
 const ENDPOINT_VARIABLES: [&str; 2] =
     ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// How long a stop waits for the last spans to be taken.
+/// How long a stop waits until the receiver has the last spans.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// Where spans go.
-pub(crate) struct Traces {
+/// The export of spans.
+pub struct Traces {
     provider: SdkTracerProvider,
 }
 
-/// Spans cannot be sent as asked.
+/// The endpoint is malformed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "spans cannot be sent to {endpoint}: want the address of an OTLP receiver over gRPC, like http://127.0.0.1:4317"
 )]
-pub(crate) struct TracesError {
+pub struct TracesError {
     endpoint: String,
     source: ExporterBuildError,
 }
 
 impl Traces {
-    /// Sends spans to `endpoint`, else to the one of the environment; none, if neither names
-    /// one. Must be called inside a Tokio runtime, and returns at once whether or not somebody
-    /// is there.
+    /// Sends spans to `endpoint`, or to the endpoint of the environment; `None` if neither is
+    /// set. Must be called inside a Tokio runtime. Returns at once: it does not wait for the
+    /// receiver.
     ///
     /// # Errors
     /// When the endpoint is malformed.
-    pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Self>, TracesError> {
+    pub fn start(endpoint: Option<&str>) -> Result<Option<Self>, TracesError> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
@@ -66,7 +66,8 @@ impl Traces {
             .with_endpoint(endpoint.clone())
             .build()
             .map_err(|source| TracesError { endpoint: endpoint.clone(), source })?;
-        let exporter = Once { inner: exporter, endpoint, failing: AtomicBool::new(false) };
+        let exporter =
+            LoggedExporter { inner: exporter, endpoint, failing: AtomicBool::new(false) };
         let provider = SdkTracerProvider::builder()
             .with_resource(resource())
             .with_batch_exporter(exporter)
@@ -74,8 +75,8 @@ impl Traces {
         Ok(Some(Self { provider }))
     }
 
-    /// What makes spans of the program's own.
-    pub(super) fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
+    /// The layer that creates the spans of Headwater's own crates.
+    pub(crate) fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
     {
@@ -88,9 +89,9 @@ impl Traces {
             .with_filter(filter)
     }
 
-    /// Sends what is left, within a bound.
-    pub(crate) async fn stop(self) {
-        // It waits on the thread that it is called on.
+    /// Sends the queued spans, within a bound of time.
+    pub async fn stop(self) {
+        // The shutdown blocks its thread.
         let stopped =
             tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(STOP_MAX));
         if let Ok(Err(error)) = stopped.await {
@@ -99,7 +100,7 @@ impl Traces {
     }
 }
 
-/// The program as its spans name it; what the environment says goes first.
+/// The resource attributes of the program; those of the environment win.
 fn resource() -> Resource {
     let ours = [
         KeyValue::new("service.name", SERVICE),
@@ -119,24 +120,24 @@ fn resource() -> Resource {
     builder.build()
 }
 
-/// An exporter that says once that its receiver is away, and once that it is back.
+/// An exporter that logs once when its receiver does not answer, and once when it does again.
 #[derive(Debug)]
-struct Once<E> {
+struct LoggedExporter<E> {
     inner: E,
     endpoint: String,
     failing: AtomicBool,
 }
 
-impl<E: SpanExporter> SpanExporter for Once<E> {
+impl<E: SpanExporter> SpanExporter for LoggedExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let exported = self.inner.export(batch).await;
         let was_failing = self.failing.swap(exported.is_err(), Ordering::Relaxed);
         match &exported {
             Err(error) if !was_failing => {
-                warn!(endpoint = self.endpoint, %error, "spans are not taken and get lost");
+                warn!(endpoint = self.endpoint, %error, "the receiver of spans does not answer; spans are lost");
             }
             Ok(()) if was_failing => {
-                warn!(endpoint = self.endpoint, "spans are taken again");
+                warn!(endpoint = self.endpoint, "the receiver of spans answers again");
             }
             _ => {}
         }
@@ -175,16 +176,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_receiver_that_is_not_there_delays_nothing() {
-        // Port 1 of this machine: nobody listens there.
+    async fn an_absent_receiver_delays_nothing() {
+        // No process listens on port 1.
         let traces = Traces::start(Some("http://127.0.0.1:1")).expect("well-formed");
         let traces = traces.expect("it is named");
         let subscriber = tracing_subscriber::registry().with(traces.layer());
         tracing::subscriber::with_default(subscriber, || {
             let ours = tracing::info_span!(target: "headwater_edge", "apply");
-            assert!(headwater_trace::traceparent(&ours).is_some());
+            assert!(crate::traceparent(&ours).is_some());
             let foreign = tracing::info_span!(target: "h2", "frame");
-            assert_eq!(headwater_trace::traceparent(&foreign), None);
+            assert_eq!(crate::traceparent(&foreign), None);
         });
         let stopped = tokio::time::timeout(STOP_MAX * 10, traces.stop()).await;
         stopped.expect("it stops in time");
@@ -200,12 +201,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_receiver_that_is_away_is_said_once() {
+    async fn an_unreachable_receiver_is_logged_once() {
         let away = || Err(OTelSdkError::InternalFailure("away".to_owned()));
         let script = [away(), away(), away(), Ok(()), Ok(()), away()];
         let inner = Scripted(Mutex::new(script.into()));
-        let exporter =
-            Once { inner, endpoint: "http://x".to_owned(), failing: AtomicBool::new(false) };
+        let exporter = LoggedExporter {
+            inner,
+            endpoint: "http://x".to_owned(),
+            failing: AtomicBool::new(false),
+        };
         let mut states = Vec::new();
         for _ in 0..6 {
             let before = exporter.failing.load(Ordering::Relaxed);
@@ -213,6 +217,6 @@ mod tests {
             let after = exporter.failing.load(Ordering::Relaxed);
             states.push(before != after);
         }
-        assert_eq!(states, [true, false, false, true, false, true], "said when it changes");
+        assert_eq!(states, [true, false, false, true, false, true], "logged when it changes");
     }
 }

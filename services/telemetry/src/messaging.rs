@@ -1,20 +1,20 @@
-//! The names under which spans say which log they are about: OpenTelemetry's conventions for
-//! messaging, as of version 1.44. They are not stable yet, so they stand here alone.
+//! Span attributes that name a log: OpenTelemetry's conventions for messaging, as of version 1.44.
+//! They are not stable yet, so only this file has them.
 
-/// What kind of log it is.
+/// The kind of log.
 pub const SYSTEM: &str = "messaging.system";
-/// What is done, in the system's own word.
+/// The operation, by the system's own name.
 pub const OPERATION_NAME: &str = "messaging.operation.name";
-/// What is done, in the conventions' word: see [`SEND`] and [`PROCESS`].
+/// The operation, by the name of the conventions: see [`SEND`] and [`PROCESS`].
 pub const OPERATION_TYPE: &str = "messaging.operation.type";
 /// The topic.
 pub const DESTINATION: &str = "messaging.destination.name";
 /// The partition of the topic, as text.
 pub const PARTITION: &str = "messaging.destination.partition.id";
-/// Where the record lies in the partition.
+/// The offset of the record in the partition.
 pub const OFFSET: &str = "messaging.kafka.offset";
 
-/// [`SYSTEM`] of every log of Headwater, whatever it is kept in.
+/// [`SYSTEM`] of every log of Headwater, on each engine.
 pub const HEADWATER: &str = "headwater";
 /// [`OPERATION_TYPE`] of an append.
 pub const SEND: &str = "send";

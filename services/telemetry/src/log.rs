@@ -1,16 +1,13 @@
-//! Log lines: for people on a terminal, one JSON object each otherwise.
+//! Log lines: text for people, or one JSON object a line.
 //!
-//! A JSON line has `timestamp`, `level`, `target`, `message`, and beside them the fields of the
-//! event and of the spans it happened in, `stream` and `seq` where they apply. A line that was
-//! written inside a trace names it, so that logs and traces find each other.
+//! A JSON line has `timestamp`, `level`, `target`, `message`, and the fields of the event and of its
+//! spans, among them `stream` and `seq`. A line inside a trace has `trace_id` and `span_id`, so that
+//! logs and traces can be joined.
 
 use std::fmt;
-use std::io::IsTerminal;
 
-use clap::ValueEnum;
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, TraceContextExt};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -23,50 +20,28 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
+use super::error_chain::error_chain;
 use super::traces::Traces;
 
-/// Where the filter stands, the first that is set.
+/// The variables that may hold the filter; the first one that is set counts.
 const FILTER_VARIABLES: [&str; 2] = ["HEADWATER_LOG", "RUST_LOG"];
-
-/// How log lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    /// Text on a terminal, JSON otherwise.
-    Auto,
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-impl LogFormat {
-    /// Whether lines on stderr are JSON.
-    pub(crate) fn is_json(self) -> bool {
-        match self {
-            Self::Auto => !std::io::stderr().is_terminal(),
-            Self::Text => false,
-            Self::Json => true,
-        }
-    }
-}
 
 /// The filter is malformed.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable} is no log filter (want, for instance, `info` or `warn,headwater_edge=debug`)")]
-pub(crate) struct FilterError {
+pub struct FilterError {
     variable: &'static str,
     source: tracing_subscriber::filter::ParseError,
 }
 
-/// Sets up logs to `writer` and spans to `traces`, once for the process; `shown` is the filter
-/// unless the environment has another.
+/// Sends log lines to `writer` and spans to `traces`, once for the process. `default_filter` applies
+/// unless the environment has a filter.
 ///
 /// # Errors
 /// When the filter is malformed.
-pub(crate) fn set_up<W>(
+pub fn set_up<W>(
     json: bool,
-    shown: &str,
+    default_filter: &str,
     writer: W,
     traces: Option<&Traces>,
 ) -> Result<(), FilterError>
@@ -80,15 +55,15 @@ where
         let text = Text(format::format().with_target(false));
         tracing_subscriber::fmt::layer().event_format(text).with_writer(writer).boxed()
     };
-    let layers = vec![lines.with_filter(filter(shown)?).boxed()];
+    let layers = vec![lines.with_filter(filter(default_filter)?).boxed()];
     let layers = layers.into_iter().chain(traces.map(|traces| traces.layer().boxed()));
     let layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = layers.collect();
-    // Only a second call fails, and then there is a log already.
+    // Only a second call fails, and then logging is set up already.
     let _ = tracing_subscriber::registry().with(layers).try_init();
     Ok(())
 }
 
-fn filter(shown: &str) -> Result<EnvFilter, FilterError> {
+fn filter(default_filter: &str) -> Result<EnvFilter, FilterError> {
     for variable in FILTER_VARIABLES {
         if let Ok(directives) = std::env::var(variable)
             && !directives.is_empty()
@@ -97,19 +72,19 @@ fn filter(shown: &str) -> Result<EnvFilter, FilterError> {
             return filter.map_err(|source| FilterError { variable, source });
         }
     }
-    Ok(EnvFilter::new(shown))
+    Ok(EnvFilter::new(default_filter))
 }
 
-/// The trace that the running code is part of, if any.
-fn in_trace<T>(tell: impl FnOnce(&SpanContext) -> T) -> Option<T> {
+/// Reads the context of the current trace, if there is one.
+fn in_trace<T>(read: impl FnOnce(&SpanContext) -> T) -> Option<T> {
     Context::map_current(|context| {
         let span = context.span();
         let span = span.span_context();
-        span.is_valid().then(|| tell(span))
+        span.is_valid().then(|| read(span))
     })
 }
 
-/// The lines of the library, and before them the trace where there is one.
+/// The text format of `tracing_subscriber`, after the trace id if there is one.
 struct Text(format::Format);
 
 impl<S, N> FormatEvent<S, N> for Text
@@ -154,7 +129,7 @@ where
             line.insert("trace_id".to_owned(), trace_id.to_string().into());
             line.insert("span_id".to_owned(), span_id.to_string().into());
         }
-        // From the outermost span to the event, so that the nearest word counts.
+        // From the outermost span to the event, so that the innermost value of a field counts.
         for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>();
@@ -168,7 +143,7 @@ where
     }
 }
 
-/// The fields of a span, as the JSON lines take them.
+/// Formats the fields of a span as JSON, which the line then includes.
 struct JsonFields;
 
 impl<'a> FormatFields<'a> for JsonFields {
@@ -190,10 +165,10 @@ impl<'a> FormatFields<'a> for JsonFields {
     }
 }
 
-/// Puts fields into an object; what is ours in it stays.
+/// Adds fields to an object and keeps the reserved ones.
 struct Fields<'a>(&'a mut Map<String, Value>);
 
-/// What an event may not name.
+/// Field names that an event must not overwrite.
 const RESERVED: [&str; 5] = ["timestamp", "level", "target", "trace_id", "span_id"];
 
 impl Fields<'_> {
@@ -233,7 +208,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.put(field.name(), crate::exit::chain(value).into());
+        self.put(field.name(), error_chain(value).into());
     }
 }
 
@@ -249,9 +224,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct Output(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Written {
+    impl Write for Output {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().expect("not poisoned").extend_from_slice(bytes);
             Ok(bytes.len())
@@ -262,7 +237,7 @@ mod tests {
         }
     }
 
-    impl Written {
+    impl Output {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("UTF-8")
         }
@@ -274,7 +249,7 @@ mod tests {
     }
 
     fn json(test: impl FnOnce()) -> Vec<Value> {
-        let written = Written::default();
+        let written = Output::default();
         let writer = written.clone();
         let lines = layer().event_format(Json).fmt_fields(JsonFields);
         let lines = lines.with_writer(move || writer.clone());
@@ -304,7 +279,7 @@ mod tests {
         });
         let [line] = lines.as_slice() else { panic!("{lines:?}") };
         assert_eq!(line["stream"], "node/gw");
-        assert_eq!(line["seq"], 7, "the nearest word counts");
+        assert_eq!(line["seq"], 7, "the innermost value counts");
         assert_eq!(line["later"], true);
         assert_eq!(line["message"], "it fails");
         assert_eq!(line["error"], "a \"quoted\"\nline");
@@ -317,11 +292,13 @@ mod tests {
     fn a_line_inside_a_trace_names_it() {
         let provider = SdkTracerProvider::builder().build();
         let traced = || tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-        let written = Written::default();
-        let (a, b) = (written.clone(), Written::default());
-        let (text_writer, text) = (b.clone(), b);
-        let lines =
-            layer().event_format(Json).fmt_fields(JsonFields).with_writer(move || a.clone());
+        let written = Output::default();
+        let (json_writer, text) = (written.clone(), Output::default());
+        let text_writer = text.clone();
+        let lines = layer()
+            .event_format(Json)
+            .fmt_fields(JsonFields)
+            .with_writer(move || json_writer.clone());
         let texts = layer()
             .event_format(Text(format::format().with_target(false)))
             .with_writer(move || text_writer.clone());

@@ -1,4 +1,4 @@
-//! For the tests of those who make spans: what an exporter would be given.
+//! Collection of finished spans, for tests of crates that create spans.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,27 +8,27 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A span that ended.
+/// A span as an exporter receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct FinishedSpan {
     /// Its name.
     pub name: String,
     /// The trace that it is part of, in hex.
     pub trace: String,
     /// Its own id, in hex.
     pub id: String,
-    /// The id of the span that it continues; zeros where it began the trace.
+    /// The id of the span that it continues; zeros for the first span of a trace.
     pub parent: String,
-    /// What it says, values as text.
+    /// Its attributes, values as text.
     pub attributes: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<Ended>>>);
+struct SpanCollector(Arc<Mutex<Vec<FinishedSpan>>>);
 
-impl SpanExporter for Kept {
+impl SpanExporter for SpanCollector {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let ended = batch.into_iter().map(|span| Ended {
+        let ended = batch.into_iter().map(|span| FinishedSpan {
             name: span.name.into_owned(),
             trace: span.span_context.trace_id().to_string(),
             id: span.span_context.span_id().to_string(),
@@ -36,7 +36,7 @@ impl SpanExporter for Kept {
             attributes: span
                 .attributes
                 .into_iter()
-                .map(|said| (said.key.to_string(), said.value.to_string()))
+                .map(|pair| (pair.key.to_string(), pair.value.to_string()))
                 .collect(),
         });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(ended);
@@ -44,12 +44,11 @@ impl SpanExporter for Kept {
     }
 }
 
-/// Runs `test` where spans are taken, and gives those that ended meanwhile on this thread, in the
-/// order in which they did.
-pub fn ended_spans(test: impl FnOnce()) -> Vec<Ended> {
-    let kept = Kept::default();
-    let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
+/// Runs `test` and returns the spans that ended meanwhile on this thread, in their order.
+pub fn ended_spans(test: impl FnOnce()) -> Vec<FinishedSpan> {
+    let collector = SpanCollector::default();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(collector.clone()).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), test);
-    std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *collector.0.lock().unwrap_or_else(PoisonError::into_inner))
 }
