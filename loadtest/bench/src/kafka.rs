@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use headwater_broker::{Cluster, ClusterSettings};
 use headwater_kafka::KafkaSettings;
-use headwater_kafka::topics::{self, Direction, Plan};
+use headwater_kafka::topics::{self, Direction, TopicPlan};
 use tokio::runtime::Runtime;
 
 use crate::failure::{Attempt, Failure};
@@ -49,11 +49,11 @@ pub(crate) fn topic(
 ) -> Result<KafkaSettings, Failure> {
     let settings = KafkaSettings::new(bootstrap, format!("bench-{number}"));
     let replicas = 1;
-    let plan = Plan {
+    let plan = TopicPlan {
         partitions: PARTITIONS,
         replicas,
         replicas_min: replicas,
-        ..Plan::new(Direction::Downstream)
+        ..TopicPlan::new(Direction::Downstream)
     };
     runtime.block_on(topics::create(&settings, &plan)).tried("making a topic")?;
     // A broker may not lead yet what was just made.

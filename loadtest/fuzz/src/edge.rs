@@ -19,7 +19,7 @@ use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::{Operation, StatusRequest, WatchRequest};
 use headwater_store::key::Key;
 use headwater_store::{Durability, Engine, MemoryEngine, TableId, WriteBatch, schema};
-use headwater_view::{Advance, FoldBounds, Mode, StreamState};
+use headwater_view::{Advance, AdvanceMode, FoldBounds, StreamState};
 use prost::Message;
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
@@ -194,7 +194,7 @@ fn replica() -> Arc<MemoryEngine> {
             changes.push(Change::Applied(Applied { key, uid, resource_version, object }));
         }
         let to = Checkpoint { log_id, epoch: WriterEpoch(1), seq: Seq(keys.len() as u64) };
-        let advance = Advance::new(stream, Mode::Snapshot, Seq::ZERO, to, hash, changes);
+        let advance = Advance::new(stream, AdvanceMode::Snapshot, Seq::ZERO, to, hash, changes);
         state.apply_advance(advance, &mut Vec::new()).expect("it adds up");
     }
     state.commit(Durability::Synced).expect("memory takes it");

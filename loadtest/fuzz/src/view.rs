@@ -11,7 +11,8 @@ use headwater_event::{
 };
 use headwater_store::{Durability, Engine, MemoryEngine, TableId, WriteBatch};
 use headwater_view::{
-    Advance, FoldBounds, FoldError, Mode, PodStatusFold, Selection, StreamReader, StreamState,
+    Advance, AdvanceMode, FoldBounds, FoldError, PodStatusFold, Selection, StreamReader,
+    StreamState,
 };
 use uuid::Uuid;
 
@@ -71,7 +72,7 @@ pub fn fold(bytes: &[u8]) {
 fn fold_of(input: &mut Unstructured<'_>) -> Result<()> {
     let engine = Arc::new(MemoryEngine::new());
     let bounds = FoldBounds {
-        held_entries_max: input.int_in_range(0..=4)?,
+        cached_entries_max: input.int_in_range(0..=4)?,
         direct_bytes_max: input.int_in_range(0..=40)?,
         staged_batch_bytes_max: input.int_in_range(1..=200)?,
     };
@@ -119,11 +120,16 @@ fn advance(input: &mut Unstructured<'_>, state: &mut StreamState) -> Result<Adva
         Seq(applied.0.saturating_add(u64::from(input.int_in_range(0..=3u8)?)))
     };
     let to = Checkpoint { log_id, epoch: WriterEpoch(input.int_in_range(0..=2)?), seq };
-    let mode = *input.choose(&[Mode::Tail, Mode::Delta, Mode::Snapshot, Mode::Correction])?;
+    let mode = *input.choose(&[
+        AdvanceMode::Tail,
+        AdvanceMode::Delta,
+        AdvanceMode::Snapshot,
+        AdvanceMode::Correction,
+    ])?;
     let gone = match mode {
-        Mode::Correction if input.ratio(1, 8)? => Gone::from_runs(input.arbitrary()?),
-        Mode::Correction => Gone::of(input.arbitrary::<[bool; 3]>()?),
-        Mode::Tail | Mode::Delta | Mode::Snapshot => Gone::default(),
+        AdvanceMode::Correction if input.ratio(1, 8)? => Gone::from_runs(input.arbitrary()?),
+        AdvanceMode::Correction => Gone::of(input.arbitrary::<[bool; 3]>()?),
+        AdvanceMode::Tail | AdvanceMode::Delta | AdvanceMode::Snapshot => Gone::default(),
     };
     let hash = if input.ratio(1, 8)? {
         StateHash::from_bytes(&[1; 32])
@@ -131,7 +137,7 @@ fn advance(input: &mut Unstructured<'_>, state: &mut StreamState) -> Result<Adva
         hash_after(state, &stream, mode, &log_id, &gone, &changes)
     };
     let part = *input.choose(&[0, 0, 0, 1, 2])?;
-    let whole = Advance::new(stream, mode, from, to, hash, changes).without(gone);
+    let whole = Advance::new(stream, mode, from, to, hash, changes).with_gone(gone);
     Ok(whole.part(part, input.ratio(3, 4)?))
 }
 
@@ -151,7 +157,7 @@ fn change(input: &mut Unstructured<'_>) -> Result<Change> {
 fn hash_after(
     state: &StreamState,
     stream: &StreamId,
-    mode: Mode,
+    mode: AdvanceMode,
     log_id: &LogId,
     gone: &Gone,
     changes: &[Change],
@@ -160,9 +166,9 @@ fn hash_after(
     let held = reader.entries(stream, Selection::All, None, ENTRIES_MAX).expect("written by us");
     let mut goes = gone.goes();
     let mut stays = |key: &EntryKey| match mode {
-        Mode::Tail | Mode::Delta => true,
-        Mode::Snapshot => false,
-        Mode::Correction => key.resource().is_some() && !goes.next().unwrap_or_default(),
+        AdvanceMode::Tail | AdvanceMode::Delta => true,
+        AdvanceMode::Snapshot => false,
+        AdvanceMode::Correction => key.resource().is_some() && !goes.next().unwrap_or_default(),
     };
     let held = held.into_iter().filter(|(key, _)| stays(key));
     let mut entries: BTreeMap<_, _> = held.map(|(key, entry)| (key, entry.object_hash)).collect();

@@ -205,7 +205,7 @@ impl Publisher {
                     // Until it was silent for long enough, whatever else happens meanwhile.
                     stands_by |= error.to_another();
                     rebuild =
-                        matches!(&error, PublishError::Follow(error) if error.asks_for_rebuild());
+                        matches!(&error, PublishError::Follow(error) if error.needs_rebuild());
                     let trouble = with_sources(&error);
                     tracing::warn!(error = %trouble, "publishing stopped; trying again");
                     self.metrics.lost(error.setback());

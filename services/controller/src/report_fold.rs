@@ -20,11 +20,11 @@ use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{
     Cursor, NodeName, NodeStanding, Partition, Report, ReportBody, ReportKey, ResourceKey,
 };
-use headwater_follow::forget_fold;
+use headwater_follow::discard_fold;
 use headwater_log::{Batch as LogBatch, Ends, Log, ReadError, Recorded, starts};
 use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, Table, TableId};
-use headwater_view::{NodeStatuses, PodStatusFold, Told};
+use headwater_view::{NodeStatuses, PodStatusFold, ReportOutcome};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tracing::Span;
@@ -114,7 +114,7 @@ impl ReportFold {
                 let _ = self.commands.send(Command::RequestSnapshot(node)).await;
             }
         }
-        let emptied = forget_fold(&*self.engine);
+        let emptied = discard_fold(&*self.engine);
         self.changes.publish_everything();
         emptied
     }
@@ -279,14 +279,14 @@ impl ReportFold {
         let before = pods(statuses);
         let unnamed = match &report.body {
             ReportBody::SnapshotClosed(closed) if closed.full => {
-                statuses.node(&node).map(|statuses| statuses.told_before(closed.first))
+                statuses.node(&node).map(|statuses| statuses.reported_before(closed.first))
             }
             _ => None,
         };
         let told = statuses.fold(&node, report.id, &report.body, batch);
         self.metrics.statuses_moved(before, pods(statuses));
-        let mut is_stale = told == Told::Stale;
-        if matches!(told, Told::Closed { .. }) {
+        let mut is_stale = told == ReportOutcome::Stale;
+        if matches!(told, ReportOutcome::Closed { .. }) {
             // Nobody says of these that they are gone, once a later closing is in its place.
             for (pod, id) in unnamed.into_iter().flatten() {
                 let gone = ReportBody::PodStatusRemoved { pod, uid: String::new() };
@@ -295,20 +295,27 @@ impl ReportFold {
             }
         }
         match &told {
-            Told::Status(pod) | Told::SameStatus(pod) | Told::Removed(pod) => changed.object(pod),
-            Told::Closed { dropped, .. } => dropped.iter().for_each(|pod| changed.object(pod)),
-            Told::Nothing | Told::Stale => {}
+            ReportOutcome::StatusChanged(pod)
+            | ReportOutcome::StatusUnchanged(pod)
+            | ReportOutcome::Removed(pod) => changed.object(pod),
+            ReportOutcome::Closed { dropped, .. } => {
+                dropped.iter().for_each(|pod| changed.object(pod))
+            }
+            ReportOutcome::NoChange | ReportOutcome::Stale => {}
         }
         match told {
             // The node no longer has the pod, so its end needs no word any more.
-            Told::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
-            Told::Closed { dropped, agrees, .. } => {
+            ReportOutcome::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
+            ReportOutcome::Closed { dropped, agrees, .. } => {
                 dropped.iter().for_each(|pod| batch.delete(&TERMINATIONS, pod));
                 if !agrees {
                     commands.push(Command::RequestSnapshot(node.clone()));
                 }
             }
-            Told::Nothing | Told::Stale | Told::Status(_) | Told::SameStatus(_) => {}
+            ReportOutcome::NoChange
+            | ReportOutcome::Stale
+            | ReportOutcome::StatusChanged(_)
+            | ReportOutcome::StatusUnchanged(_) => {}
         }
         match &report.body {
             ReportBody::Node { object } => {
@@ -386,5 +393,5 @@ fn fold_standing(
 /// says that it closed one and that nothing waits to be acknowledged; and none was read.
 fn is_lost(node: &NodeName, standing: &NodeStanding, statuses: &PodStatusFold) -> bool {
     let has_told_all = standing.meta_sync_ms > 0 && standing.outbox_depth == 0;
-    has_told_all && statuses.node(node).and_then(NodeStatuses::closed).is_none()
+    has_told_all && statuses.node(node).and_then(NodeStatuses::closing).is_none()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headwater_event::{NodeName, StreamId};
 use headwater_session::EdgeStreamStatus;
-use headwater_view::Mode;
+use headwater_view::AdvanceMode;
 use prometheus::core::Collector;
 use prometheus::{
     Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
@@ -421,12 +421,12 @@ impl StreamHandles {
 
 impl Resync {
     /// How a push of this mode counts.
-    pub(crate) fn by(mode: Mode) -> Option<Self> {
+    pub(crate) fn by(mode: AdvanceMode) -> Option<Self> {
         match mode {
-            Mode::Tail => None,
-            Mode::Delta => Some(Self::Delta),
-            Mode::Snapshot => Some(Self::Snapshot),
-            Mode::Correction => Some(Self::Correction),
+            AdvanceMode::Tail => None,
+            AdvanceMode::Delta => Some(Self::Delta),
+            AdvanceMode::Snapshot => Some(Self::Snapshot),
+            AdvanceMode::Correction => Some(Self::Correction),
         }
     }
 }

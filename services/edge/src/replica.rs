@@ -25,7 +25,9 @@ use std::time::Duration;
 
 use headwater_event::{Checkpoint, EntryDigest, EntryKey, ResourceKey, StateHash, StreamId};
 use headwater_store::{Engine, EngineError};
-use headwater_view::{Bounds, Effected, FoldError, Materializer, Refusal, Released, Selection};
+use headwater_view::{
+    CommitBounds, EffectKind, FoldError, Materializer, Refusal, Release, Selection,
+};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use self::counts::ReplicaCounts;
@@ -59,7 +61,7 @@ pub struct ReplicaSettings {
     /// See [`COMMITS_WAITING_MAX`].
     pub commits_waiting_max: usize,
     /// What one commit gathers.
-    pub bounds: Bounds,
+    pub bounds: CommitBounds,
     /// The bounds of watches.
     pub watch: WatchSettings,
 }
@@ -146,7 +148,7 @@ impl Default for ReplicaSettings {
         Self {
             sync_interval: SYNC_INTERVAL,
             commits_waiting_max: COMMITS_WAITING_MAX,
-            bounds: Bounds::default(),
+            bounds: CommitBounds::default(),
             watch: WatchSettings::default(),
         }
     }
@@ -432,7 +434,7 @@ impl EdgeReplica {
 
     /// Tells everyone what has become durable: first the session, then the outbox, which must know
     /// a pod before its status can come, then the watches.
-    fn let_out(&mut self, released: Released<AppliedEffect>) -> Result<(), ReplicaError> {
+    fn let_out(&mut self, released: Release<AppliedEffect>) -> Result<(), ReplicaError> {
         for (stream, position) in &released.moved {
             if let Some((checkpoint, _)) = *position {
                 self.tell_session(ReplicaEvent::Durable { stream: stream.clone(), checkpoint });
@@ -448,7 +450,7 @@ impl EdgeReplica {
             .effects
             .iter()
             .filter(|done| done.effect.stream == self.private)
-            .filter_map(|done| view_change(&done.effect.effected))
+            .filter_map(|done| view_change(&done.effect.kind))
             .collect();
         if relist {
             changes = self.list_pods()?;
@@ -458,8 +460,8 @@ impl EdgeReplica {
         // Each span ends with its turn here: its change is durable, and let out.
         for AppliedEffect { effect, cause, .. } in released.effects {
             let traceparent = cause.traceparent();
-            match effect.effected {
-                Effected::Added(applied) | Effected::Changed(applied) => {
+            match effect.kind {
+                EffectKind::Added(applied) | EffectKind::Changed(applied) => {
                     if let Some(object) = Object::of_applied(applied)
                         && !relist
                     {
@@ -467,14 +469,14 @@ impl EdgeReplica {
                         self.watchers.tell(&key, &WatchItem::Applied { object, traceparent });
                     }
                 }
-                Effected::Removed(removed) => {
+                EffectKind::Removed(removed) => {
                     if let EntryKey::Resource(key) = removed.key {
                         let uid = removed.uid;
                         let item = WatchItem::Removed { key: key.clone(), uid, traceparent };
                         self.watchers.tell(&key, &item);
                     }
                 }
-                Effected::Unchanged(_) | Effected::Replaced => {}
+                EffectKind::Unchanged(_) | EffectKind::Replaced => {}
             }
         }
         if relist {

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_kafka::topics::{Direction, Plan};
+use headwater_kafka::topics::{Direction, TopicPlan};
 use headwater_kafka::{KafkaLog, KafkaMetrics, KafkaSettings, SettingsError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -86,7 +86,7 @@ pub(crate) struct Logs {
 
 impl Default for Kafka {
     fn default() -> Self {
-        let plan = Plan::new(Direction::Downstream);
+        let plan = TopicPlan::new(Direction::Downstream);
         let settings = KafkaSettings::new("", "");
         Self {
             brokers: None,
@@ -99,7 +99,7 @@ impl Default for Kafka {
             request_timeout: settings.request_timeout,
             topic_check_interval: settings.topic_check_interval,
             unreachable_after: settings.unreachable_after,
-            show_positions: settings.positions_shown,
+            show_positions: settings.commit_positions,
             allow_unsafe_topics: false,
             client: BTreeMap::new(),
         }
@@ -163,13 +163,13 @@ impl Kafka {
     }
 
     /// How a topic is to be.
-    pub(crate) fn plan(&self, direction: Direction) -> Plan {
-        Plan {
+    pub(crate) fn plan(&self, direction: Direction) -> TopicPlan {
+        TopicPlan {
             partitions: self.partitions,
             replicas: self.replicas,
             replicas_min: self.replicas_min.unwrap_or(self.replicas.saturating_sub(1).max(1)),
             replay_window: self.replay_window,
-            ..Plan::new(direction)
+            ..TopicPlan::new(direction)
         }
     }
 
@@ -182,7 +182,7 @@ impl Kafka {
             request_timeout: self.request_timeout,
             topic_check_interval: self.topic_check_interval,
             unreachable_after: self.unreachable_after,
-            positions_shown: self.show_positions,
+            commit_positions: self.show_positions,
             extra: self.client.clone(),
             ..KafkaSettings::new(self.brokers.clone().unwrap_or_default(), self.topic(direction))
         }
@@ -194,8 +194,9 @@ impl Kafka {
     /// # Errors
     /// When a setting cannot be used.
     pub(crate) fn open(&self, part: &str, metrics: &KafkaMetrics) -> Result<Logs, KafkaTableError> {
-        let open =
-            |direction| KafkaLog::counted(self.settings(direction, part), metrics).map(Arc::new);
+        let open = |direction| {
+            KafkaLog::with_metrics(self.settings(direction, part), metrics).map(Arc::new)
+        };
         let (downstream, upstream) = (open(Direction::Downstream)?, open(Direction::Upstream)?);
         Ok(Logs { downstream, upstream })
     }

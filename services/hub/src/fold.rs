@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use headwater_event::{LogId, StreamId, WriterEpoch};
-use headwater_follow::{Follower, Rows};
+use headwater_follow::{DerivedRows, Follower};
 use headwater_log::acceptance::PartitionState;
 use headwater_store::{Engine, EngineError, Read};
 
@@ -121,7 +121,10 @@ impl Fold {
     ///
     /// # Errors
     /// When the streams that are folded for the first time cannot be read.
-    pub(crate) fn follow<R: Rows>(&self, follower: &Follower<R>) -> Result<bool, EngineError> {
+    pub(crate) fn follow<R: DerivedRows>(
+        &self,
+        follower: &Follower<R>,
+    ) -> Result<bool, EngineError> {
         if follower.is_folded() && !self.facts().folded {
             self.newest.load(&*self.engine)?;
         }

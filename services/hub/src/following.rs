@@ -36,12 +36,12 @@ impl Following {
             let Err(error) = self.follow(rebuild, &mut wait).await;
             self.metrics.lost(&error);
             // One that nobody has written to yet is no news at a hub that starts.
-            if !matches!(error, FollowError::Unborn) {
+            if !matches!(error, FollowError::EmptyLog) {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "the downstream log is not followed just now"
                 );
-                rebuild = error.asks_for_rebuild();
+                rebuild = error.needs_rebuild();
             }
             self.fold.lose(chain(&error));
             self.wakers.wake_all();

@@ -21,13 +21,13 @@ const CHUNK_RECORDS: usize = 64;
 
 /// What a run of compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactionRun {
     /// How many records and tombstones it looked at.
-    pub met: usize,
+    pub examined: usize,
     /// How many records it dropped.
     pub dropped: usize,
     /// Whether it ended because of its bound: there is more to do now.
-    pub more: bool,
+    pub more_due: bool,
 }
 
 /// One run: looks at `records_max` records at most, a chunk more or less.
@@ -36,14 +36,14 @@ pub(crate) fn compact(
     shared: &Shared,
     now_ms: i64,
     records_max: usize,
-) -> Result<Compacted, EngineError> {
-    let mut done = Compacted::default();
+) -> Result<CompactionRun, EngineError> {
+    let mut done = CompactionRun::default();
     for partition in (0..shared.settings.partitions).map(Partition) {
         loop {
             let met = meet_chunk(engine, shared, partition, now_ms, &mut done)?;
             let over = drop_tombstones(engine, shared, partition, now_ms, &mut done)?;
-            if done.met >= records_max {
-                done.more = true;
+            if done.examined >= records_max {
+                done.more_due = true;
                 return Ok(done);
             }
             if met < CHUNK_RECORDS && over < CHUNK_RECORDS {
@@ -60,7 +60,7 @@ fn meet_chunk(
     shared: &Shared,
     partition: Partition,
     now_ms: i64,
-    done: &mut Compacted,
+    done: &mut CompactionRun,
 ) -> Result<usize, EngineError> {
     let topic = shared.log_topic();
     let cleaned_at = cleaned_key(topic, partition);
@@ -105,7 +105,7 @@ fn meet_chunk(
         engine.write(batch, Durability::Buffered)?;
         shared.forget(partition, cleaned);
     }
-    done.met += met;
+    done.examined += met;
     Ok(met)
 }
 
@@ -115,7 +115,7 @@ fn drop_tombstones(
     shared: &Shared,
     partition: Partition,
     now_ms: i64,
-    done: &mut Compacted,
+    done: &mut CompactionRun,
 ) -> Result<usize, EngineError> {
     let topic = shared.log_topic();
     let over = engine.scan(&tombstones_until(topic, partition, now_ms), CHUNK_RECORDS)?;
@@ -137,7 +137,7 @@ fn drop_tombstones(
     if met > 0 {
         engine.write(batch, Durability::Buffered)?;
     }
-    done.met += met;
+    done.examined += met;
     Ok(met)
 }
 

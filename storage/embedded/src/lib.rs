@@ -29,7 +29,7 @@ mod metrics;
 mod reader;
 mod shared;
 
-pub use compaction::Compacted;
+pub use compaction::CompactionRun;
 pub use layout::LogTopic;
 pub use log::{Clock, EmbeddedError, EmbeddedLog, EmbeddedSettings};
 pub use metrics::LogMetrics;

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::appender::{Appender, EMPTY, Prepared, Request};
-use crate::compaction::{Compacted, compact};
+use crate::compaction::{CompactionRun, compact};
 use crate::layout::{EndRow, LogTopic, TopicRow, encode_record, end_key, topic_key};
 use crate::metrics::LogMetrics;
 use crate::reader::EmbeddedReader;
@@ -116,14 +116,14 @@ impl EmbeddedLog {
         settings: EmbeddedSettings,
         clock: Clock,
     ) -> Result<Self, EmbeddedError> {
-        Self::open_counted(engine, settings, clock, &LogMetrics::new(&Registry::new())?)
+        Self::open_with_metrics(engine, settings, clock, &LogMetrics::new(&Registry::new())?)
     }
 
     /// As [`EmbeddedLog::open`]; what it does is counted in `metrics`.
     ///
     /// # Errors
     /// See [`EmbeddedError`].
-    pub fn open_counted(
+    pub fn open_with_metrics(
         engine: Arc<dyn Engine>,
         mut settings: EmbeddedSettings,
         clock: Clock,
@@ -164,11 +164,11 @@ impl EmbeddedLog {
     }
 
     /// Runs compaction over about `records_max` records at most; to be called now and then, and
-    /// again soon while [`Compacted::more`] says so.
+    /// again soon while [`CompactionRun::more_due`] says so.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub async fn compact(&self, records_max: usize) -> Result<Compacted, EngineError> {
+    pub async fn compact(&self, records_max: usize) -> Result<CompactionRun, EngineError> {
         let (engine, shared) = (self.engine.clone(), self.shared.clone());
         let (compacting, now_ms) = (self.compacting.clone(), (self.clock)());
         let run = move || {

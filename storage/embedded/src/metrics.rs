@@ -8,7 +8,7 @@ use prometheus::{
     register_int_counter_vec_with_registry, register_int_gauge_vec_with_registry,
 };
 
-use crate::compaction::Compacted;
+use crate::compaction::CompactionRun;
 use crate::layout::LogTopic;
 
 const TOPIC: [&str; 1] = ["topic"];
@@ -197,11 +197,11 @@ impl Counts {
     }
 
     /// A run of compaction ended so.
-    pub(crate) fn compacted<E>(&self, run: &Result<Compacted, E>) {
+    pub(crate) fn compacted<E>(&self, run: &Result<CompactionRun, E>) {
         self.compaction_runs.inc();
         match run {
             Ok(done) => {
-                self.compaction_met.inc_by(done.met as u64);
+                self.compaction_met.inc_by(done.examined as u64);
                 self.compaction_dropped.inc_by(done.dropped as u64);
             }
             Err(_) => self.compaction_failures.inc(),

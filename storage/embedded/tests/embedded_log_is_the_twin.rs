@@ -91,7 +91,7 @@ impl Both {
                     self.log.compact(records_max).await.expect("the engine works");
                     self.reopen(Survives::Some { seed }).await;
                 }
-                while self.log.compact(records_max).await.expect("the engine works").more {}
+                while self.log.compact(records_max).await.expect("the engine works").more_due {}
             }
             Step::Reopen => self.reopen(Survives::Everything).await,
         }

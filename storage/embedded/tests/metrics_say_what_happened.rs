@@ -37,7 +37,7 @@ async fn appends_are_counted_by_partition_and_syncs_by_group() {
     let settings =
         EmbeddedSettings { partitions: 2, ..EmbeddedSettings::new(LogTopic::Downstream) };
     let open = |settings| {
-        EmbeddedLog::open_counted(engine.clone(), settings, Arc::new(|| 1000), &metrics)
+        EmbeddedLog::open_with_metrics(engine.clone(), settings, Arc::new(|| 1000), &metrics)
             .expect("opens")
     };
     let log = open(settings);
@@ -70,7 +70,12 @@ async fn appends_are_counted_by_partition_and_syncs_by_group() {
 
     // Another log beside it, and the same one again.
     let other = EmbeddedSettings::new(LogTopic::Upstream);
-    drop(EmbeddedLog::open_counted(Arc::new(MemoryEngine::new()), other, Arc::new(|| 0), &metrics));
+    drop(EmbeddedLog::open_with_metrics(
+        Arc::new(MemoryEngine::new()),
+        other,
+        Arc::new(|| 0),
+        &metrics,
+    ));
     assert_eq!(of(r#"appends_total{topic="headwater.upstream.v1"}"#), Some(0.0));
     assert_eq!(of_partition("end_offset", 1), Some(2.0));
 }
@@ -87,7 +92,7 @@ async fn compaction_counts_what_it_met_and_dropped() {
         delete_retention_ms: 10,
         ..EmbeddedSettings::new(LogTopic::Downstream)
     };
-    let log = EmbeddedLog::open_counted(
+    let log = EmbeddedLog::open_with_metrics(
         Arc::new(MemoryEngine::new()),
         settings,
         Arc::new(move || clock.load(Ordering::SeqCst)),
@@ -103,7 +108,7 @@ async fn compaction_counts_what_it_met_and_dropped() {
     assert_eq!(of("met_records_total"), Some(0.0), "all are inside the window");
     now.fetch_add(100, Ordering::SeqCst);
     let done = log.compact(100).await.expect("the engine works");
-    assert_eq!((done.met, done.dropped), (3, 2));
+    assert_eq!((done.examined, done.dropped), (3, 2));
     assert_eq!(of("runs_total"), Some(2.0));
     assert_eq!(of("met_records_total"), Some(3.0));
     assert_eq!(of("dropped_records_total"), Some(2.0));

@@ -25,7 +25,7 @@ use headwater_view::{
     ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamReader, StreamState,
 };
 
-use crate::rows::Rows;
+use crate::derived_rows::DerivedRows;
 
 /// Milliseconds since the Unix epoch. Decides only whether a stored cursor may be too old.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -60,7 +60,7 @@ pub struct Step {
     /// What changed in the streams, in order.
     pub effects: Vec<Effect>,
     /// Whether the first fold came to its end with this batch.
-    pub folded_now: bool,
+    pub first_fold_ended: bool,
     /// How far the batch's partition is read now, and where it ended then.
     pub read: Option<(Cursor, Offset)>,
 }
@@ -70,7 +70,7 @@ pub struct Step {
 pub enum FollowError {
     /// The log has no birth yet: its writer has not come up.
     #[error("the log is empty: no controller has written to it yet")]
-    Unborn,
+    EmptyLog,
     /// The log's birth cannot be used.
     #[error(transparent)]
     Birth(#[from] BirthError),
@@ -83,7 +83,7 @@ pub enum FollowError {
     /// Compaction dropped what was not read yet: the reader was away for longer than the replay
     /// window, as a machine that was suspended is. Fold again from the start.
     #[error("compaction passed this reader of stream {stream} by: seq {expected} is gone")]
-    PassedBy {
+    CompactedAway {
         /// The stream.
         stream: StreamId,
         /// What was to come next.
@@ -92,7 +92,7 @@ pub enum FollowError {
     /// A later writer went on below what is folded: the log does not have the rest any more. Fold
     /// again from the start.
     #[error("stream {stream} goes on at seq {found}, where this reader expected {expected}")]
-    WentBack {
+    SeqRegressed {
         /// The stream.
         stream: StreamId,
         /// What was to come next.
@@ -102,7 +102,7 @@ pub enum FollowError {
     },
     /// The state does not hash to what the log says: fold again from the start.
     #[error("the fold of stream {stream} differs from the log")]
-    Differs {
+    Diverged {
         /// The stream.
         stream: StreamId,
         /// What was found.
@@ -123,16 +123,16 @@ pub enum TakeOverError {
 
 impl FollowError {
     /// Whether the stored fold must be given up before opening again.
-    pub fn asks_for_rebuild(&self) -> bool {
+    pub fn needs_rebuild(&self) -> bool {
         match self {
-            Self::Differs { .. } | Self::PassedBy { .. } | Self::WentBack { .. } => true,
+            Self::Diverged { .. } | Self::CompactedAway { .. } | Self::SeqRegressed { .. } => true,
             Self::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
-            Self::Unborn | Self::Birth(_) | Self::Engine(_) => false,
+            Self::EmptyLog | Self::Birth(_) | Self::Engine(_) => false,
         }
     }
 }
 
-impl<R: Rows> Follower<R> {
+impl<R: DerivedRows> Follower<R> {
     /// Opens the fold that `engine` holds and goes on from its cursors; where they no longer
     /// stand for a prefix of the log, or are older than half its replay window, the stored fold
     /// is dropped and folded anew.
@@ -145,7 +145,7 @@ impl<R: Rows> Follower<R> {
         rows: R,
         clock: WallClock,
     ) -> Result<Self, FollowError> {
-        let birth = read_birth(log).await?.ok_or(FollowError::Unborn)?;
+        let birth = read_birth(log).await?.ok_or(FollowError::EmptyLog)?;
         let description = log.describe().await?;
         if let Some(acceptance) = restore(&*engine, birth)? {
             let now_ms = clock();
@@ -177,9 +177,9 @@ impl<R: Rows> Follower<R> {
         mut rows: R,
         clock: WallClock,
     ) -> Result<Self, FollowError> {
-        let birth = read_birth(log).await?.ok_or(FollowError::Unborn)?;
-        forget_fold(&*engine)?;
-        rows.restarted();
+        let birth = read_birth(log).await?.ok_or(FollowError::EmptyLog)?;
+        discard_fold(&*engine)?;
+        rows.reset();
         let acceptance = begin_fold(log, birth, clock()).await?;
         let reader = log.read(acceptance.cursors()).await?;
         let state = StreamState::open(engine, FoldBounds::default())?;
@@ -300,24 +300,24 @@ impl<R: Rows> Follower<R> {
             {
                 let (stream, expected, found) = (hole.stream.clone(), hole.expected, hole.found);
                 if found < expected {
-                    return Err(FollowError::WentBack { stream, expected, found });
+                    return Err(FollowError::SeqRegressed { stream, expected, found });
                 }
                 if self.misses_behind(&stream) {
-                    return Err(FollowError::PassedBy { stream, expected });
+                    return Err(FollowError::CompactedAway { stream, expected });
                 }
             }
             let Outcome::Accepted(envelope) = outcome else { continue };
             // A damaged stream has another hash than the log until what it lacks comes again.
             let is_sparse = is_folding || self.damaged.contains(&envelope.stream);
             let continuity = if is_sparse { Continuity::Sparse } else { Continuity::Dense };
-            self.rows.accepted(envelope, continuity, &mut self.state)?;
+            self.rows.derive(envelope, continuity, &mut self.state)?;
             let folded =
                 self.state.apply_event(log_id, envelope.clone(), continuity, &mut step.effects);
             match folded {
                 Ok(()) => {}
                 Err(FoldError::Engine(error)) => return Err(error.into()),
                 Err(FoldError::Refused(source)) => {
-                    return Err(FollowError::Differs { stream: envelope.stream.clone(), source });
+                    return Err(FollowError::Diverged { stream: envelope.stream.clone(), source });
                 }
             }
         }
@@ -356,13 +356,13 @@ impl<R: Rows> Follower<R> {
             self.state.read_up_to(state.cursor, bytes);
         }
         let moved = self.state.commit(Durability::Buffered)?;
-        self.rows.committed(&moved);
-        let folded_now = !self.folded && self.acceptance.is_folded();
-        if folded_now {
+        self.rows.after_commit(&moved);
+        let first_fold_ended = !self.folded && self.acceptance.is_folded();
+        if first_fold_ended {
             self.folded = true;
-            step.folded_now = true;
+            step.first_fold_ended = true;
         }
-        if folded_now || may_heal {
+        if first_fold_ended || may_heal {
             self.look_for_damage()?;
         }
         Ok(())
@@ -427,7 +427,7 @@ fn is_intact(engine: &dyn Engine) -> Result<bool, EngineError> {
 ///
 /// # Errors
 /// As [`Engine::write`].
-pub fn forget_fold(engine: &dyn Engine) -> Result<(), EngineError> {
+pub fn discard_fold(engine: &dyn Engine) -> Result<(), EngineError> {
     let mut wipe = WriteBatch::default();
     wipe.delete_range(vec![FOLDED_FROM], vec![OUTLIVES_FOLD_FROM]);
     engine.write(wipe, Durability::Buffered)

@@ -2,12 +2,12 @@
 //! state and cursor in one batch.
 //!
 //! Hub and controller fold the same log by the same rules; this is the loop they share. What
-//! either derives besides goes into the same batch through [`Rows`].
+//! either derives besides goes into the same batch through [`DerivedRows`].
 
+mod derived_rows;
 mod follower;
-mod rows;
 mod thread;
 
-pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, forget_fold};
-pub use rows::{Moved, Rows};
+pub use derived_rows::DerivedRows;
+pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, discard_fold};
 pub use thread::on_its_own_thread;

@@ -18,7 +18,7 @@ use crate::clients::{Context, words};
 use crate::native;
 use crate::polled::Polled;
 use crate::settings::{KafkaSettings, SettingsError};
-use crate::topics::{self, Configured, Place};
+use crate::topics::{self, ConfigValues, PartitionAssignment};
 
 /// The wait before a question is asked again that a broker could not answer just then: partitions
 /// of a topic just made have no leader for some tens of milliseconds.
@@ -83,11 +83,13 @@ impl Asking {
 
     /// How many partitions the topic has; blocks.
     pub(crate) fn partitions(&self) -> Result<u32, ReadError> {
-        Ok(u32::try_from(self.places()?.len()).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.assignments()?.len()).unwrap_or(u32::MAX))
     }
 
     /// Who has each partition of the topic; blocks.
-    pub(crate) fn places(&self) -> Result<BTreeMap<Partition, Place>, ReadError> {
+    pub(crate) fn assignments(
+        &self,
+    ) -> Result<BTreeMap<Partition, PartitionAssignment>, ReadError> {
         let topic = self.settings.topic.as_str();
         self.again(|client, wait| {
             let metadata = client.fetch_metadata(Some(topic), wait).map_err(plain)?;
@@ -101,7 +103,7 @@ impl Asking {
             }
             let partitions = found.partitions().iter().map(|partition| {
                 let number = Partition(u32::try_from(partition.id()).unwrap_or_default());
-                let place = Place {
+                let place = PartitionAssignment {
                     leader: Some(partition.leader()).filter(|id| *id >= 0),
                     replicas: partition.replicas().to_vec(),
                     in_sync: partition.isr().to_vec(),
@@ -149,7 +151,7 @@ impl Asking {
     }
 
     /// The topic's settings, by Kafka's names.
-    pub(crate) async fn configured(&self) -> Result<Configured, ReadError> {
+    pub(crate) async fn configured(&self) -> Result<ConfigValues, ReadError> {
         self.configured_of(ResourceSpecifier::Topic(&self.settings.topic)).await
     }
 
@@ -157,9 +159,10 @@ impl Asking {
     pub(crate) async fn configured_of(
         &self,
         one: ResourceSpecifier<'_>,
-    ) -> Result<Configured, ReadError> {
+    ) -> Result<ConfigValues, ReadError> {
         let unavailable = |reason: String| ReadError::Unavailable { reason };
-        let config = self.settings.asking().map_err(|error| unavailable(error.to_string()))?;
+        let config =
+            self.settings.client_config().map_err(|error| unavailable(error.to_string()))?;
         let admin = AdminClient::from_config_and_context(&config, self.context.clone())
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
         let options = AdminOptions::new().request_timeout(Some(self.settings.request_timeout));
@@ -250,7 +253,7 @@ fn coded(code: RDKafkaErrorCode) -> Failed {
 }
 
 fn asker(settings: &KafkaSettings, context: &Context) -> Result<Asker, SettingsError> {
-    Polled::new(&settings.asking()?, context.clone())
+    Polled::new(&settings.client_config()?, context.clone())
 }
 
 /// Whether a broker said so, just now.

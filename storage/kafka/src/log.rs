@@ -41,15 +41,18 @@ impl KafkaLog {
     ///
     /// # Errors
     /// See [`SettingsError`].
-    pub fn counted(settings: KafkaSettings, metrics: &KafkaMetrics) -> Result<Self, SettingsError> {
+    pub fn with_metrics(
+        settings: KafkaSettings,
+        metrics: &KafkaMetrics,
+    ) -> Result<Self, SettingsError> {
         let counts = Arc::new(metrics.of(&settings.topic));
         Self::with(settings, Some(counts))
     }
 
     fn with(settings: KafkaSettings, counts: Option<Arc<Counts>>) -> Result<Self, SettingsError> {
         // What only the other clients are told is looked at now, not at their first use.
-        settings.producing()?;
-        settings.reading()?;
+        settings.producer_config()?;
+        settings.consumer_config()?;
         let settings = Arc::new(settings);
         let asking = Arc::new(Asking::new(settings.clone())?);
         Ok(Self {

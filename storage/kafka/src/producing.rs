@@ -52,7 +52,7 @@ impl Producing {
         counts: Option<Arc<Counts>>,
     ) -> Result<Self, SettingsError> {
         let context = Context::counted(counts);
-        let config = settings.producing()?;
+        let config = settings.producer_config()?;
         let producer = Polled::new(&config, context.clone())?;
         Ok(Self { context, producer, settings })
     }

@@ -74,7 +74,7 @@ impl KafkaReader {
     ) -> Result<Self, ReadError> {
         let unavailable = |reason: String| ReadError::Unavailable { reason };
         let Around { settings, counts, .. } = &around;
-        let config = settings.reading().map_err(|error| unavailable(error.to_string()))?;
+        let config = settings.consumer_config().map_err(|error| unavailable(error.to_string()))?;
         let context = Context::counted(counts.clone());
         let mut consumer = BaseConsumer::from_config_and_context(&config, context.clone())
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
@@ -311,7 +311,7 @@ impl Pump {
 
     /// Commits how far the reader has come, now and then, and waits for no answer.
     fn show_position(&mut self) {
-        if !self.settings.positions_shown {
+        if !self.settings.commit_positions {
             return;
         }
         let Some(due) = self.commits.due(std::time::Instant::now(), &self.position) else { return };

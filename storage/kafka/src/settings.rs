@@ -38,7 +38,7 @@ pub struct KafkaSettings {
     /// For how long that may stay without an answer.
     pub unreachable_after: Duration,
     /// Whether readers commit their positions to the group `client_id`, for display only.
-    pub positions_shown: bool,
+    pub commit_positions: bool,
     /// Settings of librdkafka's by their own names: security, sockets, quotas.
     pub extra: BTreeMap<String, String>,
 }
@@ -85,7 +85,7 @@ impl KafkaSettings {
             request_timeout: REQUEST_TIMEOUT,
             topic_check_interval: TOPIC_CHECK_INTERVAL,
             unreachable_after: UNREACHABLE_AFTER,
-            positions_shown: true,
+            commit_positions: true,
             extra: BTreeMap::new(),
         }
     }
@@ -104,7 +104,7 @@ impl KafkaSettings {
     }
 
     /// For questions about the cluster.
-    pub(crate) fn asking(&self) -> Result<ClientConfig, SettingsError> {
+    pub(crate) fn client_config(&self) -> Result<ClientConfig, SettingsError> {
         self.client(&[])
     }
 
@@ -113,7 +113,7 @@ impl KafkaSettings {
     ///
     /// # Errors
     /// See [`SettingsError`].
-    pub fn producing(&self) -> Result<ClientConfig, SettingsError> {
+    pub fn producer_config(&self) -> Result<ClientConfig, SettingsError> {
         let mut config = self.client(PRODUCER)?;
         config.set("message.timeout.ms", self.delivery_timeout.as_millis().to_string());
         Ok(config)
@@ -123,7 +123,7 @@ impl KafkaSettings {
     ///
     /// # Errors
     /// See [`SettingsError`].
-    pub fn reading(&self) -> Result<ClientConfig, SettingsError> {
+    pub fn consumer_config(&self) -> Result<ClientConfig, SettingsError> {
         let mut config = self.client(CONSUMER)?;
         config.set("group.id", &self.client_id);
         Ok(config)
@@ -247,17 +247,17 @@ mod tests {
     #[test]
     fn a_setting_that_a_promise_rests_on_is_refused_by_name() {
         for name in ["acks", "auto.offset.reset", "enable.idempotence", "transactional.id"] {
-            let error = with(name, "x").producing().expect_err("refused").to_string();
+            let error = with(name, "x").producer_config().expect_err("refused").to_string();
             assert!(error.contains(name), "{error}");
         }
     }
 
     #[test]
     fn what_is_open_can_be_set_otherwise() {
-        let config = with("linger.ms", "5").producing().expect("taken");
+        let config = with("linger.ms", "5").producer_config().expect("taken");
         assert_eq!(config.get("linger.ms"), Some("5"));
         assert_eq!(config.get("acks"), Some("all"));
-        let config = with("security.protocol", "SSL").reading().expect("taken");
+        let config = with("security.protocol", "SSL").consumer_config().expect("taken");
         assert_eq!(config.get("security.protocol"), Some("SSL"));
         assert_eq!(config.get("auto.offset.reset"), Some("error"));
     }
@@ -265,7 +265,9 @@ mod tests {
     #[test]
     fn librdkafka_knows_every_name() {
         let settings = KafkaSettings::new("127.0.0.1:9", "t");
-        for config in [settings.asking(), settings.producing(), settings.reading()] {
+        for config in
+            [settings.client_config(), settings.producer_config(), settings.consumer_config()]
+        {
             config.expect("taken").create_native_config().expect("known to librdkafka");
         }
     }

@@ -10,11 +10,13 @@ mod findings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use admin::{Broker, Place, Topic, TopicError, brokers, create, describe, offsets};
-pub use findings::{Finding, Severity, Subject, broker_findings, findings, short_of_replicas};
+pub use admin::{
+    Broker, PartitionAssignment, Topic, TopicError, brokers, create, describe, offsets,
+};
+pub use findings::{Finding, Severity, Subject, broker_findings, findings, under_replicated};
 
 /// A topic's settings as Kafka names and prints them.
-pub type Configured = BTreeMap<String, String>;
+pub type ConfigValues = BTreeMap<String, String>;
 
 /// The largest batch that the topic takes, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
@@ -53,7 +55,7 @@ pub enum Direction {
 
 /// How a topic is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct TopicPlan {
     /// Which log it is for.
     pub direction: Direction,
     /// How many partitions; fixed for the topic's life.
@@ -68,7 +70,7 @@ pub struct Plan {
     pub record_bytes: u64,
 }
 
-impl Plan {
+impl TopicPlan {
     /// How a topic should be in production.
     pub fn new(direction: Direction) -> Self {
         Self {
@@ -82,7 +84,7 @@ impl Plan {
     }
 
     /// The settings of a topic made by this plan, by Kafka's names.
-    pub fn settings(&self) -> Configured {
+    pub fn settings(&self) -> ConfigValues {
         let ms = |duration: Duration| duration.as_millis().to_string();
         let settings = [
             ("cleanup.policy", "compact".to_owned()),

@@ -2,11 +2,11 @@
 
 use headwater_event::{Checkpoint, Gone, Seq, StateHash, StreamId};
 
-use crate::prepared::{Incoming, Prepared};
+use crate::prepared::{IncomingChange, Prepared};
 
 /// How a replica is brought forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum AdvanceMode {
     /// Every event in `(from, to]`.
     Tail,
     /// Each key changed in `(from, to]`, once, its latest change.
@@ -19,7 +19,7 @@ pub enum Mode {
     Correction,
 }
 
-impl Mode {
+impl AdvanceMode {
     /// Whether the state is complete afterwards, whatever the position before: it may then be of a
     /// later life of the log, or go back.
     pub fn begins_anew(self) -> bool {
@@ -35,7 +35,7 @@ pub struct Advance {
     /// The stream.
     pub stream: StreamId,
     /// How.
-    pub mode: Mode,
+    pub mode: AdvanceMode,
     /// Where the replica must stand; of no meaning for what begins anew.
     pub from: Seq,
     /// Where it then stands.
@@ -59,11 +59,11 @@ impl Advance {
     /// the state: best done on another thread than folds.
     pub fn new(
         stream: StreamId,
-        mode: Mode,
+        mode: AdvanceMode,
         from: Seq,
         to: Checkpoint,
         hash: StateHash,
-        changes: impl IntoIterator<Item = impl Into<Incoming>>,
+        changes: impl IntoIterator<Item = impl Into<IncomingChange>>,
     ) -> Self {
         let changes =
             changes.into_iter().map(|change| Prepared::new(to.seq, change.into())).collect();
@@ -73,7 +73,7 @@ impl Advance {
 
     /// The same correction, of which these leave.
     #[must_use]
-    pub fn without(self, gone: Gone) -> Self {
+    pub fn with_gone(self, gone: Gone) -> Self {
         Self { gone, ..self }
     }
 

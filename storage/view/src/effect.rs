@@ -10,12 +10,12 @@ pub struct Effect {
     /// The position of the stream after it.
     pub seq: Seq,
     /// What was done.
-    pub effected: Effected,
+    pub kind: EffectKind,
 }
 
 /// What a fold did to one entry, or to the stream as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effected {
+pub enum EffectKind {
     /// An entry came. Another UID under a present key is a removal, then this.
     Added(Applied),
     /// An entry changed.
@@ -34,20 +34,16 @@ pub enum Effected {
 impl Effect {
     /// Whether anyone who waits for changes is to be woken.
     pub fn wakes(&self) -> bool {
-        !matches!(self.effected, Effected::Unchanged(_))
+        !matches!(self.kind, EffectKind::Unchanged(_))
     }
 }
 
-/// Adds what was done to `stream` by the time it came to `seq`.
+/// Adds an effect on `stream` at `seq` for each of `kinds`.
 pub(crate) fn extend(
     effects: &mut Vec<Effect>,
     stream: &StreamId,
     seq: Seq,
-    effected: Vec<Effected>,
+    kinds: Vec<EffectKind>,
 ) {
-    effects.extend(effected.into_iter().map(|effected| Effect {
-        stream: stream.clone(),
-        seq,
-        effected,
-    }));
+    effects.extend(kinds.into_iter().map(|kind| Effect { stream: stream.clone(), seq, kind }));
 }

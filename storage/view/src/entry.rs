@@ -39,7 +39,7 @@ pub(crate) struct EncodedEntry(Result<Bytes, EncodeError>);
 
 /// What a fold must know of an entry to fold the next change of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct EntrySummary {
     /// UID of the object.
     pub uid: String,
     /// BLAKE3 of the object.

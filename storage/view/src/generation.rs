@@ -11,8 +11,8 @@ use headwater_event::{Applied, EntryKey, HashKey, ObjectHash, Removed, StateHash
 use headwater_object::patch::patched;
 use headwater_store::{Batch, Engine, EngineError, Folded};
 
-use crate::effect::Effected;
-use crate::entry::{ENCODED, ENTRIES, EncodedEntry, Entry, Held, RowKey};
+use crate::effect::EffectKind;
+use crate::entry::{ENCODED, ENTRIES, EncodedEntry, Entry, EntrySummary, RowKey};
 use crate::prepared::Prepared;
 
 /// A generation of a stream's entries as the fold sees it: the stored rows, and over them what
@@ -25,7 +25,7 @@ pub(crate) struct Generation {
     pub(crate) hash: StateHash,
     /// What is known of entries, `None` of one that is absent. Holds at least every entry that
     /// the open batch writes; the rest is a cache.
-    held: HashMap<EntryKey, Option<Held>>,
+    held: HashMap<EntryKey, Option<EntrySummary>>,
 }
 
 /// Changes folded on trial: the generation holds what they come to until they are accepted, and
@@ -41,9 +41,9 @@ pub(crate) struct Draft<'g> {
     /// The bytes of the objects that they write.
     pub(crate) bytes: usize,
     /// What the generation held before each change, `None` of what it did not know.
-    before: Vec<(EntryKey, Option<Option<Held>>)>,
+    before: Vec<(EntryKey, Option<Option<EntrySummary>>)>,
     writes: Vec<(RowKey, Option<EncodedEntry>)>,
-    effected: Vec<Effected>,
+    effected: Vec<EffectKind>,
 }
 
 impl Generation {
@@ -56,7 +56,7 @@ impl Generation {
         &self,
         engine: &dyn Engine,
         key: &EntryKey,
-    ) -> Result<Option<Cow<'_, Held>>, EngineError> {
+    ) -> Result<Option<Cow<'_, EntrySummary>>, EngineError> {
         match self.held.get(key) {
             Some(held) => Ok(held.as_ref().map(Cow::Borrowed)),
             None => Ok(stored(engine, &self.rows, key)?.map(Cow::Owned)),
@@ -95,9 +95,13 @@ impl Generation {
 }
 
 /// What is stored under `key`.
-fn stored(engine: &dyn Engine, rows: &RowKey, key: &EntryKey) -> Result<Option<Held>, EngineError> {
+fn stored(
+    engine: &dyn Engine,
+    rows: &RowKey,
+    key: &EntryKey,
+) -> Result<Option<EntrySummary>, EngineError> {
     let entry = ENTRIES.get(engine, &rows.entry(key))?;
-    Ok(entry.map(|Entry { uid, object_hash, .. }| Held { uid, object_hash }))
+    Ok(entry.map(|Entry { uid, object_hash, .. }| EntrySummary { uid, object_hash }))
 }
 
 impl Draft<'_> {
@@ -116,7 +120,7 @@ impl Draft<'_> {
     }
 
     /// Takes the changes over, their rows into the batch. Gives what they did, in order.
-    pub(crate) fn accept(mut self) -> Vec<Effected> {
+    pub(crate) fn accept(mut self) -> Vec<EffectKind> {
         for (row, entry) in self.writes.drain(..) {
             match entry {
                 Some(entry) => self.batch.put(&ENCODED, &row, &entry),
@@ -154,7 +158,7 @@ impl Draft<'_> {
         object_hash: ObjectHash,
         row: EncodedEntry,
     ) -> Result<(), EngineError> {
-        let now = Held { uid: applied.uid.clone(), object_hash };
+        let now = EntrySummary { uid: applied.uid.clone(), object_hash };
         let before = self.replace(&applied.key, Some(now))?;
         if before.as_ref().is_none_or(|held| held.object_hash != object_hash) {
             if let Some(held) = &before {
@@ -175,12 +179,16 @@ impl Draft<'_> {
         let Some(held) = self.replace(&key, None)? else { return Ok(()) };
         self.hash.subtract(&self.hash_key, &key, &held.object_hash);
         self.writes.push((self.generation.rows.entry(&key), None));
-        self.effected.push(Effected::Removed(Removed { key, uid: held.uid }));
+        self.effected.push(EffectKind::Removed(Removed { key, uid: held.uid }));
         Ok(())
     }
 
     /// Holds `now` under `key`. Gives what was there before.
-    fn replace(&mut self, key: &EntryKey, now: Option<Held>) -> Result<Option<Held>, EngineError> {
+    fn replace(
+        &mut self,
+        key: &EntryKey,
+        now: Option<EntrySummary>,
+    ) -> Result<Option<EntrySummary>, EngineError> {
         let Generation { rows, held, .. } = &mut *self.generation;
         let (before, known) = match held.entry(key.clone()) {
             MapEntry::Occupied(mut held) => (held.insert(now), true),
@@ -219,26 +227,26 @@ pub(crate) enum Came {
 
 impl Came {
     /// The effect of `applied` having come so.
-    pub(crate) fn effected(self, applied: Applied) -> Effected {
+    pub(crate) fn effected(self, applied: Applied) -> EffectKind {
         match self {
-            Self::Added => Effected::Added(applied),
-            Self::Changed => Effected::Changed(applied),
-            Self::Unchanged => Effected::Unchanged(applied.key),
+            Self::Added => EffectKind::Added(applied),
+            Self::Changed => EffectKind::Changed(applied),
+            Self::Unchanged => EffectKind::Unchanged(applied.key),
         }
     }
 }
 
 /// Compares `applied` with what was held: what left for it, and how it came.
 pub(crate) fn compare(
-    before: Option<&Held>,
+    before: Option<&EntrySummary>,
     object_hash: &ObjectHash,
     applied: &Applied,
-) -> (Option<Effected>, Came) {
+) -> (Option<EffectKind>, Came) {
     match before {
         None => (None, Came::Added),
         Some(held) if held.uid != applied.uid => {
             let removed = Removed { key: applied.key.clone(), uid: held.uid.clone() };
-            (Some(Effected::Removed(removed)), Came::Added)
+            (Some(EffectKind::Removed(removed)), Came::Added)
         }
         Some(held) if held.object_hash == *object_hash => (None, Came::Unchanged),
         Some(_) => (None, Came::Changed),

@@ -12,9 +12,9 @@ use headwater_store::Engine;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::advance::{Advance, Mode};
-use crate::effect::{Effect, Effected};
-use crate::prepared::Incoming;
+use crate::advance::{Advance, AdvanceMode};
+use crate::effect::{Effect, EffectKind};
+use crate::prepared::IncomingChange;
 use crate::stream_reader::{Selection, StreamReader};
 
 /// What every object says, so that a patch of one is worth its while.
@@ -97,18 +97,18 @@ impl History {
     }
 
     /// What brings a replica from `from` to `to`; in a tail, with patches where there may be.
-    pub(crate) fn advance(&self, mode: Mode, from: usize, to: usize) -> Advance {
+    pub(crate) fn advance(&self, mode: AdvanceMode, from: usize, to: usize) -> Advance {
         let tail = self.events[from..to].iter().filter_map(|envelope| envelope.event.change());
-        let changes: Vec<Incoming> = match mode {
-            Mode::Tail => (from..to).filter_map(|before| self.incoming(before)).collect(),
-            Mode::Delta => {
+        let changes: Vec<IncomingChange> = match mode {
+            AdvanceMode::Tail => (from..to).filter_map(|before| self.incoming(before)).collect(),
+            AdvanceMode::Delta => {
                 let latest: BTreeMap<_, _> =
                     tail.map(|change| (change.key().clone(), change)).collect();
-                latest.into_values().map(Incoming::from).collect()
+                latest.into_values().map(IncomingChange::from).collect()
             }
-            Mode::Snapshot | Mode::Correction => {
+            AdvanceMode::Snapshot | AdvanceMode::Correction => {
                 let entries = self.states[to].iter().map(applied).map(Change::Applied);
-                entries.map(Incoming::from).collect()
+                entries.map(IncomingChange::from).collect()
             }
         };
         let (stream, to_hash) = (self.stream.clone(), self.hashes[to]);
@@ -134,7 +134,7 @@ impl History {
 
     /// The event behind seq `before`, as a patch against what is there, of the same entry or else
     /// of any other.
-    fn incoming(&self, before: usize) -> Option<Incoming> {
+    fn incoming(&self, before: usize) -> Option<IncomingChange> {
         let state = &self.states[before];
         let change = self.events[before].event.change()?;
         let Change::Applied(applied) = &change else { return Some(change.into()) };
@@ -145,7 +145,7 @@ impl History {
             let object = patch(object, &applied.object)?;
             let uid = if *key == applied.key { String::new() } else { applied.uid.clone() };
             let change = Change::Applied(Applied { uid, object, ..applied.clone() });
-            Some(Incoming { change, base: Some(key.clone()) })
+            Some(IncomingChange { change, base: Some(key.clone()) })
         });
         patched.or(Some(change.into()))
     }
@@ -202,26 +202,26 @@ pub(crate) fn parts(advance: &Advance, size: usize) -> Vec<Advance> {
 /// is so: nothing is added twice, nothing changes that does not.
 pub(crate) fn follow(believed: &mut Model, effects: &[Effect], truth: &Model) {
     for effect in effects {
-        match &effect.effected {
-            Effected::Added(applied) => {
+        match &effect.kind {
+            EffectKind::Added(applied) => {
                 let before = believed.insert(applied.key.clone(), value(applied));
                 assert_eq!(before, None, "{} came twice", applied.key);
             }
-            Effected::Changed(applied) => {
+            EffectKind::Changed(applied) => {
                 let before = believed.insert(applied.key.clone(), value(applied));
                 let before = before.expect("what changes was there");
                 assert_eq!(before.0, applied.uid);
                 assert_ne!(before.2, applied.object, "{} did not change", applied.key);
             }
-            Effected::Unchanged(key) => {
+            EffectKind::Unchanged(key) => {
                 let held = believed.get_mut(key).expect("what is unchanged is there");
                 held.1.clone_from(&truth.get(key).map_or(String::new(), |now| now.1.clone()));
             }
-            Effected::Removed(removed) => {
+            EffectKind::Removed(removed) => {
                 let before = believed.remove(&removed.key).expect("what leaves was there");
                 assert_eq!(before.0, removed.uid);
             }
-            Effected::Replaced => believed.clone_from(truth),
+            EffectKind::Replaced => believed.clone_from(truth),
         }
     }
 }

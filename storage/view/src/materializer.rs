@@ -21,16 +21,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use headwater_event::{Checkpoint, StateHash, StreamId};
+use headwater_event::StreamId;
 use headwater_store::{Durability, Engine, EngineError};
 
+use crate::position::{PositionChanges, StatePosition};
 use crate::projection::{FoldError, Projection};
 use crate::stream_reader::StreamReader;
 use crate::stream_state::{FoldBounds, StreamState};
 
 /// How much one commit gathers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct CommitBounds {
     /// The most inputs in a batch.
     pub inputs_max: usize,
     /// A batch of more bytes takes no further input. Not a limit of one input.
@@ -42,7 +43,7 @@ pub struct Bounds {
     pub fold: FoldBounds,
 }
 
-impl Default for Bounds {
+impl Default for CommitBounds {
     /// Batches of 1 MiB: larger ones gain no throughput and cost latency and memory; 1,024
     /// inputs of 1 KiB fill one. Waiting effects share their objects with the engine's batch;
     /// 8,192 of 2 KiB are 16 MiB.
@@ -62,22 +63,19 @@ pub struct SyncTicket(u64);
 
 /// What became durable.
 #[derive(Debug)]
-pub struct Released<E> {
+pub struct Release<E> {
     /// The effects, in the order they were folded.
     pub effects: Vec<E>,
     /// The streams whose durable position moved, and where it now is (`None`: dropped).
-    pub moved: BTreeMap<StreamId, Position>,
+    pub moved: PositionChanges,
 }
-
-/// Where a stream stands, and the state hash there; `None`: there is nothing of it.
-pub type Position = Option<(Checkpoint, StateHash)>;
 
 /// A commit whose effects are not yet released.
 #[derive(Debug)]
 struct Commit<E> {
     ticket: SyncTicket,
     effects: Vec<E>,
-    moved: BTreeMap<StreamId, Position>,
+    moved: PositionChanges,
 }
 
 /// Folds inputs through a projection, commits them in groups, releases what is durable.
@@ -88,7 +86,7 @@ struct Commit<E> {
 pub struct Materializer<P: Projection> {
     projection: P,
     state: StreamState,
-    bounds: Bounds,
+    bounds: CommitBounds,
     inputs: usize,
     /// Effects of the open batch.
     effects: Vec<P::Effect>,
@@ -97,7 +95,7 @@ pub struct Materializer<P: Projection> {
     /// Commits above durable, oldest first.
     waiting: VecDeque<Commit<P::Effect>>,
     waiting_effects: usize,
-    durable_positions: BTreeMap<StreamId, (Checkpoint, StateHash)>,
+    durable_positions: BTreeMap<StreamId, StatePosition>,
     failed: Option<EngineError>,
 }
 
@@ -109,7 +107,7 @@ impl<P: Projection> Materializer<P> {
     pub fn open(
         engine: Arc<dyn Engine>,
         projection: P,
-        bounds: Bounds,
+        bounds: CommitBounds,
     ) -> Result<Self, EngineError> {
         let state = StreamState::open(engine, bounds.fold)?;
         let positions = StreamReader::new(state.engine()).streams()?.into_iter();
@@ -155,7 +153,7 @@ impl<P: Projection> Materializer<P> {
     ///
     /// # Errors
     /// As [`Engine::write`]; nothing more is taken then.
-    pub fn commit(&mut self) -> Result<BTreeMap<StreamId, Position>, EngineError> {
+    pub fn commit(&mut self) -> Result<PositionChanges, EngineError> {
         self.commit_with(match self.commit_syncs() {
             true => Durability::Synced,
             false => Durability::Buffered,
@@ -163,7 +161,7 @@ impl<P: Projection> Materializer<P> {
     }
 
     /// Whether [`Self::commit`] would make the open batch durable at once, as more waits to be
-    /// released than [`Bounds::waiting_effects_max`]. A caller that syncs on another thread hears
+    /// released than [`CommitBounds::waiting_effects_max`]. A caller that syncs on another thread hears
     /// of that first.
     pub fn commit_syncs(&self) -> bool {
         let waiting = self.waiting_effects + self.effects.len() + self.waiting.len();
@@ -174,7 +172,7 @@ impl<P: Projection> Materializer<P> {
     ///
     /// # Errors
     /// As [`Engine::write`]; nothing more is taken then.
-    pub fn commit_synced(&mut self) -> Result<Released<P::Effect>, EngineError> {
+    pub fn commit_synced(&mut self) -> Result<Release<P::Effect>, EngineError> {
         self.commit_with(Durability::Synced)?;
         Ok(self.release())
     }
@@ -184,7 +182,7 @@ impl<P: Projection> Materializer<P> {
     ///
     /// # Errors
     /// As [`Engine::sync`]; nothing more is taken then.
-    pub fn sync(&mut self) -> Result<Released<P::Effect>, EngineError> {
+    pub fn sync(&mut self) -> Result<Release<P::Effect>, EngineError> {
         self.check()?;
         if self.durable < self.applied {
             if let Err(error) = self.state.engine().sync() {
@@ -203,7 +201,7 @@ impl<P: Projection> Materializer<P> {
     }
 
     /// Notes that [`Engine::sync`] was called after `ticket` was taken, and returned `Ok`.
-    pub fn synced(&mut self, ticket: SyncTicket) -> Released<P::Effect> {
+    pub fn synced(&mut self, ticket: SyncTicket) -> Release<P::Effect> {
         if self.failed.is_none() {
             self.durable = self.durable.max(ticket.min(self.applied));
         }
@@ -226,12 +224,12 @@ impl<P: Projection> Materializer<P> {
     }
 
     /// Where `stream` stands durably: what may be acknowledged, and said in a hello.
-    pub fn durable_position(&self, stream: &StreamId) -> Position {
+    pub fn durable_position(&self, stream: &StreamId) -> Option<StatePosition> {
         self.durable_positions.get(stream).copied()
     }
 
     /// Where every stream stands durably.
-    pub fn durable_positions(&self) -> &BTreeMap<StreamId, (Checkpoint, StateHash)> {
+    pub fn durable_positions(&self) -> &BTreeMap<StreamId, StatePosition> {
         &self.durable_positions
     }
 
@@ -250,10 +248,7 @@ impl<P: Projection> Materializer<P> {
         &mut self.state
     }
 
-    fn commit_with(
-        &mut self,
-        durability: Durability,
-    ) -> Result<BTreeMap<StreamId, Position>, EngineError> {
+    fn commit_with(&mut self, durability: Durability) -> Result<PositionChanges, EngineError> {
         self.check()?;
         let is_idle = self.state.is_unchanged() && self.effects.is_empty();
         if is_idle && durability == Durability::Buffered {
@@ -278,8 +273,8 @@ impl<P: Projection> Materializer<P> {
     }
 
     /// Takes everything at or below durable out of the queue.
-    fn release(&mut self) -> Released<P::Effect> {
-        let mut released = Released { effects: Vec::new(), moved: BTreeMap::new() };
+    fn release(&mut self) -> Release<P::Effect> {
+        let mut released = Release { effects: Vec::new(), moved: BTreeMap::new() };
         while self.waiting.front().is_some_and(|commit| commit.ticket <= self.durable) {
             let Some(commit) = self.waiting.pop_front() else { break };
             released.effects.extend(commit.effects);

@@ -7,7 +7,7 @@
 //! remembered removals can go, and [`NodeStatuses::fold`] takes nothing new from below.
 //!
 //! A removal under the id of a status takes that status back: no node says so, but whoever finds
-//! an old status behind everything that was said of a pod long gone ([`Told::Stale`]).
+//! an old status behind everything that was said of a pod long gone ([`ReportOutcome::Stale`]).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -39,16 +39,16 @@ pub struct Closing {
 
 /// What a report did to the cloud's picture of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ReportOutcome {
     /// Nothing: it has counted already, or it says nothing of pods.
-    Nothing,
+    NoChange,
     /// A later report of its key has counted already, or the pod is long gone. A log that keeps
     /// the last record of a key would keep this one: the truth is to be appended behind it.
     Stale,
     /// The pod has this status now.
-    Status(ResourceKey),
+    StatusChanged(ResourceKey),
     /// The pod has the status it had; a later report says so.
-    SameStatus(ResourceKey),
+    StatusUnchanged(ResourceKey),
     /// The pod has no status any more.
     Removed(ResourceKey),
     /// A snapshot was closed.
@@ -79,18 +79,18 @@ impl NodeStatuses {
     }
 
     /// The report that counts for `pod`.
-    pub fn counted(&self, pod: &ResourceKey) -> Option<ReportId> {
+    pub fn accepted(&self, pod: &ResourceKey) -> Option<ReportId> {
         self.counted.get(pod).copied()
     }
 
     /// The pods whose statuses were reported before `first`, and those reports.
-    pub fn told_before(&self, first: ReportId) -> Vec<(ResourceKey, ReportId)> {
+    pub fn reported_before(&self, first: ReportId) -> Vec<(ResourceKey, ReportId)> {
         let told = self.counted.iter().filter(|(pod, _)| self.snapshot.get(pod).is_some());
         told.filter(|(_, id)| **id < first).map(|(pod, id)| (pod.clone(), *id)).collect()
     }
 
     /// The last closing.
-    pub fn closed(&self) -> Option<&Closing> {
+    pub fn closing(&self) -> Option<&Closing> {
         self.closed.as_ref()
     }
 
@@ -104,7 +104,7 @@ impl NodeStatuses {
 
     /// Folds one report. The same reports in any order and number, each before its closing,
     /// give the same picture.
-    pub fn fold(&mut self, id: ReportId, body: &ReportBody) -> Told {
+    pub fn fold(&mut self, id: ReportId, body: &ReportBody) -> ReportOutcome {
         match body {
             ReportBody::PodStatus { pod, uid, status } => {
                 self.count(id, pod, Some(StatusDigest::of(uid, status)))
@@ -113,7 +113,7 @@ impl NodeStatuses {
             ReportBody::SnapshotClosed(closed) => self.close(id, closed),
             ReportBody::Node { .. }
             | ReportBody::PodTerminated { .. }
-            | ReportBody::Message { .. } => Told::Nothing,
+            | ReportBody::Message { .. } => ReportOutcome::NoChange,
         }
     }
 
@@ -136,7 +136,12 @@ impl NodeStatuses {
         self.floor
     }
 
-    fn count(&mut self, id: ReportId, pod: &ResourceKey, digest: Option<StatusDigest>) -> Told {
+    fn count(
+        &mut self,
+        id: ReportId,
+        pod: &ResourceKey,
+        digest: Option<StatusDigest>,
+    ) -> ReportOutcome {
         let order = match self.counted.get(pod) {
             Some(counted) => id.cmp(counted),
             None if id >= self.floor => Ordering::Greater,
@@ -145,27 +150,31 @@ impl NodeStatuses {
         };
         match (order, self.snapshot.get(pod).is_some(), digest.is_some()) {
             (Ordering::Greater, ..) | (Ordering::Equal, true, false) => {}
-            (Ordering::Less, ..) | (Ordering::Equal, false, true) => return Told::Stale,
-            (Ordering::Equal, ..) => return Told::Nothing,
+            (Ordering::Less, ..) | (Ordering::Equal, false, true) => return ReportOutcome::Stale,
+            (Ordering::Equal, ..) => return ReportOutcome::NoChange,
         }
         self.counted.insert(pod.clone(), id);
         match digest {
             Some(digest) => {
                 let is_new = self.snapshot.set(pod.clone(), digest);
-                if is_new { Told::Status(pod.clone()) } else { Told::SameStatus(pod.clone()) }
+                if is_new {
+                    ReportOutcome::StatusChanged(pod.clone())
+                } else {
+                    ReportOutcome::StatusUnchanged(pod.clone())
+                }
             }
             None => {
                 self.snapshot.remove(pod);
-                Told::Removed(pod.clone())
+                ReportOutcome::Removed(pod.clone())
             }
         }
     }
 
-    fn close(&mut self, id: ReportId, closed: &SnapshotClosed) -> Told {
+    fn close(&mut self, id: ReportId, closed: &SnapshotClosed) -> ReportOutcome {
         match self.closed.as_ref().map(|last| id.cmp(&last.id)) {
             None | Some(Ordering::Greater) => {}
-            Some(Ordering::Equal) => return Told::Nothing,
-            Some(Ordering::Less) => return Told::Stale,
+            Some(Ordering::Equal) => return ReportOutcome::NoChange,
+            Some(Ordering::Less) => return ReportOutcome::Stale,
         }
         self.closed = Some(Closing { id, closed: *closed });
         let mut dropped = Vec::new();
@@ -188,7 +197,7 @@ impl NodeStatuses {
             }
             forgotten.extend(removed);
         }
-        Told::Closed { dropped, forgotten, agrees }
+        ReportOutcome::Closed { dropped, forgotten, agrees }
     }
 
     /// Forgets every pod whose report lies below `first`: those that had a status go to

@@ -10,7 +10,7 @@ use headwater_event::report::{Incarnation, SnapshotClosed};
 use headwater_event::{NodeName, ReportBody, ReportId, ResourceKey, StateHash};
 use headwater_store::{Batch, EngineError, Folded, Proto, Read, Table, TableId};
 
-use crate::node_statuses::{Closing, NodeStatuses, Told};
+use crate::node_statuses::{Closing, NodeStatuses, ReportOutcome};
 use crate::pod_status_snapshot::StatusDigest;
 
 /// Per node: one row a pod, under the pod's key, and one for the last closing.
@@ -73,15 +73,17 @@ impl PodStatusFold {
         id: ReportId,
         body: &ReportBody,
         batch: &mut Batch<Folded>,
-    ) -> Told {
+    ) -> ReportOutcome {
         let statuses = self.node_mut(node);
         let told = statuses.fold(id, body);
         let delete = |batch: &mut Batch<Folded>, pod: &ResourceKey| {
             batch.delete(&ROWS, &(node.clone(), pod.to_string()));
         };
         match &told {
-            Told::Nothing | Told::Stale => {}
-            Told::Status(pod) | Told::SameStatus(pod) | Told::Removed(pod) => {
+            ReportOutcome::NoChange | ReportOutcome::Stale => {}
+            ReportOutcome::StatusChanged(pod)
+            | ReportOutcome::StatusUnchanged(pod)
+            | ReportOutcome::Removed(pod) => {
                 let row = match body {
                     ReportBody::PodStatus { uid, status, .. } => {
                         Row { uid: uid.clone(), status: Some(status.clone()), ..Row::of(id) }
@@ -93,9 +95,9 @@ impl PodStatusFold {
                 };
                 batch.put(&ROWS, &(node.clone(), pod.to_string()), &Proto(row));
             }
-            Told::Closed { dropped, forgotten, .. } => {
+            ReportOutcome::Closed { dropped, forgotten, .. } => {
                 dropped.iter().chain(forgotten).for_each(|pod| delete(batch, pod));
-                if let Some(Closing { id, closed }) = statuses.closed() {
+                if let Some(Closing { id, closed }) = statuses.closing() {
                     let closing = ClosingRow {
                         hash: closed.hash.to_bytes().to_vec(),
                         pods: closed.pods,

@@ -7,7 +7,7 @@ use crate::entry::EncodedEntry;
 
 /// A change as a push brings it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Incoming {
+pub struct IncomingChange {
     /// The change.
     pub change: Change,
     /// `Some`: the object of `change` is a patch against the object that this entry has before
@@ -15,7 +15,7 @@ pub struct Incoming {
     pub base: Option<EntryKey>,
 }
 
-impl From<Change> for Incoming {
+impl From<Change> for IncomingChange {
     /// With the whole object.
     fn from(change: Change) -> Self {
         Self { change, base: None }
@@ -50,7 +50,7 @@ pub(crate) enum Prepared {
 
 impl Prepared {
     /// Prepares a change that is folded at `seq`.
-    pub(crate) fn new(seq: Seq, incoming: Incoming) -> Self {
+    pub(crate) fn new(seq: Seq, incoming: IncomingChange) -> Self {
         match (incoming.change, incoming.base) {
             (Change::Applied(applied), None) => Self::whole(seq, applied),
             (Change::Applied(applied), Some(base)) => Self::Patched { applied, base, seq },

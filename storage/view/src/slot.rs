@@ -8,17 +8,15 @@ use headwater_store::position::CHECKPOINTS;
 use headwater_store::{Engine, EngineError};
 
 use crate::generation::Generation;
+use crate::position::StatePosition;
 use crate::staging::Staged;
 use crate::stream_row::{STREAM_ROWS, StreamRow};
-
-/// Where a stream stands, and the state hash there.
-pub(crate) type At = (Checkpoint, StateHash);
 
 /// A stream as the fold sees it, the open batch included.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) row: StreamRow,
-    pub(crate) at: Option<At>,
+    pub(crate) at: Option<StatePosition>,
     pub(crate) visible: Generation,
     pub(crate) staged: Option<Staged>,
     /// Whether the open batch moves the position.
@@ -44,7 +42,7 @@ impl Slot {
         }
     }
 
-    pub(crate) fn new(stream: &StreamId, row: StreamRow, at: Option<At>) -> Self {
+    pub(crate) fn new(stream: &StreamId, row: StreamRow, at: Option<StatePosition>) -> Self {
         let hash = at.map_or(StateHash::EMPTY, |(_, hash)| hash);
         let visible = Generation::new(stream, row.visible, hash);
         Self { row, at, visible, staged: None, at_moved: false, row_moved: false }

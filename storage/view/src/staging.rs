@@ -26,8 +26,8 @@ use headwater_event::{Checkpoint, EntryKey, ObjectHash, Removed, Seq, StateHash,
 use headwater_store::{Durability, Engine, EngineError};
 
 use crate::admission::admit_advance;
-use crate::advance::{Advance, Mode};
-use crate::effect::{Effect, Effected, extend};
+use crate::advance::{Advance, AdvanceMode};
+use crate::effect::{Effect, EffectKind, extend};
 use crate::entry::{ENTRIES, Entry, RowKey};
 use crate::generation::{Generation, compare};
 use crate::prepared::Prepared;
@@ -42,7 +42,7 @@ use crate::stream_state::StreamState;
 pub(crate) struct Staged {
     pub(crate) generation: Generation,
     number: u32,
-    mode: Mode,
+    mode: AdvanceMode,
     from: Seq,
     to: Checkpoint,
     hash: StateHash,
@@ -119,12 +119,12 @@ impl StreamState {
         self.write(Durability::Buffered)?;
         let mut generation = Generation::new(stream, number, StateHash::EMPTY);
         match advance.mode {
-            Mode::Snapshot => {}
-            Mode::Tail | Mode::Delta => {
+            AdvanceMode::Snapshot => {}
+            AdvanceMode::Tail | AdvanceMode::Delta => {
                 self.copy(&visible, &generation.rows)?;
                 generation.hash = visible_hash;
             }
-            Mode::Correction => {
+            AdvanceMode::Correction => {
                 generation.hash = self.copy_corrected(&visible, &generation.rows, advance)?;
             }
         }
@@ -163,7 +163,7 @@ impl StreamState {
         staged: &mut Staged,
         changes: Vec<Prepared>,
         keep_effected: bool,
-    ) -> Result<Vec<Effected>, FoldError<Refusal>> {
+    ) -> Result<Vec<EffectKind>, FoldError<Refusal>> {
         let hash_key = self.hash_key(&staged.to.log_id);
         let engine = Arc::clone(&self.engine);
         let mut kept = Vec::new();
@@ -195,15 +195,15 @@ impl StreamState {
         &mut self,
         stream: StreamId,
         staged: Staged,
-        effected: Option<Vec<Effected>>,
+        effected: Option<Vec<EffectKind>>,
         effects: &mut Vec<Effect>,
     ) -> Result<(), EngineError> {
         // Both generations lie in the engine whole: they can be compared there.
         self.write(Durability::Buffered)?;
         let slot = Slot::of(&mut self.slots, &*self.engine, &stream)?;
         let told = match (staged.mode, effected) {
-            (Mode::Tail | Mode::Delta, Some(effected)) => effected,
-            (Mode::Snapshot | Mode::Correction, Some(came)) => {
+            (AdvanceMode::Tail | AdvanceMode::Delta, Some(effected)) => effected,
+            (AdvanceMode::Snapshot | AdvanceMode::Correction, Some(came)) => {
                 let mut told = left(&*self.engine, &slot.visible, Some(&staged.generation))?;
                 for came in came {
                     told.push(against(&*self.engine, &slot.visible, came)?);
@@ -212,7 +212,7 @@ impl StreamState {
             }
             (_, None) => {
                 let mut told = left(&*self.engine, &slot.visible, Some(&staged.generation))?;
-                told.push(Effected::Replaced);
+                told.push(EffectKind::Replaced);
                 told
             }
         };
@@ -242,16 +242,16 @@ impl Staged {
     fn check_effected(
         &self,
         stream: &StreamId,
-        effected: &[Effected],
+        effected: &[EffectKind],
     ) -> Result<(), FoldError<Refusal>> {
-        if self.mode != Mode::Snapshot {
+        if self.mode != AdvanceMode::Snapshot {
             return Ok(());
         }
         let twice = effected.iter().find_map(|effected| match effected {
-            Effected::Added(_) | Effected::Replaced => None,
-            Effected::Changed(applied) => Some(&applied.key),
-            Effected::Unchanged(key) => Some(key),
-            Effected::Removed(removed) => Some(&removed.key),
+            EffectKind::Added(_) | EffectKind::Replaced => None,
+            EffectKind::Changed(applied) => Some(&applied.key),
+            EffectKind::Unchanged(key) => Some(key),
+            EffectKind::Removed(removed) => Some(&removed.key),
         });
         twice.map_or(Ok(()), |key| Err(malformed(stream, self.to.seq, key)))
     }
@@ -260,7 +260,7 @@ impl Staged {
 /// What begins anew says what is there, and not what is gone.
 fn check(
     stream: &StreamId,
-    mode: Mode,
+    mode: AdvanceMode,
     to: Seq,
     change: &Prepared,
 ) -> Result<(), FoldError<Refusal>> {
@@ -282,7 +282,7 @@ pub(crate) fn left(
     engine: &dyn Engine,
     before: &Generation,
     after: Option<&Generation>,
-) -> Result<Vec<Effected>, EngineError> {
+) -> Result<Vec<EffectKind>, EngineError> {
     let mut left = Vec::new();
     for row in ENTRIES.rows_of(engine, &before.rows) {
         let (row, Entry { uid, .. }) = row?;
@@ -292,7 +292,7 @@ pub(crate) fn left(
             None => false,
         };
         if !stays {
-            left.push(Effected::Removed(Removed { key, uid }));
+            left.push(EffectKind::Removed(Removed { key, uid }));
         }
     }
     Ok(left)
@@ -302,9 +302,9 @@ pub(crate) fn left(
 fn against(
     engine: &dyn Engine,
     before: &Generation,
-    came: Effected,
-) -> Result<Effected, EngineError> {
-    let Effected::Added(applied) = came else { return Ok(came) };
+    came: EffectKind,
+) -> Result<EffectKind, EngineError> {
+    let EffectKind::Added(applied) = came else { return Ok(came) };
     let held = before.held(engine, &applied.key)?;
     let object_hash = ObjectHash::of(&applied.object);
     let (_, came) = compare(held.as_deref(), &object_hash, &applied);

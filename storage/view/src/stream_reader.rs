@@ -5,6 +5,7 @@ use headwater_store::position::CHECKPOINTS;
 use headwater_store::{EngineError, Read, StreamPosition};
 
 use crate::entry::{ENTRIES, Entry, RowKey};
+use crate::position::StatePosition;
 use crate::stream_row::{STREAM_ROWS, StreamRow};
 
 /// Reads streams from an engine or a snapshot of one.
@@ -56,10 +57,7 @@ impl<'r> StreamReader<'r> {
     ///
     /// # Errors
     /// As [`Read::get`].
-    pub fn position(
-        &self,
-        stream: &StreamId,
-    ) -> Result<Option<(Checkpoint, StateHash)>, EngineError> {
+    pub fn position(&self, stream: &StreamId) -> Result<Option<StatePosition>, EngineError> {
         CHECKPOINTS.get(self.from, stream)
     }
 

@@ -22,14 +22,15 @@ use headwater_store::{
 };
 
 use crate::admission::{admit_advance, admit_event};
-use crate::advance::{Advance, Continuity, Mode};
+use crate::advance::{Advance, AdvanceMode, Continuity};
 use crate::correction::{Corrected, gone_bytes};
 use crate::effect::{Effect, extend};
-use crate::entry::{ENTRIES, Entry, Held, RowKey};
+use crate::entry::{ENTRIES, Entry, EntrySummary, RowKey};
+use crate::position::{PositionChanges, StatePosition};
 use crate::prepared::Prepared;
 use crate::projection::FoldError;
 use crate::refusal::Refusal;
-use crate::slot::{At, Slot};
+use crate::slot::Slot;
 use crate::staging::left;
 use crate::stream_row::{Moved, STREAM_ROWS, StreamRow};
 
@@ -43,7 +44,7 @@ pub struct FoldBounds {
     /// How many entries are remembered between batches (UID and object hash, about 250 bytes
     /// each), so that they need not be read to fold their next change. Above it all are
     /// forgotten, never an error.
-    pub held_entries_max: usize,
+    pub cached_entries_max: usize,
     /// The largest tail or delta that is folded in place, in bytes of objects. A larger one is
     /// staged. What an engine takes at once bounds it (8 MiB, the open batch included).
     pub direct_bytes_max: usize,
@@ -57,7 +58,7 @@ impl Default for FoldBounds {
     /// more memory than steady operation.
     fn default() -> Self {
         Self {
-            held_entries_max: 65_536,
+            cached_entries_max: 65_536,
             direct_bytes_max: 2 << 20,
             staged_batch_bytes_max: 1 << 20,
         }
@@ -75,7 +76,7 @@ pub struct StreamState {
     pub(crate) dirty: BTreeSet<StreamId>,
     cursors: BTreeMap<Partition, Cursor>,
     /// Streams that moved since the last [`StreamState::commit`], and where they are now.
-    moved: BTreeMap<StreamId, Option<At>>,
+    moved: PositionChanges,
     held_entries: usize,
     pub(crate) bounds: FoldBounds,
 }
@@ -118,10 +119,7 @@ impl StreamState {
     ///
     /// # Errors
     /// As [`headwater_store::Read::get`].
-    pub fn position(
-        &mut self,
-        stream: &StreamId,
-    ) -> Result<Option<(Checkpoint, StateHash)>, EngineError> {
+    pub fn position(&mut self, stream: &StreamId) -> Result<Option<StatePosition>, EngineError> {
         Ok(Slot::of(&mut self.slots, &*self.engine, stream)?.at)
     }
 
@@ -129,7 +127,11 @@ impl StreamState {
     ///
     /// # Errors
     /// As [`headwater_store::Read::get`].
-    pub fn held(&mut self, stream: &StreamId, key: &EntryKey) -> Result<Option<Held>, EngineError> {
+    pub fn entry_summary(
+        &mut self,
+        stream: &StreamId,
+        key: &EntryKey,
+    ) -> Result<Option<EntrySummary>, EngineError> {
         let slot = Slot::of(&mut self.slots, &*self.engine, stream)?;
         Ok(slot.visible.held(&*self.engine, key)?.map(std::borrow::Cow::into_owned))
     }
@@ -176,7 +178,7 @@ impl StreamState {
         let object_bytes: usize = advance.changes.iter().map(Prepared::object_bytes).sum();
         let bytes = object_bytes.saturating_add(gone_bytes(&advance.gone));
         let fits = advance.is_whole() && bytes <= self.bounds.direct_bytes_max;
-        let outcome = if fits && advance.mode != Mode::Snapshot {
+        let outcome = if fits && advance.mode != AdvanceMode::Snapshot {
             self.fold_changes(advance, effects)
         } else {
             self.stage(advance, effects)
@@ -238,10 +240,7 @@ impl StreamState {
     /// # Errors
     /// As [`Engine::write`]; the open batch is then gone, and whether it took effect is unknown
     /// until the engine is opened again.
-    pub fn commit(
-        &mut self,
-        durability: Durability,
-    ) -> Result<BTreeMap<StreamId, Option<(Checkpoint, StateHash)>>, EngineError> {
+    pub fn commit(&mut self, durability: Durability) -> Result<PositionChanges, EngineError> {
         self.write(durability)?;
         Ok(std::mem::take(&mut self.moved))
     }
@@ -343,7 +342,7 @@ impl StreamState {
         let slot = Slot::of(&mut self.slots, &*self.engine, &advance.stream)?;
         admit_advance(slot.checkpoint(), &advance).map_err(FoldError::Refused)?;
         let Corrected { hash: before, leaves } = match advance.mode {
-            Mode::Correction => self.corrected(&advance)?,
+            AdvanceMode::Correction => self.corrected(&advance)?,
             _ => Corrected { hash: slot.visible.hash, leaves: Vec::new() },
         };
         let Advance { stream, to, hash: expected, changes, .. } = advance;
@@ -400,7 +399,7 @@ impl StreamState {
     }
 
     fn forget_held_above_bound(&mut self) {
-        if self.held_entries > self.bounds.held_entries_max {
+        if self.held_entries > self.bounds.cached_entries_max {
             self.slots.values_mut().for_each(|slot| slot.visible.forget_held());
             self.held_entries = 0;
         }

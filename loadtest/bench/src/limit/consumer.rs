@@ -32,7 +32,7 @@ impl BareConsumer {
         partitions: u32,
         from: From,
     ) -> Result<Self, Failure> {
-        let config = settings.reading().tried("the settings of a consumer")?;
+        let config = settings.consumer_config().tried("the settings of a consumer")?;
         let consumer: BaseConsumer = config.create().tried("making a consumer")?;
         let mut list = TopicPartitionList::new();
         for partition in 0..i32::try_from(partitions).unwrap_or(i32::MAX) {

@@ -65,7 +65,7 @@ impl BareProducer {
     /// # Errors
     /// When rdkafka does not take the settings.
     pub(crate) fn new(settings: &KafkaSettings) -> Result<Self, Failure> {
-        let config = settings.producing().tried("the settings of a producer")?;
+        let config = settings.producer_config().tried("the settings of a producer")?;
         let counting = Counting::default();
         let producer = ThreadedProducer::from_config_and_context(&config, counting.clone())
             .tried("making a producer")?;

@@ -45,7 +45,7 @@ impl Evidence {
             let open = |topic: &str| {
                 let mut settings = KafkaSettings::new(fleet.kafka.bootstrap(), topic);
                 CLIENT.clone_into(&mut settings.client_id);
-                settings.positions_shown = false;
+                settings.commit_positions = false;
                 KafkaLog::new(settings)
             };
             let [downstream, upstream] = ["headwater.downstream.v1", "headwater.upstream.v1"];

@@ -87,7 +87,7 @@ impl Cloud {
     async fn append(&mut self, objects: impl IntoIterator<Item = Applied>) {
         let mut drafts: Vec<Draft> = Vec::new();
         for applied in objects {
-            let held = self.follower.state_mut().held(&stream(), &applied.key);
+            let held = self.follower.state_mut().entry_summary(&stream(), &applied.key);
             // What is in the same append the writer knows by itself.
             let replaces: Option<ObjectHash> = held.expect("readable").map(|held| held.object_hash);
             let event = Event::Applied(applied);

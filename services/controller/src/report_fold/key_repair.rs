@@ -84,7 +84,7 @@ fn newest(
     let found = match key {
         ReportKey::Position => None,
         ReportKey::Snapshot => {
-            let closing = statuses.node(node).and_then(NodeStatuses::closed);
+            let closing = statuses.node(node).and_then(NodeStatuses::closing);
             closing.map(|closing| (closing.id, ReportBody::SnapshotClosed(closing.closed)))
         }
         ReportKey::Resource(key) if key.kind() == "node" => NODES

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use headwater_event::{EntryKey, Seq, StreamId};
 use headwater_session::message::{Push, PushMode};
 use headwater_view::{
-    Advance, Effect, Effected, FoldError, Incoming, Mode, Projection, Refusal, StreamState,
+    Advance, AdvanceMode, Effect, EffectKind, FoldError, IncomingChange, Projection, Refusal,
+    StreamState,
 };
 use tracing::Span;
 
@@ -100,20 +101,20 @@ impl Projection for EdgeFold {
         }
         // What did not change wakes nobody, and is no reason for a sync.
         for effect in effects.into_iter().filter(Effect::wakes) {
-            self.replaced |= effect.effected == Effected::Replaced;
-            let cause = key_of(&effect.effected).and_then(|key| causes.get(key).cloned());
+            self.replaced |= effect.kind == EffectKind::Replaced;
+            let cause = key_of(&effect.kind).and_then(|key| causes.get(key).cloned());
             done.push(AppliedEffect { effect, cause: cause.unwrap_or_default(), appended_ms });
         }
         Ok(())
     }
 }
 
-fn key_of(effected: &Effected) -> Option<&EntryKey> {
+fn key_of(effected: &EffectKind) -> Option<&EntryKey> {
     match effected {
-        Effected::Added(applied) | Effected::Changed(applied) => Some(&applied.key),
-        Effected::Removed(removed) => Some(&removed.key),
-        Effected::Unchanged(key) => Some(key),
-        Effected::Replaced => None,
+        EffectKind::Added(applied) | EffectKind::Changed(applied) => Some(&applied.key),
+        EffectKind::Removed(removed) => Some(&removed.key),
+        EffectKind::Unchanged(key) => Some(key),
+        EffectKind::Replaced => None,
     }
 }
 
@@ -121,13 +122,14 @@ impl From<Push> for PreparedPush {
     fn from(push: Push) -> Self {
         let Push { stream, mode, from, to, gone, changes, hash, part, last_part } = push;
         let mode = match mode {
-            PushMode::Tail => Mode::Tail,
-            PushMode::Delta => Mode::Delta,
-            PushMode::Snapshot => Mode::Snapshot,
-            PushMode::Correction => Mode::Correction,
+            PushMode::Tail => AdvanceMode::Tail,
+            PushMode::Delta => AdvanceMode::Delta,
+            PushMode::Snapshot => AdvanceMode::Snapshot,
+            PushMode::Correction => AdvanceMode::Correction,
         };
         // A head changes no key; without one, each change has a seq of its own.
-        let is_each = mode == Mode::Tail && changes.len() as u64 == to.seq.0.saturating_sub(from.0);
+        let is_each =
+            mode == AdvanceMode::Tail && changes.len() as u64 == to.seq.0.saturating_sub(from.0);
         let appended_ms = changes.first().and_then(|pushed| pushed.appended_ms);
         let mut causes = HashMap::new();
         let changes: Vec<_> = changes
@@ -139,10 +141,10 @@ impl From<Push> for PreparedPush {
                     let seq = if is_each { Seq(seq) } else { to.seq };
                     causes.insert(key.clone(), ChangeCause::of(cause, key, &stream, seq));
                 }
-                Incoming { change: pushed.change, base: pushed.base }
+                IncomingChange { change: pushed.change, base: pushed.base }
             })
             .collect();
-        let advance = Advance::new(stream, mode, from, to, hash, changes).without(gone);
+        let advance = Advance::new(stream, mode, from, to, hash, changes).with_gone(gone);
         let advance = advance.part(part, last_part);
         Self { advance, causes, appended_ms }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use headwater_event::{DigestKey, EntryDigest, EntryKey, ResourceKey, StreamId};
 use headwater_store::EngineError;
-use headwater_view::{Effected, Selection, StreamReader};
+use headwater_view::{EffectKind, Selection, StreamReader};
 
 use super::EdgeReplica;
 use crate::meta::object::Object;
@@ -98,22 +98,22 @@ impl EdgeReplica {
 }
 
 /// What the outbox thread must know of an effect.
-pub(super) fn view_change(effected: &Effected) -> Option<ViewChange> {
+pub(super) fn view_change(effected: &EffectKind) -> Option<ViewChange> {
     match effected {
-        Effected::Added(applied) | Effected::Changed(applied) => match &applied.key {
+        EffectKind::Added(applied) | EffectKind::Changed(applied) => match &applied.key {
             EntryKey::Resource(key) if key.kind() == "pod" => {
                 Some(ViewChange::Pod { pod: key.clone(), uid: applied.uid.clone() })
             }
             EntryKey::SnapshotRequest => snapshot_request(&applied.object),
             EntryKey::Resource(_) | EntryKey::Streams => None,
         },
-        Effected::Removed(removed) => match &removed.key {
+        EffectKind::Removed(removed) => match &removed.key {
             EntryKey::Resource(key) if key.kind() == "pod" => {
                 Some(ViewChange::PodGone { pod: key.clone(), uid: removed.uid.clone() })
             }
             _ => None,
         },
-        Effected::Unchanged(_) | Effected::Replaced => None,
+        EffectKind::Unchanged(_) | EffectKind::Replaced => None,
     }
 }
 

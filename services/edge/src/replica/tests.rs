@@ -557,7 +557,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Bounds that small groups meet.
 fn narrow() -> ReplicaSettings {
-    let bounds = Bounds { inputs_max: 2, waiting_effects_max: 7, ..Bounds::default() };
+    let bounds = CommitBounds { inputs_max: 2, waiting_effects_max: 7, ..CommitBounds::default() };
     ReplicaSettings { commits_waiting_max: 2, bounds, ..ReplicaSettings::default() }
 }
 

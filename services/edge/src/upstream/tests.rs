@@ -3,7 +3,7 @@
 use headwater_event::Boot;
 use headwater_event::report::SnapshotClosed;
 use headwater_store::{Failure, MemoryEngine, Survives};
-use headwater_view::{NodeStatuses, Told};
+use headwater_view::{NodeStatuses, ReportOutcome};
 use proptest::prelude::*;
 
 use super::*;
@@ -274,10 +274,10 @@ fn a_disk_from_a_backup_is_found_out_whatever_was_acknowledged_in_it() {
         bench.list(&[("a", "u1")]);
         assert_eq!(bench.status("a", "u1", "Running"), Ok(false), "to this disk it is no news");
         let told = fold(bench.forget_all());
-        assert!(matches!(told, Some(Told::Closed { agrees: false, .. })), "{told:?}");
+        assert!(matches!(told, Some(ReportOutcome::Closed { agrees: false, .. })), "{told:?}");
         bench.view([ViewChange::SnapshotRequested(1)]);
         let told = fold(bench.forget_all());
-        assert!(matches!(told, Some(Told::Closed { agrees: true, .. })), "{told:?}");
+        assert!(matches!(told, Some(ReportOutcome::Closed { agrees: true, .. })), "{told:?}");
         assert_eq!(cloud.snapshot(), bench.upstream.statuses.snapshot());
     }
 }
@@ -472,7 +472,7 @@ proptest! {
         bench.tick(now_ms + 70_000);
         let mut agreed = true;
         for report in bench.forget_all() {
-            if let Told::Closed { agrees, .. } = cloud.fold(report.id, &report.body) {
+            if let ReportOutcome::Closed { agrees, .. } = cloud.fold(report.id, &report.body) {
                 agreed = agrees;
             }
         }

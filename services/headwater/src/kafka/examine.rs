@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use headwater_event::Partition;
 use headwater_kafka::topics::{
     Direction, Finding, Severity, TopicError, broker_findings, brokers, describe, findings,
-    short_of_replicas,
+    under_replicated,
 };
 
 use super::Kafka;
@@ -53,7 +53,7 @@ impl Kafka {
             match describe(&self.settings(direction, ASKS)).await {
                 Ok(topic) => {
                     examined.found.extend(findings(&topic, &self.plan(direction)));
-                    let short = short_of_replicas(&topic);
+                    let short = under_replicated(&topic);
                     if !short.is_empty() {
                         examined.unwritable.push((topic.name, short));
                     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{NodeName, Report, ReportBody, ReportId, ResourceKey};
 use headwater_log::{Ends, Log, ReadError, Recorded, starts};
-use headwater_view::{NodeStatuses, Told};
+use headwater_view::{NodeStatuses, ReportOutcome};
 use serde_json::Value;
 
 /// What the nodes had said.
@@ -68,16 +68,16 @@ impl PastStatuses {
     fn fold(&mut self, node: NodeName, report: Report) {
         let rules = self.rules.entry(node.clone()).or_insert_with(|| NodeStatuses::new(&node));
         match rules.fold(report.id, &report.body) {
-            Told::Status(pod) | Told::SameStatus(pod) => {
+            ReportOutcome::StatusChanged(pod) | ReportOutcome::StatusUnchanged(pod) => {
                 if let ReportBody::PodStatus { uid, status, .. } = report.body {
                     self.statuses.entry(pod).or_default().insert(node, (uid, status));
                 }
             }
-            Told::Removed(pod) => self.forget(&pod, &node),
-            Told::Closed { dropped, .. } => {
+            ReportOutcome::Removed(pod) => self.forget(&pod, &node),
+            ReportOutcome::Closed { dropped, .. } => {
                 dropped.iter().for_each(|pod| self.forget(pod, &node));
             }
-            Told::Nothing | Told::Stale => {
+            ReportOutcome::NoChange | ReportOutcome::Stale => {
                 if let ReportBody::Node { object } = report.body
                     && self.nodes.get(&node).is_none_or(|(id, _)| *id < report.id)
                 {

@@ -45,7 +45,8 @@ pub(crate) async fn open_when_there(
     let mut said = None;
     loop {
         let opened = open(kafka, part, registry).await;
-        let Err(LogError::Fault(KafkaFault::Topic(TopicError::Asked { source, .. }))) = &opened
+        let Err(LogError::Fault(KafkaFault::Topic(TopicError::Unavailable { source, .. }))) =
+            &opened
         else {
             if said.is_some() && opened.is_ok() {
                 tracing::info!("Kafka answers");

@@ -97,7 +97,8 @@ impl UpLog {
                 ..EmbeddedSettings::new(topic)
             };
             let engine: Arc<dyn Engine> = engine.clone();
-            EmbeddedLog::open_counted(engine, settings, clock.clone(), &log_metrics).map(Arc::new)
+            EmbeddedLog::open_with_metrics(engine, settings, clock.clone(), &log_metrics)
+                .map(Arc::new)
         };
         let downstream = open(LogTopic::Downstream)?;
         refuse_damaged(&*downstream, &path).await?;
@@ -155,7 +156,7 @@ async fn compact(log: Arc<EmbeddedLog>) {
         interval.tick().await;
         loop {
             match log.compact(EmbeddedSettings::COMPACTION_RECORDS_MAX).await {
-                Ok(compacted) if compacted.more => tokio::task::yield_now().await,
+                Ok(compacted) if compacted.more_due => tokio::task::yield_now().await,
                 Ok(_) => break,
                 Err(error) => {
                     tracing::warn!(%error, "the log was not compacted");

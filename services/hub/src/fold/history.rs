@@ -7,12 +7,12 @@ use bytes::Bytes;
 use headwater_event::{
     Applied, Change, EntryKey, Envelope, Event, Removed, Seq, StateHash, StreamId, WriterEpoch,
 };
-use headwater_follow::{Moved, Rows};
+use headwater_follow::DerivedRows;
 use headwater_object::patch::patched_bytes;
 use headwater_session::TailEvent;
 use headwater_session::message::{CHANGE_OVERHEAD_BYTES, PushedChange};
 use headwater_store::{Batch, DecodeError, EngineError, Folded, Json, Proto, Read, Table, TableId};
-use headwater_view::{Continuity, StreamState};
+use headwater_view::{Continuity, PositionChanges, StreamState};
 use serde::{Deserialize, Serialize};
 
 use super::newest::{Newest, Told};
@@ -137,8 +137,8 @@ impl History {
     }
 }
 
-impl Rows for History {
-    fn accepted(
+impl DerivedRows for History {
+    fn derive(
         &mut self,
         envelope: &Envelope,
         continuity: Continuity,
@@ -204,11 +204,11 @@ impl Rows for History {
         Ok(())
     }
 
-    fn committed(&mut self, moved: &Moved) {
+    fn after_commit(&mut self, moved: &PositionChanges) {
         self.newest.committed(moved);
     }
 
-    fn restarted(&mut self) {
+    fn reset(&mut self) {
         self.patches = Patches::default();
         self.newest.clear();
     }

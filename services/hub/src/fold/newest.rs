@@ -15,10 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headwater_event::{Checkpoint, EntryKey, Seq, StateHash, StreamId};
-use headwater_follow::Moved;
 use headwater_session::TailEvent;
 use headwater_store::{EngineError, Json, Read};
-use headwater_view::StreamReader;
+use headwater_view::{PositionChanges, StreamReader};
 
 use super::history::{STREAMS, StreamHistory};
 
@@ -136,7 +135,7 @@ impl Newest {
     }
 
     /// What was about to be written is; these streams are there now.
-    pub(super) fn committed(&self, moved: &Moved) {
+    pub(super) fn committed(&self, moved: &PositionChanges) {
         let mut heads = self.lock();
         for (stream, moving) in std::mem::take(&mut heads.moving) {
             let Moving { history, streams, events } = moving;

@@ -85,13 +85,13 @@ impl FoldMetrics {
         let [birth, read, engine, differs, _] = &self.setbacks;
         match error {
             // It is not there yet.
-            FollowError::Unborn => {}
+            FollowError::EmptyLog => {}
             FollowError::Birth(_) => birth.inc(),
-            FollowError::Read(_) | FollowError::PassedBy { .. } | FollowError::WentBack { .. } => {
-                read.inc()
-            }
+            FollowError::Read(_)
+            | FollowError::CompactedAway { .. }
+            | FollowError::SeqRegressed { .. } => read.inc(),
             FollowError::Engine(_) => engine.inc(),
-            FollowError::Differs { .. } => differs.inc(),
+            FollowError::Diverged { .. } => differs.inc(),
         }
     }
 

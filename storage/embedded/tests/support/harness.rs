@@ -100,7 +100,7 @@ impl<D: Disk> Subject for OnDisk<D> {
 
     async fn compact(&self) {
         let log = self.current();
-        while log.compact(10).await.expect("the engine works").more {}
+        while log.compact(10).await.expect("the engine works").more_due {}
     }
 
     async fn recreate(&self) {

@@ -93,7 +93,7 @@ async fn drain_or_rebuild(
     engine: &Arc<MemoryEngine>,
 ) {
     match try_drain(follower, log).await {
-        Err(FollowError::PassedBy { .. }) => {
+        Err(FollowError::CompactedAway { .. }) => {
             let rebuilt = Follower::rebuild(log, engine.clone(), (), clock(log)).await;
             *follower = rebuilt.expect("it can be folded");
             drain(follower, log).await;
@@ -377,7 +377,7 @@ async fn an_empty_log_is_named_and_nothing_is_dropped_for_it() {
     drain(&mut open(&log, &engine).await, &log).await;
     log.recreate(PARTITIONS);
     let unborn = try_open(&log, &engine).await.err().expect("the log is empty");
-    assert!(matches!(unborn, FollowError::Unborn) && !unborn.asks_for_rebuild());
+    assert!(matches!(unborn, FollowError::EmptyLog) && !unborn.needs_rebuild());
     let reader = StreamReader::new(&*engine);
     assert_eq!(reader.streams().expect("readable").len(), 1, "what is stored stays");
 }
@@ -395,7 +395,7 @@ async fn a_log_that_is_another_is_folded_anew() {
     let previous = follower.acceptance().birth().log_id;
     log.recreate(PARTITIONS);
     let error = follower.next().await.expect_err("the log is another");
-    assert!(error.asks_for_rebuild(), "{error}");
+    assert!(error.needs_rebuild(), "{error}");
     born(&log, Some(previous)).await;
     let mut owner = Owner::new(&log).await;
     owner.set(&s, 3, Some("{}")).await;
@@ -426,7 +426,7 @@ async fn a_log_that_was_cut_is_folded_anew() {
             open(&log, &engine).await
         } else {
             let error = follower.next().await.expect_err("the log was cut");
-            assert!(error.asks_for_rebuild(), "{error}");
+            assert!(error.needs_rebuild(), "{error}");
             Follower::rebuild(&log, engine.clone(), (), clock(&log)).await.expect("readable")
         };
         drain(&mut follower, &log).await;
@@ -472,7 +472,7 @@ async fn a_reader_that_compaction_passed_by_folds_anew() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, FollowError::PassedBy { .. }) && error.asks_for_rebuild());
+    assert!(matches!(error, FollowError::CompactedAway { .. }) && error.needs_rebuild());
     let mut follower =
         Follower::rebuild(&log, engine, (), clock(&log)).await.expect("it can be folded");
     drain(&mut follower, &log).await;
@@ -514,8 +514,8 @@ async fn a_log_that_is_away_is_no_reason_to_fold_anew() {
     drain(&mut follower, &log).await;
     log.set_available(false);
     let error = follower.next().await.expect_err("away");
-    assert!(!error.asks_for_rebuild(), "{error}");
-    assert!(!try_open(&log, &engine).await.err().expect("away").asks_for_rebuild());
+    assert!(!error.needs_rebuild(), "{error}");
+    assert!(!try_open(&log, &engine).await.err().expect("away").needs_rebuild());
     log.set_available(true);
     assert!(open(&log, &engine).await.is_folded());
 }
@@ -673,7 +673,7 @@ async fn what_compaction_took_of_a_stream_s_end_is_gone_for_everyone_from_the_ne
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, FollowError::WentBack { .. }) && error.asks_for_rebuild());
+    assert!(matches!(error, FollowError::SeqRegressed { .. }) && error.needs_rebuild());
     let mut seer = Follower::rebuild(&log, engine, (), clock(&log)).await.expect("foldable");
     drain(&mut seer, &log).await;
     owner.check_replay(&seer).await;

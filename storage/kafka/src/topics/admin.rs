@@ -11,7 +11,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use super::{Configured, Plan};
+use super::{ConfigValues, TopicPlan};
 use crate::asking::{Asking, blocking};
 use crate::clients::{Context, words};
 use crate::settings::{KafkaSettings, SettingsError};
@@ -31,14 +31,14 @@ pub struct Topic {
     /// The fewest replicas that any of its partitions has.
     pub replicas: u32,
     /// Who has each partition just now.
-    pub places: BTreeMap<Partition, Place>,
+    pub assignments: BTreeMap<Partition, PartitionAssignment>,
     /// Its settings, those that are the broker's defaults included.
-    pub configured: Configured,
+    pub config: ConfigValues,
 }
 
 /// Who has a partition, by the ids of brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PartitionAssignment {
     /// Whom it is written to; none while there is no leader.
     pub leader: Option<i32>,
     /// Who is to have it.
@@ -53,7 +53,7 @@ pub struct Broker {
     /// Its id.
     pub id: i32,
     /// Its settings, defaults included.
-    pub configured: Configured,
+    pub config: ConfigValues,
 }
 
 /// Why a topic was not made or cannot be described.
@@ -84,7 +84,7 @@ pub enum TopicError {
     },
     /// Kafka cannot be asked.
     #[error("Kafka cannot be asked about the topic {topic}")]
-    Asked {
+    Unavailable {
         /// Its name.
         topic: String,
         /// What happened.
@@ -101,11 +101,11 @@ pub enum TopicError {
 ///
 /// # Errors
 /// [`TopicError::Exists`] where there is one, and the others.
-pub async fn create(settings: &KafkaSettings, plan: &Plan) -> Result<(), TopicError> {
+pub async fn create(settings: &KafkaSettings, plan: &TopicPlan) -> Result<(), TopicError> {
     let topic = settings.topic.clone();
     let refused = |reason: String| TopicError::Refused { topic: topic.clone(), reason };
     let admin: AdminClient<Context> =
-        AdminClient::from_config_and_context(&settings.asking()?, Context::default())
+        AdminClient::from_config_and_context(&settings.client_config()?, Context::default())
             .map_err(|error: KafkaError| refused(error.to_string()))?;
     let partitions = i32::try_from(plan.partitions).unwrap_or(i32::MAX);
     let replicas = TopicReplication::Fixed(i32::try_from(plan.replicas).unwrap_or(i32::MAX));
@@ -142,7 +142,9 @@ async fn wait_until_known(settings: &KafkaSettings) {
     let known = blocking(move || {
         loop {
             let is_known = asking.topic_id_if_any()?.is_some()
-                && asking.places().is_ok_and(|all| all.values().all(|one| one.leader.is_some()));
+                && asking
+                    .assignments()
+                    .is_ok_and(|all| all.values().all(|one| one.leader.is_some()));
             if is_known || Instant::now() > deadline {
                 return Ok(is_known);
             }
@@ -161,42 +163,42 @@ async fn wait_until_known(settings: &KafkaSettings) {
 /// The topic of `settings` as it is.
 ///
 /// # Errors
-/// [`TopicError::Missing`] where there is none, [`TopicError::Asked`] where Kafka cannot be
+/// [`TopicError::Missing`] where there is none, [`TopicError::Unavailable`] where Kafka cannot be
 /// reached or denies it.
 pub async fn describe(settings: &KafkaSettings) -> Result<Topic, TopicError> {
     let name = settings.topic.clone();
-    let asked = |source| TopicError::Asked { topic: name.clone(), source };
+    let asked = |source| TopicError::Unavailable { topic: name.clone(), source };
     let asking = Arc::new(Asking::new(Arc::new(settings.clone()))?);
     let question = asking.clone();
     let found = blocking(move || match question.topic_id_if_any()? {
-        Some(id) => Ok(Some((id, question.places()?))),
+        Some(id) => Ok(Some((id, question.assignments()?))),
         None => Ok(None),
     });
     let found = found.await.map_err(asked)?;
-    let (id, places) = found.ok_or_else(|| TopicError::Missing { topic: name.clone() })?;
-    let configured = asking.configured().await.map_err(asked)?;
-    let fewest = places.values().map(|place| place.replicas.len()).min().unwrap_or_default();
+    let (id, assignments) = found.ok_or_else(|| TopicError::Missing { topic: name.clone() })?;
+    let config = asking.configured().await.map_err(asked)?;
+    let fewest = assignments.values().map(|place| place.replicas.len()).min().unwrap_or_default();
     Ok(Topic {
         name: name.clone(),
         id,
-        partitions: u32::try_from(places.len()).unwrap_or(u32::MAX),
+        partitions: u32::try_from(assignments.len()).unwrap_or(u32::MAX),
         replicas: u32::try_from(fewest).unwrap_or(u32::MAX),
-        places,
-        configured,
+        assignments,
+        config,
     })
 }
 
 /// What can be read of each partition of the topic of `settings`.
 ///
 /// # Errors
-/// [`TopicError::Asked`] where there is none, or Kafka cannot be reached.
+/// [`TopicError::Unavailable`] where there is none, or Kafka cannot be reached.
 pub async fn offsets(settings: &KafkaSettings) -> Result<BTreeMap<Partition, Bounds>, TopicError> {
     let asking = Asking::new(Arc::new(settings.clone()))?;
     let bounds = blocking(move || {
         let partitions = asking.partitions()?;
         (0..partitions).map(Partition).map(|one| Ok((one, asking.bounds(one)?))).collect()
     });
-    let asked = |source| TopicError::Asked { topic: settings.topic.clone(), source };
+    let asked = |source| TopicError::Unavailable { topic: settings.topic.clone(), source };
     bounds.await.map_err(asked)
 }
 
@@ -212,7 +214,7 @@ pub async fn brokers(settings: &KafkaSettings) -> Result<Vec<Broker>, TopicError
     let mut brokers = Vec::new();
     for id in ids {
         let configured = asking.configured_of(ResourceSpecifier::Broker(id)).await;
-        brokers.push(Broker { id, configured: configured.map_err(TopicError::Brokers)? });
+        brokers.push(Broker { id, config: configured.map_err(TopicError::Brokers)? });
     }
     Ok(brokers)
 }

@@ -6,8 +6,8 @@ use std::fmt;
 use headwater_event::Partition;
 
 use super::{
-    Broker, Configured, Direction, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS,
-    Plan, Topic,
+    Broker, ConfigValues, Direction, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS,
+    Topic, TopicPlan,
 };
 
 /// What a request says besides its one record: names, lengths, the batch's header.
@@ -47,7 +47,7 @@ pub struct Finding {
     /// How bad that is.
     pub severity: Severity,
     /// The value that mends it, where setting one does.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl fmt::Display for Subject {
@@ -62,8 +62,8 @@ impl fmt::Display for Subject {
 impl Finding {
     /// The command of Kafka's that mends it on the cluster at `brokers`, if one does.
     pub fn command(&self, brokers: &str) -> Option<String> {
-        let Self { subject, setting, mend, .. } = self;
-        match (subject, mend) {
+        let Self { subject, setting, fix, .. } = self;
+        match (subject, fix) {
             (Subject::Topic(topic), _) if setting == "replicas" => Some(format!(
                 "kafka-reassign-partitions.sh --bootstrap-server {brokers} --execute \
                  --reassignment-json-file FILE   (more replicas for each partition of {topic})"
@@ -82,10 +82,10 @@ impl Finding {
 }
 
 /// What is not as it should be about a topic, the worst first.
-pub fn findings(topic: &Topic, plan: &Plan) -> Vec<Finding> {
+pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
     let mut found = Vec::new();
     let planned = plan.settings();
-    let text = |name: &str| text(&topic.configured, name);
+    let text = |name: &str| text(&topic.config, name);
     let number = |name: &str| text(name).parse::<i64>().ok();
     let mut object = |setting: &str, is: String, wanted: String, why, severity| {
         found.push(Finding {
@@ -95,7 +95,7 @@ pub fn findings(topic: &Topic, plan: &Plan) -> Vec<Finding> {
             wanted,
             why,
             severity,
-            mend: planned.get(setting).cloned(),
+            fix: planned.get(setting).cloned(),
         });
     };
     let window_ms = i64::try_from(plan.replay_window.as_millis()).unwrap_or(i64::MAX);
@@ -166,10 +166,10 @@ pub fn findings(topic: &Topic, plan: &Plan) -> Vec<Finding> {
 }
 
 /// What of a broker's own settings would stand in the way of topics by `plan`, the worst first.
-pub fn broker_findings(broker: &Broker, plan: &Plan) -> Vec<Finding> {
+pub fn broker_findings(broker: &Broker, plan: &TopicPlan) -> Vec<Finding> {
     let mut found = Vec::new();
-    let text = |name: &str| text(&broker.configured, name);
-    let mut object = |setting: &str, wanted: String, mend: String, why, severity| {
+    let text = |name: &str| text(&broker.config, name);
+    let mut object = |setting: &str, wanted: String, fix: String, why, severity| {
         found.push(Finding {
             subject: Subject::Broker(broker.id),
             setting: setting.to_owned(),
@@ -177,7 +177,7 @@ pub fn broker_findings(broker: &Broker, plan: &Plan) -> Vec<Finding> {
             wanted,
             why,
             severity,
-            mend: Some(mend),
+            fix: Some(fix),
         });
     };
     let name = "socket.request.max.bytes";
@@ -201,14 +201,14 @@ pub fn broker_findings(broker: &Broker, plan: &Plan) -> Vec<Finding> {
 }
 
 /// The partitions of a topic that cannot be written just now: fewer brokers have them than must.
-pub fn short_of_replicas(topic: &Topic) -> Vec<Partition> {
-    let needed = topic.configured.get(MIN_INSYNC_REPLICAS).and_then(|is| is.parse().ok());
+pub fn under_replicated(topic: &Topic) -> Vec<Partition> {
+    let needed = topic.config.get(MIN_INSYNC_REPLICAS).and_then(|is| is.parse().ok());
     let needed: usize = needed.unwrap_or(1);
-    let short = topic.places.iter().filter(|(_, place)| place.in_sync.len() < needed);
+    let short = topic.assignments.iter().filter(|(_, place)| place.in_sync.len() < needed);
     short.map(|(partition, _)| *partition).collect()
 }
 
-fn text(configured: &Configured, name: &str) -> String {
+fn text(configured: &ConfigValues, name: &str) -> String {
     configured.get(name).cloned().unwrap_or_default()
 }
 
@@ -216,11 +216,11 @@ fn text(configured: &Configured, name: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::Place;
+    use super::super::PartitionAssignment;
     use super::*;
 
-    fn as_planned(plan: &Plan) -> Topic {
-        let place = |in_sync: &[i32]| Place {
+    fn as_planned(plan: &TopicPlan) -> Topic {
+        let place = |in_sync: &[i32]| PartitionAssignment {
             leader: Some(1),
             replicas: vec![1, 2, 3],
             in_sync: in_sync.to_vec(),
@@ -230,25 +230,25 @@ mod tests {
             id: headwater_event::TopicId(uuid::Uuid::nil()),
             partitions: plan.partitions,
             replicas: plan.replicas,
-            places: BTreeMap::from([
+            assignments: BTreeMap::from([
                 (Partition(0), place(&[1, 2, 3])),
                 (Partition(1), place(&[1])),
             ]),
-            configured: plan.settings(),
+            config: plan.settings(),
         }
     }
 
     #[test]
     fn a_topic_made_by_its_plan_is_as_it_should_be() {
         for direction in [Direction::Downstream, Direction::Upstream] {
-            let plan = Plan::new(direction);
+            let plan = TopicPlan::new(direction);
             assert_eq!(findings(&as_planned(&plan), &plan), []);
         }
     }
 
     #[test]
     fn every_dangerous_setting_is_named_with_the_command_that_mends_it() {
-        let plan = Plan::new(Direction::Downstream);
+        let plan = TopicPlan::new(Direction::Downstream);
         for (name, value) in [
             ("cleanup.policy", "compact,delete"),
             ("delete.retention.ms", "86400000"),
@@ -258,7 +258,7 @@ mod tests {
             ("max.message.bytes", "1048588"),
         ] {
             let mut topic = as_planned(&plan);
-            topic.configured.insert(name.to_owned(), value.to_owned());
+            topic.config.insert(name.to_owned(), value.to_owned());
             let found = findings(&topic, &plan);
             assert_eq!(found.len(), 1, "{name}: {found:?}");
             assert_eq!((found[0].setting.as_str(), found[0].severity), (name, Severity::Danger));
@@ -266,16 +266,16 @@ mod tests {
             let command = found[0].command("k:9092").expect("one mends it");
             let mended = format!("--entity-name t --add-config {name}={}", plan.settings()[name]);
             assert!(command.ends_with(&mended), "{command}");
-            topic.configured.remove(name);
+            topic.config.remove(name);
             assert!(!findings(&topic, &plan).is_empty(), "{name} missing");
         }
     }
 
     #[test]
     fn what_only_costs_something_comes_last() {
-        let plan = Plan::new(Direction::Downstream);
+        let plan = TopicPlan::new(Direction::Downstream);
         let mut topic = as_planned(&plan);
-        topic.configured.insert(MIN_COMPACTION_LAG_MS.to_owned(), "0".to_owned());
+        topic.config.insert(MIN_COMPACTION_LAG_MS.to_owned(), "0".to_owned());
         topic.replicas = 1;
         let found = findings(&topic, &plan);
         let severities: Vec<_> = found.iter().map(|finding| finding.severity).collect();
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn a_broker_that_would_hang_up_on_a_large_object_is_dangerous() {
-        let plan = Plan::new(Direction::Downstream);
+        let plan = TopicPlan::new(Direction::Downstream);
         let configured = |pairs: &[(&str, &str)]| Broker {
             id: 7,
-            configured: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            config: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         };
         let usual = [("socket.request.max.bytes", "104857600"), ("log.cleaner.enable", "true")];
         assert_eq!(broker_findings(&configured(&usual), &plan), []);
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_partition_with_too_few_brokers_is_named() {
-        let topic = as_planned(&Plan::new(Direction::Upstream));
-        assert_eq!(short_of_replicas(&topic), [Partition(1)]);
+        let topic = as_planned(&TopicPlan::new(Direction::Upstream));
+        assert_eq!(under_replicated(&topic), [Partition(1)]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use headwater_kafka::topics::{Direction, Plan};
+use headwater_kafka::topics::{Direction, TopicPlan};
 
 const PAGE: &str = include_str!("../../../../ops/docs/kafka.md");
 const STRIMZI: &str = include_str!("../../../../ops/deploy/strimzi/headwater.yaml");
@@ -12,7 +12,7 @@ const SETTINGS: &str = include_str!("../../src/settings.rs");
 
 #[test]
 fn the_page_names_every_setting_of_a_topic_with_its_value() {
-    for (name, value) in Plan::new(Direction::Downstream).settings() {
+    for (name, value) in TopicPlan::new(Direction::Downstream).settings() {
         let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{name}` | `{value}`")));
         assert!(row.is_some(), "{name} = {value} stands in no row");
     }
@@ -69,7 +69,7 @@ fn the_topics_for_strimzi_are_as_topics_create_makes_them() {
     ];
     assert_eq!(documents.len(), named.len());
     for (text, (name, direction)) in documents.into_iter().zip(named) {
-        let plan = Plan::new(direction);
+        let plan = TopicPlan::new(direction);
         let has = |line: String| assert!(text.lines().any(|is| is == line), "{name}: no {line:?}");
         has(format!("  name: {name}"));
         has(format!("  partitions: {}", plan.partitions));

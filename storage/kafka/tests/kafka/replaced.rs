@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use bytes::Bytes;
 use headwater_broker::{Cluster, ClusterSettings};
 use headwater_event::{Cursor, Offset, Partition};
-use headwater_kafka::topics::{self, Direction, Plan};
+use headwater_kafka::topics::{self, Direction, TopicPlan};
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::conformance::Settings;
 use headwater_log::{Append, Log, ReadError, Record};
@@ -51,8 +51,12 @@ async fn a_tail_that_was_lost_is_noticed_also_when_the_log_has_grown_past_it_aga
     let settings =
         ClusterSettings { data: Some(data.path().to_owned()), ..ClusterSettings::default() };
     let mut cluster = Cluster::start(settings).expect("a broker");
-    let plan =
-        Plan { partitions: 1, replicas: 1, replicas_min: 1, ..Plan::new(Direction::Downstream) };
+    let plan = TopicPlan {
+        partitions: 1,
+        replicas: 1,
+        replicas_min: 1,
+        ..TopicPlan::new(Direction::Downstream)
+    };
     let settings = KafkaSettings::new(cluster.bootstrap(), "t");
     topics::create(&settings, &plan).await.expect("made");
     let log = KafkaLog::new(settings).expect("good settings");

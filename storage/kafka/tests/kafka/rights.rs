@@ -155,10 +155,10 @@ async fn positions_are_committed_for_display_and_without_that_right_everything_e
 
     let registry = Registry::new();
     let metrics = KafkaMetrics::new(&registry).expect("new names");
-    let hub = KafkaLog::counted(settings.clone(), &metrics).expect("good settings");
+    let hub = KafkaLog::with_metrics(settings.clone(), &metrics).expect("good settings");
     let of_mute = Registry::new();
     let of_mute_metrics = KafkaMetrics::new(&of_mute).expect("new names");
-    let mute = KafkaLog::counted(login(&cluster, "mute", topic), &of_mute_metrics);
+    let mute = KafkaLog::with_metrics(login(&cluster, "mute", topic), &of_mute_metrics);
     let mute = mute.expect("good settings");
     hub.append(vec![record("a"), record("b")]).await.expect("appended");
     let start = hub.start(Partition(0)).await.expect("there");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_kafka::topics::{self, Direction, Plan, Severity, TopicError};
+use headwater_kafka::topics::{self, Direction, Severity, TopicError, TopicPlan};
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::conformance::Settings;
 use headwater_log::{Log, ReadError};
@@ -21,7 +21,7 @@ async fn a_topic_that_was_made_is_found_safe_and_is_not_made_again() {
     let described = topics::describe(&settings).await.expect("there");
     assert_eq!((described.partitions, described.replicas), (plan.partitions, 1));
     assert_eq!(topics::findings(&described, &plan), []);
-    assert_eq!(topics::short_of_replicas(&described), []);
+    assert_eq!(topics::under_replicated(&described), []);
     let again = topics::create(&settings, &plan).await;
     assert!(matches!(again, Err(TopicError::Exists { .. })), "{again:?}");
 }
@@ -36,7 +36,7 @@ async fn a_topic_with_kafkas_own_defaults_is_dangerous() {
     let made = admin.create_topics([&new], &AdminOptions::new()).await.expect("an answer");
     made.into_iter().for_each(|one| assert_eq!(one.expect("made"), "plain"));
     let described = topics::describe(&kafka.settings("plain")).await.expect("there");
-    let found = topics::findings(&described, &Plan::new(Direction::Downstream));
+    let found = topics::findings(&described, &TopicPlan::new(Direction::Downstream));
     let dangers = found.iter().filter(|finding| finding.severity == Severity::Danger);
     let mut dangers: Vec<_> = dangers.map(|finding| finding.setting.as_str()).collect();
     dangers.sort_unstable();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use headwater_broker::{Cluster, ClusterSettings};
 use headwater_event::Partition;
-use headwater_kafka::topics::{self, Direction, Plan, Severity};
+use headwater_kafka::topics::{self, Direction, Severity, TopicPlan};
 use headwater_kafka::{KafkaLog, KafkaSettings, RECORD_OVERHEAD_BYTES};
 use headwater_log::{Append, AppendError, Log, Record};
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
@@ -16,13 +16,13 @@ const OBJECT_BYTES: usize = 3 << 19;
 /// Kafka's own limit of a batch.
 const DEFAULT_LIMIT: u64 = 1_048_588;
 
-fn small(record_bytes: u64) -> Plan {
-    Plan {
+fn small(record_bytes: u64) -> TopicPlan {
+    TopicPlan {
         partitions: 1,
         replicas: 1,
         replicas_min: 1,
         record_bytes,
-        ..Plan::new(Direction::Downstream)
+        ..TopicPlan::new(Direction::Downstream)
     }
 }
 
@@ -55,7 +55,7 @@ async fn refused(log: &KafkaLog, append: Append) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_as_large_as_kubernetes_takes_comes_back_whole() {
     let kafka = Kafka::start();
-    let plan = small(Plan::new(Direction::Downstream).record_bytes);
+    let plan = small(TopicPlan::new(Direction::Downstream).record_bytes);
     let topic = kafka.make(&plan).await;
     let mut settings = kafka.settings(&topic);
     settings.delivery_timeout = std::time::Duration::from_secs(30);
@@ -96,7 +96,7 @@ async fn a_topic_and_a_broker_that_take_less_are_named_before_anything_is_lost()
         ("message.max.bytes".to_owned(), DEFAULT_LIMIT.to_string()),
     ];
     let kafka = Kafka::with(limits.into());
-    let planned = small(Plan::new(Direction::Downstream).record_bytes);
+    let planned = small(TopicPlan::new(Direction::Downstream).record_bytes);
     let topic = kafka.make(&small(DEFAULT_LIMIT)).await;
     // This one has no limit of its own: the broker's holds.
     let mut inherited = planned.settings();
@@ -127,7 +127,7 @@ async fn what_a_record_takes_on_a_disk_is_within_the_formula() {
         ClusterSettings { data: Some(data.path().to_owned()), ..ClusterSettings::default() };
     let cluster = Cluster::start(settings).expect("a broker");
     let settings = KafkaSettings::new(cluster.bootstrap(), "t");
-    let plan = small(Plan::new(Direction::Downstream).record_bytes);
+    let plan = small(TopicPlan::new(Direction::Downstream).record_bytes);
     topics::create(&settings, &plan).await.expect("made");
     let log = KafkaLog::new(settings).expect("good settings");
     let mut given = 0;

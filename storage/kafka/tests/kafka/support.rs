@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use headwater_broker::{Cluster, ClusterSettings};
 use headwater_event::{Offset, Partition};
-use headwater_kafka::topics::{self, Direction, Plan};
+use headwater_kafka::topics::{self, Direction, TopicPlan};
 use headwater_kafka::{KafkaSettings, RECORD_OVERHEAD_BYTES};
 use headwater_log::conformance::Settings;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -52,13 +52,13 @@ impl Kafka {
     }
 
     /// A new topic; its name.
-    pub(crate) async fn make(&self, plan: &Plan) -> String {
+    pub(crate) async fn make(&self, plan: &TopicPlan) -> String {
         let topic = format!("topic-{}", self.topics.fetch_add(1, Ordering::Relaxed));
         self.make_named(&topic, plan).await;
         topic
     }
 
-    pub(crate) async fn make_named(&self, topic: &str, plan: &Plan) {
+    pub(crate) async fn make_named(&self, topic: &str, plan: &TopicPlan) {
         let settings = KafkaSettings {
             request_timeout: Duration::from_secs(10),
             ..KafkaSettings::new(self.bootstrap(), topic)
@@ -72,14 +72,14 @@ impl Kafka {
     }
 
     /// A topic whose records may be deleted, as an operator may have made it.
-    pub(crate) async fn make_deletable(&self, topic: &str, plan: &Plan) {
+    pub(crate) async fn make_deletable(&self, topic: &str, plan: &TopicPlan) {
         let mut settings = plan.settings();
         settings.insert("cleanup.policy".to_owned(), "delete".to_owned());
         self.make_plain(topic, &settings).await;
     }
 
     /// A topic of one partition with these settings and no others.
-    pub(crate) async fn make_plain(&self, topic: &str, settings: &topics::Configured) {
+    pub(crate) async fn make_plain(&self, topic: &str, settings: &topics::ConfigValues) {
         let mut new = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
         for (name, value) in settings {
             new = new.set(name, value);
@@ -126,8 +126,8 @@ impl Kafka {
 }
 
 /// A topic for a log under test.
-pub(crate) fn plan(settings: &Settings) -> Plan {
-    Plan {
+pub(crate) fn plan(settings: &Settings) -> TopicPlan {
+    TopicPlan {
         direction: Direction::Downstream,
         partitions: settings.partitions,
         replicas: 1,

@@ -5,7 +5,7 @@ use headwater_store::{Failure, MemoryEngine, Survives};
 use proptest::prelude::*;
 
 use super::*;
-use crate::advance::Mode;
+use crate::advance::AdvanceMode;
 use crate::history::{History, Model, Step, follow, log_id, parts, steps};
 use crate::stream_reader::Selection;
 use crate::stream_state::FoldBounds;
@@ -21,7 +21,7 @@ fn lives(common: &[Step], one: &[Step], other: &[Step]) -> (History, History) {
 fn open(engine: &Arc<MemoryEngine>, is_staged: bool) -> StreamState {
     let bounds = if is_staged {
         // Every entry is a batch of its own, so that there are many moments to crash at.
-        FoldBounds { held_entries_max: 3, direct_bytes_max: 0, staged_batch_bytes_max: 1 }
+        FoldBounds { cached_entries_max: 3, direct_bytes_max: 0, staged_batch_bytes_max: 1 }
     } else {
         FoldBounds::default()
     };
@@ -32,7 +32,7 @@ fn open(engine: &Arc<MemoryEngine>, is_staged: bool) -> StreamState {
 fn replica(history: &History, is_staged: bool) -> (Arc<MemoryEngine>, StreamState) {
     let engine = Arc::new(MemoryEngine::new());
     let mut state = open(&engine, is_staged);
-    let all = history.advance(Mode::Tail, 0, history.tail_seq());
+    let all = history.advance(AdvanceMode::Tail, 0, history.tail_seq());
     state.apply_advance(all, &mut Vec::new()).expect("begins");
     state.commit(Durability::Synced).expect("commits");
     (engine, state)
@@ -60,7 +60,7 @@ fn correction(history: &History, digests: &[EntryDigest], nonce: u64) -> Advance
     let gone = Gone::of(digests.iter().map(|digest| !stays.contains(digest)));
     let (stream, at, hash) = (history.stream.clone(), history.checkpoint(to), history.hashes[to]);
     let from = headwater_event::Seq::ZERO;
-    Advance::new(stream, Mode::Correction, from, at, hash, changes).without(gone)
+    Advance::new(stream, AdvanceMode::Correction, from, at, hash, changes).with_gone(gone)
 }
 
 fn digests(engine: &MemoryEngine, history: &History, nonce: u64) -> Vec<EntryDigest> {
@@ -164,7 +164,7 @@ proptest! {
         let (first, second) = lives(&common, &one, &other);
         let (engine, mut state) = replica(&first, is_staged);
         let advance = correction(&second, &digests(&engine, &first, 7), 7);
-        let fits = advance.clone().without(Gone::from_runs(runs));
+        let fits = advance.clone().with_gone(Gone::from_runs(runs));
         let outcome = state.apply_advance(fits, &mut Vec::new());
         state.commit(Durability::Buffered).expect("commits");
         let is_refused = matches!(

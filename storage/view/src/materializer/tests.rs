@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::advance::Continuity;
-use crate::effect::{Effect, Effected};
+use crate::effect::{Effect, EffectKind};
 use crate::history::{History, log_id, steps};
 use crate::refusal::Refusal;
 use crate::stream_state::ACCEPTANCE;
@@ -39,7 +39,7 @@ fn cursor(next: Offset) -> Cursor {
     Cursor { topic, partition: Partition(0), next, leader_epoch: LeaderEpoch(1) }
 }
 
-fn open(engine: &Arc<MemoryEngine>, bounds: Bounds) -> Materializer<Fold> {
+fn open(engine: &Arc<MemoryEngine>, bounds: CommitBounds) -> Materializer<Fold> {
     Materializer::open(engine.clone(), Fold, bounds).expect("opens")
 }
 
@@ -75,7 +75,7 @@ proptest! {
     ) {
         let history = History::new(log_id(1), "node/gw-1", &steps);
         let engine = Arc::new(MemoryEngine::new());
-        let mut materializer = open(&engine, Bounds { waiting_effects_max, ..Bounds::default() });
+        let mut materializer = open(&engine, CommitBounds { waiting_effects_max, ..CommitBounds::default() });
         let mut inputs = history.events.iter().cloned().zip(0u64..);
         let mut ticket = None;
         let mut released: Vec<Effect> = Vec::new();
@@ -122,7 +122,7 @@ proptest! {
 
         // In order, each once, none left out below what is durable.
         let mut all = Vec::new();
-        let mut replay = open(&Arc::new(MemoryEngine::new()), Bounds::default());
+        let mut replay = open(&Arc::new(MemoryEngine::new()), CommitBounds::default());
         for (envelope, offset) in history.events.iter().cloned().zip(0u64..) {
             replay.fold((Offset(offset), envelope)).expect("continues");
         }
@@ -140,7 +140,7 @@ fn five() -> History {
 #[test]
 fn a_refused_input_leaves_the_batch_as_it_was() {
     let (history, engine) = (five(), Arc::new(MemoryEngine::new()));
-    let mut materializer = open(&engine, Bounds { inputs_max: 2, ..Bounds::default() });
+    let mut materializer = open(&engine, CommitBounds { inputs_max: 2, ..CommitBounds::default() });
     let input = |at: usize| (Offset(at as u64), history.events[at].clone());
     materializer.fold(input(0)).expect("continues");
     let gap = materializer.fold(input(3)).expect_err("a gap means stop");
@@ -153,7 +153,7 @@ fn a_refused_input_leaves_the_batch_as_it_was() {
     assert_eq!(materializer.waiting_effects(), 2);
     assert_eq!(history.assert_prefix(&*engine), 2);
     let released = materializer.sync().expect("syncs");
-    assert!(matches!(released.effects[..], [Effect { effected: Effected::Added(_), .. }, _]));
+    assert!(matches!(released.effects[..], [Effect { kind: EffectKind::Added(_), .. }, _]));
     assert_eq!(ACCEPTANCE.get(&*engine, &Partition(0)).expect("reads"), Some("accepted".into()));
     let syncs = engine.counts().syncs;
     materializer.sync().expect("nothing to sync");
@@ -163,7 +163,7 @@ fn a_refused_input_leaves_the_batch_as_it_was() {
 #[test]
 fn nothing_is_taken_or_released_after_a_failed_write() {
     let (history, engine) = (five(), Arc::new(MemoryEngine::new()));
-    let mut materializer = open(&engine, Bounds::default());
+    let mut materializer = open(&engine, CommitBounds::default());
     let input = |at: usize| (Offset(at as u64), history.events[at].clone());
     materializer.fold(input(0)).expect("continues");
     materializer.commit().expect("commits");
@@ -175,14 +175,15 @@ fn nothing_is_taken_or_released_after_a_failed_write() {
     assert_eq!(materializer.synced(SyncTicket(9)).effects.len(), 0);
     let engine = Arc::new(engine.reopen());
     assert_eq!(history.assert_prefix(&*engine), 2, "the write took effect after all");
-    let mut materializer = open(&engine, Bounds::default());
+    let mut materializer = open(&engine, CommitBounds::default());
     materializer.fold(input(2)).expect("goes on where the state is");
 }
 
 #[test]
 fn effects_do_not_wait_without_bound() {
     let (history, engine) = (five(), Arc::new(MemoryEngine::new()));
-    let mut materializer = open(&engine, Bounds { waiting_effects_max: 4, ..Bounds::default() });
+    let mut materializer =
+        open(&engine, CommitBounds { waiting_effects_max: 4, ..CommitBounds::default() });
     let mut synced = Vec::new();
     for (envelope, offset) in history.events.iter().cloned().zip(0u64..) {
         materializer.fold((Offset(offset), envelope)).expect("continues");

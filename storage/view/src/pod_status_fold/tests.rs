@@ -100,7 +100,7 @@ impl Cloud {
         Self { engine, state, fold }
     }
 
-    fn take(&mut self, id: ReportId, body: &ReportBody) -> Told {
+    fn take(&mut self, id: ReportId, body: &ReportBody) -> ReportOutcome {
         let told = self.fold.fold(&node(), id, body, self.state.batch());
         self.state.commit(Durability::Synced).expect("commits");
         told
@@ -182,7 +182,7 @@ proptest! {
                     let reports: Vec<_> =
                         edge.queued.iter().take(count).map(|(id, body)| (*id, body.clone())).collect();
                     for (id, body) in &reports {
-                        if let Told::Closed { agrees, .. } = cloud.take(*id, body) {
+                        if let ReportOutcome::Closed { agrees, .. } = cloud.take(*id, body) {
                             prop_assert!(agrees, "in order, every closing agrees: {id}");
                         }
                     }
@@ -198,7 +198,7 @@ proptest! {
                     if let Some((id, body)) = sent.get(nth) {
                         let before = cloud.statuses();
                         let told = cloud.take(*id, body);
-                        let counted = !matches!(told, Told::Nothing | Told::Stale);
+                        let counted = !matches!(told, ReportOutcome::NoChange | ReportOutcome::Stale);
                         prop_assert!(!counted, "counted twice: {}: {:?}", id, told);
                         prop_assert_eq!(cloud.statuses(), before, "older over newer: {}", id);
                     }
@@ -236,7 +236,7 @@ fn a_lost_report_is_noticed_and_a_full_snapshot_heals_it() {
     edge.sync(true);
     let lost = id(2);
     for (id, body) in edge.queued.iter().filter(|(id, _)| **id != lost) {
-        if let Told::Closed { dropped, agrees, .. } = cloud.take(*id, body) {
+        if let ReportOutcome::Closed { dropped, agrees, .. } = cloud.take(*id, body) {
             assert_eq!(dropped, [pod(9)], "the full snapshot did not name it");
             assert!(!agrees, "a pod is missing");
         }
@@ -248,7 +248,7 @@ fn a_lost_report_is_noticed_and_a_full_snapshot_heals_it() {
     edge.queued.clear();
     edge.sync(true);
     for (id, body) in &edge.queued {
-        if let Told::Closed { agrees, .. } = cloud.take(*id, body) {
+        if let ReportOutcome::Closed { agrees, .. } = cloud.take(*id, body) {
             assert!(agrees);
         }
     }
@@ -260,18 +260,22 @@ fn a_lost_report_is_noticed_and_a_full_snapshot_heals_it() {
 fn a_late_status_does_not_bring_a_removed_pod_back() {
     let mut cloud = Cloud::open(Arc::new(MemoryEngine::new()));
     let removed = ReportBody::PodStatusRemoved { pod: pod(1), uid: "u".to_owned() };
-    assert_eq!(cloud.take(id(2), &removed), Told::Removed(pod(1)));
+    assert_eq!(cloud.take(id(2), &removed), ReportOutcome::Removed(pod(1)));
     let newest = PodStatusFold::newest(&*cloud.engine, &node(), &pod(1)).expect("reads");
     assert_eq!(newest, Some((id(2), removed.clone())), "as the node said it");
-    assert_eq!(cloud.take(id(1), &status(1)), Told::Stale);
-    assert_eq!(cloud.take(id(2), &removed), Told::Nothing);
+    assert_eq!(cloud.take(id(1), &status(1)), ReportOutcome::Stale);
+    assert_eq!(cloud.take(id(2), &removed), ReportOutcome::NoChange);
     let empty = metasync::close(&PodStatusSnapshot::new(&node()), None);
-    let closed = Told::Closed { dropped: vec![], forgotten: vec![pod(1)], agrees: true };
+    let closed = ReportOutcome::Closed { dropped: vec![], forgotten: vec![pod(1)], agrees: true };
     assert_eq!(cloud.take(id(3), &ReportBody::SnapshotClosed(empty)), closed);
-    assert_eq!(cloud.take(id(1), &status(1)), Told::Stale, "forgotten, and still not back");
-    assert_eq!(cloud.take(id(2), &removed), Told::Nothing, "as everyone knows");
-    assert_eq!(cloud.take(id(1), &ReportBody::SnapshotClosed(empty)), Told::Stale);
-    assert_eq!(cloud.take(id(3), &ReportBody::SnapshotClosed(empty)), Told::Nothing);
+    assert_eq!(
+        cloud.take(id(1), &status(1)),
+        ReportOutcome::Stale,
+        "forgotten, and still not back"
+    );
+    assert_eq!(cloud.take(id(2), &removed), ReportOutcome::NoChange, "as everyone knows");
+    assert_eq!(cloud.take(id(1), &ReportBody::SnapshotClosed(empty)), ReportOutcome::Stale);
+    assert_eq!(cloud.take(id(3), &ReportBody::SnapshotClosed(empty)), ReportOutcome::NoChange);
     assert!(cloud.statuses().is_empty());
 }
 
@@ -279,14 +283,14 @@ fn a_late_status_does_not_bring_a_removed_pod_back() {
 fn a_removal_under_the_id_of_a_status_takes_it_back() {
     let mut cloud = Cloud::open(Arc::new(MemoryEngine::new()));
     let removed = ReportBody::PodStatusRemoved { pod: pod(1), uid: "u".to_owned() };
-    assert_eq!(cloud.take(id(1), &status(1)), Told::Status(pod(1)));
+    assert_eq!(cloud.take(id(1), &status(1)), ReportOutcome::StatusChanged(pod(1)));
     let newest = PodStatusFold::newest(&*cloud.engine, &node(), &pod(1)).expect("reads");
     assert_eq!(newest, Some((id(1), status(1))));
-    assert_eq!(cloud.take(id(1), &removed), Told::Removed(pod(1)));
-    assert_eq!(cloud.take(id(1), &removed), Told::Nothing);
-    assert_eq!(cloud.take(id(1), &status(1)), Told::Stale);
-    assert_eq!(cloud.take(id(2), &status(1)), Told::Status(pod(1)));
-    assert_eq!(cloud.take(id(1), &removed), Told::Stale);
+    assert_eq!(cloud.take(id(1), &removed), ReportOutcome::Removed(pod(1)));
+    assert_eq!(cloud.take(id(1), &removed), ReportOutcome::NoChange);
+    assert_eq!(cloud.take(id(1), &status(1)), ReportOutcome::Stale);
+    assert_eq!(cloud.take(id(2), &status(1)), ReportOutcome::StatusChanged(pod(1)));
+    assert_eq!(cloud.take(id(1), &removed), ReportOutcome::Stale);
 }
 
 #[test]

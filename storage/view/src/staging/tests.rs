@@ -11,7 +11,8 @@ use crate::stream_state::FoldBounds;
 
 fn open(engine: &Arc<MemoryEngine>) -> StreamState {
     // Every entry is a batch of its own, so that there are many moments to crash at.
-    let bounds = FoldBounds { held_entries_max: 3, direct_bytes_max: 0, staged_batch_bytes_max: 1 };
+    let bounds =
+        FoldBounds { cached_entries_max: 3, direct_bytes_max: 0, staged_batch_bytes_max: 1 };
     StreamState::open(engine.clone(), bounds).expect("opens")
 }
 
@@ -27,7 +28,7 @@ proptest! {
     fn a_crash_at_any_write_shows_all_of_a_catch_up_or_nothing(
         steps in steps(24),
         from in 0usize..24,
-        mode in prop_oneof![Just(Mode::Tail), Just(Mode::Delta), Just(Mode::Snapshot)],
+        mode in prop_oneof![Just(AdvanceMode::Tail), Just(AdvanceMode::Delta), Just(AdvanceMode::Snapshot)],
         part_size in 1usize..5,
         took_effect: bool,
         seed: u64,
@@ -40,7 +41,7 @@ proptest! {
         for nth in 1.. {
             let engine = Arc::new(MemoryEngine::new());
             let mut state = open(&engine);
-            state.apply_advance(history.advance(Mode::Tail, 0, from), &mut Vec::new()).expect("begins");
+            state.apply_advance(history.advance(AdvanceMode::Tail, 0, from), &mut Vec::new()).expect("begins");
             state.commit(Durability::Synced).expect("commits");
 
             engine.fail_write(nth, Failure { disk_full: false, took_effect });
@@ -82,7 +83,7 @@ proptest! {
         let history = History::new(log_id(1), "node/gw-1", &steps);
         let (engine, to) = (Arc::new(MemoryEngine::new()), history.tail_seq());
         let mut state = open(&engine);
-        let broken = parts(&history.advance(Mode::Snapshot, 0, to), 2);
+        let broken = parts(&history.advance(AdvanceMode::Snapshot, 0, to), 2);
         let stop = stop.min(broken.len() - 1);
         for part in broken[..stop].iter().cloned() {
             state.apply_advance(part, &mut Vec::new()).expect("begins");
@@ -99,7 +100,7 @@ proptest! {
             }
         }
         let from = usize::from(live);
-        state.apply_advance(history.advance(Mode::Delta, from, to), &mut Vec::new()).expect("anew");
+        state.apply_advance(history.advance(AdvanceMode::Delta, from, to), &mut Vec::new()).expect("anew");
         state.commit(Durability::Buffered).expect("commits");
         prop_assert_eq!(history.assert_prefix(&*engine), to);
         prop_assert_eq!(rows(&engine), history.states[to].len(), "something is left behind");
@@ -111,9 +112,9 @@ fn a_part_of_another_catch_up_is_refused() {
     let steps: Vec<_> =
         (1..5).map(|key| crate::history::Step::Apply { key, object: key }).collect();
     let history = History::new(log_id(1), "node/gw-1", &steps);
-    let first_and_second = parts(&history.advance(Mode::Tail, 0, 4), 2);
+    let first_and_second = parts(&history.advance(AdvanceMode::Tail, 0, 4), 2);
     let wrongs: [fn(&mut Advance); 5] = [
-        |part| part.mode = Mode::Delta,
+        |part| part.mode = AdvanceMode::Delta,
         |part| part.to.seq = part.to.seq.next(),
         |part| part.to.epoch = part.to.epoch.next(),
         |part| part.hash = StateHash::EMPTY,

@@ -5,7 +5,7 @@ use headwater_store::{MemoryEngine, Survives};
 use proptest::prelude::*;
 
 use super::*;
-use crate::effect::Effected;
+use crate::effect::EffectKind;
 use crate::history::{History, Model, follow, log_id, parts, steps};
 use crate::prepared::Prepared;
 use crate::stream_reader::{Selection, StreamReader};
@@ -15,7 +15,7 @@ const NODE: &str = "node/gw-1";
 fn open(engine: &Arc<MemoryEngine>) -> StreamState {
     // Small bounds, so that each of them is met.
     let bounds =
-        FoldBounds { held_entries_max: 5, direct_bytes_max: 400, staged_batch_bytes_max: 600 };
+        FoldBounds { cached_entries_max: 5, direct_bytes_max: 400, staged_batch_bytes_max: 600 };
     StreamState::open(engine.clone(), bounds).expect("opens")
 }
 
@@ -26,8 +26,8 @@ fn refusal(outcome: Result<(), FoldError<Refusal>>) -> Refusal {
     }
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
-    prop_oneof![Just(Mode::Tail), Just(Mode::Delta), Just(Mode::Snapshot)]
+fn mode() -> impl Strategy<Value = AdvanceMode> {
+    prop_oneof![Just(AdvanceMode::Tail), Just(AdvanceMode::Delta), Just(AdvanceMode::Snapshot)]
 }
 
 proptest! {
@@ -79,7 +79,7 @@ proptest! {
             follow(&mut believed, &effects, &history.states[to]);
             prop_assert_eq!(&believed, &history.states[to]);
             for effect in effects {
-                if let Effected::Removed(gone) = effect.effected {
+                if let EffectKind::Removed(gone) = effect.kind {
                     removed.insert(gone.uid);
                 }
             }
@@ -130,7 +130,7 @@ proptest! {
 #[test]
 fn a_patch_against_another_base_is_refused_as_what_it_is() {
     let (history, engine, mut state) = replica(5);
-    let mut advance = history.advance(Mode::Tail, 5, 6);
+    let mut advance = history.advance(AdvanceMode::Tail, 5, 6);
     let [Prepared::Patched { base, .. }] = &mut advance.changes[..] else {
         panic!("no patch: {advance:?}")
     };
@@ -148,7 +148,9 @@ fn replica(at: usize) -> (History, Arc<MemoryEngine>, StreamState) {
     let history = History::new(log_id(2), NODE, &steps);
     let engine = Arc::new(MemoryEngine::new());
     let mut state = open(&engine);
-    state.apply_advance(history.advance(Mode::Tail, 0, at), &mut Vec::new()).expect("continues");
+    state
+        .apply_advance(history.advance(AdvanceMode::Tail, 0, at), &mut Vec::new())
+        .expect("continues");
     state.commit(Durability::Synced).expect("commits");
     (history, engine, state)
 }
@@ -156,7 +158,7 @@ fn replica(at: usize) -> (History, Arc<MemoryEngine>, StreamState) {
 #[test]
 fn what_does_not_continue_the_state_is_refused_and_leaves_no_trace() {
     let (history, engine, mut state) = replica(5);
-    let tail = |from, to| history.advance(Mode::Tail, from, to);
+    let tail = |from, to| history.advance(AdvanceMode::Tail, from, to);
     let foreign = LogId { uuid: uuid::Uuid::from_u128(9), ..history.log_id };
     let with_log = |mut advance: Advance, log_id| {
         advance.to.log_id = log_id;
@@ -172,15 +174,18 @@ fn what_does_not_continue_the_state_is_refused_and_leaves_no_trace() {
     let cases = [
         (tail(6, 8), "seq 6 is missing, the input has 7"),
         (tail(4, 8), "at seq 5 already, the input has 4"),
-        (history.advance(Mode::Snapshot, 0, 4), "at seq 5 already, the input has 4"),
+        (history.advance(AdvanceMode::Snapshot, 0, 4), "at seq 5 already, the input has 4"),
         (with_log(tail(5, 7), log_id(3)), "the state is of log 2-"),
-        (with_log(history.advance(Mode::Snapshot, 0, 9), log_id(1)), "the state is of log 2-"),
-        (with_log(history.advance(Mode::Snapshot, 0, 9), foreign), "the state is of log 2-"),
+        (
+            with_log(history.advance(AdvanceMode::Snapshot, 0, 9), log_id(1)),
+            "the state is of log 2-",
+        ),
+        (with_log(history.advance(AdvanceMode::Snapshot, 0, 9), foreign), "the state is of log 2-"),
         (fenced, "at writer epoch 1, the input has 0"),
         (diverged.clone(), "at seq 7 the state hashes to"),
-        (Advance { mode: Mode::Snapshot, ..diverged }, "at seq 7 the state hashes to"),
+        (Advance { mode: AdvanceMode::Snapshot, ..diverged }, "at seq 7 the state hashes to"),
         (middle, "part 1 of a catch-up to seq 9 does not continue"),
-        (Advance { mode: Mode::Snapshot, ..tail(0, 10) }, "malformed at !streams"),
+        (Advance { mode: AdvanceMode::Snapshot, ..tail(0, 10) }, "malformed at !streams"),
     ];
     for (advance, says) in cases {
         let mut effects = Vec::new();
@@ -202,13 +207,15 @@ fn what_does_not_continue_the_state_is_refused_and_leaves_no_trace() {
 #[test]
 fn a_snapshot_takes_a_replica_over_to_a_later_log_and_a_later_writer() {
     let (history, engine, mut state) = replica(9);
-    let mut shorter = history.advance(Mode::Snapshot, 0, 6);
+    let mut shorter = history.advance(AdvanceMode::Snapshot, 0, 6);
     shorter.to.epoch = WriterEpoch(2);
     state.apply_advance(shorter, &mut Vec::new()).expect("a higher epoch may go back");
     state.commit(Durability::Buffered).expect("commits");
     let next = History::new(log_id(3), NODE, &[crate::history::Step::Apply { key: 1, object: 0 }]);
     let mut effects = Vec::new();
-    state.apply_advance(next.advance(Mode::Snapshot, 0, 1), &mut effects).expect("a later log");
+    state
+        .apply_advance(next.advance(AdvanceMode::Snapshot, 0, 1), &mut effects)
+        .expect("a later log");
     state.commit(Durability::Buffered).expect("commits");
     assert_eq!(next.assert_prefix(&*engine), 1);
     let mut believed = history.states[6].clone();
@@ -221,7 +228,9 @@ fn a_dropped_stream_is_gone_and_may_begin_again() {
     let (history, engine, mut state) = replica(5);
     let mut effects = Vec::new();
     state.drop_stream(&history.stream, &mut effects).expect("drops");
-    state.apply_advance(history.advance(Mode::Tail, 0, 3), &mut effects).expect("begins again");
+    state
+        .apply_advance(history.advance(AdvanceMode::Tail, 0, 3), &mut effects)
+        .expect("begins again");
     let moved = state.commit(Durability::Buffered).expect("commits");
     assert_eq!(moved[&history.stream], Some((history.checkpoint(3), history.hashes[3])));
     assert_eq!(history.assert_prefix(&*engine), 3);

@@ -71,7 +71,7 @@ fn missing(topic: &str) -> Finding {
         wanted: "one made by `headwater topics create`".to_owned(),
         why: "there is no log to write to or to read",
         severity: Severity::Danger,
-        mend: None,
+        fix: None,
     }
 }
 
@@ -84,7 +84,7 @@ fn unwritable(topic: &str, short: &[Partition]) -> Finding {
         wanted: "every broker that is to have it".to_owned(),
         why: "nothing can be appended there until a broker is back",
         severity: Severity::Danger,
-        mend: None,
+        fix: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_event::Partition;
-use headwater_kafka::topics::{Plan, Topic, describe, offsets};
+use headwater_kafka::topics::{Topic, TopicPlan, describe, offsets};
 use headwater_log::Bounds;
 use serde::Serialize;
 
@@ -65,8 +65,8 @@ pub(super) async fn run(kafka: &Kafka, output: HistoryOutput) -> CommandResult {
     Ok(Outcome::Done)
 }
 
-fn described(topic: Topic, bounds: &BTreeMap<Partition, Bounds>, plan: &Plan) -> Described {
-    let is = |name: &str| topic.configured.get(name).cloned().unwrap_or_default();
+fn described(topic: Topic, bounds: &BTreeMap<Partition, Bounds>, plan: &TopicPlan) -> Described {
+    let is = |name: &str| topic.config.get(name).cloned().unwrap_or_default();
     let planned = plan.settings();
     let differs = planned.iter().filter(|(name, planned)| is(name) != **planned);
     let differs = differs.map(|(name, planned)| Difference {
@@ -74,7 +74,7 @@ fn described(topic: Topic, bounds: &BTreeMap<Partition, Bounds>, plan: &Plan) ->
         found: is(name),
         planned: planned.clone(),
     });
-    let lines = topic.places.iter().map(|(partition, place)| {
+    let lines = topic.assignments.iter().map(|(partition, place)| {
         let bounds = bounds.get(partition);
         Line {
             partition: partition.0,

@@ -47,7 +47,7 @@ proptest! {
                     }
                     match follower.next().await {
                         Ok(_) => {}
-                        Err(error) if error.asks_for_rebuild() => {
+                        Err(error) if error.needs_rebuild() => {
                             let rebuilt = Follower::rebuild(&log, engine.clone(), (), clock(&log));
                             follower = rebuilt.await.expect("the log is whole");
                         }
