@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_event::{NodeName, ResourceKey};
-use headwater_follow::{WallClock, on_its_own_thread};
+use headwater_follow::WallClock;
 use headwater_log::Log;
+use headwater_owner::spawn_owner;
 use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -177,8 +178,8 @@ impl Controller {
             progress: progress_seen.clone(),
             metrics: dependencies.metrics.report_fold,
         };
-        let publishing = on_its_own_thread(stop.clone(), publisher.run(Some(follower)));
-        tasks.push(on_its_own_thread(stop.clone(), report_fold.run()));
+        let publishing = spawn_owner(stop.clone(), publisher.run(Some(follower)));
+        tasks.push(spawn_owner(stop.clone(), report_fold.run()));
         Ok(ControllerHandle {
             picture,
             progress: progress_seen,

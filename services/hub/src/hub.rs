@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use headwater_event::{Checkpoint, NodeName, NodeStanding, Seq, StreamId};
-use headwater_follow::on_its_own_thread;
 use headwater_identity::Acceptor;
 use headwater_log::{Log, ReadError};
+use headwater_owner::spawn_owner;
 use headwater_proto::replication;
 use headwater_proto::replication::replication_server::ReplicationServer;
 use headwater_session::{HubSettings, SourceError, StreamSource};
@@ -193,8 +193,8 @@ impl Hub {
         };
         let identities = meet_identities(seams.upstream, known, fold, wakers, metrics.fold);
         let tasks = vec![
-            on_its_own_thread(stop.clone(), following.run()),
-            on_its_own_thread(stop.clone(), identities),
+            spawn_owner(stop.clone(), following.run()),
+            spawn_owner(stop.clone(), identities),
             appending,
         ];
         Ok(HubHandle { address, shared, stop: stop.drop_guard(), upstream_stop, tasks })

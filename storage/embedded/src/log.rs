@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
 use headwater_log::{Append, AppendError, Appended, Bounds, Description, Log, ReadError, Reader};
+use headwater_owner::OwnerThread;
 use headwater_store::{Durability, Engine, EngineError, WriteBatch};
 use prometheus::Registry;
 use tokio::sync::{mpsc, oneshot};
@@ -101,7 +101,7 @@ pub struct EmbeddedLog {
     clock: Clock,
     /// `None` once closed.
     queue: Mutex<Option<mpsc::Sender<Request>>>,
-    appender: Mutex<Option<JoinHandle<()>>>,
+    appender: Mutex<Option<OwnerThread<()>>>,
     /// Held by a run of compaction: one at a time.
     compacting: Arc<Mutex<()>>,
 }
@@ -150,9 +150,7 @@ impl EmbeddedLog {
         let (queue, requests) = mpsc::channel(QUEUE_APPENDS_MAX);
         let appender =
             Appender { engine: engine.clone(), shared: shared.clone(), clock: clock.clone(), ends };
-        let thread = std::thread::Builder::new()
-            .name("log-appender".to_owned())
-            .spawn(move || appender.run(requests))?;
+        let thread = OwnerThread::start("log-appender", None, move || appender.run(requests))?;
         Ok(Self {
             engine,
             shared,
@@ -188,7 +186,7 @@ impl EmbeddedLog {
         let thread = self.appender.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A panic of the thread has been reported where it happened.
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+            let _ = thread.await;
         }
     }
 

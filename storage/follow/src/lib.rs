@@ -6,8 +6,6 @@
 
 mod derived_rows;
 mod follower;
-mod thread;
 
 pub use derived_rows::DerivedRows;
 pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, discard_fold};
-pub use thread::on_its_own_thread;

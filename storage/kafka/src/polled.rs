@@ -7,9 +7,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
+use headwater_owner::OwnerThread;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
 use rdkafka::producer::{BaseProducer, Producer, PurgeConfig};
 
@@ -21,7 +22,7 @@ use crate::settings::SettingsError;
 pub(crate) struct Polled {
     producer: Arc<BaseProducer<Context>>,
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<OwnerThread<()>>,
 }
 
 impl Polled {
@@ -47,9 +48,7 @@ impl Polled {
                 drop(queue);
             }
         };
-        let thread = thread::Builder::new()
-            .name("kafka outcomes".to_owned())
-            .spawn(listen)
+        let thread = OwnerThread::start("kafka outcomes", None, listen)
             .map_err(|error| invalid(format!("there is no thread for it: {error}")))?;
         Ok(Self { producer, is_over, thread: Some(thread) })
     }
@@ -69,7 +68,7 @@ impl Drop for Polled {
         self.producer.purge(PurgeConfig::default().queue().inflight());
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
+            thread.unpark();
             // A panic of its own would be a defect, and was told.
             let _ = thread.join();
         }

@@ -8,13 +8,14 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
     ("headwater-store", &["event"]),
-    ("headwater-embedded", &["event", "log", "store"]),
-    ("headwater-kafka", &["event", "log"]),
+    ("headwater-owner", &[]),
+    ("headwater-embedded", &["event", "log", "owner", "store"]),
+    ("headwater-kafka", &["event", "log", "owner"]),
     ("headwater-rocks", &["event", "store"]),
     ("headwater-view", &["event", "object", "store"]),
     ("headwater-follow", &["event", "log", "store", "view"]),
@@ -31,6 +32,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "identity",
             "log",
             "object",
+            "owner",
             "proto",
             "session",
             "store",
@@ -40,11 +42,11 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ),
     (
         "headwater-controller",
-        &["event", "follow", "log", "object", "proto", "store", "telemetry", "view"],
+        &["event", "follow", "log", "object", "owner", "proto", "store", "telemetry", "view"],
     ),
     (
         "headwater-edge",
-        &["event", "identity", "object", "proto", "session", "store", "telemetry", "view"],
+        &["event", "identity", "object", "owner", "proto", "session", "store", "telemetry", "view"],
     ),
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
     ("xtask", &[]),

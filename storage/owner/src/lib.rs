@@ -1,0 +1,19 @@
+//! Runs the owners of blocking state beside the async runtime.
+//!
+//! An owner holds one state alone and blocks while it works on it: on a disk, on a C library, on a
+//! queue. On a worker thread of the runtime it would keep other tasks from running.
+//!
+//! | the owner | runs on | start it with |
+//! |---|---|---|
+//! | waits for nothing of the runtime; its handle joins it, or there are hundreds of them | an OS thread with a name | [`OwnerThread::start`] |
+//! | awaits timers and tasks of the runtime, and blocks in between | a thread of the runtime's blocking pool; on a single-threaded runtime, a task | [`spawn_owner`] |
+//!
+//! A pool thread keeps a runtime from shutting down before its owner has ended, so the owner's
+//! engine is closed in order. The pool has 512 threads: many owners in a process, such as those of
+//! many edges, take OS threads.
+
+mod owner_thread;
+mod task;
+
+pub use owner_thread::{OwnerPanicked, OwnerThread};
+pub use task::spawn_owner;
