@@ -17,8 +17,10 @@
 //! | [`upstream`] | reports as records of the upstream log |
 //! | [`standing`] | where a node stands, as a hub says it |
 //! | [`summary`] | what a replica says of its entries, so that another can tell which differ |
+//! | [`advance`] | which advances the state of a stream accepts |
 //! | [`record`] | keys, headers and values of log records, one place for both topics |
 
+pub mod advance;
 pub mod assignment;
 pub mod event;
 pub mod hash;
@@ -33,6 +35,7 @@ pub mod stream;
 pub mod summary;
 pub mod upstream;
 
+pub use advance::{AdvanceBase, AdvanceFault, check_advance};
 pub use assignment::{Assignment, AssignmentError};
 pub use event::{Applied, Change, Envelope, Event, Removed};
 pub use hash::{HashKey, ObjectHash, StateHash};

@@ -15,7 +15,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use headwater_event::{Assignment, Change, Checkpoint, LogId, Seq, StateHash, WriterEpoch};
+use headwater_event::{
+    AdvanceBase, AdvanceFault, Assignment, Change, Checkpoint, LogId, Seq, StateHash, WriterEpoch,
+    check_advance,
+};
 
 use super::io::PushFault;
 use crate::message::{Push, PushMode, ReplicaPosition};
@@ -295,31 +298,29 @@ impl StreamReceiver {
             return Err(PushFault::Log { held: *log_id, offered: to.log_id });
         }
         let held = self.received();
-        if push.mode.begins_anew() {
-            if push.from != Seq::ZERO {
-                let mode = name(push.mode);
-                return Err(PushFault::Mode { mode, what: "continue a position" });
+        let base = match push.mode.begins_anew() {
+            true => AdvanceBase::Complete,
+            false => AdvanceBase::Position(push.from),
+        };
+        if base == AdvanceBase::Complete && push.from != Seq::ZERO {
+            let mode = name(push.mode);
+            return Err(PushFault::Mode { mode, what: "continue a position" });
+        }
+        let Some(held) = held else {
+            let is_complete = base == AdvanceBase::Complete;
+            return if is_complete { Ok(()) } else { Err(PushFault::NoBase { from: push.from }) };
+        };
+        match check_advance(Some(&held), base, &to) {
+            Err(AdvanceFault::ForeignLog) => {
+                Err(PushFault::Log { held: held.log_id, offered: to.log_id })
             }
-            let Some(held) = held else { return Ok(()) };
-            if to.log_id != held.log_id && !to.log_id.follows(&held.log_id) {
-                return Err(PushFault::Log { held: held.log_id, offered: to.log_id });
+            _ if base == AdvanceBase::Position(push.from) && push.from != held.seq => {
+                Err(PushFault::Gap { from: push.from, applied: held.seq })
             }
-            if rank(&to) < rank(&held) {
-                return Err(PushFault::Back { held, to });
-            }
-            return Ok(());
+            // A push from a position brings at least one event.
+            Ok(()) if base == AdvanceBase::Complete || to.seq > held.seq => Ok(()),
+            _ => Err(PushFault::Back { held, to }),
         }
-        let Some(held) = held else { return Err(PushFault::NoBase { from: push.from }) };
-        if to.log_id != held.log_id {
-            return Err(PushFault::Log { held: held.log_id, offered: to.log_id });
-        }
-        if push.from != held.seq {
-            return Err(PushFault::Gap { from: push.from, applied: held.seq });
-        }
-        if to.epoch < held.epoch || to.seq <= held.seq {
-            return Err(PushFault::Back { held, to });
-        }
-        Ok(())
     }
 
     /// Whether what a push says is gone fits what was summarized.
