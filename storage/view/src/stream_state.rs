@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::{
-    Checkpoint, Cursor, EntryKey, Envelope, Event, HashKey, LogId, Partition, StateHash, StreamId,
+    Checkpoint, Cursor, EntryKey, Envelope, Event, HashKey, LogId, Partition, StreamId,
 };
 use headwater_store::{
     Batch, Durability, Engine, EngineError, Folded, StreamPosition, Table, TableId,
