@@ -1,50 +1,30 @@
-//! Materialized state: what hub, controller and edge fold from the log, and the loop around it.
+//! Views: the state that the hub, the controller and the edge fold from a log, and the loop around
+//! the fold.
 //!
-//! [`StreamState`] folds streams into an engine: entries, state hash and position move in one
-//! batch. A [`Projection`] says how one input becomes changes of that batch, and the
-//! [`Materializer`] commits batches and lets their effects out once they are durable.
-//! Upstream, a [`PodStatusSnapshot`] is what an edge says about its pods, MetaSync
-//! ([`metasync`]) is the difference of two of them, and [`PodStatusFold`] is the cloud's side.
+//! - [`StreamState`] folds streams into an engine. Entries, state hash and position move in one
+//!   batch. There are no derived pod rows: entries are stored by type, namespace and name, so the
+//!   pods of a stream are one range (see [`Selection`]).
+//! - [`Materializer`] commits batches of inputs and releases their effects once they are durable. A
+//!   [`Projection`] turns one input into changes of the batch.
+//! - [`PodStatusSnapshot`] summarizes what an edge reports of its pods. [`metasync`] computes the
+//!   difference of two of them. [`PodStatusFold`] folds the reports in the cloud.
 //!
-//! Nothing here waits, knows a clock or a runtime; all I/O goes through an
+//! Nothing here waits, or knows a clock, a log or a network. All I/O goes through an
 //! [`Engine`](headwater_store::Engine).
-//!
-//! There are no derived pod rows: entries lie on disk by type, namespace and name, so the pods
-//! of a stream are one range of its entries already (see [`Selection`]).
 
-mod admission;
-mod advance;
-mod correction;
-mod effect;
-mod entry;
-mod generation;
-#[cfg(test)]
-mod history;
 mod materializer;
-pub mod metasync;
-mod node_statuses;
-mod pod_status_fold;
-mod pod_status_snapshot;
-mod position;
-mod prepared;
+mod pod_status;
 mod projection;
-mod refusal;
-mod slot;
-mod staging;
-mod stream_reader;
-mod stream_row;
-mod stream_state;
+mod stream;
 
-pub use advance::{Advance, AdvanceMode, Continuity};
-pub use effect::{Effect, EffectKind};
-pub use entry::{Entry, EntrySummary};
 pub use materializer::{CommitBounds, Materializer, Release, SyncTicket};
-pub use node_statuses::{Closing, NodeStatuses, ReportOutcome};
-pub use pod_status_fold::{PodStatusFold, ReportedStatus};
-pub use pod_status_snapshot::{PodStatusSnapshot, StatusDigest};
-pub use position::{PositionChanges, StatePosition};
-pub use prepared::IncomingChange;
-pub use projection::{FoldError, Projection};
-pub use refusal::Refusal;
-pub use stream_reader::{Selection, StreamReader, Verification};
-pub use stream_state::{ACCEPTANCE, FoldBounds, StreamState};
+pub use pod_status::{
+    Closing, NodeStatuses, PodStatusFold, PodStatusSnapshot, ReportOutcome, ReportedStatus,
+    StatusDigest, metasync,
+};
+pub use projection::Projection;
+pub use stream::{
+    ACCEPTANCE, Advance, AdvanceMode, Continuity, Effect, EffectKind, Entry, EntrySummary,
+    FoldBounds, FoldError, IncomingChange, PositionChanges, Refusal, Selection, StatePosition,
+    StreamReader, StreamState, Verification,
+};

@@ -1,20 +1,19 @@
-//! The loop around a projection, as calls: fold, commit, sync, release.
+//! The loop around a projection, one call a step: fold, commit, sync, release.
 //!
 //! ```text
 //!  input --fold--> open batch --commit--> applied --sync--> durable --release--> effects
 //!                     (bounded)            visible           survives power loss
 //! ```
 //!
-//! `durable <= applied` at all times, and an effect is released only from at or below durable:
-//! nothing is started, stopped, reported or acknowledged from above it. Waiting, threads and
-//! channels are the caller's; a caller may sync on another thread while it folds on, see
-//! [`Materializer::ticket`].
+//! Invariant: `durable <= applied`. Only effects at or below durable are released, so nothing is
+//! started, stopped, reported or acknowledged from above it. The caller owns threads, channels and
+//! waiting. It may sync on another thread while it folds on: see [`Materializer::ticket`].
 //!
 //! ```text
 //!  loop {
-//!      materializer.fold(next input)          until is_full() or no input is waiting
+//!      materializer.fold(next input)          until is_full() or no input is left
 //!      materializer.commit()
-//!      if effects wait: materializer.sync()   deliver what is released
+//!      if effects wait: materializer.sync()   deliver the release
 //!  }
 //! ```
 
@@ -24,29 +23,29 @@ use std::sync::Arc;
 use headwater_event::StreamId;
 use headwater_store::{Durability, Engine, EngineError};
 
-use crate::position::{PositionChanges, StatePosition};
-use crate::projection::{FoldError, Projection};
-use crate::stream_reader::StreamReader;
-use crate::stream_state::{FoldBounds, StreamState};
+use crate::projection::Projection;
+use crate::stream::{
+    FoldBounds, FoldError, PositionChanges, StatePosition, StreamReader, StreamState,
+};
 
-/// How much one commit gathers.
+/// The size of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitBounds {
-    /// The most inputs in a batch.
+    /// A batch of this many inputs is full.
     pub inputs_max: usize,
-    /// A batch of more bytes takes no further input. Not a limit of one input.
+    /// A batch of this many bytes is full. One input may exceed it.
     pub batch_bytes_max: usize,
-    /// When more effects and commits than this wait to be released, each commit is synced by
-    /// itself, until the caller takes them by [`Materializer::sync`].
+    /// Above this number of effects and commits that wait for a sync, each commit is synced at
+    /// once, until the caller takes them by [`Materializer::sync`].
     pub waiting_effects_max: usize,
-    /// The memory of the fold.
+    /// The memory that the fold uses.
     pub fold: FoldBounds,
 }
 
 impl Default for CommitBounds {
-    /// Batches of 1 MiB: larger ones gain no throughput and cost latency and memory; 1,024
-    /// inputs of 1 KiB fill one. Waiting effects share their objects with the engine's batch;
-    /// 8,192 of 2 KiB are 16 MiB.
+    /// Batches of 1 MiB, which 1,024 inputs of 1 KiB fill: larger ones gain no throughput, and cost
+    /// latency and memory. Waiting effects share their objects with the engine's batch; 8,192 of
+    /// 2 KiB are 16 MiB.
     fn default() -> Self {
         Self {
             inputs_max: 1024,
@@ -57,20 +56,20 @@ impl Default for CommitBounds {
     }
 }
 
-/// A commit: counts the commits of one materializer.
+/// The number of a commit of one materializer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SyncTicket(u64);
 
-/// What became durable.
+/// What a sync made durable.
 #[derive(Debug)]
 pub struct Release<E> {
-    /// The effects, in the order they were folded.
+    /// The effects, in the order of their folds.
     pub effects: Vec<E>,
-    /// The streams whose durable position moved, and where it now is (`None`: dropped).
+    /// The streams whose durable position changed.
     pub moved: PositionChanges,
 }
 
-/// A commit whose effects are not yet released.
+/// A commit whose effects wait for a sync.
 #[derive(Debug)]
 struct Commit<E> {
     ticket: SyncTicket,
@@ -78,21 +77,21 @@ struct Commit<E> {
     moved: PositionChanges,
 }
 
-/// Folds inputs through a projection, commits them in groups, releases what is durable.
+/// Folds inputs through a projection, commits them in groups, releases durable effects.
 ///
-/// After an engine error it takes nothing more: open the engine again, then a new one. Nothing
-/// is lost by that but effects, which a reader of the state finds there.
+/// After an engine error every call fails: open the engine again, then a new materializer. That
+/// loses only effects; the state has what they reported.
 #[derive(Debug)]
 pub struct Materializer<P: Projection> {
     projection: P,
     state: StreamState,
     bounds: CommitBounds,
     inputs: usize,
-    /// Effects of the open batch.
+    /// The effects of the open batch.
     effects: Vec<P::Effect>,
     applied: SyncTicket,
     durable: SyncTicket,
-    /// Commits above durable, oldest first.
+    /// The commits above durable, oldest first.
     waiting: VecDeque<Commit<P::Effect>>,
     waiting_effects: usize,
     durable_positions: BTreeMap<StreamId, StatePosition>,
@@ -100,7 +99,7 @@ pub struct Materializer<P: Projection> {
 }
 
 impl<P: Projection> Materializer<P> {
-    /// A materializer over the state in `engine`, which is then durable.
+    /// Opens the state in `engine`, all of which is durable afterwards.
     ///
     /// # Errors
     /// As [`StreamState::open`].
@@ -129,8 +128,8 @@ impl<P: Projection> Materializer<P> {
     /// Folds one input into the open batch.
     ///
     /// # Errors
-    /// [`FoldError::Refused`]: the input left no trace; go on with the next. After
-    /// [`FoldError::Engine`] nothing more is taken.
+    /// [`FoldError::Refused`]: the input left no trace, the next one may be folded. After
+    /// [`FoldError::Engine`] every call fails.
     pub fn fold(&mut self, input: P::Input) -> Result<(), FoldError<P::Refusal>> {
         self.check()?;
         let folded = self.projection.fold(input, &mut self.state, &mut self.effects);
@@ -142,17 +141,17 @@ impl<P: Projection> Materializer<P> {
         folded
     }
 
-    /// Whether the open batch is to be committed before more is folded.
+    /// Whether the open batch is to be committed before the next fold.
     pub fn is_full(&self) -> bool {
         self.inputs >= self.bounds.inputs_max
             || self.state.batch_bytes() >= self.bounds.batch_bytes_max
     }
 
-    /// Commits the open batch: visible when this returns, not yet durable. An empty one is
-    /// nothing. Gives the streams that moved, and where they now are.
+    /// Commits the open batch, if it has anything. The batch is visible when this returns, and not
+    /// yet durable. Returns the streams that moved.
     ///
     /// # Errors
-    /// As [`Engine::write`]; nothing more is taken then.
+    /// As [`Engine::write`]; every later call fails.
     pub fn commit(&mut self) -> Result<PositionChanges, EngineError> {
         self.commit_with(match self.commit_syncs() {
             true => Durability::Synced,
@@ -160,28 +159,28 @@ impl<P: Projection> Materializer<P> {
         })
     }
 
-    /// Whether [`Self::commit`] would make the open batch durable at once, as more waits to be
-    /// released than [`CommitBounds::waiting_effects_max`]. A caller that syncs on another thread hears
-    /// of that first.
+    /// Whether [`Self::commit`] would sync the open batch at once, because more than
+    /// [`CommitBounds::waiting_effects_max`] waits for a sync. A caller that syncs on another thread
+    /// asks this first.
     pub fn commit_syncs(&self) -> bool {
         let waiting = self.waiting_effects + self.effects.len() + self.waiting.len();
         waiting > self.bounds.waiting_effects_max
     }
 
-    /// Commits the open batch and makes it durable at once, and all before it.
+    /// Commits the open batch, and makes it and all earlier ones durable.
     ///
     /// # Errors
-    /// As [`Engine::write`]; nothing more is taken then.
+    /// As [`Engine::write`]; every later call fails.
     pub fn commit_synced(&mut self) -> Result<Release<P::Effect>, EngineError> {
         self.commit_with(Durability::Synced)?;
         Ok(self.release())
     }
 
-    /// Makes every commit so far durable and releases what waited for that. One sync serves
-    /// all; none is made when nothing is above durable.
+    /// Makes every commit so far durable, by one sync, and releases their effects. Without commits
+    /// above durable it does not sync.
     ///
     /// # Errors
-    /// As [`Engine::sync`]; nothing more is taken then.
+    /// As [`Engine::sync`]; every later call fails.
     pub fn sync(&mut self) -> Result<Release<P::Effect>, EngineError> {
         self.check()?;
         if self.durable < self.applied {
@@ -194,13 +193,13 @@ impl<P: Projection> Materializer<P> {
         Ok(self.release())
     }
 
-    /// What a sync that begins now makes durable. For a caller that syncs the engine on
+    /// The last commit that a sync makes durable if it begins now. For a caller that syncs on
     /// another thread: take the ticket, call [`Engine::sync`] there, then [`Self::synced`].
     pub fn ticket(&self) -> SyncTicket {
         self.applied
     }
 
-    /// Notes that [`Engine::sync`] was called after `ticket` was taken, and returned `Ok`.
+    /// Records that [`Engine::sync`] was called after `ticket` was taken, and returned `Ok`.
     pub fn synced(&mut self, ticket: SyncTicket) -> Release<P::Effect> {
         if self.failed.is_none() {
             self.durable = self.durable.max(ticket.min(self.applied));
@@ -208,7 +207,7 @@ impl<P: Projection> Materializer<P> {
         self.release()
     }
 
-    /// Whether commits are applied and not yet durable.
+    /// Whether there are commits above durable.
     pub fn is_ahead_of_durable(&self) -> bool {
         self.durable < self.applied
     }
@@ -223,12 +222,12 @@ impl<P: Projection> Materializer<P> {
         self.waiting_effects
     }
 
-    /// Where `stream` stands durably: what may be acknowledged, and said in a hello.
+    /// The durable position of `stream`: what the edge may acknowledge, and report in a hello.
     pub fn durable_position(&self, stream: &StreamId) -> Option<StatePosition> {
         self.durable_positions.get(stream).copied()
     }
 
-    /// Where every stream stands durably.
+    /// The durable positions of all streams.
     pub fn durable_positions(&self) -> &BTreeMap<StreamId, StatePosition> {
         &self.durable_positions
     }
@@ -238,7 +237,7 @@ impl<P: Projection> Materializer<P> {
         &self.projection
     }
 
-    /// The projection, to tell it what is no input.
+    /// The projection, for changes that are no input.
     pub fn projection_mut(&mut self) -> &mut P {
         &mut self.projection
     }
@@ -272,7 +271,7 @@ impl<P: Projection> Materializer<P> {
         Ok(moved)
     }
 
-    /// Takes everything at or below durable out of the queue.
+    /// Removes everything at or below durable from the queue.
     fn release(&mut self) -> Release<P::Effect> {
         let mut released = Release { effects: Vec::new(), moved: BTreeMap::new() };
         while self.waiting.front().is_some_and(|commit| commit.ticket <= self.durable) {
@@ -294,7 +293,7 @@ impl<P: Projection> Materializer<P> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The state is not known any more: no more is folded, committed or released.
+    /// Refuses every later call: whether the failed write took effect is unknown.
     fn fail(&mut self, error: &EngineError) {
         self.state.abort();
         self.failed = Some(error.clone());

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::advance::Continuity;
-use crate::effect::{Effect, EffectKind};
-use crate::history::{History, log_id, steps};
-use crate::refusal::Refusal;
-use crate::stream_state::ACCEPTANCE;
+use crate::stream::ACCEPTANCE;
+use crate::stream::Continuity;
+use crate::stream::Refusal;
+use crate::stream::history::{History, log_id, steps};
+use crate::stream::{Effect, EffectKind};
 
 /// The fold of a whole log: its streams, and how far the partition was read.
 #[derive(Debug)]
@@ -133,7 +133,8 @@ proptest! {
 }
 
 fn five() -> History {
-    let steps: Vec<_> = (1..6).map(|n| crate::history::Step::Apply { key: n, object: 0 }).collect();
+    let steps: Vec<_> =
+        (1..6).map(|n| crate::stream::history::Step::Apply { key: n, object: 0 }).collect();
     History::new(log_id(1), "node/gw-1", &steps)
 }
 

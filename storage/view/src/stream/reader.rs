@@ -1,0 +1,144 @@
+//! Reads of committed streams, in bounded chunks.
+
+use headwater_event::{Checkpoint, EntryKey, HashKey, ObjectHash, StateHash, StreamId};
+use headwater_store::position::CHECKPOINTS;
+use headwater_store::{EngineError, Read, StreamPosition};
+
+use super::entry::{ENTRIES, Entry};
+use super::position::StatePosition;
+use super::row_key::RowKey;
+use super::stream_row::{STREAM_ROWS, StreamRow};
+
+/// Reads streams from an engine or a snapshot of one.
+///
+/// Over a snapshot all calls see one state. Over an engine each call sees the state of its own
+/// moment, and a catch-up may become visible between two calls.
+pub struct StreamReader<'r> {
+    from: &'r dyn Read,
+}
+
+/// Which entries of a stream to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// All of them, ordered by type, namespace and name; reserved entries first.
+    All,
+    /// Those of one type, lower-case singular: one range; nothing else is read.
+    Kind(&'a str),
+    /// Those of one type in one namespace (`null`: cluster-scoped): one range as well.
+    KindIn(&'a str, &'a str),
+}
+
+/// The result of recomputing the state hash of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// The stream's position.
+    pub checkpoint: Checkpoint,
+    /// The hash that is stored with the position.
+    pub kept: StateHash,
+    /// The hash of the stored objects.
+    pub recomputed: StateHash,
+    /// How many entries there are.
+    pub entries: u64,
+}
+
+impl Verification {
+    /// Whether the stored objects are the folded ones.
+    pub fn agrees(&self) -> bool {
+        self.kept == self.recomputed
+    }
+}
+
+impl<'r> StreamReader<'r> {
+    /// Reads from `from`.
+    pub fn new(from: &'r dyn Read) -> Self {
+        Self { from }
+    }
+
+    /// The position of `stream`; `None`: it has no state.
+    ///
+    /// # Errors
+    /// As [`Read::get`].
+    pub fn position(&self, stream: &StreamId) -> Result<Option<StatePosition>, EngineError> {
+        CHECKPOINTS.get(self.from, stream)
+    }
+
+    /// The positions of all streams, in order.
+    ///
+    /// # Errors
+    /// As [`Read::scan`].
+    pub fn streams(&self) -> Result<Vec<StreamPosition>, EngineError> {
+        let position = |row| {
+            let (stream, (checkpoint, hash)) = row?;
+            Ok(StreamPosition { stream, checkpoint, hash })
+        };
+        CHECKPOINTS.rows(self.from).map(position).collect()
+    }
+
+    /// The entry under `key`.
+    ///
+    /// # Errors
+    /// As [`Read::get`].
+    pub fn entry(&self, stream: &StreamId, key: &EntryKey) -> Result<Option<Entry>, EngineError> {
+        ENTRIES.get(self.from, &self.generation(stream)?.entry(key))
+    }
+
+    /// The first `limit` selected entries after `after`. Fewer: there are no more.
+    ///
+    /// # Errors
+    /// As [`Read::scan`].
+    pub fn entries(
+        &self,
+        stream: &StreamId,
+        selection: Selection<'_>,
+        after: Option<&EntryKey>,
+        limit: usize,
+    ) -> Result<Vec<(EntryKey, Entry)>, EngineError> {
+        let generation = self.generation(stream)?;
+        let selected = match selection {
+            Selection::All => generation.clone(),
+            Selection::Kind(kind) => generation.of_kind(kind, None),
+            Selection::KindIn(kind, namespace) => generation.of_kind(kind, Some(namespace)),
+        };
+        let first = match after {
+            Some(key) => generation.entry(key).successor(),
+            None => selected.clone(),
+        };
+        let rows = ENTRIES.rows_of_from(self.from, &selected, &first).take(limit);
+        rows.map(|row| row.and_then(|(row, entry)| Ok((row.entry_key_in(&generation)?, entry))))
+            .collect()
+    }
+
+    /// Recomputes the state hash of `stream` from the bytes of the stored objects; `None`: it has
+    /// no state. Reads the whole stream, so use it over a snapshot.
+    ///
+    /// # Errors
+    /// As [`Read::scan`].
+    pub fn verify(&self, stream: &StreamId) -> Result<Option<Verification>, EngineError> {
+        let Some((checkpoint, kept)) = self.position(stream)? else { return Ok(None) };
+        let generation = self.generation(stream)?;
+        let hash_key = HashKey::new(&checkpoint.log_id);
+        let (mut recomputed, mut entries) = (StateHash::EMPTY, 0);
+        for row in ENTRIES.rows_of(self.from, &generation) {
+            let (row, entry) = row?;
+            let key = row.entry_key_in(&generation)?;
+            recomputed.add(&hash_key, &key, &ObjectHash::of(&entry.object));
+            entries += 1;
+        }
+        Ok(Some(Verification { checkpoint, kept, recomputed, entries }))
+    }
+
+    pub(crate) fn read(&self) -> &dyn Read {
+        self.from
+    }
+
+    pub(crate) fn generation(&self, stream: &StreamId) -> Result<RowKey, EngineError> {
+        let row = STREAM_ROWS.get(self.from, stream)?.unwrap_or(StreamRow::FIRST);
+        Ok(RowKey::generation(stream, row.visible))
+    }
+}
+
+impl std::fmt::Debug for StreamReader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StreamReader")
+    }
+}
