@@ -138,7 +138,7 @@ impl NodeStatuses {
         self.floor
     }
 
-    fn count(
+    fn accept(
         &mut self,
         id: ReportId,
         pod: &ResourceKey,
