@@ -103,7 +103,7 @@ fn fold(
     let (mut rows, mut effects) = (History { limits, ..History::default() }, Vec::new());
     for events in events.chunks(group) {
         for envelope in events {
-            rows.accepted(envelope, continuity, &mut state).expect("readable");
+            rows.derive(envelope, continuity, &mut state).expect("readable");
             state.apply_event(LOG, envelope.clone(), continuity, &mut effects).expect("continues");
         }
         state.commit(Durability::Buffered).expect("commits");
@@ -252,7 +252,7 @@ fn a_fold_that_steps_back_forgets_what_lay_above() {
     back.epoch = WriterEpoch(2);
     let mut state = StreamState::open(engine.clone(), FoldBounds::default()).expect("opens");
     let mut rows = History::default();
-    rows.accepted(&back, Continuity::Sparse, &mut state).expect("readable");
+    rows.derive(&back, Continuity::Sparse, &mut state).expect("readable");
     let folded = state.apply_event(LOG, back, Continuity::Sparse, &mut Vec::new());
     folded.expect("a sparse fold may step back");
     state.commit(Durability::Buffered).expect("commits");

@@ -55,7 +55,7 @@ proptest! {
         if let Ok(mut state) = StreamState::open(engine.clone(), FoldBounds::default()) {
             let (mut rows, mut effects) = (History { limits, ..History::default() }, Vec::new());
             for envelope in &model.events[tail..] {
-                let noted = rows.accepted(envelope, Continuity::Sparse, &mut state);
+                let noted = rows.derive(envelope, Continuity::Sparse, &mut state);
                 let folded = noted.is_ok().then(|| {
                     state.apply_event(LOG, envelope.clone(), Continuity::Sparse, &mut effects)
                 });

@@ -113,13 +113,13 @@ proptest! {
                     (model, Continuity::Dense)
                 }
                 Step::Commit => {
-                    rows.committed(&state.commit(Durability::Buffered).expect("commits"));
+                    rows.after_commit(&state.commit(Durability::Buffered).expect("commits"));
                     agrees(&fold, &node);
                     continue;
                 }
                 // Where nothing is open.
                 Step::Load => {
-                    rows.committed(&state.commit(Durability::Buffered).expect("commits"));
+                    rows.after_commit(&state.commit(Durability::Buffered).expect("commits"));
                     newest.load(&*engine).expect("readable");
                     continue;
                 }
@@ -129,7 +129,7 @@ proptest! {
                 }
             };
             let envelope = model.events.last().expect("it was appended").clone();
-            rows.accepted(&envelope, continuity, &mut state).expect("readable");
+            rows.derive(&envelope, continuity, &mut state).expect("readable");
             let folded = state.apply_event(LOG, envelope, continuity, &mut Vec::new());
             folded.expect("continues");
             agrees(&fold, &node);
