@@ -1,6 +1,8 @@
 //! Streams folded into an engine: every state is a prefix of the log.
 
-use headwater_event::{LogId, Seq, WriterEpoch};
+use std::collections::BTreeSet;
+
+use headwater_event::{LogId, Seq, StateHash, WriterEpoch};
 use headwater_store::{MemoryEngine, Survives};
 use proptest::prelude::*;
 
