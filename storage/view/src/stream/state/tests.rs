@@ -174,8 +174,8 @@ fn what_does_not_continue_the_state_is_refused_and_leaves_no_trace() {
     let middle = parts(&tail(5, 9), 2).remove(1);
     let cases = [
         (tail(6, 8), "seq 6 is missing, the input has 7"),
-        (tail(4, 8), "at seq 5 already, the input has 4"),
-        (history.advance(AdvanceMode::Snapshot, 0, 4), "at seq 5 already, the input has 4"),
+        (tail(4, 8), "already at seq 5, the input has 4"),
+        (history.advance(AdvanceMode::Snapshot, 0, 4), "already at seq 5, the input has 4"),
         (with_log(tail(5, 7), log_id(3)), "the state is of log 2-"),
         (
             with_log(history.advance(AdvanceMode::Snapshot, 0, 9), log_id(1)),
