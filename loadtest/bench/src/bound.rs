@@ -1,4 +1,4 @@
-//! The bounds of a figure, and the verdict on it.
+//! What a figure is held to, and what may be said of it.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl Bound {
         Self { floor, target, sense: Sense::AtMost }
     }
 
-    /// The verdict on `samples`; none without samples.
+    /// What may be said of `samples`; of none, nothing.
     pub(crate) fn judge(&self, samples: &Samples) -> Verdict {
         let reaches = |bound: f64, sample: f64| match self.sense {
             Sense::AtLeast => sample >= bound,

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use crate::events::pod;
-use crate::failure::{Attempt, Failure};
+use crate::failure::{Failure, Tried};
 
 /// Messages on their way to the socket.
 const OUTBOUND_MAX: usize = 4;
@@ -39,7 +39,7 @@ pub(crate) struct Course {
 
 /// How far an edge has acknowledged a course.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EdgePositions {
+pub(crate) struct Acked {
     pub(crate) applied: u64,
     pub(crate) durable: u64,
     received_bytes: u64,
@@ -47,11 +47,11 @@ pub(crate) struct EdgePositions {
 
 /// The hub, for one session of one edge.
 #[derive(Clone)]
-pub(crate) struct CannedHub {
+pub(crate) struct Canned {
     course: Arc<Course>,
     slowly: Option<Slowly>,
     go: Arc<Notify>,
-    acked: watch::Sender<EdgePositions>,
+    acked: watch::Sender<Acked>,
 }
 
 impl Course {
@@ -120,7 +120,7 @@ impl Course {
     }
 }
 
-/// The pace at which a course is sent.
+/// How fast a course is said.
 #[derive(Clone, Copy)]
 struct Slowly {
     /// The events up to here as fast as they are taken.
@@ -129,7 +129,7 @@ struct Slowly {
     interval: Duration,
 }
 
-impl CannedHub {
+impl Canned {
     /// Serves `course` on a free port, as fast as it is taken.
     pub(crate) async fn start(course: Arc<Course>) -> Result<(Self, SocketAddr), Failure> {
         Self::serve(course, None).await
@@ -151,7 +151,7 @@ impl CannedHub {
     ) -> Result<(Self, SocketAddr), Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.tried("finding a free port")?;
         let address = listener.local_addr().tried("finding a free port")?;
-        let acked = watch::channel(EdgePositions::default()).0;
+        let acked = watch::channel(Acked::default()).0;
         let hub = Self { course, slowly, go: Arc::default(), acked };
         let service = ReplicationServer::new(hub.clone()).max_encoding_message_size(8 << 20);
         tokio::spawn(
@@ -168,15 +168,12 @@ impl CannedHub {
     }
 
     /// What was acknowledged so far.
-    pub(crate) fn acked(&self) -> EdgePositions {
+    pub(crate) fn acked(&self) -> Acked {
         *self.acked.borrow()
     }
 
     /// Waits for an acknowledgement.
-    pub(crate) async fn until(
-        &self,
-        is_so: impl FnMut(&EdgePositions) -> bool,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn until(&self, is_so: impl FnMut(&Acked) -> bool) -> Result<(), Failure> {
         let mut acked = self.acked.subscribe();
         let waiting = tokio::time::timeout(ACKED_WITHIN, acked.wait_for(is_so));
         waiting.await.tried("the edge does not acknowledge")?.tried("the hub is gone")?;
@@ -209,7 +206,7 @@ impl CannedHub {
                 ticks.tick().await;
             }
             sent += push.bytes();
-            let has_room = |acked: &EdgePositions| sent <= acked.received_bytes + window_bytes;
+            let has_room = |acked: &Acked| sent <= acked.received_bytes + window_bytes;
             if acked.wait_for(has_room).await.is_err()
                 || !send(HubMessage::Push(push.clone())).await
             {
@@ -223,7 +220,7 @@ impl CannedHub {
 type Outbound = mpsc::Sender<Result<wire::HubMessage, Status>>;
 
 #[tonic::async_trait]
-impl Replication for CannedHub {
+impl Replication for Canned {
     type SessionStream = ReceiverStream<Result<wire::HubMessage, Status>>;
 
     async fn session(
@@ -249,7 +246,7 @@ impl Replication for CannedHub {
                             }
                         });
                     }
-                    // It acknowledges no more; the waiting row reports that.
+                    // It acknowledges no more, which whoever waits for it finds out.
                     EdgeMessage::Divergence(diverged) => {
                         eprintln!("the edge differs: {diverged:?}")
                     }

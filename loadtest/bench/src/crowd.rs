@@ -15,7 +15,7 @@ use headwater_proto::local::Object;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::failure::{Attempt, Failure};
+use crate::failure::{Failure, Tried};
 use crate::kafka::{PARTITIONS, runtime};
 use crate::link::wait;
 use crate::pace::{Latency, Pace};
@@ -30,9 +30,9 @@ pub(crate) struct Crowd {
     runtime: Runtime,
     pub(crate) fleet: Fleet,
     source: UnixStream,
-    seen: Arc<ShownPods>,
+    seen: Arc<Seen>,
     pub(crate) nodes: u64,
-    /// Turns sent so far: no pod ever has an earlier content again.
+    /// Turns said so far: no pod is ever what it was before.
     said: u64,
     object_bytes: usize,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Taken {
 }
 
 impl Crowd {
-    /// Starts the parts and sends a pod for each of `nodes` nodes; no edge is connected yet.
+    /// Starts the parts, and says a pod for each of `nodes` nodes; nobody is connected yet.
     ///
     /// # Errors
     /// When a part does not do what it should.
@@ -57,7 +57,7 @@ impl Crowd {
         let socket = fleet.add_source("controller");
         fleet.add_hub("hub");
         let source = fleet.wait_for("the objects socket", |_| UnixStream::connect(&socket).ok());
-        let seen = Arc::new(ShownPods::default());
+        let seen = Arc::new(Seen::default());
         let runtime = runtime("light", 2)?;
         let edges = Vec::new();
         let mut crowd = Self { edges, runtime, fleet, source, seen, nodes, said: 0, object_bytes };
@@ -179,7 +179,7 @@ fn node_name(number: u64) -> Result<NodeName, Failure> {
 
 /// What light edges show.
 #[derive(Default)]
-struct ShownPods(Mutex<Shown>);
+struct Seen(Mutex<Shown>);
 
 #[derive(Default)]
 struct Shown {
@@ -189,7 +189,7 @@ struct Shown {
     nodes: u64,
 }
 
-impl ShownPods {
+impl Seen {
     fn shown(&self) -> std::sync::MutexGuard<'_, Shown> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,7 +218,7 @@ impl ShownPods {
     }
 }
 
-impl Witness for ShownPods {
+impl Witness for Seen {
     fn applied(&self, _edge: usize, object: &Object, _at: Instant) {
         let turn = turn_of(&object.object);
         let mut shown = self.shown();

@@ -15,7 +15,9 @@ use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, EdgeHandle, EdgeStatus,
 use headwater_event::{
     Applied, Assignment, EntryKey, Event, LogId, NodeName, Removed, ResourceKey, StreamId,
 };
-use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
+use headwater_hub::{
+    Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
+};
 use headwater_loadtest::socket::connect;
 use headwater_log::{Draft, Log, MemoryLog, Writer, read_birth};
 use headwater_proto::local::meta_client::MetaClient;
@@ -30,7 +32,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::clock::{memory_log, wall_clock};
-use crate::failure::{Attempt, Failure};
+use crate::failure::{Failure, Tried};
 use crate::kafka::runtime;
 use crate::rows::append::{claim, claim_anew};
 
@@ -85,11 +87,11 @@ impl Link {
                 settings: HubSettings::default(),
                 limits: HubLimits::default(),
             },
-            HubSeams {
+            HubDependencies {
                 downstream: seen,
                 upstream: Arc::new(memory_log(1)),
                 engine: Arc::new(MemoryEngine::new()),
-                answers: Arc::new(NoAnswers),
+                requests: Arc::new(NoRequestHandler),
                 wall_clock: wall_clock(),
                 metrics: HubMetrics::new(&Registry::new()).tried("registering metrics")?,
             },
@@ -182,7 +184,7 @@ impl Link {
         Ok(())
     }
 
-    /// Deletes the log and makes it again: the edge's position is invalid in the new one.
+    /// Deletes the log and makes it again: what the edge stands at means nothing there.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -217,7 +219,7 @@ impl Link {
         self.of_node.block_on(edge.status()).tried("asking the edge")
     }
 
-    /// Waits until the edge has synced all that was sent and the cloud has all its reports.
+    /// Waits until the edge has synced all that was said and the cloud has all its reports.
     ///
     /// # Errors
     /// When it does not come about.
@@ -247,7 +249,7 @@ impl Link {
         quiet(&self.hop)
     }
 
-    /// Cuts the link and refuses connections.
+    /// Cuts the link, and lets nobody in.
     pub(crate) fn cut(&self) {
         self.hop.set(Conditions { closed: true, ..Conditions::default() });
         self.hop.cut();

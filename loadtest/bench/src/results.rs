@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Verdict;
-use crate::failure::{Attempt, Failure};
-use crate::figure::{Figure, RowResult};
+use crate::failure::{Failure, Tried};
+use crate::figure::{Figure, Measured};
 use crate::machine::Machine;
 use crate::row::Row;
 use crate::samples::digits;
@@ -33,7 +33,7 @@ pub(crate) struct Section {
     full: bool,
     seed: u64,
     #[serde(flatten)]
-    pub(crate) measured: RowResult,
+    pub(crate) measured: Measured,
 }
 
 impl Section {
@@ -43,7 +43,7 @@ impl Section {
         load: f64,
         full: bool,
         seed: u64,
-        measured: RowResult,
+        measured: Measured,
     ) -> Self {
         Self {
             number: row.number,
@@ -124,7 +124,7 @@ impl Results {
 const HEAD: &str = "\
 # Benchmark results
 
-Written by `cargo xtask bench`, never by hand. Every figure is shown beside its limit, measured in the
+Written by `cargo xtask bench`, never by hand. Every figure stands beside its limit, measured in the
 same run, by turns and in random order; a number is the median with [smallest, largest] over N pairs.
 What is judged is the ratio to the limit unless the figure says otherwise.
 **target** and **floor**: every pair reaches it. **unclear**: the spread reaches across the floor,
@@ -197,7 +197,7 @@ mod tests {
     use crate::samples::Samples;
 
     fn section(number: u8, ratio: f64, busiest_core: f64) -> Section {
-        let mut measured = RowResult { busiest_core, ..RowResult::default() };
+        let mut measured = Measured { busiest_core, ..Measured::default() };
         let ours = Samples::from_iter([ratio, ratio]);
         let limit = Samples::from_iter([1.0, 1.0]);
         let figure = Figure::ratio("ms, p99", ours, "a bare pipe", limit).latency();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::figure::RowResult;
+use crate::figure::Measured;
 use crate::rows;
 use crate::turns::Turns;
 
@@ -14,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// What is measured, and what it is measured against.
     pub(crate) about: &'static str,
-    measure: fn(&mut Run) -> Result<RowResult, Failure>,
+    measure: fn(&mut Run) -> Result<Measured, Failure>,
 }
 
 /// How a row is to be measured.
@@ -57,8 +57,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         number: 4,
         name: "propagation",
-        about: "From the intended moment of a change to the moment when a worker at the node sees \
-                it, durable in the edge's RocksDB; against producing and \
+        about: "From the moment a change was to be said to the controller to the moment a worker \
+                at the node sees it, durable in the edge's RocksDB; against producing and \
                 consuming the same bytes at the same rate on the same broker.",
         measure: rows::propagation::measure,
     },
@@ -151,7 +151,7 @@ impl Row {
     ///
     /// # Errors
     /// When something does not do at all what it should.
-    pub(crate) fn measure(&self, full: bool, seed: u64) -> Result<RowResult, Failure> {
+    pub(crate) fn measure(&self, full: bool, seed: u64) -> Result<Measured, Failure> {
         let mut run = Run { full, turns: Turns::of(seed) };
         let mut measured = (self.measure)(&mut run)?;
         measured.busiest_core = run.turns.busiest_core();

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::lock;
 
-/// The resolution of latencies, in microseconds.
+/// The shortest latency that is told from none.
 pub const LATENCY_US_MIN: u64 = 1;
 
-/// The longest latency that is recorded exactly, in microseconds.
+/// The longest that is told from longer ones.
 pub const LATENCY_US_MAX: u64 = 60_000_000;
 
 /// Digits that are kept.
@@ -53,12 +53,12 @@ struct Interval {
     histogram: Histogram<u64>,
 }
 
-/// The figures of latencies, in milliseconds. A quantile with too few samples is absent.
+/// What is said of latencies, in milliseconds. A quantile that the samples do not carry is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Samples.
     pub count: u64,
-    /// Those longer than [`LATENCY_US_MAX`]: they count as that.
+    /// Of these, longer than can be told: they count as the longest.
     pub over_range: u64,
     /// The smallest.
     pub min_ms: Option<f64>,

@@ -18,10 +18,10 @@ use headwater_loadtest::target::{NodeDisks, Place, Target, TargetSettings};
 use headwater_store::{Durability, Range, WriteBatch};
 use serde_json::{Value, json};
 
-/// Prints the progress into the test's output.
-struct PrintedProgress;
+/// Says in the test's output how far it is.
+struct Said;
 
-impl Observer for PrintedProgress {
+impl Observer for Said {
     fn phase(&self, what: &str) {
         println!("{what}");
     }
@@ -47,8 +47,7 @@ fn short(
     let scenario = Scenario::load(name, &sets).unwrap_or_else(|error| panic!("{error}"));
     let out = tempfile::tempdir().expect("a folder");
     let settings = RunSettings { scenario, place, seed: 42, out: out.path().to_owned(), tamper };
-    let record =
-        run(settings, Arc::new(PrintedProgress)).unwrap_or_else(|error| panic!("{error:?}"));
+    let record = run(settings, Arc::new(Said)).unwrap_or_else(|error| panic!("{error:?}"));
     (out, record)
 }
 
@@ -136,7 +135,7 @@ fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
         let metadata = json!({ "name": "c", "namespace": namespace });
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })
     };
-    // A foreign object, and one that an aborted run left.
+    // One of somebody's, and one that a run left which was broken off.
     say(&deployment.objects, &[config("default"), config(NAMESPACE)]);
 
     let sets = [("edges.count", "2"), ("load.rate", "60.0")];

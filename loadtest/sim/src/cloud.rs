@@ -8,7 +8,9 @@ use headwater_controller::{
     Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, WriterTimings,
 };
 use headwater_event::NodeName;
-use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
+use headwater_hub::{
+    Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
+};
 use headwater_log::MemoryLog;
 use headwater_session::HubSettings;
 use headwater_store::{MemoryEngine, Survives};
@@ -97,15 +99,15 @@ impl SimHub {
             limits: HubLimits::default(),
         };
         let Ok(metrics) = HubMetrics::new(&Registry::new()) else { return };
-        let seams = HubSeams {
+        let seams = HubDependencies {
             downstream: Arc::new(self.downstream.clone()),
             upstream: Arc::new(self.upstream.clone()),
             engine: self.engine.clone(),
-            answers: Arc::new(NoAnswers),
+            requests: Arc::new(NoRequestHandler),
             wall_clock: Arc::new(move || clock.now_ms()),
             metrics,
         };
-        let started = timeout(STARTS_WITHIN, Hub::start_unheard(config, seams)).await;
+        let started = timeout(STARTS_WITHIN, Hub::start_without_listener(config, seams)).await;
         let Ok(started) = started else { return };
         match started {
             Ok(handle) => {

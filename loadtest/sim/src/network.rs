@@ -146,7 +146,7 @@ impl Network {
             let Some(handle) = handle else {
                 return Err(Status::unavailable("nobody answers"));
             };
-            let from_hub = handle.converse(ReceiverStream::new(heard_at_hub).boxed());
+            let from_hub = handle.open_session(ReceiverStream::new(heard_at_hub).boxed());
             state.live.push((edge, hub, broken.clone()));
             from_hub
         };

@@ -1,177 +1,196 @@
-//! The hub's fold of the downstream log: what sessions read.
+//! The hub's fold of the downstream log, and the reads of sessions over it.
 //!
-//! Besides the streams themselves ([`headwater_view::StreamState`]) it keeps, in the same batch,
-//! which key each seq last changed and the last events as they came ([`history`]). Its disk is a
-//! cache: losing it costs a re-read of the log.
+//! Besides the streams themselves ([`headwater_view::StreamState`]) the fold keeps, in the same
+//! batch, the seq at which each key last changed and the newest events of each stream
+//! (`history`). Its store is a cache: when it is lost, the hub reads the log once more.
+//!
+//! ```text
+//!  downstream log ──► follower ──► history, heads ──► Fold ──► source ──► a session's step
+//!  upstream log ────► identities ───────────────────►  │
+//!                                                      └──► subscriptions ──► wakes sessions
+//! ```
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `follower` | the task that folds the downstream log |
+//! | `identities` | the highest identity of each node, folded from the upstream log |
+//! | `state` | whether the fold is complete, and the claims of writers |
+//! | `history` | the rows of past changes and events |
+//! | `patches` | each event as a patch |
+//! | `heads` | the ends of streams, in memory |
+//! | `source` | the fold as one session reads it |
+//! | `catch_up` | deltas, snapshots and corrections, in parts |
+//! | `subscriptions` | which sessions wait for which stream |
 
 mod catch_up;
+mod follower;
+mod heads;
 mod history;
-mod newest;
+mod identities;
 mod patches;
 mod source;
+mod state;
+mod subscriptions;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use headwater_event::{LogId, StreamId, WriterEpoch};
+use bytes::Bytes;
+use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_follow::{DerivedRows, Follower};
-use headwater_log::acceptance::PartitionState;
 use headwater_store::{Engine, EngineError, Read};
+use headwater_view::StreamReader;
 
 use catch_up::SharedSnapshots;
-pub(crate) use history::History;
-use newest::Newest;
+pub(crate) use follower::DownstreamFollower;
+use heads::StreamHeads;
+use history::History;
+pub(crate) use identities::IdentityFollower;
+use identities::KnownIdentities;
+use source::FoldSnapshot;
 pub(crate) use source::FoldSource;
-use source::Moment;
+pub(crate) use state::FoldState;
+use subscriptions::StreamSubscriptions;
 
-use crate::known::Known;
-
-/// The fold, as sessions see it. The task that follows the log writes, sessions read.
+/// The fold. Its followers write it, sessions read it.
 pub(crate) struct Fold {
     engine: Arc<dyn Engine>,
-    known: Arc<Known>,
-    facts: RwLock<Arc<Facts>>,
+    state: RwLock<Arc<FoldState>>,
+    heads: Arc<StreamHeads>,
     snapshots: SharedSnapshots,
-    newest: Arc<Newest>,
-}
-
-/// What is true of the fold as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
-    /// The log that is folded; `None` before its birth was read.
-    pub(crate) log_id: Option<LogId>,
-    /// Whether the log was read to where its end was when the fold began.
-    pub(crate) folded: bool,
-    /// Whether the newest writer has appended all differences of its sources.
-    pub(crate) reconciled: bool,
-    /// The newest claim of each partition: what came before it is settled.
-    pub(crate) claims: Vec<WriterEpoch>,
-    /// Streams that did not hash to what the log says.
-    pub(crate) damaged: BTreeSet<StreamId>,
-    /// Whether the upstream log was read to its end, so that known identities are complete.
-    pub(crate) knows_identities: bool,
-    /// Why the log is not followed just now.
-    pub(crate) trouble: Option<String>,
-}
-
-impl Facts {
-    /// Whether snapshots may be served.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.folded && self.reconciled
-    }
-
-    /// The newest claim in the partition of `stream`.
-    pub(crate) fn claimed(&self, stream: &StreamId) -> WriterEpoch {
-        let count = u32::try_from(self.claims.len()).unwrap_or(u32::MAX);
-        if count == 0 {
-            return WriterEpoch::default();
-        }
-        let partition = stream.partition(count).0 as usize;
-        self.claims.get(partition).copied().unwrap_or_default()
-    }
+    identities: KnownIdentities,
+    subscriptions: StreamSubscriptions,
 }
 
 impl Fold {
-    pub(crate) fn new(engine: Arc<dyn Engine>, known: Arc<Known>) -> Self {
+    /// The fold that `engine` stores.
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
         Self {
             engine,
-            known,
-            facts: RwLock::default(),
+            state: RwLock::default(),
+            heads: Arc::default(),
             snapshots: SharedSnapshots::default(),
-            newest: Arc::default(),
+            identities: KnownIdentities::default(),
+            subscriptions: StreamSubscriptions::default(),
         }
     }
 
-    /// What derives the history of the streams, for whoever follows the log into this.
-    pub(crate) fn history(&self) -> History {
-        History::telling(self.newest.clone())
-    }
-
-    /// The fold as it is when it is first asked something; from then on it does not move while
-    /// the value lives.
+    /// The fold at the moment of the first question; it does not change while the value lives.
     pub(crate) fn source(&self) -> FoldSource<'_> {
         FoldSource::new(self)
     }
 
-    /// The fold as it is now, with what is remembered of `streams`. What it holds is never older
-    /// than the facts: a fold that is given up is emptied only after [`Fold::lose`], so that nobody
-    /// takes it for a complete one.
-    fn moment(&self, streams: Option<&BTreeSet<StreamId>>) -> Moment<'_> {
-        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
-        let (heads, read) = self.newest.with(streams, || self.engine.snapshot());
-        Moment::new(facts.clone(), heads, read)
-    }
-
     /// A consistent view of the stored streams.
-    pub(crate) fn snapshot(&self) -> Box<dyn Read + '_> {
+    pub(crate) fn stored(&self) -> Box<dyn Read + '_> {
         self.engine.snapshot()
     }
 
-    /// Where the fold lies.
+    /// The store of the fold.
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
 
-    /// What is true of the fold as a whole.
-    pub(crate) fn facts(&self) -> Arc<Facts> {
-        self.facts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The identities that the cloud knows.
+    pub(crate) fn identities(&self) -> &KnownIdentities {
+        &self.identities
     }
 
-    /// Takes over what the follower knows; whether anything changed for every session.
+    /// The sessions that wait for streams.
+    pub(crate) fn subscriptions(&self) -> &StreamSubscriptions {
+        &self.subscriptions
+    }
+
+    /// The state of the fold as a whole.
+    pub(crate) fn state(&self) -> Arc<FoldState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The object at `key` in the streams that `node` reads; `None` also while the stream is not
+    /// folded to its end.
     ///
     /// # Errors
-    /// When the streams that are folded for the first time cannot be read.
-    pub(crate) fn follow<R: DerivedRows>(
+    /// When the store cannot be read.
+    pub(crate) fn object(
         &self,
-        follower: &Follower<R>,
-    ) -> Result<bool, EngineError> {
-        if follower.is_folded() && !self.facts().folded {
-            self.newest.load(&*self.engine)?;
+        node: &NodeName,
+        key: &ResourceKey,
+    ) -> Result<Option<Bytes>, EngineError> {
+        let FoldSnapshot { state, stored, .. } = self.snapshot(None);
+        let (reader, key) = (StreamReader::new(&*stored), EntryKey::from(key.clone()));
+        for stream in [StreamId::node(node), StreamId::Cluster] {
+            if state.is_folded(&stream)
+                && let Some(entry) = reader.entry(&stream, &key)?
+            {
+                return Ok(Some(entry.object));
+            }
         }
-        let acceptance = follower.acceptance();
-        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
-        let now = Facts {
-            log_id: Some(acceptance.birth().log_id),
-            folded: follower.is_folded(),
-            reconciled: acceptance.is_reconciled(),
-            claims: acceptance.partitions().values().map(PartitionState::claimed).collect(),
-            damaged: follower.damaged().clone(),
-            knows_identities: facts.knows_identities,
-            trouble: None,
-        };
-        let changed = **facts != now;
-        if changed {
-            *facts = Arc::new(now);
-        }
-        Ok(changed)
+        Ok(None)
     }
 
-    /// The log cannot be followed, for this reason: nothing is served until it is again.
-    pub(crate) fn lose(&self, trouble: String) {
-        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
-        let (knows_identities, trouble) = (facts.knows_identities, Some(trouble));
-        *facts = Arc::new(Facts { knows_identities, trouble, ..Facts::default() });
-        self.newest.clear();
+    /// The fold as it is now, with the heads of `streams`. The stored state is never older than
+    /// the state: a fold is emptied only after [`Fold::suspend`], so that a session never takes
+    /// an emptied fold for a complete one.
+    fn snapshot(&self, streams: Option<&BTreeSet<StreamId>>) -> FoldSnapshot<'_> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let (heads, stored) = self.heads.with(streams, || self.engine.snapshot());
+        FoldSnapshot::new(state.clone(), heads, stored)
     }
 
-    /// One that remembers what is told to `newest`.
+    /// What derives the history rows while a follower folds the log.
+    fn history(&self) -> History {
+        History::with_heads(self.heads.clone())
+    }
+
+    /// Takes over the state of the follower. Returns whether it changed, which concerns every
+    /// session.
+    ///
+    /// # Errors
+    /// When the streams of a fold that has just become complete cannot be read.
+    fn refresh<R: DerivedRows>(&self, follower: &Follower<R>) -> Result<bool, EngineError> {
+        if follower.is_folded() && !self.state().folded {
+            self.heads.load(&*self.engine)?;
+        }
+        let mut state = self.state_mut();
+        let now = FoldState::of(follower, &state);
+        let has_changed = **state != now;
+        if has_changed {
+            *state = Arc::new(now);
+        }
+        Ok(has_changed)
+    }
+
+    /// The log cannot be followed: the hub serves nothing until it is followed again.
+    fn suspend(&self, trouble: String) {
+        let mut state = self.state_mut();
+        *state = Arc::new(state.suspended(trouble));
+        self.heads.clear();
+    }
+
+    /// The upstream log has been read to its end.
+    fn identities_known(&self) {
+        Arc::make_mut(&mut self.state_mut()).knows_identities = true;
+    }
+
+    fn state_mut(&self) -> RwLockWriteGuard<'_, Arc<FoldState>> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A fold whose heads a test keeps.
     #[cfg(test)]
-    fn remembering(self, newest: Arc<Newest>) -> Self {
-        Self { newest, ..self }
+    fn with_heads(self, heads: Arc<StreamHeads>) -> Self {
+        Self { heads, ..self }
     }
 
     /// A complete fold of this log, without a follower.
     #[cfg(test)]
-    pub(crate) fn assume_log(&self, log_id: LogId) {
-        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
-        let complete =
-            Facts { log_id: Some(log_id), folded: true, reconciled: true, ..Facts::default() };
-        *facts = Arc::new(complete);
-    }
-
-    /// The upstream log was read to its end.
-    pub(crate) fn identities_known(&self) {
-        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut facts).knows_identities = true;
+    pub(crate) fn assume_log(&self, log_id: headwater_event::LogId) {
+        let complete = FoldState {
+            log_id: Some(log_id),
+            folded: true,
+            reconciled: true,
+            ..FoldState::default()
+        };
+        *self.state_mut() = Arc::new(complete);
     }
 }

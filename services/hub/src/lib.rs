@@ -1,31 +1,45 @@
 //! The cloud end: folds the log and serves it to edge sessions.
 //!
-//! A hub is a view of the downstream log ([`Hub`] follows it into its own store) around which
-//! one task per connected edge runs the pure session of `headwater-session`. What edges report
-//! is appended to the upstream log, and answered once it is durable there. The hub's disk is a
-//! cache: nothing that it alone knows is ever needed.
+//! A hub reads the downstream log into its own store, the *fold*. One task per connected edge runs
+//! the pure session of `headwater-session` over that fold. The hub appends the reports of edges to
+//! the upstream log and acknowledges a report once the log has it durably. The hub's store is a
+//! cache: both logs can rebuild it.
+//!
+//! | wing | job |
+//! |---|---|
+//! | `hub` | starts and stops a hub; the handle, and the view that other parts read |
+//! | `server` | listens, shakes hands, knows the peer; the gRPC service up to the hello |
+//! | `session` | one task per edge: waits, steps the pure session, carries its outputs out |
+//! | `admission` | which hellos and catch-ups are admitted; the table of sessions and nodes |
+//! | `requests` | what nodes ask of the cloud: bounds, deadline, handlers |
+//! | `upstream` | appends reports and positions; keeps the bases of report patches |
+//! | `fold` | follows both logs; answers the questions of sessions; notifies them of changes |
+//! | `limits`, `backoff` | the bounds of a hub, and their defaults; the waits before retries |
+//! | `metrics` | what a hub counts |
+//!
+//! ```text
+//!   hub ──► server ──► session ──► admission
+//!                         │ │ └──► requests ──┐
+//!                         │ └────► upstream   │
+//!                         └──────► fold ◄─────┘        all of them: limits, metrics
+//! ```
 
+mod admission;
+mod backoff;
 mod fold;
-mod following;
 mod hub;
-mod known;
 pub mod limits;
 mod metrics;
-mod pace;
-mod peer;
-mod reports;
-mod said;
-mod service;
+mod requests;
+mod server;
 mod session;
-mod shared;
-mod socket;
-mod spans;
-mod standing;
-mod tally;
-mod turns;
-mod wakers;
+mod upstream;
 
-pub use hub::{Hub, HubConfig, HubError, HubHandle, HubSeams, HubView, Lag};
+pub use headwater_follow::WallClock;
+
+pub use hub::{Hub, HubConfig, HubDependencies, HubError, HubHandle, HubView, Lag};
 pub use limits::HubLimits;
 pub use metrics::HubMetrics;
-pub use shared::{Answers, NoAnswers, WallClock};
+pub use requests::{
+    NoRequestHandler, NodeRequest, NodeRequestError, RequestHandler, TooManyOf, Verb,
+};

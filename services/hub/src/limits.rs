@@ -1,102 +1,108 @@
-//! What a hub allows all of its edges together, and their defaults.
+//! The bounds of all sessions of a hub together, and their defaults.
 //!
-//! The bounds of one session are [`headwater_session::HubSettings`]; these stand around them:
-//! connections, how fast they come, how long they live, what the wire takes.
+//! The bounds of one session are [`headwater_session::HubSettings`]. The bounds here are about
+//! connections: how many there are, how fast they come, how long they live, what they carry.
 
 use std::time::Duration;
 
-/// How long a connection may take to say hello (slowloris). A network with a round trip of a
-/// second has time for it.
+/// How long a connection may take to send its hello (slowloris). Enough for a round trip of a
+/// second.
 pub const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a TLS handshake may take: three ways over a network with a round trip of a second.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 
-/// TLS handshakes under way at once: a site whose edges all come within a second. Those that
-/// come then wait to be accepted.
+/// TLS handshakes at once: a site whose edges all connect within a second. Further connections
+/// wait to be accepted.
 pub const HANDSHAKES_MAX: usize = 1_024;
 
-/// How long nothing may come on a connection before it is pinged, so that a half-open one is
-/// noticed: within this and [`KEEPALIVE_TIMEOUT`], before the 45 s after which a silent session
-/// ends. An edge lets less time pass between its heartbeats, so that an idle one is not pinged.
+/// How long a connection may be silent before the hub pings it. With [`KEEPALIVE_TIMEOUT`] the hub
+/// detects a half-open connection before the 45 s after which a silent session ends. An edge sends
+/// heartbeats more often, so the hub does not ping an idle one.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
 
-/// How long the answer to a ping may take.
+/// How long the response to a ping may take.
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// TCP's own keepalive, for a connection that has not come as far as HTTP/2.
+/// TCP's own keepalive, for a connection before HTTP/2.
 pub const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Bytes of the largest message that an edge may send: a full frame of reports with one object
-/// of the largest size (1.5 MiB) and room for framing.
+/// Bytes of the largest message from an edge: a full frame of reports with one object of the
+/// largest size (1.5 MiB), and room for framing.
 pub const RECEIVE_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of the largest message sent to an edge: a frame of the session's own bound, or one
-/// object of the largest size, with room for framing.
+/// Bytes of the largest message to an edge: a frame of the session's own bound, or one object of
+/// the largest size, and room for framing.
 pub const SEND_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of the largest header list that is read (CONTINUATION floods).
+/// Bytes of the largest header list (CONTINUATION floods).
 pub const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 
 /// Streams of one connection: a session, and room for one that replaces it.
 pub const STREAMS_PER_CONNECTION: u32 = 4;
 
-/// Sessions of a hub: twice the ten thousand edges that one is meant for, so that it can take
-/// over from another. An idle one costs some 16 KiB.
+/// Sessions of a hub: twice the ten thousand edges that a hub is made for, so that it can take
+/// over from another one. An idle session costs some 16 KiB.
 pub const SESSIONS_MAX: usize = 20_000;
 
-/// Connections of a hub: its sessions, and room to tell those beyond them so.
+/// Connections of a hub: its sessions, and room to refuse further ones with a reason.
 pub const CONNECTIONS_MAX: usize = SESSIONS_MAX + 4_096;
 
-/// How long a session lives before its edge is asked to connect again, so that edges spread
-/// over the hubs there are and a certificate is looked at anew.
+/// How long a session lives before the hub asks its edge to connect again. Edges thereby spread
+/// over all hubs, and the hub checks each certificate again.
 pub const CONNECTION_AGE: Duration = Duration::from_secs(6 * 3600);
 
-/// How far the age of a session may lie from [`CONNECTION_AGE`], to either side: edges that
-/// came at once do not leave at once.
+/// How far the age of a session may differ from [`CONNECTION_AGE`], to either side: edges that
+/// connected at once do not leave at once.
 pub const CONNECTION_AGE_JITTER: Duration = Duration::from_secs(3600);
 
-/// What a connection is given beyond the age of any session before it is closed with whatever
-/// is still said on it.
+/// How much longer than any session a connection lives before the hub closes it.
 pub const CONNECTION_AGE_GRACE: Duration = Duration::from_secs(60);
 
-/// Hellos a second that are taken: each costs a handshake and some reads, about a millisecond
-/// of one core. Who is refused comes back at a random time.
+/// Hellos a second that the hub admits. Each costs a handshake and some reads, about a millisecond
+/// of one core. A refused edge comes back at a random time.
 pub const HELLOS_PER_SECOND: u32 = 500;
 
-/// Hellos that may come at once before the rate holds: a start of a whole site.
+/// Hellos that the hub admits at once before the rate holds: the start of a whole site.
 pub const HELLOS_AT_ONCE: u32 = 1_000;
 
-/// Hellos a second that are taken of one node, and how many of it may come at once: far more
-/// than an edge makes that waits between its tries, so that only a loop is slowed.
+/// Hellos a second that the hub admits of one node. An edge waits between its attempts and stays
+/// far below; only a loop is slowed down.
 pub const NODE_HELLOS_PER_SECOND: u32 = 1;
-/// See [`NODE_HELLOS_PER_SECOND`].
+
+/// Hellos that the hub admits of one node at once. See [`NODE_HELLOS_PER_SECOND`].
 pub const NODE_HELLOS_AT_ONCE: u32 = 10;
 
-/// How long a hub that stops may take to say goodbye to its edges, one after the other, so that
-/// they do not come to the others at once. At the default rate enough for all sessions that a hub
-/// may have, and with what else a stop takes below the 30 s that a Kubernetes pod is given.
+/// How long a hub that stops may send goodbyes to its edges, one after the other, so that they do
+/// not reach the other hubs at once. The default rate has time for all sessions of a hub, and the
+/// whole stop stays below the 30 s that a Kubernetes pod has.
 pub const HANDOVER_WITHIN: Duration = Duration::from_secs(20);
 
-/// How many times faster than a hub takes hellos at a steady rate a leaving one sends it edges:
-/// each hub takes so many at once that the few others that there are keep up.
+/// How many times faster than the steady rate of hellos a hub that stops sends goodbyes. The
+/// bursts that the remaining hubs admit absorb the difference, also when they are few.
 const HANDOVER_SPEED: u32 = 2;
 
 /// Sessions that may hold a delta or a snapshot in memory at once: some MiB each.
 pub const CATCH_UPS_MAX: usize = 64;
 
-/// How long a session may keep its turn to catch up. A slow edge goes on with what it has;
-/// another's turn begins all the same.
-pub const CATCH_UP_TURN: Duration = Duration::from_secs(5);
+/// How long a session may keep its catch-up slot. After that another session gets the slot, and a
+/// slow edge still receives what its session holds.
+pub const CATCH_UP_WITHIN: Duration = Duration::from_secs(5);
 
-/// Messages waiting for a session's socket. The session's own window bounds their bytes.
+/// Messages that wait for a session's socket. The session's own window bounds their bytes.
 pub const OUTBOUND_MESSAGES_MAX: usize = 256;
 
-/// How long a message may wait for room among those: a reader that takes nothing for as long as
-/// a silent peer is given is dropped, and resumes.
+/// How long a message may wait for room among those. After the time that a silent peer has, the
+/// hub drops a session whose edge reads nothing; the edge resumes.
 pub const OUTBOUND_WITHIN: Duration = Duration::from_secs(45);
 
-/// What a hub allows all of its edges together.
+/// Requests of all nodes in flight at once. A further one fails, and its edge asks again.
+pub const REQUESTS_MAX: usize = 256;
+
+/// Requests of one node in flight at once. A further one fails, and its edge asks again.
+pub const NODE_REQUESTS_MAX: usize = 16;
+
+/// The bounds of all sessions of a hub together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubLimits {
     /// See [`HELLO_WITHIN`].
@@ -141,12 +147,16 @@ pub struct HubLimits {
     pub handover_within: Duration,
     /// See [`CATCH_UPS_MAX`].
     pub catch_ups_max: usize,
-    /// See [`CATCH_UP_TURN`].
-    pub catch_up_turn: Duration,
+    /// See [`CATCH_UP_WITHIN`].
+    pub catch_up_within: Duration,
     /// See [`OUTBOUND_MESSAGES_MAX`].
     pub outbound_messages_max: usize,
     /// See [`OUTBOUND_WITHIN`].
     pub outbound_within: Duration,
+    /// See [`REQUESTS_MAX`].
+    pub requests_max: usize,
+    /// See [`NODE_REQUESTS_MAX`].
+    pub node_requests_max: usize,
 }
 
 impl Default for HubLimits {
@@ -173,9 +183,11 @@ impl Default for HubLimits {
             node_hellos_at_once: NODE_HELLOS_AT_ONCE,
             handover_within: HANDOVER_WITHIN,
             catch_ups_max: CATCH_UPS_MAX,
-            catch_up_turn: CATCH_UP_TURN,
+            catch_up_within: CATCH_UP_WITHIN,
             outbound_messages_max: OUTBOUND_MESSAGES_MAX,
             outbound_within: OUTBOUND_WITHIN,
+            requests_max: REQUESTS_MAX,
+            node_requests_max: NODE_REQUESTS_MAX,
         }
     }
 }
@@ -184,17 +196,17 @@ impl HubLimits {
     /// The age at which a session ends; `chance` is in `[0, 1)`.
     pub(crate) fn age(&self, chance: f64) -> Duration {
         let earliest = self.connection_age.saturating_sub(self.connection_age_jitter);
-        let spread = self.oldest().saturating_sub(earliest);
+        let spread = self.age_max().saturating_sub(earliest);
         earliest.saturating_add(spread.mul_f64(chance.clamp(0.0, 1.0)))
     }
 
-    /// The time from one goodbye of a hub that stops to the next.
+    /// The time between two goodbyes of a hub that stops.
     pub(crate) fn between_goodbyes(&self) -> Duration {
         Duration::from_secs(1) / self.hellos_per_second.max(1).saturating_mul(HANDOVER_SPEED)
     }
 
     /// The greatest age of a session.
-    pub(crate) fn oldest(&self) -> Duration {
+    pub(crate) fn age_max(&self) -> Duration {
         self.connection_age.saturating_add(self.connection_age_jitter)
     }
 }

@@ -1,20 +1,20 @@
-//! What the hub counts, for whoever scrapes the process.
+//! The metrics of a hub.
 //!
-//! Nothing is labelled by node: a hub serves thousands of them. What every event touches has its
-//! handles bound here, once; what a session touches once is looked up.
+//! No metric has a label for nodes: a hub serves thousands of them. Series that every event updates
+//! are looked up once, at the start; series that a session updates once are looked up then.
 //!
 //! | module | what it owns |
 //! |---|---|
 //! | `handshake` | TLS handshakes |
 //! | `session` | sessions, pushes, requests |
-//! | `upstream` | reports on their way into the log |
-//! | `fold` | how far the downstream log is folded |
-//! | `wire` | what passes through their sockets |
-//! | `scrape` | what is looked up when somebody asks |
+//! | `upstream` | appends of reports and positions |
+//! | `fold` | the progress of the fold |
+//! | `wire` | connections and their bytes |
+//! | `gauges` | values that each scrape computes |
 
 mod fold;
+mod gauges;
 mod handshake;
-mod scrape;
 mod session;
 mod upstream;
 mod wire;
@@ -23,9 +23,9 @@ use headwater_telemetry::Families;
 use prometheus::Registry;
 
 pub(crate) use fold::FoldMetrics;
-pub(crate) use handshake::{Handshake, HandshakeMetrics};
-pub(crate) use scrape::Scrape;
-pub(crate) use session::{HelloEnd, SessionMetrics, SessionOver};
+pub(crate) use gauges::{GaugeSource, GaugeValues, HubGauges};
+pub(crate) use handshake::{HandshakeMetrics, HandshakeOutcome};
+pub(crate) use session::{EndReason, HelloOutcome, SessionMetrics};
 pub(crate) use upstream::{RecordKind, UpstreamMetrics};
 pub(crate) use wire::WireMetrics;
 
@@ -37,30 +37,30 @@ pub struct HubMetrics {
     pub(crate) sessions: SessionMetrics,
     pub(crate) upstream: UpstreamMetrics,
     pub(crate) fold: FoldMetrics,
-    pub(crate) scrape: Scrape,
+    pub(crate) gauges: HubGauges,
 }
 
 impl HubMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When the registry has metrics of these names already.
+    /// When the registry already has metrics of these names.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let families = Families::new(registry);
-        let scrape = Scrape::new()?;
-        registry.register(Box::new(scrape.clone()))?;
+        let gauges = HubGauges::new()?;
+        registry.register(Box::new(gauges.clone()))?;
         Ok(Self {
             handshakes: HandshakeMetrics::new(&families)?,
             wire: WireMetrics::new(&families)?,
             sessions: SessionMetrics::new(&families)?,
             upstream: UpstreamMetrics::new(&families)?,
             fold: FoldMetrics::new(&families)?,
-            scrape,
+            gauges,
         })
     }
 }
 
-/// A count as a gauge takes it.
+/// A count as the value of a gauge.
 fn level(count: impl TryInto<i64>) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }

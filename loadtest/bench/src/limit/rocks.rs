@@ -7,7 +7,7 @@ use headwater_rocks::{Budget, Role, Shared};
 use headwater_store::WriteOp;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 
-use crate::failure::{Attempt, Failure};
+use crate::failure::{Failure, Tried};
 use crate::limit::{Taken, Written};
 use crate::thread_time::ThreadTime;
 

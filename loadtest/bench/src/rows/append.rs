@@ -21,8 +21,8 @@ use uuid::Uuid;
 use crate::bound::Bound;
 use crate::clock::{memory_log, wall_clock};
 use crate::events::pod;
-use crate::failure::{Attempt, Failure};
-use crate::figure::{Figure, RowResult};
+use crate::failure::{Failure, Tried};
+use crate::figure::{Figure, Measured};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::producer::BareProducer;
 use crate::row::Run;
@@ -56,7 +56,7 @@ struct Taken {
 ///
 /// # Errors
 /// When Kafka does not do what it should.
-pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     let rounds = run.pick(7, 15);
     let events: u64 = run.pick(20_480, 204_800);
     let runtime = runtime("append", 2)?;
@@ -79,7 +79,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let of = |side: usize, what: fn(&Taken) -> f64| -> Samples {
         taken.iter().map(|round| what(&round[side])).collect()
     };
-    let mut measured = RowResult::default();
+    let mut measured = Measured::default();
     let limit = "a bare producer";
     let throughput = |taken: &Taken| taken.per_second;
     measured.push(
@@ -97,7 +97,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     measured.set("group", format!("{GROUP} events, the next when the last is acknowledged"));
     measured.set("topic", format!("{PARTITIONS} partitions, 1 replica, fsync left to the broker"));
     measured.set("client", "acks=all, idempotent, linger.ms=0, lz4, as storage/kafka sets them");
-    measured.note("p50 has no floor of its own: its target counts for both.");
+    measured.note("p50 has no floor of its own: its target stands for both.");
     Ok(measured)
 }
 

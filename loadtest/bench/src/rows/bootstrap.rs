@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headwater_event::{Event, NodeName, StreamId};
-use headwater_hub::{Hub, HubConfig, HubLimits, HubMetrics, HubSeams, NoAnswers};
+use headwater_hub::{Hub, HubConfig, HubDependencies, HubLimits, HubMetrics, NoRequestHandler};
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::{Draft, Log};
 use headwater_rocks::{Budget, RocksEngine, Role, Shared};
@@ -22,8 +22,8 @@ use tokio::runtime::Runtime;
 use crate::bound::Bound;
 use crate::clock::{memory_log, wall_clock};
 use crate::events::pod;
-use crate::failure::{Attempt, Failure};
-use crate::figure::{Figure, RowResult};
+use crate::failure::{Failure, Tried};
+use crate::figure::{Figure, Measured};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::{Written, patch, rocks};
@@ -52,7 +52,7 @@ enum Side {
 ///
 /// # Errors
 /// When a part does not come so far.
-pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     let events: u64 = run.pick(100_000, 1_000_000);
     let keys = events / 50;
     let rounds = run.pick(5, 7);
@@ -81,7 +81,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let of = |side: usize| taken.iter().map(|round| round[side]).collect::<Samples>();
     let slower: Samples = taken.iter().map(|[_, consume, write]| consume.min(*write)).collect();
 
-    let mut measured = RowResult::default();
+    let mut measured = Measured::default();
     let limit = "the slower of consume and write";
     measured.push(
         Figure::ratio("hub, replay: events/s", of(0), limit, slower)
@@ -131,11 +131,11 @@ fn fold(runtime: &Runtime, settings: &KafkaSettings) -> Result<Duration, Failure
         settings: HubSettings::default(),
         limits: HubLimits::default(),
     };
-    let seams = HubSeams {
+    let seams = HubDependencies {
         downstream: Arc::new(downstream),
         upstream: Arc::new(memory_log(1)),
         engine,
-        answers: Arc::new(NoAnswers),
+        requests: Arc::new(NoRequestHandler),
         wall_clock: wall_clock(),
         metrics: HubMetrics::new(&Registry::new()).tried("registering metrics")?,
     };
@@ -168,7 +168,7 @@ fn consume(settings: &KafkaSettings, events: u64) -> Result<Duration, Failure> {
 }
 
 /// An edge with nothing gets one snapshot.
-fn snapshot(run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
+fn snapshot(run: &Run, measured: &mut Measured) -> Result<(), Failure> {
     let pods = 1_000;
     let mut link = Link::start()?;
     let node = link.node.to_string();
@@ -199,6 +199,6 @@ fn snapshot(run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
     measured.push(Figure::alone("edge, snapshot: ms from start to synced", ms).latency());
     measured.set("snapshot", format!("{pods} pods of about {OBJECT_BYTES} bytes"));
     measured
-        .note("The snapshot's bytes have no floor of their own: twice the target counts instead.");
+        .note("The snapshot's bytes have no floor of their own: twice the target stands for it.");
     Ok(())
 }

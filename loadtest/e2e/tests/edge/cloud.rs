@@ -13,7 +13,7 @@ use headwater_controller::{
 };
 use headwater_event::NodeName;
 use headwater_hub::{
-    Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers, WallClock,
+    Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler, WallClock,
 };
 use headwater_log::{MemoryLog, MemorySettings};
 use headwater_session::HubSettings;
@@ -68,11 +68,11 @@ impl Cloud {
             settings: HubSettings::default(),
             limits: HubLimits::default(),
         };
-        let seams = HubSeams {
+        let seams = HubDependencies {
             downstream,
             upstream,
             engine: Arc::new(MemoryEngine::new()),
-            answers: Arc::new(NoAnswers),
+            requests: Arc::new(NoRequestHandler),
             wall_clock: clock,
             metrics: HubMetrics::new(&registry).expect("a fresh registry"),
         };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use headwater_event::{Applied, Assignment, EntryKey, Event, ObjectHash};
 use headwater_follow::Follower;
-use headwater_hub::{Hub, HubConfig, HubHandle, HubLimits, HubMetrics, HubSeams, NoAnswers};
+use headwater_hub::{
+    Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
+};
 use headwater_log::{
     BirthWish, Claimant, Draft, Log, MemoryLog, MemorySettings, Writer, read_or_create_birth,
 };
@@ -55,15 +57,15 @@ impl Cloud {
             settings: HubSettings::default(),
             limits: HubLimits::default(),
         };
-        let seams = HubSeams {
+        let seams = HubDependencies {
             downstream: shared,
             upstream: Arc::new(MemoryLog::new(MemorySettings::default())),
             engine: store.clone(),
-            answers: Arc::new(NoAnswers),
+            requests: Arc::new(NoRequestHandler),
             wall_clock: clock,
             metrics: HubMetrics::new(&Registry::new()).expect("a fresh registry"),
         };
-        let hub = Hub::start_unheard(config, seams).await.expect("starts");
+        let hub = Hub::start_without_listener(config, seams).await.expect("starts");
         let mut cloud = Self { hub: Arc::new(hub), store, writer, follower, said: 0 };
         let streams = Applied {
             key: EntryKey::Streams,

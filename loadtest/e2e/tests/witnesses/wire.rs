@@ -62,7 +62,7 @@ pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> HubDialer {
             let (to_hub, mut said) = mpsc::channel::<EdgeMessage>(ON_THE_WAY_MAX);
             let (up, at_hub) = mpsc::channel(ON_THE_WAY_MAX);
             let (down, at_edge) = mpsc::channel(ON_THE_WAY_MAX);
-            let mut from_hub = hub.converse(ReceiverStream::new(at_hub).boxed());
+            let mut from_hub = hub.open_session(ReceiverStream::new(at_hub).boxed());
             let kept = tape.clone();
             tokio::spawn(async move {
                 while let Some(message) = said.recv().await {

@@ -8,14 +8,14 @@ use crate::latency::Quantiles;
 use crate::record::{Latencies, Run};
 use crate::series::Series;
 
-/// The headline of a run that was wrong.
+/// Said over a run that was wrong.
 const WRONG: &str = "\
 #######################################################
 ##   THE RUN WAS WRONG: IT HAS NO LATENCY FIGURES    ##
 #######################################################
 ";
 
-/// The headline of a run whose generator was late.
+/// Said over a run whose generator could not keep up.
 const VOID: &str = "VOID: these figures do not count.";
 
 /// An empty table with these columns.

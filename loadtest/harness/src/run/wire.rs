@@ -103,7 +103,7 @@ impl WireLooks {
         });
     }
 
-    /// The counts; `None`: there were no messages.
+    /// What was seen; `None`: nobody said anything.
     pub(super) fn end(self) -> Option<Wire> {
         self.last.map(|_| self.wire)
     }

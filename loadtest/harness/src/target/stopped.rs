@@ -23,7 +23,7 @@ const DOWNSTREAM: &str = "headwater.downstream.v1";
 const STATUSES_MAX: usize = 100_000;
 
 /// A target that has stopped; Kafka still runs.
-pub struct StoppedTarget {
+pub struct Stopped {
     target: Target,
     memory: Shared,
 }
@@ -75,7 +75,7 @@ pub enum StoppedError {
     },
 }
 
-impl StoppedTarget {
+impl Stopped {
     pub(super) fn new(target: Target) -> Self {
         Self { target, memory: Shared::new(Budget::CLOUD) }
     }

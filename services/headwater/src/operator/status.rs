@@ -153,7 +153,7 @@ fn standings(sight: &Sight, now_ms: i64) -> BTreeMap<NodeName, Option<NodeStandi
     };
     let mut known = match &sight.hub {
         // What the hub knows it knows before the log.
-        Some(hub) => hub.standings(),
+        Some(hub) => hub.node_positions(),
         None => sight.cloud.as_ref().map(of_log).unwrap_or_default(),
     };
     if !sight.nodes.is_empty() {

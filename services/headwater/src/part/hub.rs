@@ -3,16 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
-use headwater_hub::{Answers, Hub, HubConfig, HubHandle, HubMetrics, HubSeams, HubView};
+use headwater_hub::{
+    Hub, HubConfig, HubDependencies, HubHandle, HubMetrics, HubView, NoRequestHandler,
+};
 use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings as SessionSettings;
-use headwater_session::message::RequestError;
-use headwater_store::{Engine, schema};
-use headwater_telemetry::error_chain;
+use headwater_store::schema;
 use headwater_telemetry::health::{CheckKind, Health};
-use headwater_view::StreamReader;
 
 use super::{Ground, Part};
 use crate::data_dir::HUB_ADDRESS;
@@ -57,11 +54,11 @@ impl Part for HubPart {
                 settings: SessionSettings::default(),
                 limits,
             },
-            HubSeams {
+            HubDependencies {
                 downstream: logs.downstream.clone(),
                 upstream: logs.upstream.clone(),
-                engine: engine.clone(),
-                answers: Arc::new(FoldAnswers(engine)),
+                engine,
+                requests: Arc::new(NoRequestHandler),
                 wall_clock: ground.clock.clone(),
                 metrics: HubMetrics::new(&ground.metrics.registry)?,
             },
@@ -102,25 +99,4 @@ pub(crate) fn check(hub: HubView, health: &mut Health) {
         let is_whole = hub.is_reconciled();
         if is_whole { Ok(()) } else { Err("the log is not folded to its end yet".to_owned()) }
     });
-}
-
-/// Answers nodes from the hub's own fold: what it holds is what the log says.
-struct FoldAnswers(Arc<dyn Engine>);
-
-#[tonic::async_trait]
-impl Answers for FoldAnswers {
-    async fn answer(&self, node: &NodeName, key: &ResourceKey) -> Result<Bytes, RequestError> {
-        let snapshot = self.0.snapshot();
-        let reader = StreamReader::new(&*snapshot);
-        let key = EntryKey::from(key.clone());
-        for stream in [StreamId::node(node), StreamId::Cluster] {
-            let entry = reader.entry(&stream, &key);
-            let entry = entry.map_err(|error| RequestError::Unavailable(error_chain(&error)))?;
-            if let Some(entry) = entry {
-                return Ok(entry.object);
-            }
-        }
-        let why = "the log holds no such object, and this hub can ask nobody beyond the log";
-        Err(RequestError::Unavailable(why.to_owned()))
-    }
 }

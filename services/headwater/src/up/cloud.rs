@@ -9,13 +9,13 @@ use headwater_controller::{
     Controller, ControllerDependencies, ControllerError, ControllerHandle, ControllerMetrics,
     Picture, WriterTimings,
 };
-use headwater_event::{NodeName, ResourceKey};
+use headwater_event::NodeName;
 use headwater_hub::{
-    Answers, Hub, HubConfig, HubError, HubHandle, HubLimits, HubMetrics, HubSeams, WallClock,
+    Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, NodeRequest,
+    NodeRequestError, RequestHandler, Verb, WallClock,
 };
 use headwater_rocks::{Role, Shared};
 use headwater_session::HubSettings;
-use headwater_session::message::RequestError;
 use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::watch;
 
@@ -117,11 +117,11 @@ impl Cloud {
                 settings: HubSettings::default(),
                 limits: HubLimits::default(),
             },
-            HubSeams {
+            HubDependencies {
                 downstream,
                 upstream,
                 engine: open("hub", "hub", schema::HUB)?,
-                answers: Arc::new(PictureAnswers(controller.picture().clone())),
+                requests: Arc::new(PictureRequestHandler(controller.picture().clone())),
                 wall_clock: clock.clone(),
                 metrics: HubMetrics::new(&seen.registry)?,
             },
@@ -143,12 +143,15 @@ impl Cloud {
     }
 }
 
-/// Answers nodes from the cloud's picture.
-struct PictureAnswers(Picture);
+/// Responds to nodes from the controller's picture.
+struct PictureRequestHandler(Picture);
 
 #[tonic::async_trait]
-impl Answers for PictureAnswers {
-    async fn answer(&self, _node: &NodeName, key: &ResourceKey) -> Result<Bytes, RequestError> {
-        self.0.answer(key).ok_or(RequestError::NotFound)
+impl RequestHandler for PictureRequestHandler {
+    async fn handle(&self, request: &NodeRequest) -> Result<Bytes, NodeRequestError> {
+        match request.verb {
+            Verb::Get => self.0.answer(&request.key).ok_or(NodeRequestError::NotFound),
+            verb => Err(NodeRequestError::Invalid(format!("the verb {verb:?} is not supported"))),
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! A delta, snapshot or correction, read whole when it is asked for and given out in parts.
+//! A delta, a snapshot or a correction: read whole at once, and pushed in parts.
 //!
-//! It is held in memory until it is sent; [`crate::turns`] bounds how many are. A snapshot of a
-//! stream that many nodes have is read once for all who take it at the same position.
+//! Its changes stay in memory until they are sent; [`crate::admission`] bounds how many sessions
+//! hold one. All sessions that take the snapshot of a shared stream at one position share one read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,52 +11,52 @@ use headwater_session::message::{PushedChange, change_bytes};
 use headwater_session::{CatchUp, CatchUpPart, Comparison, SourceError};
 use headwater_view::Entry;
 
-/// What a snapshot is of: the same position and hash, the same state.
+/// The position of a snapshot: equal position and hash mean equal state.
 type Position = Option<(Checkpoint, StateHash)>;
 
-/// The entries of a stream.
+/// The entries of a stream, or the changes of a delta.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct StreamEntries {
     changes: Vec<PushedChange>,
     object_hashes: Vec<ObjectHash>,
 }
 
-impl Entries {
+impl StreamEntries {
     pub(super) fn push(&mut self, key: EntryKey, entry: Entry) {
         self.object_hashes.push(entry.object_hash);
         self.changes.push(applied(key, entry).into());
     }
 }
 
-/// Changes not yet given out.
-pub(super) struct Changes {
-    all: Arc<Entries>,
-    /// Which of them; all.
+/// Changes that a session has yet to push.
+pub(super) struct PendingChanges {
+    all: Arc<StreamEntries>,
+    /// Indices of the changes to push; `None`: all.
     chosen: Option<Vec<usize>>,
-    given: usize,
+    sent: usize,
 }
 
-impl Changes {
+impl PendingChanges {
     pub(super) fn new(changes: Vec<PushedChange>) -> Self {
-        Self::shared(Arc::new(Entries { changes, object_hashes: Vec::new() }))
+        Self::shared(Arc::new(StreamEntries { changes, object_hashes: Vec::new() }))
     }
 
-    /// Entries that others give out too. Objects share their bytes.
-    pub(super) fn shared(all: Arc<Entries>) -> Self {
-        Self { all, chosen: None, given: 0 }
+    /// Entries that several sessions push.
+    pub(super) fn shared(all: Arc<StreamEntries>) -> Self {
+        Self { all, chosen: None, sent: 0 }
     }
 
-    /// Those of the entries that the edge of `comparison` does not have.
-    pub(super) fn lacking(all: Arc<Entries>, comparison: &mut Comparison) -> Self {
+    /// The entries that the edge of `comparison` lacks.
+    pub(super) fn missing(all: Arc<StreamEntries>, comparison: &mut Comparison) -> Self {
         let mut chosen = Vec::new();
-        for (at, (pushed, object)) in all.changes.iter().zip(&all.object_hashes).enumerate() {
+        for (index, (pushed, object)) in all.changes.iter().zip(&all.object_hashes).enumerate() {
             if let Change::Applied(Applied { key, uid, resource_version, .. }) = &pushed.change
                 && !comparison.has(key, uid, resource_version, object)
             {
-                chosen.push(at);
+                chosen.push(index);
             }
         }
-        Self { all, chosen: Some(chosen), given: 0 }
+        Self { all, chosen: Some(chosen), sent: 0 }
     }
 
     fn len(&self) -> usize {
@@ -64,62 +64,67 @@ impl Changes {
     }
 
     fn get(&self, number: usize) -> Option<&PushedChange> {
-        let at = match &self.chosen {
+        let index = match &self.chosen {
             Some(chosen) => *chosen.get(number)?,
             None => number,
         };
-        self.all.changes.get(at)
+        self.all.changes.get(index)
     }
 }
 
-impl CatchUp for Changes {
+impl CatchUp for PendingChanges {
     fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError> {
         let mut changes = Vec::new();
         let mut bytes = 0;
-        while let Some(next) = self.get(self.given) {
+        while let Some(next) = self.get(self.sent) {
             bytes += change_bytes(&next.change);
             if bytes > bytes_max && !changes.is_empty() {
                 break;
             }
             changes.push(next.clone());
-            self.given += 1;
+            self.sent += 1;
         }
-        Ok(CatchUpPart { changes, last: self.given == self.len() })
+        Ok(CatchUpPart { changes, last: self.sent == self.len() })
     }
 }
 
-/// The newest snapshot of each shared stream, for as long as a session gives it out.
+/// The newest snapshot of each shared stream, for as long as a session pushes it.
 #[derive(Debug, Default)]
 pub(super) struct SharedSnapshots {
-    newest: Mutex<BTreeMap<StreamId, Newest>>,
+    newest: Mutex<BTreeMap<StreamId, CachedSnapshot>>,
 }
 
-/// Of what, and the entries while anyone holds them.
-type Newest = (Position, Weak<Entries>);
+/// The position, and the entries while a session holds them.
+type CachedSnapshot = (Position, Weak<StreamEntries>);
 
 impl SharedSnapshots {
-    /// The snapshot of `stream` at `position`: the one that others give out, else as `read` now.
+    /// The snapshot of `stream` at `position`: the one that other sessions push, else the result
+    /// of `read`.
+    ///
+    /// # Errors
+    /// As `read`.
     pub(super) fn at(
         &self,
         stream: &StreamId,
         position: Position,
-        read: impl FnOnce() -> Result<Entries, SourceError>,
-    ) -> Result<Arc<Entries>, SourceError> {
-        // Held while one reads, so that a storm reads once. No code here panics while it is.
+        read: impl FnOnce() -> Result<StreamEntries, SourceError>,
+    ) -> Result<Arc<StreamEntries>, SourceError> {
+        // The lock is held during the read, so that a storm of sessions reads once. No code here
+        // panics while it holds the lock; a poisoned one is still whole.
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, held)) = newest.get(stream)
+        if let Some((at, entries)) = newest.get(stream)
             && *at == position
-            && let Some(held) = held.upgrade()
+            && let Some(entries) = entries.upgrade()
         {
-            return Ok(held);
+            return Ok(entries);
         }
-        let fresh = Arc::new(read()?);
-        newest.insert(stream.clone(), (position, Arc::downgrade(&fresh)));
-        Ok(fresh)
+        let entries = Arc::new(read()?);
+        newest.insert(stream.clone(), (position, Arc::downgrade(&entries)));
+        Ok(entries)
     }
 }
 
-/// An entry as it is pushed.
+/// The change that applies an entry.
 pub(super) fn applied(key: EntryKey, entry: Entry) -> Change {
     let Entry { uid, resource_version, object, .. } = entry;
     Change::Applied(Applied { key, uid, resource_version, object })
@@ -138,22 +143,22 @@ mod tests {
             Change::Removed(Removed { key, uid: "u".to_owned() }).into()
         };
         let one = change_bytes(&change(1).change);
-        let mut changes = Changes::new((1..=5).map(change).collect());
+        let mut changes = PendingChanges::new((1..=5).map(change).collect());
         let sizes: Vec<_> = std::iter::from_fn(|| {
             let part = changes.next(2 * one).expect("readable");
             (!part.changes.is_empty()).then_some((part.changes.len(), part.last))
         })
         .collect();
         assert_eq!(sizes, [(2, false), (2, false), (1, true)]);
-        let mut tiny = Changes::new(vec![change(1)]);
+        let mut tiny = PendingChanges::new(vec![change(1)]);
         assert_eq!(tiny.next(1).expect("readable").changes.len(), 1);
-        assert!(Changes::new(Vec::new()).next(1).expect("readable").last);
+        assert!(PendingChanges::new(Vec::new()).next(1).expect("readable").last);
     }
 
     #[test]
-    fn a_shared_snapshot_is_read_once_while_anyone_gives_it_out() {
+    fn a_shared_snapshot_is_read_once_while_a_session_pushes_it() {
         let snapshots = SharedSnapshots::default();
-        let nothing = || Ok(Entries::default());
+        let nothing = || Ok(StreamEntries::default());
         let cluster = StreamId::Cluster;
         let first = snapshots.at(&cluster, None, nothing).expect("read");
         let again = snapshots.at(&cluster, None, || unreachable!("it is held")).expect("held");
@@ -162,15 +167,15 @@ mod tests {
         let mut reads = 0;
         let read = || {
             reads += 1;
-            Ok(Entries::default())
+            Ok(StreamEntries::default())
         };
         snapshots.at(&cluster, None, read).expect("read");
-        assert_eq!(reads, 1, "nobody held it any more");
+        assert_eq!(reads, 1, "no session held it any more");
     }
 
     #[test]
-    fn of_shared_entries_each_edge_is_given_what_it_lacks() {
-        let mut all = Entries::default();
+    fn each_edge_gets_the_shared_entries_that_it_lacks() {
+        let mut all = StreamEntries::default();
         let key = |n: u8| format!("d/service/s{n}").parse().expect("a key");
         let object_hash = |n| ObjectHash::of(&[n]);
         for n in 0..5 {
@@ -182,11 +187,12 @@ mod tests {
         let digest = |n| DigestKey::new(3).digest(&key(n), "u", "1", &object_hash(n));
         for held in [vec![], vec![1, 3], vec![0, 1, 2, 3, 4]] {
             let digests: Vec<_> = held.iter().map(|n| digest(*n)).collect();
-            let mut changes = Changes::lacking(all.clone(), &mut Comparison::new(3, &digests));
+            let mut changes =
+                PendingChanges::missing(all.clone(), &mut Comparison::new(3, &digests));
             let part = changes.next(u64::MAX).expect("readable");
-            let given: Vec<_> = part.changes.iter().map(|pushed| pushed.change.key()).collect();
+            let sent: Vec<_> = part.changes.iter().map(|pushed| pushed.change.key()).collect();
             let lacking: Vec<EntryKey> = (0..5).filter(|n| !held.contains(n)).map(key).collect();
-            assert_eq!(given, lacking.iter().collect::<Vec<_>>());
+            assert_eq!(sent, lacking.iter().collect::<Vec<_>>());
             assert!(part.last);
         }
     }

@@ -1,9 +1,10 @@
-//! What an event changes, as a patch: made once, when the event is folded, for every session that
-//! tells it in a tail.
+//! Each event as a patch, made once when the event is folded, for every session that pushes it in
+//! a tail.
 //!
-//! An update is said against the object that the entry had, a new entry against the last one of
-//! its kind in the stream: the pods of one node look much alike. Whoever takes the event in a tail
-//! stands right before it, so that it has the base, byte for byte.
+//! The patch of an update applies to the object that the entry had. The patch of a new entry
+//! applies to the newest entry of its kind in the stream: the pods of one node are much alike. An
+//! edge that receives the event in a tail is at the position right before it and therefore has the
+//! base, byte for byte.
 
 use std::collections::HashMap;
 
@@ -13,28 +14,31 @@ use headwater_object::patch::patch;
 use headwater_store::EngineError;
 use headwater_view::{Continuity, StreamState};
 
-/// Kinds of streams of which the last entry is remembered, about 150 bytes each. Above it all are
-/// forgotten, and the next entry of each goes whole.
-const NEWEST_MAX: usize = 65_536;
+/// Kinds of streams whose newest entry is kept, about 150 bytes each. Above it all are discarded,
+/// and the next entry of each kind is pushed whole.
+const KINDS_MAX: usize = 65_536;
 
-/// An object said as a patch.
+/// An object as a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Patch {
-    /// The entry with the object that it is a patch of; `None`: the one that it changes.
+    /// The entry whose object is the base; `None`: the entry that the event changes.
     pub(super) base: Option<EntryKey>,
     pub(super) bytes: Bytes,
 }
 
-/// Makes them.
+/// Makes patches.
 #[derive(Debug, Default)]
 pub(super) struct Patches {
-    /// By stream and kind, the entry that was applied last.
+    /// By stream and kind: the entry that was applied last.
     newest: HashMap<(StreamId, String), EntryKey>,
 }
 
 impl Patches {
-    /// The object that `envelope` brings as a patch against what `state` holds before it, where
-    /// that is worth its while.
+    /// The object of `envelope` as a patch of an object in `state`, which is right before the
+    /// event; `None` if the whole object is as good.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
     pub(super) fn patch(
         &mut self,
         envelope: &Envelope,
@@ -42,26 +46,26 @@ impl Patches {
         state: &mut StreamState,
     ) -> Result<Option<Patch>, EngineError> {
         let Event::Applied(applied) = &envelope.event else { return Ok(None) };
-        // Over a hole the state is not what is right before the event.
+        // If events are missing, the state is not the one right before the event.
         let Some(key) = applied.key.resource().filter(|_| continuity == Continuity::Dense) else {
             return Ok(None);
         };
         let kind = (envelope.stream.clone(), key.kind().to_owned());
-        if self.newest.len() >= NEWEST_MAX && !self.newest.contains_key(&kind) {
+        if self.newest.len() >= KINDS_MAX && !self.newest.contains_key(&kind) {
             self.newest.clear();
         }
-        let alike = self.newest.insert(kind, applied.key.clone());
+        let similar = self.newest.insert(kind, applied.key.clone());
         let stream = &envelope.stream;
         if let Some(before) = state.entry(stream, &applied.key)? {
             let same = before.uid == applied.uid;
-            return Ok(same.then(|| of(None, &before.object, applied)).flatten());
+            return Ok(same.then(|| patch_of(None, &before.object, applied)).flatten());
         }
-        let Some(alike) = alike else { return Ok(None) };
-        let base = state.entry(stream, &alike)?;
-        Ok(base.and_then(|base| of(Some(alike), &base.object, applied)))
+        let Some(similar) = similar else { return Ok(None) };
+        let base = state.entry(stream, &similar)?;
+        Ok(base.and_then(|base| patch_of(Some(similar), &base.object, applied)))
     }
 }
 
-fn of(base: Option<EntryKey>, before: &[u8], applied: &Applied) -> Option<Patch> {
+fn patch_of(base: Option<EntryKey>, before: &[u8], applied: &Applied) -> Option<Patch> {
     patch(before, &applied.object).map(|bytes| Patch { base, bytes })
 }

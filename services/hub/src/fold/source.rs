@@ -1,9 +1,9 @@
 //! The fold as a session reads it during one step.
 //!
-//! Most steps read nothing: an acknowledgement moves the session alone. So the fold is looked at
-//! when something is first asked of it. A session that keeps up asks how its streams end and for
-//! their last events, which are remembered ([`super::newest`]); whatever else it asks is read of the
-//! store, at the same moment, and what it asks again and again once.
+//! Most steps read nothing: an acknowledgement changes the session alone. So the source takes its
+//! snapshot of the fold at the first question. A session that keeps up asks for the ends of streams
+//! and their newest events, which are in memory ([`super::heads`]). The source reads everything
+//! else from the store, at the same moment, and reads a stream's history once.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,101 +21,106 @@ use headwater_session::{
 use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
 
-use super::catch_up::{Changes, Entries, applied};
+use super::catch_up::{PendingChanges, StreamEntries, applied};
+use super::heads::StreamHead;
 use super::history::{CHANGES, EVENTS, STREAMS, StreamHistory};
-use super::newest::Head;
-use super::{Facts, Fold};
+use super::{Fold, FoldState};
 
-/// Entries read from the store at once.
+/// Entries that are read from the store at once.
 const CHUNK_ENTRIES: usize = 256;
 
-/// The fold at one moment: that of the first question.
+/// The fold at the moment of the first question.
 pub(crate) struct FoldSource<'f> {
     fold: &'f Fold,
-    /// Those whose heads are looked for in memory.
+    /// The streams whose heads are read from memory.
     streams: Option<&'f BTreeSet<StreamId>>,
-    moment: OnceCell<Moment<'f>>,
-    has_turn: bool,
-    asked: Cell<bool>,
+    snapshot: OnceCell<FoldSnapshot<'f>>,
+    may_catch_up: bool,
+    wants_catch_up: Cell<bool>,
 }
 
-/// What does not move while a step lasts.
-pub(super) struct Moment<'f> {
-    pub(super) facts: Arc<Facts>,
-    /// What is remembered of streams, of the same moment as `read`.
-    heads: BTreeMap<StreamId, Arc<Head>>,
-    pub(super) read: Box<dyn Read + 'f>,
-    /// The histories that were read.
+/// The fold at one moment.
+pub(super) struct FoldSnapshot<'f> {
+    pub(super) state: Arc<FoldState>,
+    /// The stored state.
+    pub(super) stored: Box<dyn Read + 'f>,
+    /// Heads of the same moment as `stored`.
+    heads: BTreeMap<StreamId, Arc<StreamHead>>,
+    /// The histories that were read so far.
     histories: RefCell<BTreeMap<StreamId, Arc<StreamHistory>>>,
 }
 
-impl<'f> Moment<'f> {
+impl<'f> FoldSnapshot<'f> {
     pub(super) fn new(
-        facts: Arc<Facts>,
-        heads: BTreeMap<StreamId, Arc<Head>>,
-        read: Box<dyn Read + 'f>,
+        state: Arc<FoldState>,
+        heads: BTreeMap<StreamId, Arc<StreamHead>>,
+        stored: Box<dyn Read + 'f>,
     ) -> Self {
-        Self { facts, heads, read, histories: RefCell::default() }
+        Self { state, stored, heads, histories: RefCell::default() }
     }
 }
 
 impl<'f> FoldSource<'f> {
+    /// A source that reads everything from the store, and may catch up.
     pub(super) fn new(fold: &'f Fold) -> Self {
-        let (moment, asked) = (OnceCell::new(), Cell::new(false));
-        Self { fold, streams: None, moment, has_turn: true, asked }
+        let (snapshot, wants_catch_up) = (OnceCell::new(), Cell::new(false));
+        Self { fold, streams: None, snapshot, may_catch_up: true, wants_catch_up }
     }
 
-    /// As a session reads it that waits for these streams: how they end is remembered.
-    pub(crate) fn of(self, streams: &'f BTreeSet<StreamId>) -> Self {
+    /// Reads the heads of these streams from memory.
+    pub(crate) fn with_heads_of(self, streams: &'f BTreeSet<StreamId>) -> Self {
         Self { streams: Some(streams), ..self }
     }
 
-    /// As a session reads it whose turn it is to catch up, or is not.
-    pub(crate) fn in_turn(self, has_turn: bool) -> Self {
-        Self { has_turn, ..self }
+    /// Lets a catch-up begin only if `may_catch_up`.
+    pub(crate) fn with_catch_up(self, may_catch_up: bool) -> Self {
+        Self { may_catch_up, ..self }
     }
 
     /// Whether a catch-up was due and had to wait.
-    pub(crate) fn has_asked(&self) -> bool {
-        self.asked.get()
+    pub(crate) fn wants_catch_up(&self) -> bool {
+        self.wants_catch_up.get()
     }
 
-    fn moment(&self) -> &Moment<'f> {
-        self.moment.get_or_init(|| self.fold.moment(self.streams))
+    fn snapshot(&self) -> &FoldSnapshot<'f> {
+        self.snapshot.get_or_init(|| self.fold.snapshot(self.streams))
     }
 
-    fn facts(&self) -> &Facts {
-        &self.moment().facts
+    fn state(&self) -> &FoldState {
+        &self.snapshot().state
     }
 
-    fn read(&self) -> &dyn Read {
-        &*self.moment().read
+    fn stored(&self) -> &dyn Read {
+        &*self.snapshot().stored
     }
 
     fn reader(&self) -> StreamReader<'_> {
-        StreamReader::new(self.read())
+        StreamReader::new(self.stored())
     }
 
-    fn head(&self, stream: &StreamId) -> Option<&Head> {
-        self.moment().heads.get(stream).map(|head| &**head)
+    fn head(&self, stream: &StreamId) -> Option<&StreamHead> {
+        self.snapshot().heads.get(stream).map(|head| &**head)
     }
 
     fn history(&self, stream: &StreamId) -> Result<Arc<StreamHistory>, SourceError> {
         if let Some(head) = self.head(stream) {
             return Ok(head.history.clone());
         }
-        let Moment { read, histories, .. } = self.moment();
+        let FoldSnapshot { stored, histories, .. } = self.snapshot();
         if let Some(history) = histories.borrow().get(stream) {
             return Ok(history.clone());
         }
-        let row = STREAMS.get(&**read, stream).map_err(unreadable)?;
+        let row = STREAMS.get(&**stored, stream).map_err(unreadable)?;
         let history = Arc::new(row.map(|Json(history)| history).unwrap_or_default());
         histories.borrow_mut().insert(stream.clone(), history.clone());
         Ok(history)
     }
 
-    /// When the first of what lies behind `since` was appended, as far as it is known: of a key that
-    /// changed again meanwhile, the last time.
+    /// When the first event above `since` was appended, as far as the fold knows. Of a key that
+    /// changed several times above `since` only the last change counts.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
     pub(crate) fn changed_ms(
         &self,
         stream: &StreamId,
@@ -123,7 +128,7 @@ impl<'f> FoldSource<'f> {
     ) -> Result<Option<i64>, SourceError> {
         let raw_from = self.history(stream)?.raw_from;
         let mut changes =
-            CHANGES.rows_of_from(self.read(), stream, &(stream.clone(), since.next()));
+            CHANGES.rows_of_from(self.stored(), stream, &(stream.clone(), since.next()));
         if since < raw_from
             && let Some((_, Json(change))) = changes.next().transpose().map_err(unreadable)?
         {
@@ -138,17 +143,17 @@ impl<'f> FoldSource<'f> {
         self.reader().entry(stream, key).map_err(unreadable)
     }
 
-    /// All entries of a stream, read once for all who give them out.
-    fn entries(&self, stream: &StreamId) -> Result<Arc<Entries>, SourceError> {
+    /// All entries of a stream. Sessions that push a shared stream share one read.
+    fn entries(&self, stream: &StreamId) -> Result<Arc<StreamEntries>, SourceError> {
         let read = || {
-            let mut entries = Entries::default();
+            let mut entries = StreamEntries::default();
             self.each_entry(stream, Selection::All, |key, entry| {
                 entries.push(key, entry);
                 true
             })?;
             Ok(entries)
         };
-        // One node's stream has one reader, at one time.
+        // A private stream has one session at a time.
         if matches!(stream, StreamId::Node(_)) {
             return read().map(Arc::new);
         }
@@ -156,7 +161,7 @@ impl<'f> FoldSource<'f> {
         self.fold.snapshots.at(stream, position, read)
     }
 
-    /// Calls `each` with every selected entry, in chunks, until it says stop.
+    /// Calls `each` with every selected entry until it returns `false`; reads in chunks.
     fn each_entry(
         &self,
         stream: &StreamId,
@@ -185,16 +190,16 @@ impl<'f> FoldSource<'f> {
 
 impl StreamSource for FoldSource<'_> {
     fn log_id(&self) -> Option<LogId> {
-        // Before identities are known, a hello could not be answered rightly.
-        let facts = self.facts();
-        facts.log_id.filter(|_| facts.knows_identities)
+        // Without the identities, the answer to a hello could be wrong.
+        let state = self.state();
+        state.log_id.filter(|_| state.knows_identities)
     }
 
     fn may_catch_up(&self) -> bool {
-        if !self.has_turn {
-            self.asked.set(true);
+        if !self.may_catch_up {
+            self.wants_catch_up.set(true);
         }
-        self.has_turn
+        self.may_catch_up
     }
 
     fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
@@ -210,22 +215,22 @@ impl StreamSource for FoldSource<'_> {
                 .map_err(|error| SourceError { reason: error.to_string() })?,
         };
         if let Some(known) = known {
-            // Who else has read them has read the same.
+            // Another session that set it read the same streams.
             let _ = known.set(streams.clone());
         }
         Ok(streams)
     }
 
     fn known_identity(&self, node: &NodeName) -> Result<Option<Identity>, SourceError> {
-        Ok(self.fold.known.of(node))
+        Ok(self.fold.identities.of(node))
     }
 
     fn status(&self, stream: &StreamId) -> Result<FoldStatus, SourceError> {
-        let facts = self.facts();
-        let log_id = facts.log_id;
-        let log_id =
-            log_id.ok_or_else(|| SourceError { reason: "no log is folded yet".to_owned() })?;
-        let claimed = facts.claimed(stream);
+        let state = self.state();
+        let log_id = state
+            .log_id
+            .ok_or_else(|| SourceError { reason: "the hub has folded no log yet".to_owned() })?;
+        let claimed = state.claimed(stream);
         let nothing = Checkpoint { log_id, epoch: claimed, seq: Seq::ZERO };
         let position = match self.head(stream) {
             Some(head) => Some(head.position),
@@ -234,10 +239,12 @@ impl StreamSource for FoldSource<'_> {
         let (mut checkpoint, hash) = position.unwrap_or((nothing, StateHash::EMPTY));
         checkpoint.epoch = checkpoint.epoch.max(claimed);
         let history = self.history(stream)?;
-        let readiness = match facts {
-            facts if !facts.folded || facts.damaged.contains(stream) => Readiness::Folding,
-            facts if !facts.reconciled => Readiness::Folded,
-            _ => Readiness::Reconciled,
+        let readiness = if !state.is_folded(stream) {
+            Readiness::Folding
+        } else if !state.reconciled {
+            Readiness::Folded
+        } else {
+            Readiness::Reconciled
         };
         let (raw_from, delta_from) = (history.raw_from, history.delta_from);
         Ok(FoldStatus { checkpoint, hash, readiness, raw_from, delta_from })
@@ -266,7 +273,7 @@ impl StreamSource for FoldSource<'_> {
         let (first, end) = ((stream.clone(), from.next()), (stream.clone(), to.next()));
         let mut events = Vec::new();
         let mut bytes = 0;
-        for row in EVENTS.rows_between(self.read(), &first, &end) {
+        for row in EVENTS.rows_between(self.stored(), &first, &end) {
             let ((_, seq), Proto(row)) = row.map_err(unreadable)?;
             let bytes_before = bytes;
             bytes += row.change_bytes();
@@ -282,25 +289,25 @@ impl StreamSource for FoldSource<'_> {
     fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError> {
         let first = (stream.clone(), since.next());
         let mut changes = Vec::new();
-        for row in CHANGES.rows_of_from(self.read(), stream, &first) {
+        for row in CHANGES.rows_of_from(self.stored(), stream, &first) {
             let (_, Json(row)) = row.map_err(unreadable)?;
             let traceparent = row.traceparent;
             let change = match row.removed {
                 Some(uid) => Change::Removed(Removed { key: row.key, uid }),
                 None => {
                     let entry = self.entry(stream, &row.key)?.ok_or_else(|| SourceError {
-                        reason: format!("{stream} changed {} but does not hold it", row.key),
+                        reason: format!("{stream} has a change of {} but no entry", row.key),
                     })?;
                     applied(row.key, entry)
                 }
             };
             changes.push(PushedChange { traceparent, ..change.into() });
         }
-        Ok(Box::new(Changes::new(changes)))
+        Ok(Box::new(PendingChanges::new(changes)))
     }
 
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
-        Ok(Box::new(Changes::shared(self.entries(stream)?)))
+        Ok(Box::new(PendingChanges::shared(self.entries(stream)?)))
     }
 
     fn correction(
@@ -309,9 +316,9 @@ impl StreamSource for FoldSource<'_> {
         comparison: &mut Comparison,
     ) -> Result<Box<dyn CatchUp>, SourceError> {
         if !matches!(stream, StreamId::Node(_)) {
-            return Ok(Box::new(Changes::lacking(self.entries(stream)?, comparison)));
+            return Ok(Box::new(PendingChanges::missing(self.entries(stream)?, comparison)));
         }
-        // What the edge has is not even held.
+        // Entries that the edge has are not kept in memory.
         let mut changes = Vec::new();
         self.each_entry(stream, Selection::All, |key, entry| {
             let Entry { uid, resource_version, object_hash, .. } = &entry;
@@ -320,7 +327,7 @@ impl StreamSource for FoldSource<'_> {
             }
             true
         })?;
-        Ok(Box::new(Changes::new(changes)))
+        Ok(Box::new(PendingChanges::new(changes)))
     }
 
     fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
@@ -328,7 +335,7 @@ impl StreamSource for FoldSource<'_> {
         if self.entry(&stream, &EntryKey::from(key.clone()))?.is_some() {
             return Ok(true);
         }
-        // Named, but not there: the cloud may have it by now.
+        // A pod may name an object that the log does not hold yet.
         let mut named = false;
         self.each_entry(&stream, Selection::Kind("pod"), |pod, entry| {
             let object = serde_json::from_slice(&entry.object).unwrap_or_default();

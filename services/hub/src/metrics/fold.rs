@@ -1,4 +1,4 @@
-//! How far the downstream log is folded.
+//! The progress of the fold.
 
 use headwater_event::{Cursor, Offset};
 use headwater_follow::FollowError;
@@ -7,14 +7,14 @@ use prometheus::{IntCounter, IntGauge, IntGaugeVec};
 
 use super::{Families, level};
 
-/// What the task that follows the downstream log counts.
+/// The metrics of the tasks that follow the logs.
 #[derive(Clone)]
 pub(crate) struct FoldMetrics {
     offset: IntGaugeVec,
     lag: IntGaugeVec,
     events: IntCounter,
     /// Fenced, holes, malformed.
-    passed_over: [IntCounter; 3],
+    ignored: [IntCounter; 3],
     reconciled: IntGauge,
     setbacks: [IntCounter; 5],
 }
@@ -29,25 +29,25 @@ impl FoldMetrics {
             )?,
             lag: families.gauge_vec(
                 "headwater_hub_fold_lag_records",
-                "How far the fold was behind the end of the downstream log when it last read.",
+                "Records of the downstream log above the fold, as of its last read.",
                 "partition",
             )?,
             events: families
                 .counter("headwater_hub_events_folded_total", "Events that were folded.")?,
-            passed_over: families.counters(
+            ignored: families.counters(
                 "headwater_hub_records_passed_over_total",
-                "Records of the downstream log that do not count: fenced, of a former writer; \
-                 hole, events before it are missing; malformed, it cannot be read.",
+                "Records of the downstream log that the fold ignores: fenced, of a former \
+                 writer; hole, events before it are missing; malformed, it cannot be read.",
                 "kind",
                 ["fenced", "hole", "malformed"],
             )?,
             reconciled: families.gauge(
                 "headwater_hub_reconciled",
-                "Whether the fold is complete, so that snapshots are served (1), or not (0).",
+                "Whether the fold is complete, so that the hub serves snapshots (1), or not (0).",
             )?,
             setbacks: families.counters(
                 "headwater_hub_setbacks_total",
-                "Times that a log could no longer be followed and was opened again; \
+                "Times that the hub could no longer follow a log and opened it again; \
                  identities: the upstream log.",
                 "kind",
                 ["birth", "read", "engine", "differs", "identities"],
@@ -55,7 +55,7 @@ impl FoldMetrics {
         })
     }
 
-    /// Everything before `cursor` is folded of a partition that ends at `high`.
+    /// Every record before `cursor` is folded, of a partition that ends at `high`.
     pub(crate) fn read_to(&self, cursor: &Cursor, high: Offset) {
         let partition = cursor.partition.to_string();
         let behind = high.0.saturating_sub(cursor.next.0);
@@ -63,9 +63,9 @@ impl FoldMetrics {
         self.lag.with_label_values(&[&partition]).set(level(behind));
     }
 
-    /// This became of a record.
+    /// Counts the outcome of a record.
     pub(crate) fn folded(&self, outcome: &Outcome) {
-        let [fenced, holes, malformed] = &self.passed_over;
+        let [fenced, holes, malformed] = &self.ignored;
         match outcome {
             Outcome::Accepted(_) => self.events.inc(),
             Outcome::Fenced(_) => fenced.inc(),
@@ -75,16 +75,17 @@ impl FoldMetrics {
         }
     }
 
+    /// Sets whether the fold is complete.
     pub(crate) fn reconciled(&self, is_reconciled: bool) {
         self.reconciled.set(i64::from(is_reconciled));
     }
 
-    /// The downstream log could not be followed.
-    pub(crate) fn lost(&self, error: &FollowError) {
+    /// Counts a failure to follow the downstream log.
+    pub(crate) fn failed(&self, error: &FollowError) {
         self.reconciled(false);
         let [birth, read, engine, differs, _] = &self.setbacks;
         match error {
-            // It is not there yet.
+            // The log has no birth yet.
             FollowError::EmptyLog => {}
             FollowError::Birth(_) => birth.inc(),
             FollowError::Read(_)
@@ -95,8 +96,8 @@ impl FoldMetrics {
         }
     }
 
-    /// The upstream log could not be followed.
-    pub(crate) fn identities_lost(&self) {
+    /// Counts a failure to follow the upstream log.
+    pub(crate) fn identities_failed(&self) {
         let [.., identities] = &self.setbacks;
         identities.inc();
     }

@@ -1,4 +1,4 @@
-//! TLS handshakes, and how long the hub's own certificate lasts.
+//! TLS handshakes, and the validity of the hub's own certificate.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,19 +6,19 @@ use prometheus::{IntCounter, IntGauge};
 
 use super::{Families, level};
 
-/// What the handshakes of a hub count together.
+/// The metrics of TLS handshakes.
 #[derive(Clone)]
 pub(crate) struct HandshakeMetrics {
     outcomes: [IntCounter; 3],
     not_after: IntGauge,
 }
 
-/// What became of a handshake.
+/// The outcome of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Handshake {
-    /// There is a connection.
+pub(crate) enum HandshakeOutcome {
+    /// The connection is established.
     Done,
-    /// It failed, or the peer broke it off.
+    /// The handshake failed, or the peer ended it.
     Failed,
     /// It took too long.
     Late,
@@ -29,26 +29,26 @@ impl HandshakeMetrics {
         Ok(Self {
             outcomes: families.counters(
                 "headwater_hub_handshakes_total",
-                "TLS handshakes with edges, by what became of them.",
+                "TLS handshakes with edges, by outcome.",
                 "outcome",
                 ["done", "failed", "late"],
             )?,
             not_after: families.gauge(
                 "headwater_hub_certificate_not_after_seconds",
-                "Until when the hub's certificate is valid, as of the last handshake, in seconds \
-                 since the Unix epoch; 0: no TLS.",
+                "When the hub's certificate expires, as of the last handshake, in seconds since \
+                 the Unix epoch; 0: no TLS.",
             )?,
         })
     }
 
-    /// A handshake ended; the hub's own certificate is valid until `not_after`.
-    pub(crate) fn count(&self, outcome: Handshake, not_after: SystemTime) {
+    /// Counts a handshake; the hub's own certificate expires at `not_after`.
+    pub(crate) fn count(&self, outcome: HandshakeOutcome, not_after: SystemTime) {
         self.outcomes[outcome as usize].inc();
-        self.until(not_after);
+        self.valid_until(not_after);
     }
 
-    /// The hub's own certificate is valid until then.
-    pub(crate) fn until(&self, not_after: SystemTime) {
+    /// Sets when the hub's own certificate expires.
+    pub(crate) fn valid_until(&self, not_after: SystemTime) {
         let since = not_after.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.not_after.set(level(since.as_secs()));
     }

@@ -12,7 +12,7 @@ use super::Families;
 const MODES: [PushMode; 4] =
     [PushMode::Tail, PushMode::Delta, PushMode::Snapshot, PushMode::Correction];
 
-/// What the sessions of a hub count together.
+/// The metrics of sessions.
 #[derive(Clone)]
 pub(crate) struct SessionMetrics {
     hellos: IntCounterVec,
@@ -28,43 +28,43 @@ pub(crate) struct SessionMetrics {
     requests: [IntCounter; 4],
 }
 
-/// What became of a hello.
+/// The outcome of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HelloEnd {
-    /// The edge was welcomed.
+pub(crate) enum HelloOutcome {
+    /// The hub welcomed the edge.
     Accepted,
-    /// None came, or another message in its place.
+    /// No hello came, or another message in its place.
     Missing,
     /// The session ended before the welcome.
-    Refused(SessionOver),
-    /// It was turned away at the door, for this reason.
-    TurnedAway(&'static str),
+    Refused(EndReason),
+    /// The hub did not admit the session, for this reason.
+    NotAdmitted(&'static str),
 }
 
-/// Why a session is over.
+/// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SessionOver {
-    /// The hub refused it or asked the edge to connect again.
+pub(crate) enum EndReason {
+    /// The hub refused the session, or asked the edge to connect again.
     Refused(RefusalCode),
-    /// The edge was asked to go on elsewhere.
+    /// The hub asked the edge to continue at another hub.
     Moved,
     /// The edge broke the protocol.
     Violation,
     /// The fold could not be read.
     Fold,
-    /// Nothing was heard of the edge.
+    /// The edge sent nothing.
     Silent,
     /// The edge took no bytes.
     Slow,
     /// The edge left.
     Left,
-    /// The stream broke, or what came on it could not be read.
+    /// The stream broke, or a message on it could not be read.
     Broken,
-    /// The log takes no reports any more: the hub stops.
+    /// The upstream appender takes no more reports: the hub stops.
     Upstream,
 }
 
-impl SessionOver {
+impl EndReason {
     pub(crate) fn of(end: &HubCloseReason) -> Self {
         match end {
             HubCloseReason::Refused(refusal) => Self::Refused(refusal.code),
@@ -95,13 +95,13 @@ impl SessionOver {
     }
 }
 
-impl HelloEnd {
+impl HelloOutcome {
     fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
             Self::Missing => "missing",
-            Self::Refused(over) => over.name(),
-            Self::TurnedAway(why) => why,
+            Self::Refused(reason) => reason.name(),
+            Self::NotAdmitted(reason) => reason,
         }
     }
 }
@@ -117,77 +117,78 @@ impl SessionMetrics {
         Ok(Self {
             hellos: families.counter_vec(
                 "headwater_hub_hellos_total",
-                "Hellos, by what became of them.",
+                "Hellos, by outcome.",
                 "outcome",
             )?,
             ended: families.counter_vec(
                 "headwater_hub_sessions_ended_total",
-                "Sessions that were open and are over, by the reason.",
+                "Sessions that were open and ended, by reason.",
                 "reason",
             )?,
             resumes: families.counter_vec(
                 "headwater_hub_resumes_total",
-                "Streams that a session began to serve, by the way that brought the replica \
-                 forward; none: it had everything.",
+                "Streams that a session began to serve, by the mode of the first push; none: the \
+                 replica lacked nothing.",
                 "mode",
             )?,
             pushes: families.counters(
                 "headwater_hub_pushes_total",
-                "Pushes handed to a session's transport, each part of a larger one counted.",
+                "Pushes handed to the transport; each part of a larger push counts.",
                 "mode",
                 modes,
             )?,
             push_bytes: families.counters(
                 "headwater_hub_push_bytes_total",
-                "Bytes of those, as windows count them.",
+                "Bytes of these pushes, as windows count them.",
                 "mode",
                 modes,
             )?,
             changes: families.counters(
                 "headwater_hub_pushed_changes_total",
-                "Changes in those.",
+                "Changes in these pushes.",
                 "mode",
                 modes,
             )?,
             latency: families.histogram(
                 "headwater_hub_delivery_latency_seconds",
-                "From the append of an event to its hand-over to a session's transport, where \
-                 the session was open when it was appended.",
+                "From the append of an event until a session hands it to its transport, for \
+                 sessions that were open at the append.",
                 (0.000_5, 2.0, 18),
             )?,
             window_full: families.counter(
                 "headwater_hub_window_full_total",
-                "Times that the window of a session filled up.",
+                "Times that the window of a session became full.",
             )?,
             window_full_seconds: seconds,
             parked: families.gauge(
                 "headwater_hub_parked_sessions",
-                "Sessions of which a stream is not served just now.",
+                "Sessions with a stream that is not served at present.",
             )?,
             requests: families.counters(
                 "headwater_hub_requests_total",
-                "Requests of nodes that were answered.",
+                "Responses to requests of nodes.",
                 "outcome",
                 ["ok", "not_found", "forbidden", "unavailable"],
             )?,
         })
     }
 
-    pub(crate) fn hello(&self, end: HelloEnd) {
+    /// Counts a hello.
+    pub(crate) fn hello(&self, end: HelloOutcome) {
         self.hellos.with_label_values(&[end.name()]).inc();
     }
 
-    /// A session that was open is over.
-    pub(crate) fn over(&self, over: SessionOver) {
-        self.ended.with_label_values(&[over.name()]).inc();
+    /// Counts the end of a session that was open.
+    pub(crate) fn ended(&self, reason: EndReason) {
+        self.ended.with_label_values(&[reason.name()]).inc();
     }
 
-    /// A session began to serve a stream; `None`: the replica had everything.
+    /// Counts a stream that a session began to serve; `None`: the replica lacked nothing.
     pub(crate) fn resumed(&self, mode: Option<PushMode>) {
         self.resumes.with_label_values(&[mode.map_or("none", mode_name)]).inc();
     }
 
-    /// A push was handed to the transport.
+    /// Counts a push to the transport.
     pub(crate) fn pushed(&self, push: &Push) {
         let mode = push.mode as usize;
         self.pushes[mode].inc();
@@ -195,22 +196,23 @@ impl SessionMetrics {
         self.changes[mode].inc_by(push.changes.len() as u64);
     }
 
-    /// An event was handed to the transport so long after its append.
+    /// Counts an event that reached the transport this long after its append.
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of a session are few")]
     pub(crate) fn delivered(&self, after_ms: i64) {
         self.latency.observe(after_ms.max(0) as f64 / 1000.0);
     }
 
+    /// Counts a window that became full.
     pub(crate) fn window_filled(&self) {
         self.window_full.inc();
     }
 
-    /// A window has room again, or its session is over.
+    /// Counts the time that a window was full.
     pub(crate) fn window_opened(&self, after: Duration) {
         self.window_full_seconds.inc_by(after.as_secs_f64());
     }
 
-    /// A session is parked now, or no longer.
+    /// Counts a session that is parked now, or no longer.
     pub(crate) fn parked(&self, is_parked: bool) {
         if is_parked {
             self.parked.inc();
@@ -219,7 +221,8 @@ impl SessionMetrics {
         }
     }
 
-    pub(crate) fn answered<T>(&self, outcome: &Result<T, RequestError>) {
+    /// Counts a response.
+    pub(crate) fn responded<T>(&self, outcome: &Result<T, RequestError>) {
         let [ok, not_found, forbidden, unavailable] = &self.requests;
         match outcome {
             Ok(_) => ok.inc(),

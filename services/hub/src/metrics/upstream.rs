@@ -1,4 +1,4 @@
-//! Reports on their way into the log.
+//! Appends of reports and positions to the upstream log.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use prometheus::{Histogram, IntCounter};
 
 use super::Families;
 
-/// What the task that appends upstream counts.
+/// The metrics of the upstream appender.
 #[derive(Clone)]
 pub(crate) struct UpstreamMetrics {
     records: [IntCounter; RecordKind::ALL.len()],
@@ -19,7 +19,7 @@ pub(crate) struct UpstreamMetrics {
     positions_left_out: IntCounter,
 }
 
-/// What a record that goes upstream says.
+/// The kind of a record in the upstream log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     PodStatus,
@@ -28,7 +28,7 @@ pub(crate) enum RecordKind {
     Node,
     PodTerminated,
     Message,
-    /// Where a node stands; the hub's own.
+    /// The position of a node; the hub's own record.
     Position,
 }
 
@@ -43,6 +43,7 @@ impl RecordKind {
         Self::Position,
     ];
 
+    /// The kind of a report.
     pub(crate) fn of(body: &ReportBody) -> Self {
         match body {
             ReportBody::PodStatus { .. } => Self::PodStatus,
@@ -54,6 +55,7 @@ impl RecordKind {
         }
     }
 
+    /// Its name in metrics and spans.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PodStatus => "pod_status",
@@ -78,39 +80,40 @@ impl UpstreamMetrics {
             )?,
             batch_records: families.histogram(
                 "headwater_hub_report_batch_records",
-                "Records of one append, of any edges.",
+                "Records of one append, of many edges.",
                 (1.0, 2.0, 12),
             )?,
             append_seconds: families.histogram(
                 "headwater_hub_report_append_duration_seconds",
-                "How long an append took until the log had it durably.",
+                "Time of an append until the log had it durably.",
                 (0.000_5, 2.0, 17),
             )?,
             failures: families.counters(
                 "headwater_hub_report_append_failures_total",
-                "Appends that failed; all but those that the log rejects are made again.",
+                "Appends that failed; the hub retries all but rejected ones.",
                 "kind",
                 ["rejected", "unknown", "fatal"],
             )?,
             positions_left_out: families.counter(
                 "headwater_hub_positions_left_out_total",
-                "Position records that found no room in the queue.",
+                "Position records that were left out because the queue was full.",
             )?,
         })
     }
 
-    /// A record is durable.
+    /// Counts a durable record.
     pub(crate) fn appended(&self, kind: RecordKind) {
         self.records[kind as usize].inc();
     }
 
-    /// An append has come back.
+    /// Counts an append.
     #[expect(clippy::cast_precision_loss, reason = "a batch has thousands at most")]
     pub(crate) fn batch(&self, records: usize, took: Duration) {
         self.batch_records.observe(records as f64);
         self.append_seconds.observe(took.as_secs_f64());
     }
 
+    /// Counts a failed append.
     pub(crate) fn failed(&self, error: &AppendError) {
         let [rejected, unknown, fatal] = &self.failures;
         match error {
@@ -120,6 +123,7 @@ impl UpstreamMetrics {
         }
     }
 
+    /// Counts a position that was left out.
     pub(crate) fn position_left_out(&self) {
         self.positions_left_out.inc();
     }

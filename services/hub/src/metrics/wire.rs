@@ -1,10 +1,10 @@
-//! What passes through the sockets of edges.
+//! Connections of edges and their bytes.
 
 use prometheus::IntCounter;
 
 use super::Families;
 
-/// What the sockets of a hub count together.
+/// The metrics of sockets.
 #[derive(Clone)]
 pub(crate) struct WireMetrics {
     connections: IntCounter,
@@ -17,22 +17,20 @@ pub(crate) struct WireMetrics {
 impl WireMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
         Ok(Self {
-            connections: families.counter(
-                "headwater_hub_connections_total",
-                "Connections that were taken up, whatever became of them.",
-            )?,
+            connections: families
+                .counter("headwater_hub_connections_total", "Accepted connections.")?,
             received: families.counter(
                 "headwater_hub_received_bytes_total",
-                "Bytes that were read from them, framing and TLS included.",
+                "Bytes read from connections, including framing and TLS.",
             )?,
             sent: families.counter(
                 "headwater_hub_sent_bytes_total",
-                "Bytes that were written to them, framing and TLS included.",
+                "Bytes written to connections, including framing and TLS.",
             )?,
         })
     }
 
-    /// A connection is taken up.
+    /// Counts an accepted connection.
     pub(crate) fn connected(&self) {
         self.connections.inc();
     }

@@ -1,30 +1,32 @@
-//! What the history keeps of a stream, and what it can be asked.
+//! What the history keeps of a stream, and what sessions can read of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use headwater_check::State;
-use headwater_event::{Change, HashKey, LogId, ObjectHash};
+use headwater_event::{
+    Applied, Change, HashKey, LogId, ObjectHash, Removed, StateHash, WriterEpoch,
+};
 use headwater_object::patch::patched;
 use headwater_session::StreamSource;
-use headwater_store::{Durability, Engine, MemoryEngine};
+use headwater_store::{Durability, MemoryEngine};
 use headwater_view::FoldBounds;
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
 use crate::fold::Fold;
-use crate::known::Known;
 
 mod damaged;
-mod remembered;
+mod heads;
 
 /// Long enough to be worth a patch.
 const OBJECT_BYTES: usize = 100;
 
 const LOG: LogId = LogId { number: 1, uuid: Uuid::nil() };
 
-/// A stream as its writer had it: every event, and the state after each.
+/// A stream of a writer: every event, and the state after each.
 struct Model {
     stream: StreamId,
     events: Vec<Envelope>,
@@ -110,10 +112,9 @@ fn fold(
     }
 }
 
-/// What sessions may be told of the stream, for every replica there may be.
+/// Checks everything that sessions may read of the stream, for every possible replica.
 fn check(engine: &Arc<MemoryEngine>, model: &Model, limits: Limits) {
-    let known = Arc::new(Known::default());
-    let fold = Fold::new(engine.clone() as Arc<dyn Engine>, known);
+    let fold = Fold::new(engine.clone());
     fold.assume_log(LOG);
     let source = fold.source();
     let stream = &model.stream;
@@ -158,7 +159,7 @@ fn check(engine: &Arc<MemoryEngine>, model: &Model, limits: Limits) {
     assert_eq!(&state, now);
 }
 
-/// The events say, to who stands behind the first `since` of `all`, what the others say.
+/// Checks that the events bring a replica that has the first `since` of `all` to the end.
 fn check_tail(events: Vec<TailEvent>, all: &[Envelope], since: usize) {
     let (before, expected) = all.split_at(since);
     let mut held = BTreeMap::new();
@@ -194,16 +195,16 @@ fn changes() -> impl Strategy<Value = Vec<(Option<u8>, Option<u8>)>> {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (1..20u64, 0..6u64, 1..4usize).prop_map(|(raw_events_max, removals_max, forgotten)| Limits {
+    (1..20u64, 0..6u64, 1..4usize).prop_map(|(raw_events_max, removals_max, discarded)| Limits {
         raw_events_max,
         removals_max,
-        forgotten,
+        discarded,
     })
 }
 
 proptest! {
     /// I9: state(S) + delta(S) == state(tail) for every S at or above `delta_from`; the raw tail
-    /// is dense; whatever was forgotten, and however the batches fell.
+    /// is dense; whatever was discarded, and however the batches fell.
     #[test]
     fn tail_delta_and_snapshot_agree_for_every_replica(
         changes in changes(), limits in limits(), group in 1..30usize,
@@ -215,9 +216,10 @@ proptest! {
         check(&engine, &model, limits);
     }
 
-    /// The same, of a log in which compaction left the last event of each key, and what follows.
+    /// The same, for a log in which compaction left the last event of each key, and for the events
+    /// that follow.
     #[test]
-    fn behind_what_compaction_dropped_nothing_is_told_one_by_one(
+    fn above_a_compacted_gap_no_tail_is_served(
         changes in changes(), more in changes(), limits in limits(), group in 1..30usize,
     ) {
         let mut model = Model::new();
@@ -240,7 +242,7 @@ proptest! {
 }
 
 #[test]
-fn a_fold_that_steps_back_forgets_what_lay_above() {
+fn a_fold_that_steps_back_discards_the_events_above() {
     let mut model = Model::new();
     (0..6).for_each(|n| model.append(Some(n), Some(n)));
     let engine = Arc::new(MemoryEngine::new());
@@ -261,7 +263,7 @@ fn a_fold_that_steps_back_forgets_what_lay_above() {
 }
 
 #[test]
-fn where_nobody_is_served_no_event_is_kept_as_it_came() {
+fn while_no_session_is_served_no_event_is_kept() {
     let mut model = Model::new();
     (0..6).for_each(|n| model.append(Some(n), Some(n)));
     let engine = Arc::new(MemoryEngine::new());
@@ -272,7 +274,7 @@ fn where_nobody_is_served_no_event_is_kept_as_it_came() {
     let (second, third) = rest.split_at(3);
     fold(&engine, second, Continuity::Dense, 1, Limits::default());
     assert_eq!(kept(), 3);
-    // The stream is damaged: those before go too.
+    // The stream is damaged: the events before it go too.
     fold(&engine, third, Continuity::Sparse, 1, Limits::default());
     assert_eq!(kept(), 0);
     check(&engine, &model, Limits::default());

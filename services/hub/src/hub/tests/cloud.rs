@@ -1,4 +1,4 @@
-//! Both logs in memory, with a writer of the downstream one.
+//! Both logs in memory, with a writer of the downstream log.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 const PARTITIONS: u32 = 2;
 
-pub(super) struct Cloud {
+pub(super) struct TestCloud {
     pub(super) downstream: MemoryLog,
     pub(super) upstream: MemoryLog,
     follower: Follower<()>,
@@ -32,9 +32,18 @@ pub(super) fn logs() -> (MemoryLog, MemoryLog) {
     (log(), log())
 }
 
-impl Cloud {
-    /// The writer of a log that nobody may have written to before; it has not reconciled.
+impl TestCloud {
+    /// A writer of these logs that has not reconciled.
     pub(super) async fn over(logs: &(MemoryLog, MemoryLog), previous: Option<LogId>) -> Self {
+        Self::claimed_by(Claimant::new(Uuid::new_v4()), logs, previous).await
+    }
+
+    /// As [`TestCloud::over`], with this claim.
+    pub(super) async fn claimed_by(
+        claimant: Claimant,
+        logs: &(MemoryLog, MemoryLog),
+        previous: Option<LogId>,
+    ) -> Self {
         let (downstream, upstream) = logs.clone();
         let wish = BirthWish { previous, uuid: Uuid::new_v4() };
         read_or_create_birth(&downstream, wish).await.expect("born");
@@ -50,12 +59,11 @@ impl Cloud {
             events.extend(accepted(follower.next().await.expect("readable").outcomes));
         }
         let log: Arc<dyn Log> = Arc::new(downstream.clone());
-        let claimant = Claimant::new(Uuid::new_v4());
         let writer = follower.take_over(&log, &claimant).await.expect("nobody else claims");
         Self { downstream, upstream, follower, writer, events }
     }
 
-    /// As [`Cloud::over`], with every node's streams assigned, and reconciled.
+    /// As [`TestCloud::over`], with every node's streams assigned, and reconciled.
     pub(super) async fn new(nodes: &[&str]) -> Self {
         let mut cloud = Self::over(&logs(), None).await;
         for node in nodes {
@@ -79,7 +87,11 @@ impl Cloud {
     }
 
     pub(super) async fn set(&mut self, stream: &str, name: &str, object: Option<String>) {
-        let key = format!("d/configmap/{name}").parse().expect("a key");
+        self.set_key(stream, &format!("d/configmap/{name}"), object).await;
+    }
+
+    pub(super) async fn set_key(&mut self, stream: &str, key: &str, object: Option<String>) {
+        let key = key.parse().expect("a key");
         self.append(&stream.parse().expect("a stream"), key, object).await;
     }
 
@@ -118,8 +130,8 @@ impl Cloud {
         ids
     }
 
-    /// Where a node stood, record by record.
-    pub(super) async fn standings(&self, node: &NodeName) -> Vec<NodeStanding> {
+    /// The positions of a node, record by record.
+    pub(super) async fn positions(&self, node: &NodeName) -> Vec<NodeStanding> {
         let of_node = |record: ReportRecord| match ReportKey::decode(&record.key) {
             Ok((from, ReportKey::Position)) if from == *node => {
                 serde_json::from_slice(record.value.as_deref()?).ok()

@@ -1,5 +1,5 @@
-//! An edge by the book, over a real socket: the session of an edge, and a disk in memory that is
-//! always synced.
+//! An edge that follows the protocol over a real socket: the session of an edge, and a disk in
+//! memory that is always synced.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,28 +23,28 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::cloud::Cloud;
+use super::cloud::TestCloud;
 
-/// How long a test waits for what must come.
+/// How long a test waits for something that must happen.
 pub(super) const SOON: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Default)]
-pub(super) struct Replica {
+pub(super) struct TestReplica {
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) hash: StateHash,
     pub(super) state: State,
 }
 
-pub(super) struct Edge {
+pub(super) struct TestEdge {
     session: EdgeSession,
     pub(super) identity: Identity,
-    pub(super) said: mpsc::Sender<wire::EdgeMessage>,
+    pub(super) sender: mpsc::Sender<wire::EdgeMessage>,
     encoder: EdgeMessageEncoder,
-    heard: Streaming<wire::HubMessage>,
-    pub(super) replicas: BTreeMap<StreamId, Replica>,
+    receiver: Streaming<wire::HubMessage>,
+    pub(super) replicas: BTreeMap<StreamId, TestReplica>,
     staged: BTreeMap<StreamId, (Gone, Vec<Change>)>,
     outbox: BTreeMap<ReportId, Report>,
-    /// How each push came, as far as it was applied.
+    /// Each applied push: stream, mode, from, to.
     pub(super) pushes: Vec<(StreamId, PushMode, Seq, Seq)>,
     pub(super) parked: Vec<String>,
     pub(super) end: Option<EdgeCloseReason>,
@@ -58,35 +58,35 @@ pub(super) fn identity(node: &str, boot: u64, nonce: u64) -> Identity {
 /// Both ways of a connection.
 pub(super) type Wire = (mpsc::Sender<wire::EdgeMessage>, Streaming<wire::HubMessage>);
 
-/// A connection on which nothing is said.
+/// A connection without a message yet.
 pub(super) async fn dial(hub: SocketAddr) -> Result<Wire, Status> {
     let mut client =
         ReplicationClient::connect(format!("http://{hub}")).await.expect("the hub listens");
-    let (said, saying) = mpsc::channel(64);
-    let heard = client.session(ReceiverStream::new(saying)).await?.into_inner();
-    Ok((said, heard))
+    let (sender, outgoing) = mpsc::channel(64);
+    let receiver = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
+    Ok((sender, receiver))
 }
 
-impl Edge {
+impl TestEdge {
     /// A new edge.
     pub(super) async fn connect(hub: SocketAddr, identity: Identity) -> Self {
         Self::resume(hub, identity, BTreeMap::new()).await
     }
 
-    /// An edge that holds something.
+    /// An edge that holds replicas.
     pub(super) async fn resume(
         hub: SocketAddr,
         identity: Identity,
-        replicas: BTreeMap<StreamId, Replica>,
+        replicas: BTreeMap<StreamId, TestReplica>,
     ) -> Self {
         Self::over(dial(hub).await.expect("a session"), identity, replicas).await
     }
 
-    /// An edge that holds something, over this connection.
+    /// An edge that holds replicas, over this connection.
     pub(super) async fn over(
-        (said, heard): Wire,
+        (sender, receiver): Wire,
         identity: Identity,
-        replicas: BTreeMap<StreamId, Replica>,
+        replicas: BTreeMap<StreamId, TestReplica>,
     ) -> Self {
         let private = StreamId::node(&identity.node);
         let positions = replicas.iter().filter_map(|(stream, replica)| {
@@ -101,9 +101,9 @@ impl Edge {
         let mut edge = Self {
             session: EdgeSession::new(EdgeSettings::default(), state),
             identity,
-            said,
+            sender,
             encoder: EdgeMessageEncoder::default(),
-            heard,
+            receiver,
             replicas,
             staged: BTreeMap::new(),
             outbox: BTreeMap::new(),
@@ -147,24 +147,28 @@ impl Edge {
         id
     }
 
-    /// Hears what the hub says until `done`.
-    pub(super) async fn hear_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        let hearing = async {
+    /// Handles the hub's messages until `done`.
+    pub(super) async fn receive_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        let receiving = async {
             while !done(self) {
-                self.hear().await;
+                self.receive().await;
             }
         };
-        let heard = timeout(SOON, hearing).await.is_ok();
-        assert!(heard, "{what}: {:?}, parked {:?}, end {:?}", self.pushes, self.parked, self.end);
+        let receiver = timeout(SOON, receiving).await.is_ok();
+        assert!(
+            receiver,
+            "{what}: {:?}, parked {:?}, end {:?}",
+            self.pushes, self.parked, self.end
+        );
     }
 
-    pub(super) async fn hear_end(&mut self) -> EdgeCloseReason {
-        self.hear_until("the end of the session", |edge| edge.end.is_some()).await;
-        self.end.take().expect("heard")
+    pub(super) async fn receive_end(&mut self) -> EdgeCloseReason {
+        self.receive_until("the end of the session", |edge| edge.end.is_some()).await;
+        self.end.take().expect("sent")
     }
 
-    async fn hear(&mut self) {
-        match self.heard.message().await {
+    async fn receive(&mut self) {
+        match self.receiver.message().await {
             Ok(Some(message)) => {
                 let message = HubMessage::try_from(message).expect("well-formed");
                 self.check_readable(&message);
@@ -187,7 +191,7 @@ impl Edge {
             for output in self.session.step(input) {
                 match output {
                     EdgeOutput::Send(message) => {
-                        let _ = self.said.send(self.encoder.encode(message)).await;
+                        let _ = self.sender.send(self.encoder.encode(message)).await;
                     }
                     EdgeOutput::Apply(push) => {
                         let stream = push.stream.clone();
@@ -244,7 +248,7 @@ impl Edge {
     }
 
     /// I1: every stream is what the events that count make of it.
-    pub(super) fn check_prefix(&self, cloud: &Cloud) {
+    pub(super) fn check_prefix(&self, cloud: &TestCloud) {
         for (stream, replica) in &self.replicas {
             let at = replica.checkpoint.map_or(Seq::ZERO, |at| at.seq);
             let events = cloud.events.iter().filter(|event| event.stream == *stream);

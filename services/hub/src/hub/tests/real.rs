@@ -1,4 +1,4 @@
-//! The edge as it ships, against hubs over real TLS.
+//! The real edge against hubs over real TLS.
 
 use headwater_edge::BackoffSettings;
 use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, EdgeHandle, HubAddress, StartError};
@@ -7,7 +7,7 @@ use headwater_identity::{Connector, IdentityError};
 use super::tls::{Issuer, hub_with};
 use super::*;
 
-/// An edge of node `a` that shows what `tls` says, and knows these hubs.
+/// An edge of node `a` with this certificate and these hubs.
 async fn edge(
     dir: &tempfile::TempDir,
     hubs: Vec<HubAddress>,
@@ -37,16 +37,16 @@ async fn until_connected(edge: &EdgeHandle, is_so: bool) {
 }
 
 async fn trouble(edge: &EdgeHandle, words: &[&str]) {
-    let said = || async { edge.status().await.ok().and_then(|status| status.trouble) };
+    let trouble = || async { edge.status().await.ok().and_then(|status| status.trouble) };
     until_true(&format!("{words:?} as trouble"), async || {
-        said().await.is_some_and(|trouble| words.iter().all(|word| trouble.contains(word)))
+        trouble().await.is_some_and(|trouble| words.iter().all(|word| trouble.contains(word)))
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edge_connects_by_name_and_says_what_is_wrong_with_a_certificate() {
-    let cloud = Cloud::new(&["a"]).await;
+async fn an_edge_connects_by_name_and_reports_what_is_wrong_with_a_certificate() {
+    let cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
     let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
     let dir = tempfile::tempdir().expect("a directory");
@@ -81,8 +81,8 @@ async fn an_edge_connects_by_name_and_says_what_is_wrong_with_a_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edge_goes_on_at_the_next_hub_when_its_own_leaves() {
-    let mut cloud = Cloud::new(&["a"]).await;
+async fn an_edge_continues_at_the_next_hub_when_its_own_stops() {
+    let mut cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
     let (first, _) = hub_with(&cloud, &issuer, limits()).await;
     let (second, _) = hub_with(&cloud, &issuer, limits()).await;
@@ -92,8 +92,9 @@ async fn an_edge_goes_on_at_the_next_hub_when_its_own_leaves() {
     let edge = edge(&dir, hubs, issuer.connector("headwater://node/a")).await.expect("starts");
     until_connected(&edge, true).await;
     let node = "a".parse().expect("a name");
-    let holds = |hub: &HubHandle| hub.view().standings().get(&node).is_some_and(|at| at.connected);
-    until_true("a standing", async || holds(&first) || holds(&second)).await;
+    let holds =
+        |hub: &HubHandle| hub.view().node_positions().get(&node).is_some_and(|at| at.connected);
+    until_true("a connection", async || holds(&first) || holds(&second)).await;
     let (leaving, staying) = if holds(&first) { (first, second) } else { (second, first) };
     leaving.stop().await;
     cloud.set("node/a", "one", Some("{}".to_owned())).await;

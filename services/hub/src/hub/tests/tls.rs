@@ -1,7 +1,8 @@
-//! Sessions over real TLS, from the wire: what a certificate lets a node do, and what it does not.
+//! Sessions over real TLS: what a certificate permits a node to do, and what it does not.
 
-use std::fs;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
+use std::{fs, io};
 
 use headwater_identity::authority::{Authority, Validity};
 use headwater_identity::{Acceptor, Connector, Principal, TlsFiles, system_clock};
@@ -15,6 +16,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto, version};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 use tonic::transport::Endpoint;
 use tower::service_fn;
 
@@ -23,7 +25,7 @@ use edge::Wire;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A CA, and the files of those it issued to.
+/// A CA, and the files of the certificates that it issued.
 pub(super) struct Issuer {
     dir: TempDir,
     authority: Authority,
@@ -77,14 +79,14 @@ fn for_a(while_: Duration) -> Validity {
 }
 
 pub(super) async fn hub_with(
-    cloud: &Cloud,
+    cloud: &TestCloud,
     issuer: &Issuer,
     limits: HubLimits,
 ) -> (HubHandle, Registry) {
     let registry = Registry::new();
     let (logs, engine) = (cloud.logs(), Arc::new(MemoryEngine::new()));
     let config = HubConfig { tls: Some(issuer.acceptor()), ..config(settings(), limits) };
-    let hub = Hub::start(config, seams(&logs, &engine, &registry)).await.expect("starts");
+    let hub = Hub::start(config, dependencies(&logs, &engine, &registry)).await.expect("starts");
     until_true("a hub that has read its log", async || hub.view().is_reconciled()).await;
     (hub, registry)
 }
@@ -106,24 +108,24 @@ where
     });
     let endpoint = Endpoint::from_static("http://hub");
     let channel = endpoint.connect_with_connector(once).await.expect("a channel");
-    let (said, saying) = tokio::sync::mpsc::channel(64);
-    let heard = ReplicationClient::new(channel).session(ReceiverStream::new(saying)).await?;
-    Ok((said, heard.into_inner()))
+    let (sender, outgoing) = tokio::sync::mpsc::channel(64);
+    let receiver = ReplicationClient::new(channel).session(ReceiverStream::new(outgoing)).await?;
+    Ok((sender, receiver.into_inner()))
 }
 
-async fn connect(hub: &HubHandle, issuer: &Issuer, node: &str) -> Edge {
+async fn connect(hub: &HubHandle, issuer: &Issuer, node: &str) -> TestEdge {
     let connector = issuer.connector(&format!("headwater://node/{node}"));
     let wire = secure(hub, &connector).await.expect("a session");
-    let mut edge = Edge::over(wire, identity(node, 1, 1), BTreeMap::new()).await;
-    edge.hear_until("a snapshot", |edge| edge.seq(&format!("node/{node}")) > 0).await;
+    let mut edge = TestEdge::over(wire, identity(node, 1, 1), BTreeMap::new()).await;
+    edge.receive_until("a snapshot", |edge| edge.seq(&format!("node/{node}")) > 0).await;
     edge
 }
 
-/// What the hub answers to a hello that is sent over `wire`.
-async fn hello_over((said, mut heard): Wire, claims: &str) -> (RefusalCode, String) {
+/// The refusal of a hello that is sent over `wire`.
+async fn hello_over((sender, mut receiver): Wire, claims: &str) -> (RefusalCode, String) {
     let hello = hello(identity(claims, 1, 9), Vec::new());
-    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
-    refusal(timeout(SOON, heard.message()).await.expect("soon").expect("told why"))
+    sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    refusal(timeout(SOON, receiver.message()).await.expect("soon").expect("a reason"))
 }
 
 fn refusal(message: Option<replication::HubMessage>) -> (RefusalCode, String) {
@@ -133,9 +135,9 @@ fn refusal(message: Option<replication::HubMessage>) -> (RefusalCode, String) {
     }
 }
 
-fn says(what: &str, words: &[&str]) {
+fn assert_contains(text: &str, words: &[&str]) {
     for word in words {
-        assert!(what.contains(word), "{word:?} is not in {what:?}");
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
     }
 }
 
@@ -149,45 +151,46 @@ fn counted(registry: &Registry, outcome: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
-    let mut cloud = Cloud::new(&["a", "b"]).await;
+    let mut cloud = TestCloud::new(&["a", "b"]).await;
     cloud.set("node/b", "private", Some("{\"secret\":1}".to_owned())).await;
     let issuer = Issuer::new();
     let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
     let mut b = connect(&hub, &issuer, "b").await;
-    b.hear_until("what it has", |b| b.seq("node/b") == 2).await;
+    b.receive_until("what it has", |b| b.seq("node/b") == 2).await;
     let as_a = issuer.connector("headwater://node/a");
 
     // A hello as b.
     let (code, words) = hello_over(secure(&hub, &as_a).await.expect("a session"), "b").await;
     assert_eq!(code, RefusalCode::Forbidden);
-    says(&words, &["certificate is for node a", "hello says b"]);
+    assert_contains(&words, &["certificate is for node a", "hello says b"]);
 
-    // A hello as a that says where it stands in b's stream.
+    // A hello as a with a position in b's stream.
     let stream = || "node/b".parse::<StreamId>().expect("a stream");
     let checkpoint = Checkpoint { log_id: cloud.log_id(), epoch: WriterEpoch(1), seq: Seq(1) };
     let position = ReplicaPosition { stream: stream(), checkpoint, hash: StateHash::EMPTY };
-    let (said, mut heard) = secure(&hub, &as_a).await.expect("a session");
+    let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
     let hello = hello(identity("a", 1, 1), vec![position]);
-    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
-    let (code, _) = refusal(timeout(SOON, heard.message()).await.expect("soon").expect("told"));
+    sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
+    let (code, _) =
+        refusal(timeout(SOON, receiver.message()).await.expect("soon").expect("a reason"));
     assert_eq!(code, RefusalCode::Violation);
 
     // Acknowledgements of b's stream.
     let mut a = connect(&hub, &issuer, "a").await;
     let progress = StreamProgress { stream: stream(), applied: Seq(9), durable: Seq(9) };
     let ack = Ack { received_bytes: 0, progress: vec![progress] };
-    a.said.send(EdgeMessage::Ack(ack).into()).await.expect("heard");
-    assert_eq!(refused(a.hear_end().await), RefusalCode::Violation);
+    a.sender.send(EdgeMessage::Ack(ack).into()).await.expect("sent");
+    assert_eq!(refused(a.receive_end().await), RefusalCode::Violation);
 
     // A request for what b alone has.
-    let (said, mut heard) = secure(&hub, &as_a).await.expect("a session");
+    let (sender, mut receiver) = secure(&hub, &as_a).await.expect("a session");
     let hello = super::hello(identity("a", 2, 2), Vec::new());
-    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
+    sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
     let key = "d/configmap/private".parse().expect("a key");
     let request = Request { id: 7, timeout_ms: 1_000, key };
-    said.send(EdgeMessage::Request(request).into()).await.expect("heard");
+    sender.send(EdgeMessage::Request(request).into()).await.expect("sent");
     let answer = loop {
-        let message = timeout(SOON, heard.message()).await.expect("soon").expect("a session");
+        let message = timeout(SOON, receiver.message()).await.expect("soon").expect("a session");
         let message = HubMessage::try_from(message.expect("a message")).expect("well-formed");
         match message {
             HubMessage::Response(response) => break response.outcome,
@@ -196,31 +199,31 @@ async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
         }
     };
     assert_eq!(answer, Err(RequestError::Forbidden));
-    drop((said, heard));
+    drop((sender, receiver));
 
-    // Reports of pods, b's among them, are a's word and stand under a's name.
-    let mut a = Edge::over(
+    // Reports of pods, also of b's, are appended under a's name.
+    let mut a = TestEdge::over(
         secure(&hub, &as_a).await.expect("a session"),
         identity("a", 3, 3),
         BTreeMap::new(),
     )
     .await;
-    a.hear_until("a welcome", Edge::is_open).await;
+    a.receive_until("a welcome", TestEdge::is_open).await;
     let of_b = b.report(1).await;
-    b.hear_until("an acknowledgement", |b| b.unacknowledged() == 0).await;
+    b.receive_until("an acknowledgement", |b| b.unacknowledged() == 0).await;
     let of_a = a.report(1).await;
-    a.hear_until("an acknowledgement", |a| a.unacknowledged() == 0).await;
+    a.receive_until("an acknowledgement", |a| a.unacknowledged() == 0).await;
     assert_eq!(cloud.reports(a.node()).await, [of_a]);
     assert_eq!(cloud.reports(b.node()).await, [of_b], "both name the pod d/p1");
 
-    // And b noticed nothing.
+    // And b is not affected.
     cloud.set("node/b", "private", None).await;
-    b.hear_until("the next event", |b| b.seq("node/b") == 3).await;
+    b.receive_until("the next event", |b| b.seq("node/b") == 3).await;
     b.check_prefix(&cloud);
     hub.stop().await;
 }
 
-/// A client that trusts the CA and shows nothing.
+/// A client that trusts the CA and has no certificate.
 fn anonymous(issuer: &Issuer) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(issuer.authority.certificate().as_bytes());
@@ -236,8 +239,8 @@ fn anonymous(issuer: &Issuer) -> TlsConnector {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_shows_no_certificate_of_a_node_is_refused_in_words() {
-    let cloud = Cloud::new(&["a"]).await;
+async fn a_peer_without_a_certificate_of_a_node_is_refused_with_the_reason() {
+    let cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
     let (hub, registry) = hub_with(&cloud, &issuer, limits()).await;
 
@@ -245,11 +248,11 @@ async fn who_shows_no_certificate_of_a_node_is_refused_in_words() {
         [("headwater://hub/other", "hub other"), ("headwater://operator/a", "operator a")]
     {
         let wire = secure(&hub, &issuer.connector(uri)).await;
-        // A hub's certificate is for serving only: it does not come as far as a session.
+        // A hub's certificate is for servers only: its connection gets no session.
         let Ok(wire) = wire else { continue };
         let (code, words) = hello_over(wire, "a").await;
         assert_eq!(code, RefusalCode::Forbidden);
-        says(&words, &[whose, "one of its node"]);
+        assert_contains(&words, &[whose, "one of its node"]);
     }
     let anonymous = anonymous(&issuer);
     let stream = TcpStream::connect(hub.address()).await.expect("the hub listens");
@@ -257,9 +260,9 @@ async fn who_shows_no_certificate_of_a_node_is_refused_in_words() {
     let stream = anonymous.connect(name, stream).await.expect("a handshake");
     let (code, words) = hello_over(over(stream).await.expect("a session"), "a").await;
     assert_eq!(code, RefusalCode::Forbidden);
-    says(&words, &["shows no certificate"]);
+    assert_contains(&words, &["shows no certificate"]);
 
-    // Who speaks no TLS is not spoken to, and counted.
+    // A connection without TLS is closed, and counted.
     let failed = counted(&registry, "failed");
     let plain = TcpStream::connect(hub.address()).await.expect("the hub listens");
     assert!(over(plain).await.is_err());
@@ -268,8 +271,8 @@ async fn who_shows_no_certificate_of_a_node_is_refused_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_shake_hands_holds_nobody_up_and_is_closed() {
-    let cloud = Cloud::new(&["a"]).await;
+async fn a_connection_without_handshake_delays_no_other_and_is_closed() {
+    let cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
     let limits = HubLimits { handshake_within: Duration::from_millis(200), ..limits() };
     let (hub, registry) = hub_with(&cloud, &issuer, limits).await;
@@ -285,13 +288,13 @@ async fn who_does_not_shake_hands_holds_nobody_up_and_is_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_ends_with_its_certificate() {
-    let cloud = Cloud::new(&["a"]).await;
+    let cloud = TestCloud::new(&["a"]).await;
     let issuer = Issuer::new();
     let (hub, _) = hub_with(&cloud, &issuer, limits()).await;
     let connector = issuer.lasting("headwater://node/a", Duration::from_secs(2));
     let wire = secure(&hub, &connector).await.expect("a session");
-    let mut edge = Edge::over(wire, identity("a", 1, 1), BTreeMap::new()).await;
-    edge.hear_until("a welcome", Edge::is_open).await;
-    assert_eq!(refused(edge.hear_end().await), RefusalCode::Forbidden);
+    let mut edge = TestEdge::over(wire, identity("a", 1, 1), BTreeMap::new()).await;
+    edge.receive_until("a welcome", TestEdge::is_open).await;
+    assert_eq!(refused(edge.receive_end().await), RefusalCode::Forbidden);
     hub.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A fold whose rows were damaged: sessions read it or are told why not, and it goes on.
+//! A fold with damaged rows: a session reads it or gets an error, and the fold continues.
 
 use headwater_session::CatchUp;
 use headwater_store::damage::{damage, harm};
@@ -8,9 +8,9 @@ use super::*;
 /// More parts than the few changes of one fold make.
 const PARTS_MAX: usize = 1_000;
 
-/// Reads whatever a session may ask for.
+/// Reads everything that a session may read.
 fn read(engine: &Arc<MemoryEngine>, to: Seq) {
-    let fold = Fold::new(engine.clone() as Arc<dyn Engine>, Arc::new(Known::default()));
+    let fold = Fold::new(engine.clone());
     fold.assume_log(LOG);
     let source = fold.source();
     let stream = &StreamId::Cluster;

@@ -1,29 +1,29 @@
-//! What one session adds to the hub's metrics: what it has to remember for that.
+//! What one session adds to the hub's metrics, and the state that this needs.
 
 use std::collections::BTreeSet;
 
 use headwater_event::StreamId;
+use headwater_follow::WallClock;
 use headwater_session::message::HubMessage;
 use headwater_session::{HubSession, HubStreamStatus};
 use tokio::time::Instant;
 
-use crate::metrics::{HelloEnd, SessionMetrics, SessionOver};
-use crate::shared::WallClock;
+use crate::metrics::{EndReason, HelloOutcome, SessionMetrics};
 
-/// Counts one session.
-pub(crate) struct Tally {
+/// Counts for one session.
+pub(super) struct SessionCounters {
     metrics: SessionMetrics,
-    /// When the connection came; what was appended before it is no measure of a delivery.
+    /// When the session began. The age of an earlier event does not measure a delivery.
     since_ms: i64,
     is_open: bool,
     is_parked: bool,
-    /// Streams of which it is known how the replica was brought forward.
+    /// Streams whose resume is counted.
     resumed: BTreeSet<StreamId>,
     window_full_since: Option<Instant>,
 }
 
-impl Tally {
-    pub(crate) fn new(metrics: SessionMetrics, since_ms: i64) -> Self {
+impl SessionCounters {
+    pub(super) fn new(metrics: SessionMetrics, since_ms: i64) -> Self {
         Self {
             metrics,
             since_ms,
@@ -34,8 +34,8 @@ impl Tally {
         }
     }
 
-    /// The session hands this message to the transport.
-    pub(crate) fn sending(&mut self, message: &HubMessage, clock: &WallClock) {
+    /// Counts a message that the session hands to the transport.
+    pub(super) fn sending(&mut self, message: &HubMessage, clock: &WallClock) {
         match message {
             HubMessage::Push(push) => {
                 self.metrics.pushed(push);
@@ -49,16 +49,16 @@ impl Tally {
                     self.metrics.delivered(now_ms - time_ms);
                 }
             }
-            HubMessage::Response(response) => self.metrics.answered(&response.outcome),
+            HubMessage::Response(response) => self.metrics.responded(&response.outcome),
             _ => {}
         }
     }
 
-    /// The session has made a step.
-    pub(crate) fn stepped(&mut self, session: &HubSession, streams: &[HubStreamStatus]) {
+    /// Counts what a step of the session changed.
+    pub(super) fn stepped(&mut self, session: &HubSession, streams: &[HubStreamStatus]) {
         if session.is_open() && !self.is_open {
             self.is_open = true;
-            self.metrics.hello(HelloEnd::Accepted);
+            self.metrics.hello(HelloOutcome::Accepted);
         }
         let mut is_parked = false;
         for stream in streams {
@@ -72,7 +72,7 @@ impl Tally {
                 self.metrics.resumed(None);
             }
         }
-        self.park(is_parked);
+        self.set_parked(is_parked);
         match (session.is_window_full(), self.window_full_since) {
             (true, None) => {
                 self.window_full_since = Some(Instant::now());
@@ -83,18 +83,18 @@ impl Tally {
         }
     }
 
-    /// The session is over.
-    pub(crate) fn over(&mut self, over: SessionOver) {
-        self.park(false);
+    /// Counts the end of the session.
+    pub(super) fn ended(&mut self, reason: EndReason) {
+        self.set_parked(false);
         self.window_opened();
         if self.is_open {
-            self.metrics.over(over);
+            self.metrics.ended(reason);
         } else {
-            self.metrics.hello(HelloEnd::Refused(over));
+            self.metrics.hello(HelloOutcome::Refused(reason));
         }
     }
 
-    fn park(&mut self, is_parked: bool) {
+    fn set_parked(&mut self, is_parked: bool) {
         if self.is_parked != is_parked {
             self.is_parked = is_parked;
             self.metrics.parked(is_parked);

@@ -1,11 +1,11 @@
-//! What is remembered of streams says what the store says, at every moment.
+//! The heads in memory agree with the store, at every moment.
 
 use std::collections::BTreeSet;
 
 use headwater_event::{Assignment, NodeName};
 
 use super::*;
-use crate::fold::newest::{Bounds, Newest};
+use crate::fold::heads::{HeadBounds, StreamHeads};
 
 /// What happens to a fold.
 #[derive(Clone, Debug)]
@@ -41,20 +41,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn bounds() -> impl Strategy<Value = Bounds> {
-    (1..4usize, 0..2_000u64, 0..12usize).prop_map(|(streams_max, bytes_max, events_max)| Bounds {
-        streams_max,
-        bytes_max,
-        events_max,
+fn bounds() -> impl Strategy<Value = HeadBounds> {
+    (1..4usize, 0..2_000u64, 0..12usize).prop_map(|(streams_max, bytes_max, events_max)| {
+        HeadBounds { streams_max, bytes_max, events_max }
     })
 }
 
-/// Whether each answer that sessions get is the one that they would get of the store.
+/// Checks that a session reads the same from memory as from the store.
 fn agrees(fold: &Fold, node: &NodeName) {
     let streams = BTreeSet::from([StreamId::node(node), StreamId::Cluster]);
-    // A second time is answered by what the first one left.
+    // The second round reads what the first one cached.
     for _ in 0..2 {
-        let (remembered, stored) = (fold.source().of(&streams), fold.source());
+        let (remembered, stored) = (fold.source().with_heads_of(&streams), fold.source());
         assert_eq!(remembered.streams(node).ok(), stored.streams(node).ok());
         for stream in &streams {
             let standing = stored.status(stream).expect("readable");
@@ -81,16 +79,16 @@ fn agrees(fold: &Fold, node: &NodeName) {
 
 proptest! {
     #[test]
-    fn what_is_remembered_is_what_is_stored(
+    fn heads_in_memory_agree_with_the_store(
         steps in proptest::collection::vec(step(), 1..60), limits in limits(), bounds in bounds(),
     ) {
         let node: NodeName = "a".parse().expect("a name");
         let engine = Arc::new(MemoryEngine::new());
-        let newest = Arc::new(Newest::within(bounds));
-        let fold = Fold::new(engine.clone() as Arc<dyn Engine>, Arc::new(Known::default()));
-        let fold = fold.remembering(newest.clone());
+        let heads = Arc::new(StreamHeads::within(bounds));
+        let fold = Fold::new(engine.clone());
+        let fold = fold.with_heads(heads.clone());
         fold.assume_log(LOG);
-        let mut rows = History { limits, ..History::telling(newest.clone()) };
+        let mut rows = History { limits, ..History::with_heads(heads.clone()) };
         let mut state = StreamState::open(engine.clone(), FoldBounds::default()).expect("opens");
         let mut models = [StreamId::node(&node), StreamId::Cluster]
             .map(|stream| Model { stream, ..Model::new() });
@@ -120,11 +118,11 @@ proptest! {
                 // Where nothing is open.
                 Step::Load => {
                     rows.after_commit(&state.commit(Durability::Buffered).expect("commits"));
-                    newest.load(&*engine).expect("readable");
+                    heads.load(&*engine).expect("readable");
                     continue;
                 }
                 Step::Clear => {
-                    newest.clear();
+                    heads.clear();
                     continue;
                 }
             };

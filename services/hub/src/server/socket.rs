@@ -1,7 +1,7 @@
-//! A connection as it is accepted: counted, its peer known, and closed when no hello comes.
+//! A connection as the hub accepts it: counted, its peer known, and closed when no hello comes.
 //!
-//! The hello's own deadline answers a stream on which nothing is said. This one ends what never
-//! comes as far as a stream.
+//! The service has its own deadline for the hello on a stream that an edge has opened. The
+//! deadline here ends connections on which no stream is opened.
 
 mod counted;
 
@@ -22,27 +22,17 @@ use tokio::time::{Sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpIncoming};
 
-use self::counted::{Counted, counted, peer};
+use self::counted::{CountedStream, counted, peer};
+use super::Peer;
 use crate::limits::HubLimits;
-use crate::metrics::{Handshake, HandshakeMetrics, HubMetrics};
-use crate::peer::Peer;
+use crate::metrics::{HandshakeMetrics, HandshakeOutcome, HubMetrics};
 
-/// Deadlines for the hello that a connection is given: one for opening a stream, one for what
-/// is said on it.
+/// The time for the hello in units of [`HubLimits::hello_within`]: one to open a stream, one to
+/// send the hello on it.
 const HELLO_DEADLINES: u32 = 2;
 
-/// What a connection has to pass.
-#[derive(Clone)]
-pub(crate) struct Door {
-    /// `None`: there is no TLS.
-    tls: Option<Acceptor>,
-    handshake_within: Duration,
-    hello_within: Duration,
-    metrics: HandshakeMetrics,
-}
-
 /// A connection of an edge.
-pub(crate) struct Socket {
+pub(super) struct Socket {
     stream: Transport,
     peer: Peer,
     /// Until the hello.
@@ -51,22 +41,32 @@ pub(crate) struct Socket {
 }
 
 enum Transport {
-    Plain(Counted),
-    Tls(Box<TlsStream<Counted>>),
+    Plain(CountedStream),
+    Tls(Box<TlsStream<CountedStream>>),
 }
 
-/// Why a connection came to nothing.
+/// What an accepted stream passes before it is a [`Socket`].
+#[derive(Clone)]
+struct ConnectionAcceptor {
+    /// `None`: no TLS.
+    tls: Option<Acceptor>,
+    handshake_within: Duration,
+    hello_within: Duration,
+    metrics: HandshakeMetrics,
+}
+
+/// Why a TLS handshake fails.
 #[derive(Debug, thiserror::Error)]
-enum Turned {
-    #[error("no handshake in time")]
+enum AcceptError {
+    #[error("the handshake takes too long")]
     Late,
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
 }
 
-/// The connections that come to `listener`. Those beyond the limit are closed at once; those that
-/// shake hands share this task, so that they take no more than one processor, and hold a slot.
-pub(crate) fn incoming(
+/// The connections to `listener`. A connection beyond the limit is closed at once. Handshakes
+/// share this task, so that they use at most one processor, and count against the limit.
+pub(super) fn incoming(
     listener: TcpListener,
     limits: &HubLimits,
     tls: Option<Acceptor>,
@@ -74,7 +74,7 @@ pub(crate) fn incoming(
 ) -> impl Stream<Item = io::Result<Socket>> + use<> {
     let slots = limits.connections_max.min(Semaphore::MAX_PERMITS);
     let slots = Arc::new(Semaphore::new(slots));
-    let door = Door {
+    let acceptor = ConnectionAcceptor {
         tls,
         handshake_within: limits.handshake_within,
         hello_within: limits.hello_within.saturating_mul(HELLO_DEADLINES),
@@ -88,17 +88,17 @@ pub(crate) fn incoming(
             ready(match (accepted, slots.clone().try_acquire_owned()) {
                 (Ok(stream), Ok(slot)) => Some(Ok((counted(stream, &wire), slot))),
                 (Ok(_), Err(_)) => {
-                    tracing::debug!("a connection is closed: the hub has as many as it may have");
+                    tracing::debug!("connection closed: the hub is at its limit of connections");
                     None
                 }
                 (Err(error), _) => Some(Err(error)),
             })
         })
         .map(move |accepted| {
-            let door = door.clone();
+            let acceptor = acceptor.clone();
             async move {
                 match accepted {
-                    Ok((stream, slot)) => door.pass(stream, slot).await.map(Ok),
+                    Ok((stream, slot)) => acceptor.accept(stream, slot).await.map(Ok),
                     Err(error) => Some(Err(error)),
                 }
             }
@@ -107,20 +107,20 @@ pub(crate) fn incoming(
         .filter_map(ready)
 }
 
-impl Door {
-    async fn pass(self, stream: Counted, slot: OwnedSemaphorePermit) -> Option<Socket> {
+impl ConnectionAcceptor {
+    async fn accept(self, stream: CountedStream, slot: OwnedSemaphorePermit) -> Option<Socket> {
         let from = peer(&stream);
         let (stream, peer) = match &self.tls {
             None => (Transport::Plain(stream), Peer::default()),
             Some(tls) => {
-                let met = timeout(self.handshake_within, shake_hands(tls, stream)).await;
-                match met.unwrap_or(Err(Turned::Late)) {
-                    Ok(met) => {
-                        self.metrics.count(Handshake::Done, tls.not_after());
-                        met
+                let outcome = timeout(self.handshake_within, shake_hands(tls, stream)).await;
+                match outcome.unwrap_or(Err(AcceptError::Late)) {
+                    Ok(accepted) => {
+                        self.metrics.count(HandshakeOutcome::Done, tls.not_after());
+                        accepted
                     }
-                    Err(turned) => {
-                        self.turned(tls, from, &turned);
+                    Err(error) => {
+                        self.count_failure(tls, from, &error);
                         return None;
                     }
                 }
@@ -130,19 +130,22 @@ impl Door {
         Some(Socket { stream, peer, deadline, _slot: slot })
     }
 
-    /// Who and why, for whoever looks for it: anybody may knock, and as often as they like.
-    fn turned(&self, tls: &Acceptor, from: Option<SocketAddr>, turned: &Turned) {
-        let from = from.map_or_else(|| "a peer that is gone".to_owned(), |from| from.to_string());
-        tracing::debug!(from, error = turned as &dyn std::error::Error, "no handshake");
-        let outcome = match turned {
-            Turned::Late => Handshake::Late,
-            Turned::Handshake(_) => Handshake::Failed,
+    /// Logs at debug level only: strangers can connect as often as they like.
+    fn count_failure(&self, tls: &Acceptor, from: Option<SocketAddr>, error: &AcceptError) {
+        let from = from.map_or_else(|| "a disconnected peer".to_owned(), |from| from.to_string());
+        tracing::debug!(from, error = error as &dyn std::error::Error, "TLS handshake failed");
+        let outcome = match error {
+            AcceptError::Late => HandshakeOutcome::Late,
+            AcceptError::Handshake(_) => HandshakeOutcome::Failed,
         };
         self.metrics.count(outcome, tls.not_after());
     }
 }
 
-async fn shake_hands(tls: &Acceptor, stream: Counted) -> Result<(Transport, Peer), Turned> {
+async fn shake_hands(
+    tls: &Acceptor,
+    stream: CountedStream,
+) -> Result<(Transport, Peer), AcceptError> {
     let (stream, certificate) = tls.accept(stream).await?;
     let peer = Peer::of(certificate, |certificate| {
         certificate.not_after.duration_since(tls.now()).unwrap_or_default()
@@ -161,15 +164,15 @@ impl Connected for Socket {
 impl Transport {
     fn reader(&mut self) -> Pin<&mut dyn AsyncRead> {
         match self {
-            Self::Plain(stream) => Pin::<&mut Counted>::new(stream),
-            Self::Tls(stream) => Pin::<&mut TlsStream<Counted>>::new(stream),
+            Self::Plain(stream) => Pin::<&mut CountedStream>::new(stream),
+            Self::Tls(stream) => Pin::<&mut TlsStream<CountedStream>>::new(stream),
         }
     }
 
     fn writer(&mut self) -> Pin<&mut dyn AsyncWrite> {
         match self {
-            Self::Plain(stream) => Pin::<&mut Counted>::new(stream),
-            Self::Tls(stream) => Pin::<&mut TlsStream<Counted>>::new(stream),
+            Self::Plain(stream) => Pin::<&mut CountedStream>::new(stream),
+            Self::Tls(stream) => Pin::<&mut TlsStream<CountedStream>>::new(stream),
         }
     }
 }
@@ -180,7 +183,7 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.peer.is_greeted() {
+        if self.peer.is_hello_received() {
             self.deadline = None;
         }
         if let Some(deadline) = &mut self.deadline

@@ -1,4 +1,4 @@
-//! What the hub counts is what happened.
+//! The metrics of the hub match what happened.
 
 use headwater_session::message::Request;
 use prometheus::TextEncoder;
@@ -23,7 +23,7 @@ async fn until_value(registry: &Registry, series: &str, expected: f64) {
     }
 }
 
-async fn counted(cloud: &Cloud, settings: HubSettings) -> (HubHandle, Registry) {
+async fn counted(cloud: &TestCloud, settings: HubSettings) -> (HubHandle, Registry) {
     let registry = Registry::new();
     let engine = Arc::new(MemoryEngine::new());
     let hub = start_counted(&cloud.logs(), &engine, settings, limits(), &registry).await;
@@ -36,17 +36,17 @@ fn count(count: usize) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deliveries_and_reports_are_counted_one_by_one() {
-    let mut cloud = Cloud::new(&["a"]).await;
+    let mut cloud = TestCloud::new(&["a"]).await;
     let (hub, registry) = counted(&cloud, settings()).await;
-    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
-    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.receive_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
     until_value(&registry, r#"hellos_total{outcome="accepted"}"#, 1.0).await;
     cloud.set("node/a", "one", Some("{}".to_owned())).await;
     cloud.set("node/a", "one", None).await;
-    edge.hear_until("what came", |edge| edge.seq("node/a") == 3).await;
+    edge.receive_until("what came", |edge| edge.seq("node/a") == 3).await;
     edge.report(1).await;
     edge.report(2).await;
-    edge.hear_until("acknowledgements", |edge| edge.unacknowledged() == 0).await;
+    edge.receive_until("acknowledgements", |edge| edge.unacknowledged() == 0).await;
 
     let tails = edge.pushes.iter().filter(|push| push.1 == PushMode::Tail).count();
     let snapshots = edge.pushes.iter().filter(|push| push.1 == PushMode::Snapshot).count();
@@ -76,7 +76,7 @@ async fn deliveries_and_reports_are_counted_one_by_one() {
         assert_eq!(value(&registry, &series), Some(0.0));
     }
 
-    // It hears nothing any more, so it falls behind; an hour later it still has not.
+    // The edge reads no more and falls behind; the age of its lag grows by an hour.
     until_value(&registry, "lag_events", 0.0).await;
     cloud.set("node/a", "two", Some("{}".to_owned())).await;
     cloud.set("node/a", "three", Some("{}".to_owned())).await;
@@ -93,10 +93,11 @@ async fn deliveries_and_reports_are_counted_one_by_one() {
     until_value(&registry, "sessions", 0.0).await;
     until_value(&registry, r#"nodes{state="disconnected"}"#, 1.0).await;
     assert_eq!(value(&registry, "lag_events"), Some(0.0), "nobody connected is behind");
-    // What waited for it is no measure of the hub.
+    // Events from before the session do not measure deliveries.
     let before = value(&registry, "delivery_latency_seconds_count");
-    let mut edge = Edge::resume(hub.address(), identity("a", 1, 1), replicas).await;
-    edge.hear_until("the rest", |edge| edge.seq("node/a") == 5 && edge.seq("cluster") == 1).await;
+    let mut edge = TestEdge::resume(hub.address(), identity("a", 1, 1), replicas).await;
+    edge.receive_until("the rest", |edge| edge.seq("node/a") == 5 && edge.seq("cluster") == 1)
+        .await;
     assert_eq!(value(&registry, "delivery_latency_seconds_count"), before);
     assert_eq!(value(&registry, r#"resumes_total{mode="tail"}"#), Some(2.0));
     hub.stop().await;
@@ -104,47 +105,47 @@ async fn deliveries_and_reports_are_counted_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_turned_away_or_parked_is_counted_by_the_reason() {
-    let mut cloud = Cloud::over(&logs(), None).await;
+async fn sessions_that_are_not_admitted_or_parked_are_counted_by_reason() {
+    let mut cloud = TestCloud::over(&logs(), None).await;
     cloud.assign("a").await;
     let (hub, registry) = counted(&cloud, settings()).await;
     hub.view().set_link(&"b".parse().expect("a name"), true);
-    let mut cut = Edge::connect(hub.address(), identity("b", 1, 1)).await;
-    assert_eq!(refused(cut.hear_end().await), RefusalCode::Unavailable);
+    let mut cut = TestEdge::connect(hub.address(), identity("b", 1, 1)).await;
+    assert_eq!(refused(cut.receive_end().await), RefusalCode::Unavailable);
     until_value(&registry, r#"hellos_total{outcome="link_cut"}"#, 1.0).await;
-    let mut edge = Edge::connect(hub.address(), identity("a", 1, 1)).await;
-    edge.hear_until("a parking", |edge| !edge.parked.is_empty()).await;
+    let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.receive_until("a parking", |edge| !edge.parked.is_empty()).await;
     until_value(&registry, "parked_sessions", 1.0).await;
     cloud.writer.reconciled().await.expect("appended");
-    edge.hear_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
+    edge.receive_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
     until_value(&registry, "parked_sessions", 0.0).await;
-    let mut clone = Edge::connect(hub.address(), identity("a", 1, 2)).await;
-    assert_eq!(refused(clone.hear_end().await), RefusalCode::Clone);
+    let mut clone = TestEdge::connect(hub.address(), identity("a", 1, 2)).await;
+    assert_eq!(refused(clone.receive_end().await), RefusalCode::Clone);
     until_value(&registry, r#"hellos_total{outcome="clone"}"#, 1.0).await;
     let request =
         Request { id: 1, key: "d/secret/foreign".parse().expect("a key"), timeout_ms: 1000 };
-    let mut another = Edge::connect(hub.address(), identity("c", 1, 1)).await;
-    another.hear_until("a welcome", Edge::is_open).await;
-    another.said.send(EdgeMessage::Request(request).into()).await.expect("heard");
+    let mut another = TestEdge::connect(hub.address(), identity("c", 1, 1)).await;
+    another.receive_until("a welcome", TestEdge::is_open).await;
+    another.sender.send(EdgeMessage::Request(request).into()).await.expect("sent");
     until_value(&registry, r#"requests_total{outcome="forbidden"}"#, 1.0).await;
     hub.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_window_that_nobody_opens_is_counted_with_its_time() {
-    let mut cloud = Cloud::new(&["a"]).await;
+async fn a_full_window_is_counted_with_its_time() {
+    let mut cloud = TestCloud::new(&["a"]).await;
     for n in 0..8 {
         let object = format!("{{\"data\":\"{}\"}}", "x".repeat(10_000));
         cloud.set("node/a", &format!("c{n}"), Some(object)).await;
     }
     let settings = HubSettings { window_bytes: 20_000, ..settings() };
     let (hub, registry) = counted(&cloud, settings).await;
-    let (said, heard) = dial(hub.address()).await.expect("a session");
+    let (sender, receiver) = dial(hub.address()).await.expect("a session");
     let hello = hello(identity("a", 1, 1), Vec::new());
-    said.send(EdgeMessage::Hello(hello).into()).await.expect("heard");
+    sender.send(EdgeMessage::Hello(hello).into()).await.expect("sent");
     until_value(&registry, "window_full_total", 1.0).await;
     assert_eq!(value(&registry, "window_full_seconds_total"), Some(0.0), "it is full still");
-    drop((said, heard));
+    drop((sender, receiver));
     until_value(&registry, r#"sessions_ended_total{reason="left"}"#, 1.0).await;
     assert!(value(&registry, "window_full_seconds_total").is_some_and(|time| time > 0.0));
     hub.stop().await;

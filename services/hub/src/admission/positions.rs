@@ -1,11 +1,13 @@
-//! What is kept of where a node stood when its session ended.
+//! Which position of a node is kept when its session ends.
 
 use headwater_event::{NodeStanding, StreamStanding};
 
-/// The last standing of a session as it is kept: `acked <= durable <= applied <= sent <= tail`
-/// holds in every stream of it. Where a snapshot was due or on its way, or the edge was ahead of
-/// the hub, the positions are of two histories; what was kept `before` of that stream stays then.
-pub(crate) fn settled(before: Option<&NodeStanding>, last: NodeStanding) -> NodeStanding {
+/// The last position of a session, without the streams whose numbers are not ordered:
+/// `acked <= durable <= applied <= sent <= tail` holds in every stream of the result.
+///
+/// Numbers are of two histories while a snapshot is due or partly sent, and when the edge is ahead
+/// of the hub. Such a stream keeps its position from `before`, if that one is ordered.
+pub(super) fn last_consistent(before: Option<&NodeStanding>, last: NodeStanding) -> NodeStanding {
     let streams = last.streams.into_iter().filter_map(|stream| {
         if is_ordered(&stream) {
             return Some(stream);
@@ -27,7 +29,7 @@ mod tests {
 
     use super::*;
 
-    fn standing(positions: &[(StreamId, [u64; 5])]) -> NodeStanding {
+    fn position(positions: &[(StreamId, [u64; 5])]) -> NodeStanding {
         let stream = |(stream, [acked, durable, applied, sent, tail]): &(StreamId, [u64; 5])| {
             StreamStanding {
                 stream: stream.clone(),
@@ -52,13 +54,13 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_two_histories_do_not_replace_what_was_kept() {
+    fn positions_of_two_histories_do_not_replace_a_kept_one() {
         let node: StreamId = "node/a".parse().expect("a stream");
-        let before = standing(&[(node.clone(), [1, 2, 3, 4, 5])]);
-        let in_order = standing(&[(node.clone(), [5, 5, 6, 7, 7])]);
-        assert_eq!(settled(Some(&before), in_order.clone()), in_order);
+        let before = position(&[(node.clone(), [1, 2, 3, 4, 5])]);
+        let in_order = position(&[(node.clone(), [5, 5, 6, 7, 7])]);
+        assert_eq!(last_consistent(Some(&before), in_order.clone()), in_order);
         let ahead = [(node.clone(), [9, 9, 9, 9, 5]), (StreamId::Cluster, [0, 0, 0, 8, 3])];
-        assert_eq!(settled(Some(&before), standing(&ahead)), before);
-        assert_eq!(settled(None, standing(&ahead)), standing(&[]));
+        assert_eq!(last_consistent(Some(&before), position(&ahead)), before);
+        assert_eq!(last_consistent(None, position(&ahead)), position(&[]));
     }
 }

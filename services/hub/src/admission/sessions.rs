@@ -1,0 +1,241 @@
+//! The sessions of a hub and the nodes behind them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use headwater_event::{Identity, NodeName, NodeStanding};
+use headwater_session::message::{Refusal, RefusalCode};
+use headwater_session::{SessionId, SessionRegistry};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::positions::last_consistent;
+use super::rate_limiter::RateLimiter;
+use crate::limits::HubLimits;
+
+/// The reason that an edge receives when its hub stops.
+pub(crate) const HUB_STOPS: &str = "the hub stops";
+
+/// The sessions of a hub and the nodes behind them.
+pub(crate) struct Sessions {
+    sessions_max: usize,
+    /// Cancelled when the hub admits no more sessions.
+    closed: CancellationToken,
+    next: AtomicU64,
+    started: Instant,
+    table: Mutex<SessionTable>,
+}
+
+#[derive(Debug)]
+struct SessionTable {
+    rate_limiter: RateLimiter,
+    registry: SessionRegistry,
+    live: BTreeMap<SessionId, LiveSession>,
+    /// Nodes whose link the operator cut.
+    cut: BTreeSet<NodeName>,
+    positions: BTreeMap<NodeName, NodeStanding>,
+}
+
+/// A session, as others can end it.
+#[derive(Debug)]
+struct LiveSession {
+    node: NodeName,
+    dismiss: watch::Sender<Option<Dismissal>>,
+}
+
+/// Why a session must end although nothing is wrong with its connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Dismissal {
+    /// The hub refuses it.
+    Refused(Refusal),
+    /// The hub stops: its edge continues at another hub.
+    Leaving,
+}
+
+/// Why a hub does not admit a session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AdmissionError {
+    /// The operator cut the node's link.
+    #[error("the operator has cut the link of node {0}")]
+    LinkCut(NodeName),
+    /// The hub stops.
+    #[error("{HUB_STOPS}")]
+    Stopping,
+    /// The hub has as many sessions as its limit allows.
+    #[error("the hub is at its limit of sessions")]
+    Full,
+    /// Too many edges connect at once.
+    #[error("too many edges connect at once")]
+    HubRate,
+    /// The node itself connects too often.
+    #[error("the node connects too often")]
+    NodeRate,
+}
+
+impl AdmissionError {
+    /// Its value in the metric of hellos.
+    pub(crate) fn metric_name(&self) -> &'static str {
+        match self {
+            Self::LinkCut(_) => "link_cut",
+            Self::Stopping => "stopping",
+            Self::Full => "full",
+            Self::HubRate => "pace",
+            Self::NodeRate => "node_pace",
+        }
+    }
+
+    /// The message to the edge, which comes back to this hub or another one.
+    pub(crate) fn refusal(&self) -> Refusal {
+        Refusal { code: RefusalCode::Unavailable, message: self.to_string() }
+    }
+}
+
+impl Sessions {
+    /// A hub without sessions. It admits none once `closed` is cancelled.
+    pub(crate) fn new(limits: &HubLimits, closed: CancellationToken) -> Self {
+        let table = SessionTable {
+            rate_limiter: RateLimiter::new(limits),
+            registry: SessionRegistry::default(),
+            live: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            positions: BTreeMap::new(),
+        };
+        Self {
+            sessions_max: limits.sessions_max,
+            closed,
+            next: AtomicU64::new(1),
+            started: Instant::now(),
+            table: Mutex::new(table),
+        }
+    }
+
+    /// A new id, unique in the life of the hub.
+    pub(crate) fn next_id(&self) -> SessionId {
+        SessionId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Adds a session of `node`, which `dismiss` can end.
+    ///
+    /// # Errors
+    /// See [`AdmissionError`].
+    pub(crate) fn admit(
+        &self,
+        session: SessionId,
+        node: &NodeName,
+        dismiss: watch::Sender<Option<Dismissal>>,
+    ) -> Result<(), AdmissionError> {
+        let mut table = self.lock();
+        if table.cut.contains(node) {
+            return Err(AdmissionError::LinkCut(node.clone()));
+        }
+        if self.closed.is_cancelled() {
+            return Err(AdmissionError::Stopping);
+        }
+        // A node that connects again replaces its own session.
+        let has_room = table.live.len() < self.sessions_max;
+        if !has_room && table.registry.live(node).is_none() {
+            return Err(AdmissionError::Full);
+        }
+        table.rate_limiter.take(node, self.started.elapsed())?;
+        table.live.insert(session, LiveSession { node: node.clone(), dismiss });
+        Ok(())
+    }
+
+    /// Decides about the identity in a hello, and dismisses the session that it replaces.
+    ///
+    /// # Errors
+    /// When the identity is refused.
+    pub(crate) fn identify(
+        &self,
+        session: SessionId,
+        identity: &Identity,
+    ) -> Result<Option<Identity>, Refusal> {
+        let mut table = self.lock();
+        let admission = table.registry.admit(session, identity);
+        if let Some((older, refusal)) = admission.replaced {
+            table.dismiss(older, &Dismissal::Refused(refusal));
+        }
+        admission.result
+    }
+
+    /// Removes a session. The position of its node stays, as no longer connected.
+    pub(crate) fn remove(&self, session: SessionId, node: &NodeName) {
+        let mut table = self.lock();
+        table.live.remove(&session);
+        table.registry.remove(node, session);
+        let has_other = table.live.values().any(|live| &live.node == node);
+        if let Some(position) = table.positions.get_mut(node).filter(|_| !has_other) {
+            position.connected = false;
+        }
+    }
+
+    /// Records the position of a node.
+    pub(crate) fn record_position(&self, node: &NodeName, position: NodeStanding) {
+        self.lock().positions.insert(node.clone(), position);
+    }
+
+    /// Records the position at which a session ended, and returns the recorded one; `None` when
+    /// another session of the node is live.
+    pub(crate) fn record_last_position(
+        &self,
+        node: &NodeName,
+        position: NodeStanding,
+    ) -> Option<NodeStanding> {
+        let mut table = self.lock();
+        if table.registry.live(node).is_some() {
+            return None;
+        }
+        let position = last_consistent(table.positions.get(node), position);
+        table.positions.insert(node.clone(), position.clone());
+        Some(position)
+    }
+
+    /// The position of each node that has been connected to this hub.
+    pub(crate) fn positions(&self) -> BTreeMap<NodeName, NodeStanding> {
+        self.lock().positions.clone()
+    }
+
+    /// The number of sessions.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().live.len()
+    }
+
+    /// The ids of the sessions, oldest first.
+    pub(crate) fn ids(&self) -> Vec<SessionId> {
+        self.lock().live.keys().copied().collect()
+    }
+
+    /// Cuts or restores the link of `node`: a cut ends its sessions and admits none.
+    pub(crate) fn set_link(&self, node: &NodeName, cut: bool) {
+        let mut table = self.lock();
+        if !cut {
+            table.cut.remove(node);
+            return;
+        }
+        table.cut.insert(node.clone());
+        let dismissal = Dismissal::Refused(AdmissionError::LinkCut(node.clone()).refusal());
+        for live in table.live.values().filter(|live| &live.node == node) {
+            live.dismiss.send_replace(Some(dismissal.clone()));
+        }
+    }
+
+    /// Asks a session's edge to continue at another hub.
+    pub(crate) fn send_goodbye(&self, session: SessionId) {
+        self.lock().dismiss(session, &Dismissal::Leaving);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SessionTable> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionTable {
+    fn dismiss(&self, session: SessionId, dismissal: &Dismissal) {
+        if let Some(live) = self.live.get(&session) {
+            live.dismiss.send_replace(Some(dismissal.clone()));
+        }
+    }
+}

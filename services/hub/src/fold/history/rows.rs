@@ -1,0 +1,152 @@
+//! The rows of the history, and their encoding.
+
+use bytes::Bytes;
+use headwater_event::{Applied, Change, EntryKey, Removed, Seq, StateHash, StreamId, WriterEpoch};
+use headwater_object::patch::patched_bytes;
+use headwater_session::TailEvent;
+use headwater_session::message::{CHANGE_OVERHEAD_BYTES, PushedChange};
+use headwater_store::{DecodeError, Folded, Json, Proto, Table, TableId};
+use serde::{Deserialize, Serialize};
+
+/// By stream and seq: the last change of a key. One row a key.
+pub(in crate::fold) const CHANGES: Table<(StreamId, Seq), Json<ChangeRow>, Folded> =
+    Table::new(TableId::HubChanges);
+
+/// By stream and key: the seq of the key's row in [`CHANGES`].
+pub(super) const KEYS: Table<(StreamId, String), Seq, Folded> = Table::new(TableId::HubKeys);
+
+/// By stream and seq: an event. Holds the newest [`super::RAW_EVENTS_MAX`] of a stream at most.
+pub(in crate::fold) const EVENTS: Table<(StreamId, Seq), Proto<EventRow>, Folded> =
+    Table::new(TableId::HubEvents);
+
+/// By stream: which past the other tables hold.
+pub(in crate::fold) const STREAMS: Table<StreamId, Json<StreamHistory>, Folded> =
+    Table::new(TableId::HubStreams);
+
+/// The last change of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::fold) struct ChangeRow {
+    pub(in crate::fold) key: EntryKey,
+    /// The UID of the removed object; `None`: the key was applied, and its entry has the object.
+    pub(in crate::fold) removed: Option<String>,
+    /// When the event was appended; rows of older builds lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::fold) time_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::fold) traceparent: Option<String>,
+}
+
+/// Which past of a stream the tables hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::fold) struct StreamHistory {
+    /// The newest folded event.
+    pub(in crate::fold) seq: Seq,
+    /// Every event above this seq is in [`EVENTS`].
+    pub(in crate::fold) raw_from: Seq,
+    /// Every key that changed above this seq is in [`CHANGES`].
+    pub(in crate::fold) delta_from: Seq,
+    /// Rows of [`CHANGES`] that are removals.
+    pub(in crate::fold) removals: u64,
+    /// The first seq of each epoch, in order.
+    pub(in crate::fold) epochs: Vec<(WriterEpoch, Seq)>,
+}
+
+/// An event, for tails. Tag 2 was the first seq of its epoch.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(in crate::fold) struct EventRow {
+    #[prost(uint64, tag = "1")]
+    epoch: u64,
+    #[prost(int64, tag = "3")]
+    time_ms: i64,
+    #[prost(bytes = "bytes", tag = "4")]
+    hash: Bytes,
+    #[prost(string, optional, tag = "5")]
+    traceparent: Option<String>,
+    /// Empty for a head.
+    #[prost(string, tag = "6")]
+    key: String,
+    /// Empty when the object is a patch of the entry of `key` itself: the UID stays.
+    #[prost(string, tag = "7")]
+    uid: String,
+    #[prost(string, tag = "8")]
+    resource_version: String,
+    /// Unset for a head and a removal; a patch if `base` is set.
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    object: Option<Bytes>,
+    /// The entry whose object before the event `object` is a patch of; empty: the entry of `key`.
+    #[prost(string, optional, tag = "10")]
+    base: Option<String>,
+}
+
+impl EventRow {
+    /// The row of an event.
+    pub(super) fn of(event: &TailEvent) -> Self {
+        let mut row = Self {
+            epoch: event.epoch.0,
+            time_ms: event.time_ms,
+            hash: Bytes::copy_from_slice(&event.hash.to_bytes()),
+            ..Self::default()
+        };
+        let Some(pushed) = &event.change else { return row };
+        row.traceparent.clone_from(&pushed.traceparent);
+        row.key = pushed.change.key().as_str().to_owned();
+        match &pushed.change {
+            Change::Applied(Applied { key, uid, resource_version, object }) => {
+                row.uid.clone_from(uid);
+                row.resource_version.clone_from(resource_version);
+                row.object = Some(object.clone());
+                let base = pushed.base.as_ref();
+                let other =
+                    |base: &EntryKey| if base == key { "" } else { base.as_str() }.to_owned();
+                row.base = base.map(other);
+            }
+            Change::Removed(removed) => row.uid.clone_from(&removed.uid),
+        }
+        row
+    }
+
+    /// The bytes of the change in a push, with the whole object.
+    pub(in crate::fold) fn change_bytes(&self) -> u64 {
+        let object = self.object.as_ref().map_or(0, |object| match &self.base {
+            Some(_) => patched_bytes(object).unwrap_or(object.len()),
+            None => object.len(),
+        });
+        let texts = self.key.len() + self.uid.len() + self.resource_version.len();
+        (texts + object) as u64 + CHANGE_OVERHEAD_BYTES
+    }
+
+    /// The event of the row at `seq`.
+    ///
+    /// # Errors
+    /// When the row is malformed.
+    pub(in crate::fold) fn tail_event(self, seq: Seq) -> Result<TailEvent, DecodeError> {
+        let malformed =
+            |reason: &dyn std::fmt::Display| DecodeError::malformed("event row", reason);
+        let hash: [u8; 32] = self
+            .hash
+            .as_ref()
+            .try_into()
+            .map_err(|_| malformed(&"its hash is not 32 bytes long"))?;
+        let (epoch, hash) = (WriterEpoch(self.epoch), StateHash::from_bytes(&hash));
+        let time_ms = self.time_ms;
+        if self.key.is_empty() {
+            return Ok(TailEvent { seq, epoch, hash, time_ms, change: None });
+        }
+        let key: EntryKey = self.key.parse().map_err(|error| malformed(&error))?;
+        let base = match self.base.as_deref() {
+            None => None,
+            Some("") => Some(key.clone()),
+            Some(base) => Some(base.parse().map_err(|error| malformed(&error))?),
+        };
+        // Rows of older builds hold the UID also when it stays.
+        let uid = if base.as_ref() == Some(&key) { String::new() } else { self.uid };
+        let resource_version = self.resource_version;
+        let change = match self.object {
+            Some(object) => Change::Applied(Applied { key, uid, resource_version, object }),
+            None => Change::Removed(Removed { key, uid }),
+        };
+        let (traceparent, appended_ms) = (self.traceparent, Some(time_ms));
+        let change = PushedChange { change, base, traceparent, appended_ms };
+        Ok(TailEvent { seq, epoch, hash, time_ms, change: Some(change) })
+    }
+}

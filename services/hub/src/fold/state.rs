@@ -1,0 +1,72 @@
+//! The state of the fold as a whole: how complete it is, and who writes the log.
+
+use std::collections::BTreeSet;
+
+use headwater_event::{LogId, StreamId, WriterEpoch};
+use headwater_follow::{DerivedRows, Follower};
+use headwater_log::acceptance::PartitionState;
+
+/// The state of the fold as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FoldState {
+    /// The log that is folded; `None` before the follower has read its birth.
+    pub(crate) log_id: Option<LogId>,
+    /// Whether the log was read to the end that it had when the fold began.
+    pub(crate) folded: bool,
+    /// Whether the newest writer has appended all differences of its sources.
+    pub(crate) reconciled: bool,
+    /// The newest claim of each partition: records before it are final.
+    pub(crate) claims: Vec<WriterEpoch>,
+    /// Where the writer of the newest claim listens, unless it has stopped in order.
+    pub(crate) writer_address: Option<String>,
+    /// Streams whose state does not hash to what the log records.
+    pub(crate) damaged: BTreeSet<StreamId>,
+    /// Whether the upstream log was read to its end, so that the known identities are complete.
+    pub(crate) knows_identities: bool,
+    /// Why the log is not followed at present.
+    pub(crate) trouble: Option<String>,
+}
+
+impl FoldState {
+    /// The state after a step of `follower`; `before` is the state until now.
+    pub(super) fn of<R: DerivedRows>(follower: &Follower<R>, before: &Self) -> Self {
+        let acceptance = follower.acceptance();
+        let writer = acceptance.writer().filter(|_| !acceptance.is_released());
+        Self {
+            log_id: Some(acceptance.birth().log_id),
+            folded: follower.is_folded(),
+            reconciled: acceptance.is_reconciled(),
+            claims: acceptance.partitions().values().map(PartitionState::claimed).collect(),
+            writer_address: writer.and_then(|claim| claim.address.clone()),
+            damaged: follower.damaged().clone(),
+            knows_identities: before.knows_identities,
+            trouble: None,
+        }
+    }
+
+    /// The state of a fold whose log cannot be followed, with the reason.
+    pub(super) fn suspended(&self, trouble: String) -> Self {
+        let knows_identities = self.knows_identities;
+        Self { knows_identities, trouble: Some(trouble), ..Self::default() }
+    }
+
+    /// Whether snapshots may be served.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.folded && self.reconciled
+    }
+
+    /// Whether the state of `stream` is the fold of the whole log.
+    pub(super) fn is_folded(&self, stream: &StreamId) -> bool {
+        self.folded && !self.damaged.contains(stream)
+    }
+
+    /// The newest claim in the partition of `stream`.
+    pub(super) fn claimed(&self, stream: &StreamId) -> WriterEpoch {
+        let count = u32::try_from(self.claims.len()).unwrap_or(u32::MAX);
+        if count == 0 {
+            return WriterEpoch::default();
+        }
+        let partition = stream.partition(count).0 as usize;
+        self.claims.get(partition).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,95 @@
+//! A running hub, as other parts of the process read it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use headwater_event::{NodeName, NodeStanding, Seq, StreamId};
+use headwater_session::{SourceError, StreamSource};
+use headwater_store::{Engine, EngineError};
+use headwater_view::{StreamReader, Verification};
+
+use super::lag::{Lag, lag};
+use crate::session::SessionDependencies;
+
+/// A running hub, as other parts of the process read it. Cheap to clone.
+#[derive(Clone)]
+pub struct HubView {
+    hub: Arc<SessionDependencies>,
+}
+
+impl HubView {
+    pub(super) fn new(hub: Arc<SessionDependencies>) -> Self {
+        Self { hub }
+    }
+
+    /// The position of each node that has been connected to this hub.
+    pub fn node_positions(&self) -> BTreeMap<NodeName, NodeStanding> {
+        self.hub.sessions.positions()
+    }
+
+    /// The streams of a node.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
+        self.hub.fold.source().streams(node)
+    }
+
+    /// How far a replica that has applied `applied` is behind in `stream`.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn lag(&self, stream: &StreamId, applied: Seq) -> Result<Lag, SourceError> {
+        lag(&self.hub.fold.source(), stream, applied)
+    }
+
+    /// The nodes whose private streams the hub has folded.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn nodes(&self) -> Result<Vec<NodeName>, EngineError> {
+        let positions = StreamReader::new(&*self.hub.fold.stored()).streams()?;
+        Ok(positions
+            .into_iter()
+            .filter_map(|position| match position.stream {
+                StreamId::Node(node) => Some(node),
+                StreamId::Cluster => None,
+            })
+            .collect())
+    }
+
+    /// Computes the state hash of a stream anew, from the objects in the hub's store.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    pub fn verify(&self, stream: &StreamId) -> Result<Option<Verification>, EngineError> {
+        StreamReader::new(&*self.hub.fold.stored()).verify(stream)
+    }
+
+    /// The store of the fold, for reading.
+    pub fn store(&self) -> Arc<dyn Engine> {
+        self.hub.fold.engine().clone()
+    }
+
+    /// Whether the fold is complete and includes the newest writer's `Reconciled`.
+    pub fn is_reconciled(&self) -> bool {
+        let state = self.hub.fold.state();
+        state.is_complete() && state.knows_identities
+    }
+
+    /// Where the active writer of the downstream log listens, as its claim says. `None` when it
+    /// listens nowhere, or has stopped in order.
+    pub fn writer_address(&self) -> Option<String> {
+        self.hub.fold.state().writer_address.clone()
+    }
+
+    /// Why the hub does not follow the log at present, if it does not.
+    pub fn trouble(&self) -> Option<String> {
+        self.hub.fold.state().trouble.clone()
+    }
+
+    /// Cuts or restores the link of a node.
+    pub fn set_link(&self, node: &NodeName, cut: bool) {
+        self.hub.sessions.set_link(node, cut);
+    }
+}

@@ -1,0 +1,65 @@
+//! The hub as a server: from an accepted connection to the hello of an edge.
+//!
+//! ```text
+//!  socket ──────────► peer ─────────────► service ──────────► a session
+//!  limit, TLS,        certificate or      hello in time,
+//!  hello deadline     none (loopback)     node of the peer
+//! ```
+
+mod peer;
+mod service;
+mod socket;
+
+use std::sync::Arc;
+
+use headwater_identity::Acceptor;
+use headwater_proto::replication::replication_server::ReplicationServer;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+pub(crate) use peer::Peer;
+use service::ReplicationService;
+pub(crate) use service::{IncomingMessage, OutgoingMessage, open_session};
+
+use crate::session::SessionDependencies;
+
+/// Rapid resets: streams that a peer reset before the hub accepted them. Beyond it the connection
+/// ends. The default of h2, set here so that it stays.
+const PENDING_RESETS_MAX: usize = 20;
+
+/// Rapid resets: streams that the hub reset for a peer's errors. See [`PENDING_RESETS_MAX`].
+const LOCAL_RESETS_MAX: usize = 1024;
+
+/// Serves the edges that connect to `listener` until `stop` is cancelled.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<Acceptor>,
+    hub: Arc<SessionDependencies>,
+    stop: CancellationToken,
+) {
+    let limits = hub.limits.clone();
+    let metrics = hub.metrics.clone();
+    if let Some(tls) = &tls {
+        metrics.handshakes.valid_until(tls.not_after());
+    }
+    let incoming = socket::incoming(listener, &limits, tls, &metrics);
+    let service = ReplicationServer::new(ReplicationService::new(hub))
+        .max_decoding_message_size(limits.receive_bytes_max)
+        .max_encoding_message_size(limits.send_bytes_max);
+    let served = Server::builder()
+        .http2_keepalive_interval(Some(limits.keepalive_interval))
+        .http2_keepalive_timeout(Some(limits.keepalive_timeout))
+        .http2_max_header_list_size(limits.header_list_bytes_max)
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
+        .http2_max_local_error_reset_streams(Some(LOCAL_RESETS_MAX))
+        .max_concurrent_streams(limits.streams_per_connection)
+        // Sessions end in order at their age; this ends connections that outlive them.
+        .max_connection_age(limits.age_max())
+        .max_connection_age_grace(limits.connection_age_grace)
+        .add_service(service)
+        .serve_with_incoming_shutdown(incoming, stop.cancelled());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the hub no longer listens");
+    }
+}

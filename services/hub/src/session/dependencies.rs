@@ -1,0 +1,60 @@
+//! What every session of a hub needs from the hub.
+
+use std::sync::Arc;
+
+use headwater_event::{NodeName, NodeStanding};
+use headwater_follow::WallClock;
+use headwater_session::HubSettings;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admission::{CatchUpLimiter, Sessions};
+use crate::fold::Fold;
+use crate::limits::HubLimits;
+use crate::metrics::HubMetrics;
+use crate::requests::RequestDispatcher;
+use crate::upstream::UpstreamAppender;
+
+/// What every session of a hub needs from the hub.
+pub(crate) struct SessionDependencies {
+    /// The hub's name, for position records.
+    pub(crate) name: String,
+    /// The bounds of one session.
+    pub(crate) settings: HubSettings,
+    /// The bounds of all sessions together.
+    pub(crate) limits: HubLimits,
+    /// The fold that sessions read.
+    pub(crate) fold: Arc<Fold>,
+    /// The way into the upstream log.
+    pub(crate) upstream: UpstreamAppender,
+    /// The way of requests to their handlers.
+    pub(crate) requests: RequestDispatcher,
+    /// The sessions of the hub.
+    pub(crate) sessions: Sessions,
+    /// The slots of catch-ups.
+    pub(crate) catch_ups: CatchUpLimiter,
+    /// The hub's clock.
+    pub(crate) wall_clock: WallClock,
+    /// What the hub counts.
+    pub(crate) metrics: HubMetrics,
+    /// Cancelled when the hub stops: no session begins any more.
+    pub(crate) stop: CancellationToken,
+    /// The tasks of all connections.
+    pub(crate) connections: TaskTracker,
+}
+
+impl SessionDependencies {
+    /// Records the position of a node, and appends it upstream, where every part sees it.
+    pub(super) fn publish_position(&self, node: &NodeName, position: NodeStanding) {
+        self.upstream.append_position(node, &position);
+        self.sessions.record_position(node, position);
+    }
+
+    /// Publishes the position at which a session ended, unless another session of the node is
+    /// live.
+    pub(super) fn publish_last_position(&self, node: &NodeName, position: NodeStanding) {
+        if let Some(position) = self.sessions.record_last_position(node, position) {
+            self.upstream.append_position(node, &position);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The outputs of a session that may have to wait, and its requests.
+//!
+//! A wait here blocks the session's next step. It ends with the dismissal of the session, and a
+//! catch-up slot that is granted meanwhile expires in time.
+
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_event::Report;
+use headwater_session::message::{HubMessage, Request, Response};
+use tokio::time::{Instant, sleep};
+
+use super::{SessionTask, dismissal, spans};
+use crate::admission::Dismissal;
+use crate::metrics::EndReason;
+use crate::requests::{NodeRequest, Verb};
+
+/// The longest wait for a response: longer than any session lives.
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+impl SessionTask {
+    /// Queues a message for the socket. A session whose edge takes nothing for too long is
+    /// dropped.
+    pub(super) async fn send(&mut self, mut message: HubMessage) -> ControlFlow<EndReason> {
+        // The spans end when the transport has the message.
+        let _spans = match &mut message {
+            HubMessage::Push(push) => spans::push(push, &self.node),
+            _ => Vec::new(),
+        };
+        let mut room = pin!(self.outbound.reserve());
+        let mut too_long = pin!(sleep(self.hub.limits.outbound_within));
+        loop {
+            tokio::select! {
+                biased;
+                room = &mut room => {
+                    let Ok(room) = room else { return ControlFlow::Break(EndReason::Left) };
+                    self.counters.sending(&message, &self.hub.wall_clock);
+                    room.send(Box::new(Ok(message.into())));
+                    return ControlFlow::Continue(());
+                }
+                dismissal = dismissal(&mut self.dismissed) => {
+                    return ControlFlow::Break(self.dropped(&dismissal));
+                }
+                () = self.catch_up.granted() => self.changed.notify_one(),
+                () = &mut too_long => {
+                    tracing::warn!(node = %self.node, "session dropped: the edge takes no bytes");
+                    return ControlFlow::Break(EndReason::Slow);
+                }
+            }
+        }
+    }
+
+    /// Queues reports for the upstream log; waits while the queue is full.
+    pub(super) async fn append(&mut self, reports: Vec<Report>) -> ControlFlow<EndReason> {
+        let appended = self.appended.clone();
+        let mut append = pin!(self.hub.upstream.append(&self.node, reports, appended));
+        loop {
+            tokio::select! {
+                biased;
+                is_queued = &mut append => return match is_queued {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(EndReason::Upstream),
+                },
+                dismissal = dismissal(&mut self.dismissed) => {
+                    return ControlFlow::Break(self.dropped(&dismissal));
+                }
+                () = self.catch_up.granted() => self.changed.notify_one(),
+            }
+        }
+    }
+
+    /// Dispatches a request of the node in a task of its own.
+    pub(super) fn request(&mut self, request: Request) {
+        let Request { id, timeout_ms, key } = request;
+        let timeout = Duration::from_millis(timeout_ms).min(REQUEST_TIMEOUT_MAX);
+        let deadline = Instant::now() + timeout;
+        let (node, body) = (self.node.clone(), Bytes::new());
+        let request = NodeRequest { node, deadline, verb: Verb::Get, key, body };
+        let hub = self.hub.clone();
+        self.requests.spawn(async move {
+            let outcome = hub.requests.dispatch(&request).await.map_err(Into::into);
+            Response { id, outcome }
+        });
+    }
+
+    /// The session ends while it waits: there is no room for a last message.
+    fn dropped(&self, dismissal: &Dismissal) -> EndReason {
+        tracing::info!(node = %self.node, ?dismissal, "session dropped");
+        match dismissal {
+            Dismissal::Refused(refusal) => EndReason::Refused(refusal.code),
+            Dismissal::Leaving => EndReason::Moved,
+        }
+    }
+}

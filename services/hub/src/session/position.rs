@@ -1,0 +1,132 @@
+//! The position of a session's node: its content, and when the hub publishes it.
+
+use std::time::Duration;
+
+use headwater_event::{Identity, NodeName, NodeStanding, StreamStanding};
+use headwater_session::HubSession;
+use headwater_session::message::EdgeHeartbeat;
+use tokio::time::Instant;
+
+use super::SessionDependencies;
+
+/// How often at most the position of a connected node is appended upstream. One small record a
+/// node: a fleet of thousands costs the log little.
+const APPEND_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often at most the position is recorded for readers of this hub.
+const RECORD_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Publishes the position of a node: in this hub at once, upstream at a bounded rate.
+pub(super) struct PositionPublisher {
+    /// The identity in the edge's hello; `None` before the hub has taken it.
+    identity: Option<Identity>,
+    heartbeat: EdgeHeartbeat,
+    contact_ms: i64,
+    /// Whether there is something new to append.
+    is_due: bool,
+    appended_at: Option<Instant>,
+    recorded_at: Option<Instant>,
+}
+
+impl PositionPublisher {
+    /// A session whose first contact was at `contact_ms`.
+    pub(super) fn new(contact_ms: i64) -> Self {
+        Self {
+            identity: None,
+            heartbeat: EdgeHeartbeat::default(),
+            contact_ms,
+            is_due: false,
+            appended_at: None,
+            recorded_at: None,
+        }
+    }
+
+    /// The hub has taken the identity of the edge.
+    pub(super) fn identified(&mut self, identity: Identity) {
+        self.identity = Some(identity);
+        self.is_due = true;
+        self.appended_at = None;
+        self.recorded_at = None;
+    }
+
+    /// The edge has sent a message.
+    pub(super) fn contact(&mut self, contact_ms: i64) {
+        self.contact_ms = contact_ms;
+    }
+
+    /// The edge has sent a heartbeat.
+    pub(super) fn heartbeat(&mut self, heartbeat: EdgeHeartbeat) {
+        self.heartbeat = heartbeat;
+        self.is_due = true;
+    }
+
+    /// The edge has acknowledged events.
+    pub(super) fn progressed(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Records the position, and appends it upstream, as often as the intervals allow.
+    pub(super) fn publish_if_due(
+        &mut self,
+        session: &HubSession,
+        node: &NodeName,
+        hub: &SessionDependencies,
+    ) {
+        // A session has no streams before the welcome.
+        if !session.is_open() || self.recorded_at.is_some_and(|at| at.elapsed() < RECORD_INTERVAL) {
+            return;
+        }
+        let Some(identity) = &self.identity else { return };
+        let position = self.position(identity, session, hub, true);
+        self.recorded_at = Some(Instant::now());
+        let may_append = self.appended_at.is_none_or(|at| at.elapsed() >= APPEND_INTERVAL);
+        if !self.is_due || !may_append {
+            hub.sessions.record_position(node, position);
+            return;
+        }
+        self.is_due = false;
+        self.appended_at = self.recorded_at;
+        hub.fold.identities().observe(identity);
+        hub.publish_position(node, position);
+    }
+
+    /// Publishes the position at which the session ended. A refused session has none.
+    pub(super) fn publish_last(
+        self,
+        session: &HubSession,
+        node: &NodeName,
+        hub: &SessionDependencies,
+    ) {
+        if let (Some(identity), Some(_)) = (&self.identity, self.appended_at) {
+            hub.publish_last_position(node, self.position(identity, session, hub, false));
+        }
+    }
+
+    fn position(
+        &self,
+        identity: &Identity,
+        session: &HubSession,
+        hub: &SessionDependencies,
+        connected: bool,
+    ) -> NodeStanding {
+        let streams = session.streams().map(|stream| StreamStanding {
+            stream: stream.stream,
+            log_id: stream.log_id.map(|log_id| log_id.to_string()).unwrap_or_default(),
+            tail: stream.tail,
+            sent: stream.sent,
+            applied: stream.applied,
+            durable: stream.durable,
+            acked: stream.acked,
+        });
+        NodeStanding {
+            hub: hub.name.clone(),
+            connected,
+            incarnation: identity.incarnation,
+            boot: identity.boot,
+            outbox_depth: self.heartbeat.outbox_depth,
+            contact_ms: self.contact_ms,
+            meta_sync_ms: self.heartbeat.meta_sync_ms,
+            streams: streams.collect(),
+        }
+    }
+}
