@@ -11,7 +11,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use headwater_check::durable;
 use headwater_edged::plan::{
-    Action, ContainerFacts, Containers, Fate, FinalStep, Run, Stopping, outcome, plan,
+    Action, ContainerFacts, Containers, Fate, FinalStep, PodFacts, Run, Sandbox, Stopping, outcome,
+    plan,
 };
 use headwater_edged::pod::{PodRecord, PodUid, grace, is_deleting};
 use headwater_edged::worker_set::{self, WorkerChange};
@@ -239,7 +240,14 @@ impl<M: Meta> Worker<M> {
         };
         let spec = pod.clone().unwrap_or_default();
         let ended = outcome(&spec, &running.containers);
-        let planned = plan(&spec, fate, ended, &running.containers, now);
+        let planned = plan(&PodFacts {
+            pod: &spec,
+            fate,
+            ended,
+            sandbox: Sandbox::Unneeded,
+            containers: &running.containers,
+            now,
+        });
         let mut asks_delete = false;
         for action in planned.actions {
             match action {
@@ -263,7 +271,11 @@ impl<M: Meta> Worker<M> {
                     lock(&self.machine).pods.remove(uid);
                     return;
                 }
-                Action::Leave => {}
+                Action::Leave
+                | Action::Open
+                | Action::Close
+                | Action::Pull(_)
+                | Action::Refuse(_) => {}
             }
         }
         // Now and then a container fails, and is started anew by the next look.

@@ -1,4 +1,4 @@
-//! What a pod worker is told when it starts, and every bound it keeps.
+//! The configuration of a pod worker, and its bounds.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use headwater_event::NodeName;
 
 use crate::metrics::EdgedCounts;
 
-/// Everything a pod worker needs to know.
+/// The configuration of a pod worker.
 #[derive(Clone, Debug)]
 pub struct EdgedConfig {
     /// The node whose pods it runs.
     pub node: NodeName,
     /// The edge's local API: a unix socket.
     pub edge_socket: PathBuf,
-    /// Where pod directories and logs lie: `<data>/nodes/<node>/edged`.
+    /// The directory of pods and logs: `<data>/nodes/<node>/edged`.
     pub dir: PathBuf,
-    /// What runs the pods.
+    /// The runtime of the pods.
     pub runtime: RuntimeKind,
-    /// The node's address; with the runtimes there are, every pod's address too.
+    /// The node's address. It is also the address of every pod to which the runtime gives none.
     pub node_address: IpAddr,
     /// Bounds and periods.
     pub settings: Settings,
-    /// What it counts.
+    /// The counters.
     pub metrics: EdgedCounts,
 }
 
@@ -36,28 +36,29 @@ impl EdgedConfig {
     }
 }
 
-/// Which runtime runs the pods.
+/// The kind of runtime.
 #[derive(Clone, Debug)]
 pub enum RuntimeKind {
-    /// Containers are processes of the host, run as the user of this process. There are no
-    /// images and nothing is mounted: a container starts in a root directory of its own, in which
-    /// every mountPath is a link to its volume. What a manifest calls `/etc/app` a command reaches
-    /// as `etc/app` or `$HEADWATER_ROOT/etc/app`; the absolute path is the host's. A volume is
-    /// also `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`.
+    /// Containers are processes of the host, which run as the user of this process. There are no
+    /// images and nothing is mounted: a container starts in its own root directory, in which every
+    /// mountPath is a link to its volume. A command reaches the mountPath `/etc/app` as `etc/app` or
+    /// `$HEADWATER_ROOT/etc/app`; the absolute path is the host's. A volume is also
+    /// `$HEADWATER_VOLUME_<NAME>`, the pod's directory `$HEADWATER_POD_DIR`.
     Process(ProcessConfig),
-    /// Containers are only counted, for load: every pod reaches Running.
+    /// Containers have no processes, for load tests: every pod reaches Running.
     Hollow,
 }
 
-/// What the process runtime needs to know.
+/// The configuration of the process runtime.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
     /// The shim's program and arguments; the directory of the container's run is appended.
     /// A program that ends in [`crate::runtime::process::shim::run`].
     pub shim: Vec<String>,
-    /// What its environment says besides that of this process. A container's says nothing of it.
+    /// Variables that the shim's environment has besides those of this process. Containers do not
+    /// receive them.
     pub shim_env: Vec<(String, String)>,
-    /// Run although this process is root, and so every pod's command would be.
+    /// Start although this process runs as root, and therefore every pod's command does.
     pub allow_root: bool,
 }
 
@@ -68,29 +69,29 @@ pub struct Settings {
     pub add_workers: usize,
     /// Pods that stop or are cleaned up at the same time.
     pub remove_workers: usize,
-    /// A pod is looked at at least this often.
+    /// A worker observes its pod at least this often.
     pub resync: Duration,
-    /// The runtime is compared with the disk this often.
+    /// The runtime is compared with the machine this often.
     pub relist: Duration,
-    /// First wait before a container that keeps failing is started again.
+    /// First wait between starts of a failing container.
     pub backoff_base: Duration,
     /// Longest such wait.
     pub backoff_cap: Duration,
-    /// How often the node's facts are looked at.
+    /// How often the node's facts are read.
     pub node_check: Duration,
-    /// The node is reported this often although nothing changed.
+    /// How often the node is reported although nothing changed.
     pub node_report: Duration,
-    /// First wait before the edge is asked again.
+    /// First wait between attempts to reach the edge.
     pub reconnect_base: Duration,
     /// Longest such wait.
     pub reconnect_cap: Duration,
-    /// How long one request to the edge may take.
+    /// The time that one request to the edge may take.
     pub request_timeout: Duration,
-    /// Pods the node says it has room for.
+    /// The number of pods that the node has room for.
     pub pods_max: u32,
     /// A log file is rotated at this size.
     pub log_bytes_max: u64,
-    /// Log files kept of one run of a container.
+    /// Log files kept for one run of a container.
     pub log_files_max: u32,
 }
 
@@ -100,7 +101,7 @@ const ADD_WORKERS: usize = 5;
 const REMOVE_WORKERS: usize = 5;
 /// As a kubelet's SyncFrequency.
 const RESYNC: Duration = Duration::from_mins(1);
-/// Exits are told at once; this only finds what went untold.
+/// The runtime sends a notice of every change; a relist finds lost ones.
 const RELIST: Duration = Duration::from_secs(10);
 /// As a kubelet's CrashLoopBackOff.
 const BACKOFF_BASE: Duration = Duration::from_secs(10);
@@ -110,11 +111,11 @@ const BACKOFF_CAP: Duration = Duration::from_secs(300);
 const NODE_CHECK: Duration = Duration::from_secs(10);
 /// As a kubelet's node status report frequency.
 const NODE_REPORT: Duration = Duration::from_mins(5);
-/// The edge is on this machine: a short first wait costs nothing.
+/// The edge runs on this machine: a short first wait costs nothing.
 const RECONNECT_BASE: Duration = Duration::from_millis(50);
-/// An edge that has just started is found within this.
+/// An edge that has just started is reached within this time.
 const RECONNECT_CAP: Duration = Duration::from_secs(2);
-/// A local request is a disk write; one that takes longer is lost.
+/// A local request is a disk write: one that takes longer is lost.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// As a kubelet's maxPods.
 const PODS_MAX: u32 = 110;

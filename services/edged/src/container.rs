@@ -15,6 +15,8 @@ mod volume_files;
 pub struct LaunchSpec {
     /// The container's name.
     pub container: String,
+    /// The image's name, for a runtime that has images.
+    pub image: Option<String>,
     /// True for an init container that must end before the next container starts.
     pub is_step: bool,
     /// Command and arguments, expanded.

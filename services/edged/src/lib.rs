@@ -17,10 +17,10 @@
 //! |---|---|---|
 //! | [`pod`] | a pod's identity, its record, facts of its spec | |
 //! | [`config`], [`metrics`] | settings and their bounds; counters | |
-//! | `disk` | the layout of the directory, durable files | `pod` |
+//! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
 //! | `desired` | the desired state, folded from the edge's watch | `pod` |
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
-//! | [`runtime`] | the seam to what runs containers: `process` with its [`shim`], `hollow` | `pod`, `container`, `disk`, `config` |
+//! | [`runtime`] | the seams to what runs containers: `process` with its [`shim`], `hollow`, `memory` | `pod`, `container`, `disk`, `config` |
 //! | `api` | the client of the edge's local API, reports of pods | `pod`, `desired`, `config`, `metrics` |
 //! | `node` | the Node object and its reports | `api`, `config` |
 //! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
@@ -43,8 +43,9 @@ mod worker;
 
 pub use api::client::SocketPathTooLong;
 pub use config::{EdgedConfig, ProcessConfig, RuntimeKind, Settings};
+pub use disk::file_error::FileError;
 pub use disk::log_files::log_paths;
-pub use edged::{Edged, EdgedError, Handle, worker_set};
+pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
 pub use metrics::{EdgedCounts, EdgedMetrics};
 pub use runtime::process::shim;
 pub use worker::plan;

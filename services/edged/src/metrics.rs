@@ -1,4 +1,4 @@
-//! What a pod worker counts. Several may share a process, so each family has a label `node`; the
+//! The metrics of pod workers. Several may share a process, so each family has a label `node`. The
 //! handles of one node are bound once.
 
 use std::sync::Arc;
@@ -11,26 +11,27 @@ use prometheus::{
     IntGaugeVec, Opts, Registry,
 };
 
-use crate::runtime::RuntimeError;
-
-/// Bounds of durations, in seconds: from a quick start to a minute of a disk that is slow.
+/// Bounds of durations, in seconds: from a quick start to a minute on a slow disk.
 const SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// The phases a pod has, as Kubernetes names them.
+/// The phases of a pod, as Kubernetes names them.
 const PHASES: [&str; 5] = ["Pending", "Running", "Succeeded", "Failed", "Unknown"];
 
-/// Where a phase stands that is none of these.
+/// The index of a phase that is none of these.
 const UNKNOWN: usize = PHASES.len() - 1;
 
 /// The kinds of errors of a runtime.
-const RUNTIME_ERRORS: [&str; 6] = ["file", "start", "exec", "not_running", "signal", "volume"];
+const RUNTIME_ERRORS: [&str; 8] =
+    ["file", "start", "exec", "not_running", "signal", "volume", "sandbox", "unsupported"];
 
-const ACTS: [(RuntimeAction, &str); 4] = [
+const ACTIONS: [(RuntimeAction, &str); 6] = [
     (RuntimeAction::Start, "start"),
-    (RuntimeAction::Signal, "signal"),
-    (RuntimeAction::LayOut, "lay_out"),
+    (RuntimeAction::Stop, "signal"),
+    (RuntimeAction::WriteVolumes, "lay_out"),
     (RuntimeAction::CleanUp, "clean_up"),
+    (RuntimeAction::Open, "open"),
+    (RuntimeAction::Close, "close"),
 ];
 
 const REPORTS: [(ReportOutcome, &str); 3] = [
@@ -45,30 +46,34 @@ pub struct EdgedMetrics {
     pods: IntGaugeVec,
     starts: IntCounterVec,
     restarts: IntCounterVec,
-    act_seconds: HistogramVec,
+    action_seconds: HistogramVec,
     runtime_errors: IntCounterVec,
     reports: IntCounterVec,
     probe_failures: IntCounterVec,
 }
 
-/// What one pod worker counts; without a registry, nothing. Cheap to clone.
+/// The counters of one pod worker. Without a registry they count nothing. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct EdgedCounts(Option<Arc<Handles>>);
 
-/// What a pod worker does to a runtime.
+/// A request to a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuntimeAction {
-    /// Starts a container.
+    /// Start a container.
     Start,
-    /// Asks one to end, or ends it.
-    Signal,
-    /// Lays out volumes.
-    LayOut,
-    /// Removes what is left of a pod.
+    /// Ask a container to end, or kill it.
+    Stop,
+    /// Write volumes.
+    WriteVolumes,
+    /// Remove everything of a pod.
     CleanUp,
+    /// Open a sandbox.
+    Open,
+    /// Close a sandbox.
+    Close,
 }
 
-/// What became of something told to the edge.
+/// The edge's response to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportOutcome {
     /// The edge accepted it.
@@ -91,7 +96,7 @@ struct Handles {
     pods: [IntGauge; PHASES.len()],
     starts: IntCounter,
     restarts: IntCounter,
-    act_seconds: [Histogram; ACTS.len()],
+    action_seconds: [Histogram; ACTIONS.len()],
     runtime_errors: [IntCounter; RUNTIME_ERRORS.len()],
     reports: [IntCounter; REPORTS.len()],
     probe_failures: IntCounter,
@@ -101,7 +106,7 @@ impl EdgedMetrics {
     /// Registers the families.
     ///
     /// # Errors
-    /// When one is registered already.
+    /// A family is already registered.
     pub fn new(registry: &Registry) -> Result<Self, Error> {
         let to = |collector: Box<dyn Collector>| registry.register(collector);
         let counter = |name, help, labels: &[&str]| {
@@ -111,52 +116,53 @@ impl EdgedMetrics {
         let pods = Opts::new("headwater_edged_pods", "Pods that have a worker, by phase.");
         let pods = IntGaugeVec::new(pods, &["node", "phase"])?;
         to(Box::new(pods.clone()))?;
-        let act_seconds = HistogramOpts::new(
+        let action_seconds = HistogramOpts::new(
             "headwater_edged_act_duration_seconds",
-            "How long the runtime took to do what it was asked.",
+            "The time that the runtime took for a request.",
         );
-        let act_seconds =
-            HistogramVec::new(act_seconds.buckets(SECONDS.to_vec()), &["node", "action"])?;
-        to(Box::new(act_seconds.clone()))?;
+        let action_seconds =
+            HistogramVec::new(action_seconds.buckets(SECONDS.to_vec()), &["node", "action"])?;
+        to(Box::new(action_seconds.clone()))?;
         Ok(Self {
             pods,
-            act_seconds,
+            action_seconds,
             starts: counter(
                 "headwater_edged_container_starts_total",
-                "Containers that were started, again or for the first time.",
+                "Starts of containers, the first and later ones.",
                 &["node"],
             )?,
             restarts: counter(
                 "headwater_edged_container_restarts_total",
-                "Containers that were started again.",
+                "Starts of containers after the first.",
                 &["node"],
             )?,
             runtime_errors: counter(
                 "headwater_edged_runtime_errors_total",
-                "What the runtime could not do, by kind.",
+                "Requests that the runtime could not fulfil, by kind of error.",
                 &["node", "kind"],
             )?,
             reports: counter(
                 "headwater_edged_reports_total",
-                "Statuses and deletes told to the edge, by what became of them.",
+                "Statuses and deletes sent to the edge, by its response.",
                 &["node", "outcome"],
             )?,
             probe_failures: counter(
                 "headwater_edged_probe_failures_total",
-                "Verdicts of probes that a container is not well.",
+                "Verdicts of probes that a container is unhealthy.",
                 &["node"],
             )?,
         })
     }
 
-    /// What the pod worker of `node` counts.
+    /// The counters of the pod worker of `node`.
     pub fn of(&self, node: &NodeName) -> EdgedCounts {
         let node = node.as_str();
         EdgedCounts(Some(Arc::new(Handles {
             pods: PHASES.map(|phase| self.pods.with_label_values(&[node, phase])),
             starts: self.starts.with_label_values(&[node]),
             restarts: self.restarts.with_label_values(&[node]),
-            act_seconds: ACTS.map(|(_, act)| self.act_seconds.with_label_values(&[node, act])),
+            action_seconds: ACTIONS
+                .map(|(_, action)| self.action_seconds.with_label_values(&[node, action])),
             runtime_errors: RUNTIME_ERRORS
                 .map(|kind| self.runtime_errors.with_label_values(&[node, kind])),
             reports: REPORTS.map(|(_, of)| self.reports.with_label_values(&[node, of])),
@@ -166,53 +172,46 @@ impl EdgedMetrics {
 }
 
 impl EdgedCounts {
-    /// A pod has a worker from now on.
+    /// Counts a pod that has a worker, until the result is dropped.
     pub(crate) fn pod(&self) -> PodCount {
         let pod = PodCount { counts: self.clone(), phase: UNKNOWN };
         pod.add(1);
         pod
     }
 
-    /// A container was started; `again` if it had run before.
-    pub(crate) fn started(&self, again: bool) {
+    /// Counts a start of a container.
+    pub(crate) fn started(&self, is_restart: bool) {
         if let Some(handles) = &self.0 {
             handles.starts.inc();
-            handles.restarts.inc_by(again.into());
+            handles.restarts.inc_by(is_restart.into());
         }
     }
 
-    /// The runtime was asked for something.
-    pub(crate) fn acted(
-        &self,
-        act: RuntimeAction,
-        took: Duration,
-        result: &Result<(), RuntimeError>,
-    ) {
+    /// Counts a request to the runtime, and its error by kind.
+    pub(crate) fn acted(&self, action: RuntimeAction, took: Duration, error: Option<&'static str>) {
         let Some(handles) = &self.0 else { return };
-        let seconds = ACTS.iter().zip(&handles.act_seconds).find(|((of, _), _)| *of == act);
+        let seconds =
+            ACTIONS.iter().zip(&handles.action_seconds).find(|((of, _), _)| *of == action);
         if let Some((_, seconds)) = seconds {
             seconds.observe(took.as_secs_f64());
         }
-        if let Err(error) = result {
-            let kind = kind(error);
-            let errors = RUNTIME_ERRORS.iter().zip(&handles.runtime_errors);
-            for (_, errors) in errors.filter(|(of, _)| **of == kind) {
-                errors.inc();
-            }
+        let errors = RUNTIME_ERRORS.iter().zip(&handles.runtime_errors);
+        for (_, errors) in errors.filter(|(of, _)| Some(**of) == error) {
+            errors.inc();
         }
     }
 
-    /// Something was told to the edge.
-    pub(crate) fn reported(&self, what: ReportOutcome) {
+    /// Counts a report to the edge.
+    pub(crate) fn reported(&self, outcome: ReportOutcome) {
         let Some(handles) = &self.0 else { return };
         if let Some((_, reports)) =
-            REPORTS.iter().zip(&handles.reports).find(|((of, _), _)| *of == what)
+            REPORTS.iter().zip(&handles.reports).find(|((of, _), _)| *of == outcome)
         {
             reports.inc();
         }
     }
 
-    /// A probe found a container not well.
+    /// Counts a verdict that a container is unhealthy.
     pub(crate) fn probe_failed(&self) {
         if let Some(handles) = &self.0 {
             handles.probe_failures.inc();
@@ -221,7 +220,7 @@ impl EdgedCounts {
 }
 
 impl PodCount {
-    /// The pod's phase is this now.
+    /// Counts the pod under this phase.
     pub(crate) fn phase(&mut self, phase: Option<&str>) {
         let phase = phase.and_then(|phase| PHASES.iter().position(|known| *known == phase));
         self.add(-1);
@@ -242,22 +241,12 @@ impl Drop for PodCount {
     }
 }
 
-fn kind(error: &RuntimeError) -> &'static str {
-    match error {
-        RuntimeError::File { .. } => "file",
-        RuntimeError::Start { .. } => "start",
-        RuntimeError::Exec { .. } => "exec",
-        RuntimeError::NotRunning { .. } => "not_running",
-        RuntimeError::Signal { .. } => "signal",
-        RuntimeError::Volume { .. } => "volume",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use prometheus::TextEncoder;
 
     use super::*;
+    use crate::runtime::RuntimeError;
 
     fn counted() -> (Registry, EdgedCounts) {
         let registry = Registry::new();
@@ -273,27 +262,27 @@ mod tests {
     #[test]
     fn a_pod_is_counted_under_one_phase_until_it_is_gone() {
         let (registry, counts) = counted();
-        let says = |phase: &str, count: u8| {
+        let shows = |phase: &str, count: u8| {
             let line = format!("headwater_edged_pods{{node=\"gw\",phase=\"{phase}\"}} {count}\n");
             assert!(text(&registry).contains(&line), "{line} in {}", text(&registry));
         };
         let mut pod = counts.pod();
-        says("Unknown", 1);
+        shows("Unknown", 1);
         pod.phase(Some("Running"));
-        says("Unknown", 0);
-        says("Running", 1);
+        shows("Unknown", 0);
+        shows("Running", 1);
         pod.phase(Some("of the moon"));
-        says("Running", 0);
-        says("Unknown", 1);
+        shows("Running", 0);
+        shows("Unknown", 1);
         drop(pod);
-        says("Unknown", 0);
+        shows("Unknown", 0);
     }
 
     #[test]
     fn every_kind_of_error_is_counted_under_a_name_of_the_list() {
         let (registry, counts) = counted();
         let error = RuntimeError::NotRunning { container: "c".to_owned() };
-        counts.acted(RuntimeAction::Signal, Duration::from_millis(3), &Err(error));
+        counts.acted(RuntimeAction::Stop, Duration::from_millis(3), Some(error.kind()));
         let text = text(&registry);
         let line = "headwater_edged_runtime_errors_total{kind=\"not_running\",node=\"gw\"} 1\n";
         assert!(text.contains(line), "{text}");

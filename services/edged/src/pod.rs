@@ -1,4 +1,4 @@
-//! A pod's identity, and the few facts of its spec that several parts ask for.
+//! A pod's identity, its record, and the facts of its spec that several modules need.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde::{Deserialize, Serialize};
 
-/// What Kubernetes gives a pod that names no grace period.
+/// Kubernetes' grace period of a pod that states none.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// A pod's UID, safe as the name of a directory. Shared, for much is kept by it.
+/// A pod's UID, safe as the name of a directory. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PodUid(Arc<str>);
 
-/// The text cannot name a directory.
+/// The text is not a usable UID.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no usable UID: want 1 to 128 letters, digits, '-', '_' or '.', no '.' in front")]
+#[error("UID {0:?} is invalid: use 1 to 128 letters, digits, '-', '_' or '.', and no leading '.'")]
 pub struct InvalidPodUid(String);
 
 impl PodUid {
@@ -49,18 +49,17 @@ impl fmt::Display for PodUid {
     }
 }
 
-/// The longest grace period that means anything: a manifest may ask for more seconds than a clock
-/// can count.
+/// The longest grace period: a manifest may state more seconds than a clock can count.
 pub const GRACE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What is remembered of a pod even when its object is gone.
+/// The facts of a pod that outlive its object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
     /// The pod's UID.
     pub uid: PodUid,
     /// `<namespace>/pod/<name>`.
     pub key: ResourceKey,
-    /// How long it may take to stop, in seconds.
+    /// Its grace period in seconds.
     pub grace_seconds: u64,
     /// When this node first saw the pod.
     pub seen_at: Timestamp,
@@ -73,32 +72,32 @@ impl PodRecord {
         Self { uid: uid.clone(), key: key.clone(), grace_seconds, seen_at }
     }
 
-    /// How long the pod may take to stop.
+    /// The pod's grace period.
     pub fn grace(&self) -> Duration {
         Duration::from_secs(self.grace_seconds).min(GRACE_MAX)
     }
 }
 
-/// True for a name that cannot leave the directory it is put in.
+/// True for a name that stays inside its directory.
 pub fn is_plain_name(text: &str) -> bool {
     (1..=128).contains(&text.len())
         && !text.starts_with('.')
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// What happens to a container that ended.
+/// Whether a container that ended starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
     /// It starts again.
     Always,
     /// It starts again if it failed.
     OnFailure,
-    /// It stays as it is.
+    /// It does not start again.
     Never,
 }
 
 impl RestartPolicy {
-    /// The pod's policy; `Always` unless it says otherwise.
+    /// The pod's policy; `Always` if it states none.
     pub fn of(pod: &Pod) -> Self {
         match pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) {
             Some("Never") => Self::Never,
@@ -117,6 +116,38 @@ impl RestartPolicy {
     }
 }
 
+/// When the image of a container is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImagePullPolicy {
+    /// Before every start.
+    Always,
+    /// If it is not on the node.
+    IfNotPresent,
+    /// Not at all.
+    Never,
+}
+
+impl ImagePullPolicy {
+    /// The container's policy. As in Kubernetes, the default is `Always` for an image without tag
+    /// or with the tag `latest`, else `IfNotPresent`.
+    pub fn of(container: &Container) -> Self {
+        match container.image_pull_policy.as_deref() {
+            Some("Always") => return Self::Always,
+            Some("IfNotPresent") => return Self::IfNotPresent,
+            Some("Never") => return Self::Never,
+            _ => {}
+        }
+        let image = container.image.as_deref().unwrap_or_default();
+        let name = image.rsplit('/').next().unwrap_or_default();
+        match name.rsplit_once(':') {
+            // A digest names one image forever.
+            _ if name.contains('@') => Self::IfNotPresent,
+            None | Some((_, "latest")) => Self::Always,
+            Some(_) => Self::IfNotPresent,
+        }
+    }
+}
+
 /// The pod's grace period: the deletion's, else the spec's, else Kubernetes' default.
 pub fn grace(pod: &Pod) -> Duration {
     let deletion = pod.metadata.deletion_grace_period_seconds;
@@ -124,12 +155,12 @@ pub fn grace(pod: &Pod) -> Duration {
     deletion.or(spec).and_then(grace_of).unwrap_or(GRACE_DEFAULT)
 }
 
-/// A grace period as a manifest says it, in seconds; `None` for a negative one.
+/// A grace period of so many seconds, as in a manifest; `None` for a negative one.
 pub(crate) fn grace_of(seconds: i64) -> Option<Duration> {
     u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds).min(GRACE_MAX))
 }
 
-/// Whether the cloud has asked for the pod's end.
+/// Whether the cloud deletes the pod.
 pub fn is_deleting(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
@@ -139,17 +170,17 @@ pub(crate) fn namespace(pod: &Pod) -> &str {
     pod.metadata.namespace.as_deref().unwrap_or("default")
 }
 
-/// The containers that run side by side.
+/// The containers that run at the same time.
 pub fn main_containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().map_or(&[], |spec| &spec.containers)
 }
 
-/// The containers that run before them, in order; sidecars among them stay.
+/// The init containers, which run before the others, in order. Sidecars among them keep running.
 pub fn init_containers(pod: &Pod) -> &[Container] {
     pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default()
 }
 
-/// Init containers first, as they start.
+/// All containers, in the order of their starts.
 pub fn all_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     init_containers(pod).iter().chain(main_containers(pod))
 }
@@ -187,7 +218,7 @@ pub fn names(pod: &Pod, kind: &str, name: &str) -> bool {
         })
 }
 
-/// An init container that stays while the pod runs.
+/// Whether an init container is a sidecar, which runs as long as the pod.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
@@ -198,6 +229,23 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn the_default_pull_policy_follows_the_tag() {
+        for (image, policy) in [
+            ("busybox", ImagePullPolicy::Always),
+            ("localhost:5000/busybox", ImagePullPolicy::Always),
+            ("busybox:latest", ImagePullPolicy::Always),
+            ("localhost:5000/team/busybox:1.2", ImagePullPolicy::IfNotPresent),
+            ("busybox@sha256:00", ImagePullPolicy::IfNotPresent),
+        ] {
+            let container = Container { image: Some(image.to_owned()), ..Container::default() };
+            assert_eq!(ImagePullPolicy::of(&container), policy, "{image}");
+            let policy = Some("Never".to_owned());
+            let container = Container { image_pull_policy: policy, ..container };
+            assert_eq!(ImagePullPolicy::of(&container), ImagePullPolicy::Never);
+        }
+    }
 
     #[test]
     fn no_grace_period_is_longer_than_a_clock_can_count() {

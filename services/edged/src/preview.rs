@@ -1,5 +1,5 @@
-//! What a node would make of pods, without running any: the same reading, resolving and planning
-//! that a worker does, for whoever wants to know before. Pure.
+//! What a node would do with pods, without running any: the same decoding, resolving and planning as
+//! a worker. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,27 +18,28 @@ use crate::container::{LaunchSpec, WaitReason};
 use crate::desired::{DesiredPod, DesiredState};
 use crate::error_chain::error_chain;
 use crate::pod::{self, PodRecord};
-use crate::worker::plan::{Containers, Fate, FinalStep, Plan, plan};
+use crate::runtime::PodState;
+use crate::worker::plan::{Containers, Fate, FinalStep, Plan, PodFacts, Sandbox, plan};
 use crate::worker::status::{self, StatusFacts};
 
-/// What a node would make of one pod that it sees for the first time.
+/// What a node would do with one pod that it sees for the first time.
 #[derive(Debug)]
 pub struct Preview {
-    /// Which pod.
+    /// The pod.
     pub pod: PodRecord,
-    /// What its volumes would hold, or what has to be there first.
+    /// The content of its volumes, or what is missing for it.
     pub volumes: Result<Vec<Volume>, WaitReason>,
-    /// How each container would be started, or what has to be there first.
+    /// How each container would be started, or what is missing for it.
     pub launches: BTreeMap<String, Result<LaunchSpec, WaitReason>>,
     /// The first steps.
     pub first: Plan,
-    /// The first steps if it were to end at once.
+    /// The first steps of its end.
     pub last: Plan,
-    /// What would be reported of it.
+    /// The first status.
     pub status: PodStatus,
 }
 
-/// What `node` would make of `objects`; and of those that it cannot read, why.
+/// Previews `objects` on `node`. Also returns why objects cannot be decoded.
 pub fn preview(node: &NodeName, objects: &[(ResourceKey, Bytes)]) -> (Vec<Preview>, Vec<String>) {
     let mut desired = DesiredState::new(node.clone());
     let mut refused = Vec::new();
@@ -68,7 +69,8 @@ fn of_pod(
 ) -> Preview {
     let spec = &seen.pod.decode();
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let fields = FieldSource { pod: spec, node: node.as_str(), node_address: address };
+    let fields =
+        FieldSource { pod: spec, node: node.as_str(), node_address: address, pod_address: address };
     let launches: BTreeMap<_, _> = pod::all_containers(spec)
         .map(|container| {
             let base = BTreeMap::new();
@@ -78,25 +80,30 @@ fn of_pod(
         })
         .collect();
     let containers = Containers::new();
-    let first = plan(spec, Fate::Run, None, &containers, now);
+    let plan_for = |fate| {
+        let sandbox = Sandbox::Unneeded;
+        plan(&PodFacts { pod: spec, fate, ended: None, sandbox, containers: &containers, now })
+    };
+    let first = plan_for(Fate::Run);
     let end = Fate::End { deadline: now + pod::grace(spec), then: FinalStep::AskDelete };
     let facts = StatusFacts {
         pod: spec,
         uid: &seen.uid,
         containers: &containers,
-        runs: &BTreeMap::new(),
+        state: &PodState::default(),
         ready: &BTreeSet::new(),
         waiting: &first.waiting,
         ended: None,
+        fail_reason: None,
         start_time: time,
-        address,
+        node_address: address,
         before: None,
     };
     Preview {
         pod: PodRecord::of(key, &seen.uid, spec, time),
         volumes: volume_content::resolve(&fields, desired.objects()),
         launches,
-        last: plan(spec, end, None, &containers, now),
+        last: plan_for(end),
         status: status::derive(&facts, time),
         first,
     }

@@ -1,223 +1,216 @@
-//! What runs containers: the seam between the pod worker and the machine.
+//! The seam to what runs containers: four traits, and the runtimes behind them.
 //!
-//! A runtime keeps what it knows in memory and answers from there; it tells of every change it
-//! notices by sending the pod's UID to the channel it was made with. What a pod should do is
-//! decided elsewhere.
+//! | trait | job | `process` | `hollow` | `memory` |
+//! |---|---|---|---|---|
+//! | [`Runtime`] | sandboxes and containers | without sandboxes | without sandboxes | yes |
+//! | [`Images`] | container images | | | yes |
+//! | [`Streams`] | exec, attach and port-forward | | | |
+//! | [`Usage`] | CPU, memory, processes, disk | | | |
+//!
+//! A [`NodeRuntime`] is the set of the traits that one runtime implements. What a runtime cannot do
+//! is absent from the set, or named in its [`Features`]: the call returns
+//! [`RuntimeError::Unsupported`]. The desired state, the plan of a pod, its record and its last
+//! reported status are not the runtime's.
+//!
+//! A runtime keeps its knowledge in memory and responds from there. When it notices a change, it
+//! sends the pod's UID to the channel that it was opened with. A lost notice is found by a relist.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
-
-use serde::{Deserialize, Serialize};
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
 
+mod error;
 pub(crate) mod hollow;
+mod images;
+pub mod memory;
+mod node_runtime;
 pub mod process;
+mod state;
+mod streams;
+mod usage;
 
-/// Runs the containers of pods.
+pub use error::RuntimeError;
+pub use images::{Image, ImageError, Images, RegistryCredentials};
+pub use node_runtime::NodeRuntime;
+pub use state::{Exit, PodState, RunHistory, RunState, SandboxState};
+pub use streams::{StreamAddress, StreamRequest, Streams};
+pub use usage::{ContainerUsage, DiskUsage, FileSystemUsage, PodUsage, Usage};
+
+/// Runs the sandboxes and containers of pods.
 #[async_trait]
 pub trait Runtime: Send + Sync + 'static {
-    /// Name and version, as a Node tells them: `process://0.1.0`.
-    fn version(&self) -> String;
+    /// What this runtime can do. It does not change while the runtime is open.
+    fn features(&self) -> Features;
 
-    /// Whether containers can be asked how they are; if not, one that runs is ready.
-    fn can_be_probed(&self) -> bool;
-
-    /// Whether it could run this container at all.
+    /// Checks whether the runtime can run this container at all.
     ///
     /// # Errors
-    /// Why the container has to wait, in words that say what to do.
-    fn accepts(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason>;
+    /// Why the container has to wait, and what to do.
+    fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason>;
 
-    /// What it gives every container of the pod, before the pod's own variables.
+    /// The environment that the runtime gives every container, before the pod's own variables.
     fn environment(&self, pod: &PodUid, spec: &Pod, container: &str) -> BTreeMap<String, String>;
 
-    /// Every pod of which anything is left, running or not.
-    fn pods(&self) -> Vec<PodRecord>;
+    /// Every pod that has a sandbox, a container or a volume here, running or not.
+    fn pods(&self) -> Vec<PodUid>;
 
-    /// The containers of a pod, by name; those that were never started are absent.
-    fn containers(&self, pod: &PodUid) -> BTreeMap<String, RunHistory>;
+    /// The state of one pod: its sandbox, addresses and containers.
+    fn pod(&self, pod: &PodUid) -> PodState;
 
-    /// Compares what it knows with what is, and tells of the pods that differ.
+    /// Compares the runtime's knowledge with the machine, and sends a notice for every pod that
+    /// differs.
     async fn relist(&self) -> Result<(), RuntimeError>;
 
-    /// Lays out the pod's directory and volumes, or brings them up to date.
-    /// When this returns, containers see the new content.
-    async fn lay_out(&self, pod: &PodRecord, volumes: &[Volume]) -> Result<(), RuntimeError>;
+    /// Opens a sandbox for the pod, once more if an earlier one was closed. On success the state
+    /// is [`SandboxState::Ready`] and its attempt is new. On failure a sandbox may exist: the pod's
+    /// UID and the attempt identify it, and the next call adopts it.
+    ///
+    /// Supported if [`Features::sandboxes`].
+    async fn open(&self, pod: &PodRecord, spec: &Pod) -> Result<(), RuntimeError> {
+        let _ = (pod, spec);
+        Err(RuntimeError::Unsupported { verb: "open a sandbox" })
+    }
 
-    /// Starts a container once more. When this returns the run is durable: another start of the
-    /// pod worker finds it.
+    /// Closes the pod's sandbox. Its containers have ended; their state and logs stay. Succeeds if
+    /// there is no sandbox.
+    ///
+    /// Supported if [`Features::sandboxes`].
+    async fn close(&self, pod: &PodUid) -> Result<(), RuntimeError> {
+        let _ = pod;
+        Err(RuntimeError::Unsupported { verb: "close a sandbox" })
+    }
+
+    /// Writes the pod's volumes, or brings them up to date. On success containers see the new
+    /// content.
+    async fn write_volumes(&self, pod: &PodRecord, volumes: &[Volume]) -> Result<(), RuntimeError>;
+
+    /// Starts a container once more; does nothing if it runs. On success the run is durable:
+    /// another start of the pod worker finds it.
     async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError>;
 
-    /// Asks a running container to end, or ends it. `interrupted` marks the run as ended for the
-    /// machine's sake: the container starts again whatever its policy says.
-    async fn signal(
+    /// Asks a running container to end, or kills it, and does not wait for its end. The caller
+    /// calls again with [`StopRequest::KILL`] when the time is over.
+    async fn stop(
         &self,
         pod: &PodUid,
         container: &str,
-        how: StopSignal,
-        interrupted: bool,
+        request: StopRequest,
     ) -> Result<(), RuntimeError>;
 
-    /// Runs a command where the container runs.
-    async fn exec(
+    /// Runs a command in a running container and collects its output, for probes and hooks.
+    ///
+    /// Supported if [`Features::commands`].
+    async fn run(
         &self,
         pod: &PodUid,
         container: &str,
         command: &[String],
         timeout: Duration,
-    ) -> Result<CommandOutput, RuntimeError>;
+    ) -> Result<CommandOutput, RuntimeError> {
+        let _ = (pod, container, command, timeout);
+        Err(RuntimeError::Unsupported { verb: "run a command in a container" })
+    }
 
-    /// Keeps what was last reported of a pod, for the next start of the pod worker.
-    async fn remember(&self, pod: &PodUid, status: &PodStatus) -> Result<(), RuntimeError>;
+    /// Changes the resources of a running container.
+    ///
+    /// Supported if [`Features::resize`].
+    async fn resize(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        resources: &ResourceRequirements,
+    ) -> Result<(), RuntimeError> {
+        let _ = (pod, container, resources);
+        Err(RuntimeError::Unsupported { verb: "resize a container" })
+    }
 
-    /// What was kept so, if anything was.
-    fn remembered(&self, pod: &PodUid) -> Option<PodStatus>;
+    /// Removes all but the newest `keep` ended runs of every container. A runtime without this
+    /// feature bounds them by itself.
+    ///
+    /// Supported if [`Features::collection`].
+    async fn collect(&self, keep: usize) -> Result<(), RuntimeError> {
+        let _ = keep;
+        Err(RuntimeError::Unsupported { verb: "collect ended containers" })
+    }
 
-    /// Removes all that is left of a pod none of whose containers run.
-    async fn remove(&self, pod: &PodUid) -> Result<(), RuntimeError>;
+    /// Removes everything of a pod whose containers have ended: sandbox, containers, volumes and
+    /// logs. When it fails, it can be repeated.
+    async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError>;
+
+    /// The log files of a container's run, oldest first, with lines in the form of the CRI. Empty
+    /// if there is none.
+    ///
+    /// # Errors
+    /// The errors of the file system.
+    fn log_files(&self, query: &LogQuery) -> io::Result<Vec<PathBuf>>;
 }
 
-/// How a container is made to end.
+/// What a runtime can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Name and version, as the Node object reports them: `process://0.1.0`.
+    pub version: String,
+    /// Pods have sandboxes, which are opened and closed. Without them a pod is always ready for
+    /// its containers.
+    pub sandboxes: bool,
+    /// Commands can be run in containers, and their ports can be reached. Without this there are
+    /// no probes and hooks, and a running container is ready.
+    pub commands: bool,
+    /// Pods outlive the pod worker, which adopts them at its next start.
+    pub persistent: bool,
+    /// The resources of a running container can be changed.
+    pub resize: bool,
+    /// Ended containers are removed on request.
+    pub collection: bool,
+}
+
+/// How a container is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopSignal {
-    /// SIGTERM.
-    Terminate,
-    /// SIGKILL.
-    Kill,
+pub struct StopRequest {
+    /// The time that the container has. Zero kills it, and cuts a longer stop short.
+    pub within: Duration,
+    /// The container ends for the machine's sake: the run is marked, and the container starts
+    /// again whatever its restart policy says.
+    pub interrupts: bool,
 }
 
-/// What is known of a container's runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunHistory {
-    /// The latest run's number, from 0: the container's restart count.
-    pub attempt: u32,
-    /// How the latest run stands.
-    pub state: RunState,
-    /// How the run before it ended.
-    pub previous: Option<Exit>,
-}
+impl StopRequest {
+    /// Kills the container.
+    pub const KILL: Self = Self { within: Duration::ZERO, interrupts: false };
 
-/// How a run of a container stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunState {
-    /// It runs.
-    Running {
-        /// Since when.
-        started_at: Timestamp,
-    },
-    /// It has ended.
-    Exited(Exit),
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
-    /// The exit code; 128 + signal for one that a signal ended.
-    pub code: i32,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
-    /// When it had started; unknown for one that never did.
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    pub finished_at: Timestamp,
-    /// One word: `Completed`, `Error`, `StartError`, `ContainerStatusUnknown`.
-    pub reason: String,
-    /// More, for a person.
-    pub message: Option<String>,
-    /// Ended for the machine's sake: starts again whatever the policy says.
-    #[serde(default)]
-    pub interrupted: bool,
-}
-
-impl Exit {
-    /// Whether the container ended well.
-    pub fn succeeded(&self) -> bool {
-        self.code == 0
+    /// Whether the container is killed.
+    pub fn kills(&self) -> bool {
+        self.within.is_zero()
     }
 }
 
-/// What a command said that was run in a container.
+/// The result of a command in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// Its exit code; `None` when it did not end in time.
+    /// Its exit code; `None` if it did not end in time.
     pub code: Option<i32>,
-    /// The first of what it wrote.
+    /// The beginning of its output.
     pub output: String,
 }
 
-/// A runtime could not do what was asked. Whether anything was done is found out by a relist.
-#[derive(Debug, thiserror::Error)]
-pub enum RuntimeError {
-    /// A file or directory stood in the way.
-    #[error("cannot {what} {path}")]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A container did not start.
-    #[error("container {container} did not start: {why}")]
-    Start {
-        /// Which one.
-        container: String,
-        /// Why not.
-        why: String,
-    },
-    /// A command did not start in a container.
-    #[error("cannot run {program:?} in container {container}")]
-    Exec {
-        /// Where.
-        container: String,
-        /// What.
-        program: String,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The container does not run.
-    #[error("container {container} does not run")]
-    NotRunning {
-        /// Which one.
-        container: String,
-    },
-    /// A signal could not be sent.
-    #[error("cannot signal container {container}")]
-    Signal {
-        /// Which one.
-        container: String,
-        /// Why not.
-        #[source]
-        source: nix::Error,
-    },
-    /// The volume cannot be laid out.
-    #[error("volume {volume}: {why}")]
-    Volume {
-        /// Which one.
-        volume: String,
-        /// Why not.
-        why: String,
-    },
-}
-
-impl RuntimeError {
-    /// For `map_err`: what was tried on which path.
-    pub(crate) fn file(
-        what: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::File { what, path, source }
-    }
+/// The container and run whose log is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogQuery {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name. When several pods of this name have logs, the pod that wrote last is
+    /// chosen.
+    pub pod: String,
+    /// The container's name.
+    pub container: String,
+    /// The run before the latest run.
+    pub previous: bool,
 }

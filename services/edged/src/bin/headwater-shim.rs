@@ -1,4 +1,4 @@
-//! The shim alone: a small parent for containers, for whoever does not want the whole binary.
+//! The shim as a program of its own, for use without the whole `headwater` binary.
 
 use std::process::ExitCode;
 

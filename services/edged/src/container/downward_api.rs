@@ -1,4 +1,4 @@
-//! The downward API: fields of a pod, and resources of a container, as text.
+//! The downward API: fields of a pod and resources of a container, as text.
 
 use std::net::IpAddr;
 
@@ -7,22 +7,24 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::pod::all_containers;
 
-/// Where fields come from.
+/// The source of fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldSource<'a> {
     /// The pod.
     pub(crate) pod: &'a Pod,
     /// The node it runs on.
     pub(crate) node: &'a str,
-    /// The node's address; the pod's too, for a pod is not isolated.
+    /// The node's address.
     pub(crate) node_address: IpAddr,
+    /// The pod's address: the node's, unless the runtime gives the pod its own.
+    pub(crate) pod_address: IpAddr,
 }
 
 impl FieldSource<'_> {
     /// The field at `path`, as text.
     ///
     /// # Errors
-    /// In words, when there is no such field.
+    /// There is no such field.
     pub(crate) fn field(&self, path: &str) -> Result<String, String> {
         let metadata = &self.pod.metadata;
         let owned = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -46,9 +48,8 @@ impl FieldSource<'_> {
             "metadata.annotations" => lines(metadata.annotations.as_ref()),
             "spec.nodeName" => self.node.to_owned(),
             "spec.serviceAccountName" => account(),
-            "status.hostIP" | "status.podIP" | "status.hostIPs" | "status.podIPs" => {
-                self.node_address.to_string()
-            }
+            "status.hostIP" | "status.hostIPs" => self.node_address.to_string(),
+            "status.podIP" | "status.podIPs" => self.pod_address.to_string(),
             _ => return Err(unknown(path)),
         })
     }
@@ -70,11 +71,11 @@ fn lines(entries: Option<&std::collections::BTreeMap<String, String>>) -> String
     lines.join("\n")
 }
 
-/// A container's resource, in units of the divisor, rounded up. A limit that is not set is zero:
-/// nothing here enforces one.
+/// A container's resource in units of the divisor, rounded up. A limit that is not set is zero:
+/// the node enforces none.
 ///
 /// # Errors
-/// In words, when there is no such resource or container.
+/// There is no such resource or container.
 pub(crate) fn resource(
     pod: &Pod,
     selector: &ResourceFieldSelector,
@@ -96,7 +97,7 @@ pub(crate) fn resource(
     };
     let Some(amount) = set.and_then(|set| set.get(name)) else { return Ok("0".to_owned()) };
     let amount = number(amount)?;
-    // Kubernetes takes a divisor of 0 for the default, 1.
+    // As in Kubernetes, a divisor of 0 is the default, 1.
     let divisor = selector.divisor.as_ref().map_or(Ok(1.0), number)?;
     let divisor = if divisor == 0.0 { 1.0 } else { divisor };
     Ok(format!("{:.0}", (amount / divisor).ceil()))
@@ -126,6 +127,6 @@ fn number(quantity: &Quantity) -> Result<f64, String> {
         .iter()
         .find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))
         .unwrap_or((text, 1.0));
-    let number: f64 = digits.parse().map_err(|_| format!("{text:?} is no quantity"))?;
+    let number: f64 = digits.parse().map_err(|_| format!("{text:?} is not a quantity"))?;
     Ok(number * factor)
 }

@@ -1,4 +1,4 @@
-//! A container's environment, command and arguments, decided from its spec and the objects.
+//! Decides a container's environment, command, arguments and mounts from its spec and the objects.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -10,17 +10,17 @@ use crate::container::{LaunchSpec, Mount, WaitReason};
 use crate::desired::objects::Objects;
 use crate::pod::{init_containers, is_plain_name, is_sidecar, namespace};
 
-/// The longest text of a process, with the zero behind it: Linux's `MAX_ARG_STRLEN`, 32 pages.
-/// References expand to references, each time to more: this is where that ends.
+/// The longest argument or variable of a process, with its final zero: Linux's `MAX_ARG_STRLEN`, 32
+/// pages. References to references can double the text each time: this bounds the result.
 const TEXT_BYTES_MAX: usize = 128 << 10;
 
-/// All that is needed to start the container.
+/// Decides how the container is launched.
 ///
-/// `base` holds what the runtime gives every container; the pod may override it, and `$(NAME)`
-/// may name it.
+/// `base` is the environment that the runtime gives every container. The pod may override its
+/// variables, and `$(NAME)` may refer to them.
 ///
 /// # Errors
-/// What has to be there first, named.
+/// Names the object or key that is missing, or the field that is invalid.
 pub(crate) fn launch(
     container: &Container,
     base: &BTreeMap<String, String>,
@@ -32,10 +32,13 @@ pub(crate) fn launch(
     let argv: Result<Vec<String>, String> = words.map(|word| expand(word, &env)).collect();
     let argv = argv.map_err(config_error)?;
     if let Some(word) = argv.iter().position(|word| word.contains('\0')) {
-        return Err(config_error(format!("word {word} of the command holds a zero byte")));
+        return Err(config_error(format!("word {word} of the command contains a zero byte")));
     }
     if !is_plain_name(&container.name) {
-        return Err(config_error(format!("container name {:?} is no DNS label", container.name)));
+        return Err(config_error(format!(
+            "container name {:?} is not a DNS label",
+            container.name
+        )));
     }
     let mounts = mounts(fields.pod, container, &env).map_err(config_error)?;
     if let Some(dir) = container.working_dir.as_deref().filter(|dir| !stays_inside(dir)) {
@@ -43,6 +46,7 @@ pub(crate) fn launch(
     }
     Ok(LaunchSpec {
         container: container.name.clone(),
+        image: container.image.clone(),
         is_step: init_containers(fields.pod).contains(container) && !is_sidecar(container),
         argv,
         env,
@@ -96,7 +100,7 @@ fn environment(
     }
 }
 
-/// The variable's value; `None` when an optional reference leads nowhere.
+/// The variable's value; `None` if an optional reference names something that does not exist.
 fn value(
     variable: &EnvVar,
     container: &Container,
@@ -153,10 +157,10 @@ fn found(
     }
 }
 
-/// Replaces `$(NAME)` by the variable's value; an unknown name stays as written, `$$` is `$`.
+/// Replaces `$(NAME)` by the variable's value. An unknown name stays as written; `$$` is `$`.
 ///
 /// # Errors
-/// When it becomes longer than any process can be given.
+/// The result is longer than a process can receive.
 fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -182,7 +186,7 @@ fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String, String> 
     expanded.push_str(rest);
     if expanded.len() >= TEXT_BYTES_MAX {
         return Err(format!(
-            "it expands to {TEXT_BYTES_MAX} bytes or more, which no process takes"
+            "it expands to {TEXT_BYTES_MAX} bytes or more, which no process can receive"
         ));
     }
     Ok(expanded)

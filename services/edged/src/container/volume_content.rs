@@ -33,7 +33,7 @@ fn resolve_one(
     objects: &Objects,
 ) -> Result<Volume, WaitReason> {
     if !is_plain_name(&spec.name) {
-        return Err(setup_failure(&spec.name, "the name is no DNS label"));
+        return Err(setup_failure(&spec.name, "the name is not a DNS label"));
     }
     let namespace = namespace(fields.pod);
     let content =

@@ -1,4 +1,4 @@
-//! Files that are whole or absent, and directories that are there, whenever the power goes.
+//! Writes files and directories that survive a loss of power: a file is whole or absent.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,16 +8,16 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Only the owner reads what is written here: it may hold secrets.
+/// Only the owner may read the files: they may contain secrets.
 const MODE: u32 = 0o600;
 
-/// Likewise, of a directory.
+/// Only the owner may enter the directories.
 const DIR_MODE: u32 = 0o700;
 
-/// Writes a value as JSON; when this returns it is on the disk, and a reader never sees half.
+/// Writes a value as JSON and syncs it. A reader sees the former content or the new one.
 ///
 /// # Errors
-/// Those of the file system; the former content stays.
+/// The errors of the file system. The former content stays.
 pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
     let mut file =
@@ -31,12 +31,11 @@ pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     }
 }
 
-/// Makes the directory `path` below `base`, which is there, with all that lead to it. Each is
-/// durable in the one above it when this returns: a file is lost with any directory above it.
-/// Only the owner may enter those that are made.
+/// Makes the directory `path` below the existing `base`, with all directories between them. Each is
+/// synced in the one above it, because a file is lost with any directory above it.
 ///
 /// # Errors
-/// Those of the file system.
+/// The errors of the file system.
 pub(crate) fn create_dir(base: &Path, path: &Path) -> io::Result<()> {
     let below = path.strip_prefix(base).map_err(io::Error::other)?;
     let mut above = base.to_owned();
@@ -46,7 +45,7 @@ pub(crate) fn create_dir(base: &Path, path: &Path) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             made => made?,
         }
-        // Also if it was there: whoever made it need not have got this far.
+        // Also if it existed: a crash may have interrupted its creation before this sync.
         let here = if above.as_os_str().is_empty() { Path::new(".") } else { &above };
         File::open(here)?.sync_all()?;
         above = dir;
@@ -54,10 +53,10 @@ pub(crate) fn create_dir(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads such a value; `None` if there is none.
+/// Reads a value; `None` if there is no file.
 ///
 /// # Errors
-/// Those of the file system, and `InvalidData` for a file that holds something else.
+/// The errors of the file system, and `InvalidData` for a file with other content.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_made_with_all_that_lead_to_it() {
+    fn a_directory_is_made_with_all_directories_above_it() {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("a/b/c");
         create_dir(base.path(), &path).expect("makes three");

@@ -6,17 +6,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::paths::entries;
+use super::paths::{Paths, entries};
 use crate::pod::is_plain_name;
 
 /// The log files of a container's latest run, or of the run before it, oldest first. Empty if
-/// there is none. `dir` is the pod worker's directory. When several pods of the name have logs,
-/// the pod that wrote last is chosen.
+/// there is none. When several pods of the name have logs, the pod that wrote last is chosen.
 ///
 /// # Errors
 /// The errors of the file system.
-pub fn log_paths(
-    dir: &Path,
+pub(crate) fn log_files(
+    paths: &Paths,
     namespace: &str,
     pod: &str,
     container: &str,
@@ -27,7 +26,7 @@ pub fn log_paths(
     }
     let prefix = format!("{namespace}_{pod}_");
     let mut latest: Option<(std::time::SystemTime, PathBuf)> = None;
-    for entry in entries(&dir.join("logs"))? {
+    for entry in entries(&paths.all_logs())? {
         let name = entry.file_name();
         // Kubernetes' names have no underscore: what follows the prefix is the UID.
         let is_pod = name.to_str().and_then(|name| name.strip_prefix(&prefix)).is_some();
@@ -65,6 +64,21 @@ pub fn log_paths(
     paths.reverse();
     paths.retain(|path| path.exists());
     Ok(paths)
+}
+
+/// The log files of a container that the process runtime ran in the directory `dir`, for a reader
+/// that has no running pod worker to ask.
+///
+/// # Errors
+/// The errors of the file system.
+pub fn log_paths(
+    dir: &Path,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    previous: bool,
+) -> io::Result<Vec<PathBuf>> {
+    log_files(&Paths::new(dir.to_owned()), namespace, pod, container, previous)
 }
 
 /// The path of the `number`th file before the current one.

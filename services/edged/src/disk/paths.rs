@@ -34,47 +34,63 @@ impl Paths {
         }
     }
 
+    /// The directories of all pods.
     pub(crate) fn pods(&self) -> PathBuf {
         self.0.join("pods")
     }
 
+    /// The directory of a pod.
     pub(crate) fn pod(&self, uid: &PodUid) -> PathBuf {
         self.pods().join(uid.as_str())
     }
 
+    /// The record of a pod.
     pub(crate) fn record(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("pod.json")
     }
 
+    /// The last reported status of a pod.
     pub(crate) fn status(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("status.json")
     }
 
+    /// The volumes of a pod.
     pub(crate) fn volumes(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("volumes")
     }
 
+    /// The containers of a pod.
     pub(crate) fn containers(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("containers")
     }
 
+    /// The root directory of a container.
     pub(crate) fn root(&self, uid: &PodUid, container: &str) -> PathBuf {
         self.containers(uid).join(container).join("rootfs")
     }
 
-    pub(crate) fn attempt(&self, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+    /// The files of one run of a container.
+    pub(crate) fn run(&self, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
         self.containers(uid).join(container).join(attempt.to_string())
     }
 
-    pub(crate) fn logs(&self, pod: &PodRecord) -> PathBuf {
-        let namespace = pod.key.namespace().unwrap_or_default();
-        self.0.join("logs").join(format!("{namespace}_{}_{}", pod.key.name(), pod.uid))
+    /// The logs of all pods.
+    pub(crate) fn all_logs(&self) -> PathBuf {
+        self.0.join("logs")
     }
 
+    /// The logs of a pod.
+    pub(crate) fn logs(&self, pod: &PodRecord) -> PathBuf {
+        let namespace = pod.key.namespace().unwrap_or_default();
+        self.all_logs().join(format!("{namespace}_{}_{}", pod.key.name(), pod.uid))
+    }
+
+    /// The log of one run of a container.
     pub(crate) fn log(&self, pod: &PodRecord, container: &str, attempt: u32) -> PathBuf {
         self.logs(pod).join(container).join(format!("{attempt}.log"))
     }
 
+    /// The directory of a claim.
     pub(crate) fn claim(&self, namespace: &str, name: &str) -> PathBuf {
         self.0.join("claims").join(format!("{namespace}_{name}"))
     }

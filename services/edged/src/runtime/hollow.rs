@@ -1,51 +1,51 @@
-//! The hollow runtime: containers that are only counted, for load.
+//! The hollow runtime: containers without processes, for load tests.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Container, Pod};
 
+use super::{
+    Exit, Features, LogQuery, PodState, RunHistory, RunState, Runtime, RuntimeError, StopRequest,
+};
 use crate::container::volume::Volume;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
-use crate::runtime::{
-    CommandOutput, Exit, RunHistory, RunState, Runtime, RuntimeError, StopSignal,
-};
 
-/// Pods without processes: a start runs at once, a signal ends at once.
+/// Counts containers: one that is started runs immediately, one that is stopped ends immediately.
 #[derive(Debug, Default)]
 pub(crate) struct HollowRuntime {
     pods: Mutex<BTreeMap<PodUid, HollowPod>>,
 }
 
-#[derive(Debug)]
-struct HollowPod {
-    record: PodRecord,
-    /// Boxed, for a map has room for eleven, and most pods have one container.
-    containers: BTreeMap<String, Box<RunHistory>>,
-}
+/// The containers of a pod by name. Boxed: a map has room for eleven, and most pods have one.
+type HollowPod = BTreeMap<String, Box<RunHistory>>;
 
 impl HollowRuntime {
     fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<PodUid, HollowPod>) -> T) -> T {
-        // No code under this lock can panic half-way: the map is whole even if a thread died.
+        // No code under this lock panics half-way: the map is whole even if a thread died.
         work(&mut self.pods.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 #[async_trait]
 impl Runtime for HollowRuntime {
-    fn version(&self) -> String {
-        concat!("hollow://", env!("CARGO_PKG_VERSION")).to_owned()
+    fn features(&self) -> Features {
+        Features {
+            version: concat!("hollow://", env!("CARGO_PKG_VERSION")).to_owned(),
+            sandboxes: false,
+            commands: false,
+            persistent: false,
+            resize: false,
+            collection: false,
+        }
     }
 
-    fn can_be_probed(&self) -> bool {
-        false
-    }
-
-    fn accepts(&self, _: &Pod, _: &Container) -> Result<(), WaitReason> {
+    fn check(&self, _: &Pod, _: &Container) -> Result<(), WaitReason> {
         Ok(())
     }
 
@@ -53,14 +53,16 @@ impl Runtime for HollowRuntime {
         BTreeMap::new()
     }
 
-    fn pods(&self) -> Vec<PodRecord> {
-        self.with(|pods| pods.values().map(|pod| pod.record.clone()).collect())
+    fn pods(&self) -> Vec<PodUid> {
+        self.with(|pods| pods.keys().cloned().collect())
     }
 
-    fn containers(&self, pod: &PodUid) -> BTreeMap<String, RunHistory> {
+    fn pod(&self, pod: &PodUid) -> PodState {
         self.with(|pods| {
-            let containers = pods.get(pod).into_iter().flat_map(|pod| &pod.containers);
-            containers.map(|(name, runs)| (name.clone(), RunHistory::clone(runs))).collect()
+            let containers = pods.get(pod).into_iter().flatten();
+            let containers =
+                containers.map(|(name, runs)| (name.clone(), RunHistory::clone(runs))).collect();
+            PodState { containers, ..PodState::default() }
         })
     }
 
@@ -68,77 +70,51 @@ impl Runtime for HollowRuntime {
         Ok(())
     }
 
-    async fn lay_out(&self, pod: &PodRecord, _: &[Volume]) -> Result<(), RuntimeError> {
-        self.with(|pods| {
-            pods.entry(pod.uid.clone())
-                .or_insert_with(|| HollowPod { record: pod.clone(), containers: BTreeMap::new() });
-        });
+    async fn write_volumes(&self, _: &PodRecord, _: &[Volume]) -> Result<(), RuntimeError> {
         Ok(())
     }
 
     async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {
         self.with(|pods| {
-            let Some(pod) = pods.get_mut(&pod.uid) else { return };
+            let containers = pods.entry(pod.uid.clone()).or_default();
             let now = Timestamp::now();
             let state = if launch.is_step {
                 RunState::Exited(exit(0, None, now, "Completed", false))
             } else {
                 RunState::Running { started_at: now }
             };
-            let runs = match pod.containers.remove(&launch.container).map(|runs| *runs) {
-                None => RunHistory { attempt: 0, state, previous: None },
-                Some(RunHistory { attempt, state: RunState::Exited(exit), .. }) => {
-                    RunHistory { attempt: attempt + 1, state, previous: Some(exit) }
-                }
-                Some(running) => running,
-            };
-            pod.containers.insert(launch.container.clone(), Box::new(runs));
+            let before = containers.get(&launch.container).map(AsRef::as_ref);
+            if let Some(runs) = RunHistory::next(before, 0, state, None) {
+                containers.insert(launch.container.clone(), Box::new(runs));
+            }
         });
         Ok(())
     }
 
-    async fn signal(
+    async fn stop(
         &self,
         pod: &PodUid,
         container: &str,
-        how: StopSignal,
-        interrupted: bool,
+        request: StopRequest,
     ) -> Result<(), RuntimeError> {
-        let signal = match how {
-            StopSignal::Terminate => 15,
-            StopSignal::Kill => 9,
-        };
+        let signal = if request.kills() { 9 } else { 15 };
         self.with(|pods| {
-            let runs = pods.get_mut(pod).and_then(|pod| pod.containers.get_mut(container));
+            let runs = pods.get_mut(pod).and_then(|pod| pod.get_mut(container));
             let Some(runs) = runs else { return };
             let RunState::Running { started_at } = runs.state else { return };
-            let ended = exit(128 + signal, Some(signal), started_at, "Error", interrupted);
-            runs.state = RunState::Exited(ended);
+            let end = exit(128 + signal, Some(signal), started_at, "Error", request.interrupts);
+            runs.state = RunState::Exited(end);
         });
         Ok(())
     }
 
-    async fn exec(
-        &self,
-        _: &PodUid,
-        _: &str,
-        _: &[String],
-        _: Duration,
-    ) -> Result<CommandOutput, RuntimeError> {
-        Ok(CommandOutput { code: Some(0), output: String::new() })
-    }
-
-    async fn remember(&self, _: &PodUid, _: &PodStatus) -> Result<(), RuntimeError> {
+    async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {
+        self.with(|pods| pods.remove(&pod.uid));
         Ok(())
     }
 
-    fn remembered(&self, _: &PodUid) -> Option<PodStatus> {
-        None
-    }
-
-    async fn remove(&self, pod: &PodUid) -> Result<(), RuntimeError> {
-        self.with(|pods| pods.remove(pod));
-        Ok(())
+    fn log_files(&self, _: &LogQuery) -> io::Result<Vec<PathBuf>> {
+        Ok(Vec::new())
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a worker remembers of one container beyond what the runtime knows.
+//! What a worker knows of one container beyond the runtime: back-off, probes, hooks, stops.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::crash_loop::CrashLoop;
+use super::backoff::CrashLoop;
 use super::plan::{ContainerFacts, Run, Stopping};
 use super::probe::Prober;
 use super::signal::ProbeKind;
@@ -12,7 +12,7 @@ use crate::config::Settings;
 use crate::container::WaitReason;
 use crate::runtime::{RunHistory, RunState};
 
-/// One container.
+/// The state of one container.
 #[derive(Debug)]
 pub(super) struct ContainerTracker {
     runs: Option<RunHistory>,
@@ -23,31 +23,35 @@ pub(super) struct ContainerTracker {
     startup: Gate,
     readiness: Gate,
     probers: Vec<Prober>,
-    probing: ProbeStage,
+    probe_stage: ProbeStage,
     start_error: Option<(WaitReason, Instant)>,
 }
 
-/// A probe's verdict, once it is known whether there is a probe.
+/// The verdict of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// Not passed.
+    /// The probe has not succeeded.
     Closed,
-    /// Passed, or there is nothing to pass.
+    /// The probe has succeeded, or there is none.
     Open,
 }
 
-/// Which probes of the current run are at work.
+/// The probes of the current run that are active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeStage {
     /// None yet.
-    Nothing,
+    None,
     /// The startup probe.
     Startup,
     /// Readiness and liveness.
     Steady,
 }
 
+/// A start that failed for the first time is tried again after this time.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
 impl ContainerTracker {
+    /// A container that never ran.
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             runs: None,
@@ -58,12 +62,12 @@ impl ContainerTracker {
             startup: Gate::Closed,
             readiness: Gate::Closed,
             probers: Vec::new(),
-            probing: ProbeStage::Nothing,
+            probe_stage: ProbeStage::None,
             start_error: None,
         }
     }
 
-    /// Takes in what the runtime knows.
+    /// Applies the runs that the runtime reports.
     pub(super) fn observe(&mut self, runs: RunHistory, now: Instant) {
         if self.runs.as_ref() == Some(&runs) {
             return;
@@ -74,7 +78,7 @@ impl ContainerTracker {
             self.unhealthy = None;
             self.startup = Gate::Closed;
             self.readiness = Gate::Closed;
-            self.probing = ProbeStage::Nothing;
+            self.probe_stage = ProbeStage::None;
             self.probers.clear();
         }
         if let RunState::Exited(exit) = &runs.state {
@@ -89,8 +93,8 @@ impl ContainerTracker {
         self.start_error = None;
     }
 
-    /// As the planner sees it.
-    pub(super) fn view(&self, now: Instant) -> ContainerFacts {
+    /// The facts for the planner.
+    pub(super) fn facts(&self, now: Instant) -> ContainerFacts {
         let run = match self.runs.as_ref().map(|runs| &runs.state) {
             None => Run::Never,
             Some(RunState::Running { .. }) => Run::Running,
@@ -104,44 +108,60 @@ impl ContainerTracker {
             unhealthy: self.unhealthy,
             stopping: self.stopping,
             blocked: self.crash.blocked(now),
-            refused: self.start_error.as_ref().map(|(waiting, _)| waiting.clone()),
+            refused: self.start_error.as_ref().map(|(reason, _)| reason.clone()),
             retry_at: self.start_error.as_ref().map(|(_, at)| *at),
+            ..ContainerFacts::default()
         }
     }
 
+    /// The number of the latest run.
     pub(super) fn attempt(&self) -> Option<u32> {
         self.runs.as_ref().map(|runs| runs.attempt)
     }
 
+    /// Whether the latest run runs.
     pub(super) fn is_running(&self) -> bool {
         self.runs.as_ref().is_some_and(|runs| matches!(runs.state, RunState::Running { .. }))
     }
 
+    /// Whether the latest run is past its startup probe and postStart hook.
     pub(super) fn is_started(&self) -> bool {
         self.is_running() && self.post_started && self.startup == Gate::Open
     }
 
+    /// Whether the container is ready.
     pub(super) fn is_ready(&self) -> bool {
         self.is_started() && self.readiness == Gate::Open && self.unhealthy.is_none()
     }
 
-    pub(super) fn probing(&self) -> ProbeStage {
-        self.probing
+    /// Whether the container was ever started.
+    pub(super) fn has_run(&self) -> bool {
+        self.runs.is_some()
     }
 
-    /// Probes of the current run were started; a gate without a probe is open.
-    pub(super) fn probes_started(&mut self, stage: ProbeStage, probers: Vec<Prober>, gate: Gate) {
-        self.probing = stage;
+    /// The time by which the latest run has to end, because a probe or hook failed.
+    pub(super) fn unhealthy(&self) -> Option<Instant> {
+        self.unhealthy
+    }
+
+    /// The active probes.
+    pub(super) fn probe_stage(&self) -> ProbeStage {
+        self.probe_stage
+    }
+
+    /// Records that the probes of a stage were started. The gate of a missing probe is open.
+    pub(super) fn set_probes(&mut self, stage: ProbeStage, probers: Vec<Prober>, gate: Gate) {
+        self.probe_stage = stage;
         self.probers = probers;
         match stage {
             ProbeStage::Startup => self.startup = gate,
             ProbeStage::Steady => self.readiness = gate,
-            ProbeStage::Nothing => {}
+            ProbeStage::None => {}
         }
     }
 
-    /// A verdict changed. A failed startup or liveness probe ends the run by `deadline`.
-    pub(super) fn probed(
+    /// Records a new verdict. A failed startup or liveness probe ends the run by `deadline`.
+    pub(super) fn set_verdict(
         &mut self,
         attempt: u32,
         kind: ProbeKind,
@@ -162,12 +182,14 @@ impl ContainerTracker {
         }
     }
 
-    /// A start with a hook: the container counts as started once the hook has ended.
-    pub(super) fn post_start_pending(&mut self, pending: bool) {
+    /// Records a start. With a postStart hook the container counts as started when the hook has
+    /// ended.
+    pub(super) fn begin_post_start(&mut self, pending: bool) {
         self.post_started = !pending;
     }
 
-    pub(super) fn post_started(&mut self, attempt: u32, succeeded: bool, deadline: Instant) {
+    /// Records the end of the postStart hook. A failed one ends the run by `deadline`.
+    pub(super) fn end_post_start(&mut self, attempt: u32, succeeded: bool, deadline: Instant) {
         if self.attempt() != Some(attempt) || !self.is_running() {
             return;
         }
@@ -177,7 +199,8 @@ impl ContainerTracker {
         }
     }
 
-    pub(super) fn pre_stopped(&mut self, attempt: u32) {
+    /// Records the end of the preStop hook.
+    pub(super) fn end_pre_stop(&mut self, attempt: u32) {
         if self.attempt() == Some(attempt)
             && matches!(self.stopping, Some(Stopping::PreStop { .. }))
         {
@@ -185,20 +208,17 @@ impl ContainerTracker {
         }
     }
 
-    pub(super) fn stopping(&mut self, how: Stopping) {
-        self.stopping = Some(how);
-        // Nobody asks a container that ends how it is.
+    /// Records a step of the container's end, and ends its probes.
+    pub(super) fn set_stopping(&mut self, stopping: Stopping) {
+        self.stopping = Some(stopping);
         self.probers.clear();
         self.readiness = Gate::Closed;
     }
 
-    /// A start failed; it is tried again at `retry_at`.
-    pub(super) fn start_failed(&mut self, waiting: WaitReason, now: Instant) {
+    /// Records a failed start, which is tried again after the container's back-off.
+    pub(super) fn fail_start(&mut self, reason: WaitReason, now: Instant) {
         self.crash.ended(now, Duration::ZERO);
         let retry_at = self.crash.blocked(now).map_or(now + START_AGAIN, |(until, _)| until);
-        self.start_error = Some((waiting, retry_at));
+        self.start_error = Some((reason, retry_at));
     }
 }
-
-/// A start that failed for the first time is tried again after this.
-const START_AGAIN: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Carrying out what the planner said: the thin half of a worker.
+//! Carries out the steps that the planner names: the thin half of a worker.
 
 use std::time::Duration;
 
@@ -8,133 +8,183 @@ use tracing::{Instrument, Span};
 
 use super::container_tracker::{ContainerTracker, Gate, ProbeStage};
 use super::handler::{Handler, Target};
-use super::plan::{Action, Fate, Stopping};
-use super::probe;
+use super::plan::{Action, FailReason, Fate, Outcome, Stopping, TERMINATION_MIN};
 use super::signal::{ProbeKind, Signal};
-use super::{Worker, container_of};
+use super::{Worker, container_of, probe};
 use crate::container::WaitReason;
 use crate::error_chain::error_chain;
 use crate::metrics::RuntimeAction;
 use crate::pod;
-use crate::runtime::{RuntimeError, StopSignal};
+use crate::runtime::{RuntimeError, SandboxState, StopRequest};
 
-/// What an action led to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepOutcome {
-    /// Something changed: look again.
-    Again,
-    /// What follows will be told, or is waited for.
-    Wait,
+    /// Something changed: observe and plan again.
+    Changed,
+    /// A signal or a time will bring the next change.
+    Waiting,
     /// The pod is forgotten.
     Finished,
 }
 
-/// A step that a file stood in the way of is tried again after this.
+/// A step that failed on a file, a volume or a sandbox is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// A container that could not be signalled is signalled again after this.
-const SIGNAL_RETRY: Duration = Duration::from_millis(100);
+/// A container that could not be signalled is signalled again after this time.
+const STOP_RETRY: Duration = Duration::from_millis(100);
 
-/// A postStart hook has no limit under a kubelet; this bounds one that hangs.
+/// The limit of a postStart hook, which has none under a kubelet: it ends a hook that hangs.
 const POST_START_MAX: Duration = Duration::from_mins(10);
 
 impl Worker {
-    /// Carries out one action.
-    pub(super) async fn act(&mut self, action: &Action, pod: &Pod, fate: Fate) -> StepOutcome {
+    /// Carries out one step.
+    pub(super) async fn execute(&mut self, action: &Action, pod: &Pod, fate: Fate) -> StepOutcome {
         match action {
+            Action::Open => self.open(pod).await,
+            Action::Close => self.close().await,
+            Action::Pull(name) => self.pull(pod, name),
             Action::Start(name) => self.start(pod, name).await,
             Action::PreStop(name) => self.pre_stop(pod, name, fate),
-            Action::Terminate(name) => self.signal(name, StopSignal::Terminate).await,
-            Action::Kill(name) => self.signal(name, StopSignal::Kill).await,
+            Action::Terminate(name) => {
+                let deadline = self.deadline(pod, name, fate);
+                let within = deadline.saturating_duration_since(Instant::now());
+                self.stop(name, within.max(TERMINATION_MIN)).await
+            }
+            Action::Kill(name) => self.stop(name, Duration::ZERO).await,
+            Action::Refuse(reason) => self.refuse(*reason),
             Action::AskDelete => {
                 let trace = self.trace.clone();
                 self.shared.reporter.delete(&self.record.key, &self.record.uid, trace).await;
-                StepOutcome::Wait
+                StepOutcome::Waiting
             }
             Action::CleanUp => self.clean_up().await,
             Action::Leave => StepOutcome::Finished,
         }
     }
 
-    /// Lays changed volumes out, so that running containers see them.
-    pub(super) async fn update_volumes(&mut self) {
-        let failed_lately = self.layout_error.as_ref().is_some_and(|(_, at)| Instant::now() < *at);
-        let is_due = self.missing.is_none() && !self.is_laid_out;
+    /// Writes changed volumes, so that running containers see the new content.
+    pub(super) async fn write_volumes(&mut self) {
+        let failed_lately = self.setup_error.as_ref().is_some_and(|(_, at)| Instant::now() < *at);
+        let is_due = self.missing.is_none() && !self.volumes_written;
         if !is_due || self.ended.is_some() || failed_lately {
             return;
         }
-        let Ok(_permit) = self.shared.adding.acquire().await else { return };
+        let shared = self.shared.clone();
+        let Ok(_permit) = shared.adding.acquire().await else { return };
         let (span, began) = (self.span("pod lay out"), Instant::now());
-        let laid_out = self.shared.runtime.lay_out(&self.record, &self.volumes);
-        let laid_out = laid_out.instrument(span.clone()).await;
-        self.shared.metrics.acted(RuntimeAction::LayOut, began.elapsed(), &laid_out);
-        match laid_out {
+        let writing = async {
+            self.shared.store.insert(&self.record).await?;
+            self.shared.runtime.write_volumes(&self.record, &self.volumes).await
+        };
+        let written = writing.instrument(span.clone()).await;
+        self.count(RuntimeAction::WriteVolumes, began, &written);
+        match written {
             Ok(()) => {
-                go_on(&mut self.trace, &span);
-                self.is_laid_out = true;
-                self.layout_error = None;
+                follow(&mut self.trace, &span);
+                self.volumes_written = true;
+                self.setup_error = None;
+            }
+            Err(error) => self.fail_setup("ContainerCreating", &error),
+        }
+    }
+
+    async fn open(&mut self, pod: &Pod) -> StepOutcome {
+        let shared = self.shared.clone();
+        let Ok(_permit) = shared.adding.acquire().await else { return StepOutcome::Waiting };
+        let (span, began) = (self.span("pod open"), Instant::now());
+        let opening = self.shared.runtime.open(&self.record, pod);
+        let opened = opening.instrument(span.clone()).await;
+        self.count(RuntimeAction::Open, began, &opened);
+        match opened {
+            Ok(()) => {
+                follow(&mut self.trace, &span);
+                StepOutcome::Changed
             }
             Err(error) => {
-                let message = error_chain(&error);
-                tracing::warn!(pod = %self.record.key, message, "volumes cannot be laid out");
-                let waiting = WaitReason { reason: "ContainerCreating", message };
-                self.layout_error = Some((waiting, Instant::now() + RETRY));
+                self.fail_setup("CreatePodSandboxError", &error);
+                // The status states the error.
+                StepOutcome::Changed
             }
         }
     }
 
+    async fn close(&mut self) -> StepOutcome {
+        let shared = self.shared.clone();
+        let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
+        let began = Instant::now();
+        let closed = self.shared.runtime.close(&self.record.uid).await;
+        self.count(RuntimeAction::Close, began, &closed);
+        match closed {
+            Ok(()) => StepOutcome::Changed,
+            Err(error) => self.retry_later("a sandbox cannot be closed yet", &error),
+        }
+    }
+
+    fn pull(&mut self, pod: &Pod, name: &str) -> StepOutcome {
+        let Some(images) = self.shared.runtime.images().cloned() else {
+            return StepOutcome::Waiting;
+        };
+        let image = container_of(pod, name).and_then(|container| container.image.clone());
+        let (signals, container) = (self.signals.clone(), name.to_owned());
+        self.images.begin_pull(name);
+        tokio::spawn(async move {
+            let result = images.pull(image.as_deref().unwrap_or_default(), &[]).await;
+            let _ = signals.send(Box::new(Signal::Pull { container, result })).await;
+        });
+        // The status states that the image is pulled.
+        StepOutcome::Changed
+    }
+
     async fn start(&mut self, pod: &Pod, name: &str) -> StepOutcome {
-        let Ok(permit) = self.shared.adding.acquire().await else { return StepOutcome::Wait };
-        let Some(container) = container_of(pod, name) else { return StepOutcome::Wait };
+        let Ok(permit) = self.shared.adding.acquire().await else { return StepOutcome::Waiting };
+        let Some(container) = container_of(pod, name) else { return StepOutcome::Waiting };
         let launch = match self.launch(pod, container) {
             Ok(launch) => launch,
-            Err(waiting) => {
-                self.refused.insert(name.to_owned(), waiting);
-                return StepOutcome::Again;
+            Err(reason) => {
+                self.refused.insert(name.to_owned(), reason);
+                return StepOutcome::Changed;
             }
         };
-        let again = self.tracked.get(name).and_then(|tracked| tracked.attempt()).is_some();
-        // A container that fails by itself is no part of what brought the pod here.
-        let span = if again { Span::none() } else { self.span("pod start") };
+        let is_restart = self.containers.get(name).is_some_and(|tracker| tracker.has_run());
+        // A restart does not follow from the change that brought the pod here.
+        let span = if is_restart { Span::none() } else { self.span("pod start") };
         let began = Instant::now();
         let starting = self.shared.runtime.start(&self.record, &launch);
         let result = starting.instrument(span.clone()).await;
         drop(permit);
+        self.count(RuntimeAction::Start, began, &result);
+        follow(&mut self.trace, &span);
+        self.images.forget(name);
         let now = Instant::now();
-        self.shared.metrics.acted(
-            RuntimeAction::Start,
-            now.saturating_duration_since(began),
-            &result,
-        );
-        go_on(&mut self.trace, &span);
         let settings = &self.shared.settings;
         let new = || Box::new(ContainerTracker::new(settings));
-        let tracked = self.tracked.entry(name.to_owned()).or_insert_with(new);
-        // A run that ended before it began is told by the runtime like any other.
+        let tracker = self.containers.entry(name.to_owned()).or_insert_with(new);
         if let Err(error) = result {
             let message = error_chain(&error);
             tracing::warn!(pod = %self.record.key, container = name, message, "a start failed");
+            // The runtime reports a command that cannot be started as a run that has ended.
             if !matches!(error, RuntimeError::Start { .. }) {
-                let waiting = WaitReason { reason: "CreateContainerError", message };
-                tracked.start_failed(waiting, now);
+                let reason = WaitReason { reason: "CreateContainerError", message };
+                tracker.fail_start(reason, now);
             }
-            return StepOutcome::Again;
+            return StepOutcome::Changed;
         }
-        self.shared.metrics.started(again);
-        if let Some(runs) = self.shared.runtime.containers(&self.record.uid).remove(name) {
-            tracked.observe(runs, now);
+        self.shared.metrics.started(is_restart);
+        if let Some(runs) = self.shared.runtime.pod(&self.record.uid).containers.remove(name) {
+            tracker.observe(runs, now);
         }
         self.post_start(container);
-        StepOutcome::Again
+        StepOutcome::Changed
     }
 
     fn post_start(&mut self, container: &Container) {
         let hook = container.lifecycle.as_ref().and_then(|hooks| hooks.post_start.as_ref());
         let hook = self.hook(hook);
         let target = self.target(container);
-        let Some(tracked) = self.tracked.get_mut(&container.name) else { return };
-        tracked.post_start_pending(hook.is_some());
-        let (Some(hook), Some(attempt)) = (hook, tracked.attempt()) else { return };
+        let Some(tracker) = self.containers.get_mut(&container.name) else { return };
+        tracker.begin_post_start(hook.is_some());
+        let (Some(hook), Some(attempt)) = (hook, tracker.attempt()) else { return };
         let signals = self.signals.clone();
         let container = container.name.clone();
         tokio::spawn(async move {
@@ -150,15 +200,17 @@ impl Worker {
         let hook = self.hook(hook);
         let target = container.map(|container| self.target(container));
         let timeout = match fate {
-            Fate::End { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
+            Fate::End { deadline, .. } | Fate::Fail { deadline, .. } => {
+                deadline.saturating_duration_since(Instant::now())
+            }
             Fate::Run => pod::grace(pod),
         };
-        let Some(tracked) = self.tracked.get_mut(name) else { return StepOutcome::Wait };
-        let (Some(hook), Some(target), Some(attempt)) = (hook, target, tracked.attempt()) else {
-            tracked.stopping(Stopping::PreStop { done: true });
-            return StepOutcome::Again;
+        let Some(tracker) = self.containers.get_mut(name) else { return StepOutcome::Waiting };
+        let (Some(hook), Some(target), Some(attempt)) = (hook, target, tracker.attempt()) else {
+            tracker.set_stopping(Stopping::PreStop { done: true });
+            return StepOutcome::Changed;
         };
-        tracked.stopping(Stopping::PreStop { done: false });
+        tracker.set_stopping(Stopping::PreStop { done: false });
         let signals = self.signals.clone();
         let container = name.to_owned();
         let pod = self.record.key.clone();
@@ -168,89 +220,132 @@ impl Worker {
             }
             let _ = signals.send(Box::new(Signal::PreStop { container, attempt })).await;
         });
-        StepOutcome::Wait
+        StepOutcome::Waiting
     }
 
-    async fn signal(&mut self, name: &str, how: StopSignal) -> StepOutcome {
-        let Ok(_permit) = self.shared.removing.acquire().await else { return StepOutcome::Wait };
-        let interrupted = self.intent.shutdown.is_some();
-        // That the machine stops is no part of what brought the pod here.
-        let span = if interrupted { Span::none() } else { self.span("pod stop") };
-        let began = Instant::now();
+    /// Asks the container to end within this time; zero kills it.
+    async fn stop(&mut self, name: &str, within: Duration) -> StepOutcome {
+        let Ok(_permit) = self.shared.removing.acquire().await else { return StepOutcome::Waiting };
         let runtime = &self.shared.runtime;
-        let signalling = runtime.signal(&self.record.uid, name, how, interrupted);
-        let result = signalling.instrument(span.clone()).await;
+        let is_shutdown = self.assignment.shutdown.is_some();
+        let is_lost = runtime.features().sandboxes
+            && runtime.pod(&self.record.uid).sandbox == SandboxState::Lost;
+        let request = StopRequest { within, interrupts: is_shutdown || is_lost };
+        // A stop of the machine does not follow from the change that brought the pod here.
+        let span = if is_shutdown { Span::none() } else { self.span("pod stop") };
+        let began = Instant::now();
+        let stopping = runtime.stop(&self.record.uid, name, request);
+        let result = stopping.instrument(span.clone()).await;
+        self.count(RuntimeAction::Stop, began, &result);
+        follow(&mut self.trace, &span);
         let since = Instant::now();
-        self.shared.metrics.acted(
-            RuntimeAction::Signal,
-            since.saturating_duration_since(began),
-            &result,
-        );
-        go_on(&mut self.trace, &span);
         if let Err(error) = result {
-            // It has ended by now, which is told, or is not quite there yet.
-            tracing::debug!(pod = %self.record.key, container = name, %error, "no signal sent");
-            self.retry_at = Some(since + SIGNAL_RETRY);
-            return StepOutcome::Wait;
+            // The container has ended, which the runtime will report, or its start is not complete.
+            tracing::debug!(pod = %self.record.key, container = name, %error, "no signal was sent");
+            self.retry_at = Some(since + STOP_RETRY);
+            return StepOutcome::Waiting;
         }
-        if let Some(tracked) = self.tracked.get_mut(name) {
-            tracked.stopping(match how {
-                StopSignal::Terminate => Stopping::Terminated { since },
-                StopSignal::Kill => Stopping::Killed { since },
+        if let Some(tracker) = self.containers.get_mut(name) {
+            tracker.set_stopping(if request.kills() {
+                Stopping::Killed { since }
+            } else {
+                Stopping::Terminated { since }
             });
         }
-        StepOutcome::Again
+        StepOutcome::Changed
+    }
+
+    fn refuse(&mut self, reason: FailReason) -> StepOutcome {
+        self.ended = Some(Outcome::Failed);
+        self.fail_reason = Some(reason);
+        StepOutcome::Changed
     }
 
     async fn clean_up(&mut self) -> StepOutcome {
-        let Ok(_permit) = self.shared.removing.acquire().await else { return StepOutcome::Wait };
+        let shared = self.shared.clone();
+        let Ok(_permit) = shared.removing.acquire().await else { return StepOutcome::Waiting };
         let (span, began) = (self.span("pod clean up"), Instant::now());
-        let removed = self.shared.runtime.remove(&self.record.uid).instrument(span).await;
-        self.shared.metrics.acted(RuntimeAction::CleanUp, began.elapsed(), &removed);
+        let removing = async {
+            self.shared.runtime.remove(&self.record).await?;
+            Ok(self.shared.store.remove(&self.record.uid).await?)
+        };
+        let removed = removing.instrument(span).await;
+        self.count(RuntimeAction::CleanUp, began, &removed);
         match removed {
             Ok(()) => {
                 self.shared.reporter.forget(&self.record.uid).await;
                 StepOutcome::Finished
             }
-            Err(error) => {
-                let message = error_chain(&error);
-                tracing::warn!(pod = %self.record.key, message, "a pod cannot be cleaned up yet");
-                self.retry_at = Some(Instant::now() + RETRY);
-                StepOutcome::Wait
-            }
+            Err(error) => self.retry_later("a pod cannot be cleaned up yet", &error),
         }
     }
 
     /// Starts the probes that are due: the startup probe first, then the others.
     pub(super) fn start_probes(&mut self, pod: &Pod) {
-        let can_be_probed = self.shared.runtime.can_be_probed();
+        let can_be_probed = self.shared.runtime.features().commands;
         for container in pod::all_containers(pod) {
+            let Some(tracker) = self.containers.get(&container.name) else { continue };
+            let (stage, is_running) = (tracker.probe_stage(), tracker.is_running());
+            let is_startup_due = is_running && stage == ProbeStage::None;
+            let are_others_due = tracker.is_started() && stage == ProbeStage::Startup;
+            if !(is_startup_due || are_others_due) {
+                continue;
+            }
             let target = self.target(container);
-            let Some(tracked) = self.tracked.get_mut(&container.name) else { continue };
-            let Some(attempt) = tracked.attempt() else { continue };
+            let Some(tracker) = self.containers.get_mut(&container.name) else { continue };
+            let Some(attempt) = tracker.attempt() else { continue };
             let start = |kind| {
                 let signals = self.signals.clone();
                 let start = || probe::start(kind, container, &target, attempt, signals);
                 can_be_probed.then(start).flatten()
             };
             let gate = |closed: bool| if closed { Gate::Closed } else { Gate::Open };
-            if tracked.is_running() && tracked.probing() == ProbeStage::Nothing {
+            if is_startup_due {
                 let startup = start(ProbeKind::Startup);
                 let closed = startup.is_some();
                 let probers = startup.into_iter().collect();
-                tracked.probes_started(ProbeStage::Startup, probers, gate(closed));
+                tracker.set_probes(ProbeStage::Startup, probers, gate(closed));
             }
-            if tracked.is_started() && tracked.probing() == ProbeStage::Startup {
+            if tracker.is_started() && tracker.probe_stage() == ProbeStage::Startup {
                 let readiness = start(ProbeKind::Readiness);
                 let closed = readiness.is_some();
                 let liveness = start(ProbeKind::Liveness);
                 let probers = readiness.into_iter().chain(liveness).collect();
-                tracked.probes_started(ProbeStage::Steady, probers, gate(closed));
+                tracker.set_probes(ProbeStage::Steady, probers, gate(closed));
             }
         }
     }
 
-    /// A step in the trace of the pod's last change, if that is in one.
+    /// The time by which a container that is asked to end must have ended.
+    fn deadline(&self, pod: &Pod, name: &str, fate: Fate) -> Instant {
+        match fate {
+            Fate::End { deadline, .. } | Fate::Fail { deadline, .. } => deadline,
+            Fate::Run => {
+                let unhealthy = self.containers.get(name).and_then(|tracker| tracker.unhealthy());
+                unhealthy.unwrap_or_else(|| Instant::now() + pod::grace(pod))
+            }
+        }
+    }
+
+    fn fail_setup(&mut self, reason: &'static str, error: &RuntimeError) {
+        let message = error_chain(error);
+        tracing::warn!(pod = %self.record.key, message, "a pod cannot be set up");
+        self.setup_error = Some((WaitReason { reason, message }, Instant::now() + RETRY));
+    }
+
+    fn retry_later(&mut self, what: &'static str, error: &RuntimeError) -> StepOutcome {
+        let message = error_chain(error);
+        tracing::warn!(pod = %self.record.key, message, "{what}");
+        self.retry_at = Some(Instant::now() + RETRY);
+        StepOutcome::Waiting
+    }
+
+    fn count(&self, action: RuntimeAction, began: Instant, result: &Result<(), RuntimeError>) {
+        let error = result.as_ref().err().map(RuntimeError::kind);
+        self.shared.metrics.acted(action, began.elapsed(), error);
+    }
+
+    /// A span in the trace of the pod's last change, if the change is in one.
     fn span(&self, name: &str) -> Span {
         let Some(trace) = &self.trace else { return Span::none() };
         let span = tracing::info_span!("pod act", otel.name = name, key = %self.record.key);
@@ -258,9 +353,9 @@ impl Worker {
         span
     }
 
-    /// What a hook does, where the runtime can do it.
+    /// The handler of a hook, if the runtime can run it.
     fn hook(&self, hook: Option<&LifecycleHandler>) -> Option<Handler> {
-        hook.and_then(Handler::of_hook).filter(|_| self.shared.runtime.can_be_probed())
+        hook.and_then(Handler::of_hook).filter(|_| self.shared.runtime.features().commands)
     }
 
     fn target(&self, container: &Container) -> Target {
@@ -269,14 +364,14 @@ impl Worker {
             pod: self.record.uid.clone(),
             container: container.name.clone(),
             ports: container.ports.clone().unwrap_or_default(),
-            address: self.shared.address,
+            address: self.pod_address(),
         }
     }
 }
 
-/// What follows in the trace follows from `span`, if that is in one.
-fn go_on(trace: &mut Option<String>, span: &Span) {
-    if let Some(here) = headwater_telemetry::traceparent(span) {
-        *trace = Some(here);
+/// Continues the trace from `span`, if `span` is in one.
+fn follow(trace: &mut Option<String>, span: &Span) {
+    if let Some(context) = headwater_telemetry::traceparent(span) {
+        *trace = Some(context);
     }
 }

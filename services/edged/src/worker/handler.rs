@@ -1,7 +1,6 @@
-//! What hooks and probes do: run a command in a container, or ask one of its ports.
+//! The handlers of hooks and probes: a command in a container, or a request to one of its ports.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,13 +19,13 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::error_chain::error_chain;
 use crate::pod::PodUid;
-use crate::runtime::Runtime;
+use crate::runtime::NodeRuntime;
 
-/// Where hooks and probes go.
+/// The container that a hook or probe addresses.
 #[derive(Clone)]
 pub(crate) struct Target {
-    /// What runs the container.
-    pub(crate) runtime: Arc<dyn Runtime>,
+    /// The runtime of the container.
+    pub(crate) runtime: NodeRuntime,
     /// Its pod.
     pub(crate) pod: PodUid,
     /// Its name.
@@ -37,23 +36,23 @@ pub(crate) struct Target {
     pub(crate) address: IpAddr,
 }
 
-/// What a hook or probe does.
+/// The handler of a hook or probe.
 #[derive(Clone, Debug)]
 pub(crate) enum Handler {
-    /// Runs a command; good when it exits with zero.
+    /// Runs a command, which succeeds with exit code zero.
     Exec(Vec<String>),
-    /// Asks over HTTP; good when the answer is 200 to 399.
+    /// Sends an HTTP request, which succeeds with status 200 to 399.
     HttpGet(HTTPGetAction),
-    /// Opens a connection; good when it opens.
+    /// Opens a connection.
     TcpSocket(TCPSocketAction),
-    /// Asks gRPC's health service; good when it is serving.
+    /// Asks gRPC's health service, which succeeds if it is serving.
     Grpc(GRPCAction),
     /// Waits.
     Sleep(Duration),
 }
 
 impl Handler {
-    /// What a probe does, if it does anything.
+    /// The handler of a probe, if it has one.
     pub(crate) fn of_probe(probe: &Probe) -> Option<Self> {
         if let Some(exec) = &probe.exec {
             Some(Self::Exec(exec.command.clone().unwrap_or_default()))
@@ -66,7 +65,7 @@ impl Handler {
         }
     }
 
-    /// What a hook does, if it does anything.
+    /// The handler of a hook, if it has one.
     pub(crate) fn of_hook(hook: &LifecycleHandler) -> Option<Self> {
         if let Some(exec) = &hook.exec {
             Some(Self::Exec(exec.command.clone().unwrap_or_default()))
@@ -80,10 +79,10 @@ impl Handler {
         }
     }
 
-    /// Does it, within `timeout`.
+    /// Runs the handler within `timeout`.
     ///
     /// # Errors
-    /// In words, why it is not good.
+    /// Why it did not succeed.
     pub(crate) async fn run(&self, target: &Target, timeout: Duration) -> Result<(), String> {
         let work = async {
             match self {
@@ -101,18 +100,17 @@ impl Handler {
         };
         tokio::time::timeout(timeout, work)
             .await
-            .unwrap_or_else(|_| Err(format!("no answer in {timeout:?}")))
+            .unwrap_or_else(|_| Err(format!("no response in {timeout:?}")))
     }
 }
 
 async fn exec(target: &Target, command: &[String], timeout: Duration) -> Result<(), String> {
-    let done = target.runtime.exec(&target.pod, &target.container, command, timeout).await;
-    match done.map_err(|error| error_chain(&error))? {
-        done if done.code == Some(0) => Ok(()),
-        done => match done.code {
-            Some(code) => Err(format!("command exited with {code}: {}", done.output.trim())),
-            None => Err(format!("command did not end in {timeout:?}")),
-        },
+    let output = target.runtime.run(&target.pod, &target.container, command, timeout).await;
+    let output = output.map_err(|error| error_chain(&error))?;
+    match output.code {
+        Some(0) => Ok(()),
+        Some(code) => Err(format!("command exited with {code}: {}", output.output.trim())),
+        None => Err(format!("command did not end in {timeout:?}")),
     }
 }
 
@@ -136,7 +134,7 @@ async fn http_get(target: &Target, action: &HTTPGetAction) -> Result<(), String>
     let (stream, authority) = connect(target, action.host.as_deref(), &action.port).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| format!("no HTTP from {authority}: {error}"))?;
+        .map_err(|error| format!("{authority} does not speak HTTP: {error}"))?;
     let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
     let headers = action.http_headers.as_deref().unwrap_or_default();
     let mut request = Request::get(path).header("user-agent", "headwater-probe");
@@ -148,13 +146,13 @@ async fn http_get(target: &Target, action: &HTTPGetAction) -> Result<(), String>
     }
     let request = request
         .body(Empty::<Bytes>::new())
-        .map_err(|error| format!("httpGet cannot be asked: {error}"))?;
-    // The connection moves only while it is polled, and is given up with the answer's head.
+        .map_err(|error| format!("the httpGet request is invalid: {error}"))?;
+    // The connection makes progress only while it is polled. It is closed after the response's head.
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let response = sender
         .send_request(request)
         .await
-        .map_err(|error| format!("no answer from {authority}: {error}"))?;
+        .map_err(|error| format!("no response from {authority}: {error}"))?;
     let status = response.status();
     if status.is_success() || status.is_redirection() {
         Ok(())

@@ -1,4 +1,4 @@
-//! Probes: ask a container again and again, and tell the pod's worker when the verdict changes.
+//! Probes: check a container periodically, and signal the pod's worker when the verdict changes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 use super::handler::{Handler, Target};
 use super::signal::{ProbeKind, Signal, Signals};
 
-/// Results in a row, and what they add up to.
+/// The verdict from the results of a probe: it changes after enough equal results in a row.
 #[derive(Clone, Debug)]
 struct Verdict {
     healthy: Option<bool>,
@@ -17,7 +17,7 @@ struct Verdict {
     failure_threshold: u32,
 }
 
-/// A probe at work; it ends when this is dropped.
+/// An active probe; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Prober(AbortHandle);
 
@@ -27,7 +27,7 @@ impl Drop for Prober {
     }
 }
 
-/// A kubelet's defaults: period 10 s, timeout 1 s, thresholds 3 and 1.
+// A kubelet's defaults.
 const PERIOD_DEFAULT: Duration = Duration::from_secs(10);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 const FAILURE_THRESHOLD_DEFAULT: u32 = 3;
@@ -46,8 +46,8 @@ impl Verdict {
         }
     }
 
-    /// Takes a result; the verdict, if it changed by it.
-    fn take(&mut self, healthy: bool) -> Option<bool> {
+    /// Applies a result. Returns the verdict if it changed.
+    fn apply(&mut self, healthy: bool) -> Option<bool> {
         let (last, count) = self.in_a_row;
         self.in_a_row = if last == healthy { (healthy, count + 1) } else { (healthy, 1) };
         let threshold = if healthy { self.success_threshold } else { self.failure_threshold };
@@ -59,7 +59,7 @@ impl Verdict {
     }
 }
 
-/// Starts the container's probe of that kind, if it has one.
+/// Starts the container's probe of this kind, if it has one.
 pub(crate) fn start(
     kind: ProbeKind,
     container: &Container,
@@ -80,9 +80,9 @@ pub(crate) fn start(
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // Most of its life a probe waits: what it asks with is boxed, and gone meanwhile.
+            // A probe waits most of the time. Its request is boxed, and takes no memory meanwhile.
             let result = Box::pin(handler.run(&target, timeout)).await;
-            let Some(healthy) = verdict.take(result.is_ok()) else { continue };
+            let Some(healthy) = verdict.apply(result.is_ok()) else { continue };
             let container = target.container.clone();
             let message = result.err().unwrap_or_default();
             let signal = Signal::Probe { container, attempt, kind, healthy, message };
@@ -108,8 +108,8 @@ mod tests {
             Probe { failure_threshold: Some(3), success_threshold: Some(2), ..Probe::default() };
         let mut verdict = Verdict::new(&probe);
         let results = [true, true, true, false, false, true, false, false, false, false];
-        let told: Vec<_> = results.into_iter().map(|result| verdict.take(result)).collect();
+        let changes: Vec<_> = results.into_iter().map(|result| verdict.apply(result)).collect();
         let (good, bad) = (Some(true), Some(false));
-        assert_eq!(told, [None, good, None, None, None, None, None, None, bad, None]);
+        assert_eq!(changes, [None, good, None, None, None, None, None, None, bad, None]);
     }
 }

@@ -1,7 +1,11 @@
 //! What wakes a pod's worker: changes that the runtime, a probe or a hook found.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::sync::mpsc;
+
+use crate::runtime::ImageError;
 
 /// The sender of a worker's signals. They are boxed: the channel has room for dozens, and the
 /// channels of most pods are empty.
@@ -21,6 +25,8 @@ pub(crate) enum Signal {
     PostStart { container: String, attempt: u32, result: Result<(), String> },
     /// A preStop hook ended.
     PreStop { container: String, attempt: u32 },
+    /// The pull of a container's image ended. The result is the image's id.
+    Pull { container: String, result: Result<Arc<str>, ImageError> },
 }
 
 /// The question that a probe answers.

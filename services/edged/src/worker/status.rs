@@ -1,4 +1,4 @@
-//! A pod's status, as a kubelet reports it: pure, from the spec and what is known of its runs.
+//! A pod's status, as a kubelet reports it. Pure: derived from the spec and the pod's state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,38 +10,40 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::plan::{self, Containers, FailReason, Outcome, Run};
 use crate::container::WaitReason;
 use crate::pod::{PodUid, init_containers, is_sidecar, main_containers};
-use crate::runtime::{Exit, RunHistory, RunState};
-use crate::worker::plan::{self, Containers, Outcome, Run};
+use crate::runtime::{Exit, PodState, RunState};
 
 mod condition;
 
-/// All that a status is made of.
+/// The facts from which a status is derived.
 pub(crate) struct StatusFacts<'a> {
     /// The pod.
     pub(crate) pod: &'a Pod,
     /// Its UID.
     pub(crate) uid: &'a PodUid,
-    /// Its containers as the planner sees them.
+    /// Its state in the runtime.
+    pub(crate) state: &'a PodState,
+    /// Its containers, as the planner sees them.
     pub(crate) containers: &'a Containers,
-    /// Their runs as the runtime knows them.
-    pub(crate) runs: &'a BTreeMap<String, RunHistory>,
     /// The containers that are ready.
     pub(crate) ready: &'a BTreeSet<&'a str>,
     /// Why containers wait.
     pub(crate) waiting: &'a BTreeMap<String, WaitReason>,
     /// How the pod ended for good.
     pub(crate) ended: Option<Outcome>,
-    /// When it was first seen.
+    /// Why it failed although its containers did not.
+    pub(crate) fail_reason: Option<FailReason>,
+    /// The time at which this node first saw it.
     pub(crate) start_time: Timestamp,
-    /// The node's address.
-    pub(crate) address: IpAddr,
-    /// What was reported before: a condition that did not change keeps its time.
+    /// The node's address: also the pod's, if the runtime gives it none.
+    pub(crate) node_address: IpAddr,
+    /// The status before: a condition that did not change keeps its time.
     pub(crate) before: Option<&'a PodStatus>,
 }
 
-/// A pod's status at `now`.
+/// Derives the pod's status at `now`.
 pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
     let initialized = plan::is_initialized(facts.pod, facts.containers);
     let phase = phase(facts, initialized);
@@ -51,20 +53,26 @@ pub(crate) fn derive(facts: &StatusFacts<'_>, now: Timestamp) -> PodStatus {
         Some(statuses).filter(|statuses| !statuses.is_empty())
     };
     let main_waits = if initialized { "ContainerCreating" } else { "PodInitializing" };
-    let address = facts.address.to_string();
+    let node_address = facts.node_address.to_string();
     let mut status = PodStatus {
         phase: Some(phase.to_owned()),
         init_container_statuses: of(init_containers(facts.pod), "PodInitializing"),
         container_statuses: of(main_containers(facts.pod), main_waits),
-        host_ip: Some(address.clone()),
-        host_ips: Some(vec![HostIP { ip: address.clone() }]),
+        host_ip: Some(node_address.clone()),
+        host_ips: Some(vec![HostIP { ip: node_address.clone() }]),
         start_time: Some(Time(facts.start_time)),
+        reason: facts.fail_reason.map(|reason| reason.as_str().to_owned()),
         observed_generation: facts.pod.metadata.generation,
         ..PodStatus::default()
     };
-    if facts.runs.values().next().is_some() {
-        status.pod_ip = Some(address.clone());
-        status.pod_ips = Some(vec![PodIP { ip: address }]);
+    let addresses: Vec<String> = match &*facts.state.addresses {
+        [] if facts.state.containers.is_empty() => Vec::new(),
+        [] => vec![node_address],
+        addresses => addresses.iter().map(IpAddr::to_string).collect(),
+    };
+    if let Some(first) = addresses.first() {
+        status.pod_ip = Some(first.clone());
+        status.pod_ips = Some(addresses.into_iter().map(|ip| PodIP { ip }).collect());
     }
     status.conditions = Some(condition::all(facts, &status, initialized, now));
     status
@@ -87,7 +95,7 @@ fn container_status(
     container: &Container,
     waits: &'static str,
 ) -> ContainerStatus {
-    let runs = facts.runs.get(&container.name);
+    let runs = facts.state.containers.get(&container.name);
     let waiting = facts.waiting.get(&container.name);
     let id = |attempt: u32| format!("headwater://{}/{}/{attempt}", facts.uid, container.name);
     let terminated = |exit: &Exit, attempt| ContainerState {
@@ -128,7 +136,7 @@ fn container_status(
     ContainerStatus {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
-        image_id: String::new(),
+        image_id: runs.and_then(|runs| runs.image_id.as_deref()).unwrap_or_default().to_owned(),
         container_id: runs.map(|runs| id(runs.attempt)),
         ready: if is_init && !is_sidecar(container) {
             done

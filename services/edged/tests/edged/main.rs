@@ -2,10 +2,12 @@
 
 mod autonomy;
 mod bench;
+mod conformance;
 mod content;
 mod deletion;
 mod fake_edge;
 mod health;
 mod life;
 mod node;
+mod sandboxes;
 mod view;

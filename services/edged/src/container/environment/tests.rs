@@ -14,8 +14,9 @@ fn launch_of(container: Value, objects: &Objects) -> Result<LaunchSpec, WaitReas
         "containers": [container], "volumes": [{"name": "v", "emptyDir": {}}],
     }});
     let pod: Pod = serde_json::from_value(pod).expect("a pod");
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let fields =
-        FieldSource { pod: &pod, node: "gw-1", node_address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        FieldSource { pod: &pod, node: "gw-1", node_address: address, pod_address: address };
     let base = BTreeMap::from([("BASE".to_owned(), "b".to_owned())]);
     launch(&crate::pod::main_containers(&pod)[0], &base, &fields, objects)
 }

@@ -15,8 +15,9 @@ fn resolved(volume: Value, objects: &Objects) -> Result<VolumeContent, WaitReaso
     let spec = json!({"containers": [], "volumes": [volume]});
     let pod: Pod =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let fields =
-        FieldSource { pod: &pod, node: "gw-1", node_address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        FieldSource { pod: &pod, node: "gw-1", node_address: address, pod_address: address };
     resolve(&fields, objects).map(|mut volumes| volumes.remove(0).content)
 }
 

@@ -1,4 +1,4 @@
-//! Finding again what runs, and noticing at once when it ends.
+//! Finds running containers after a restart, and awaits the ends of runs.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -13,151 +13,139 @@ use nix::sys::signal::Signal;
 use tokio::net::unix::pipe::Receiver;
 
 use super::run_directory::RunDirectory;
-use super::shim;
-use super::{Inner, Known, KnownRun, ProcessPod};
-use crate::disk::durable_file;
+use super::state::{ContainerEntry, LatestRun, ProcessState};
+use crate::disk::file_error::FileError;
 use crate::disk::paths::entries;
-use crate::pod::{PodRecord, PodUid};
-use crate::runtime::RuntimeError;
+use crate::pod::PodUid;
+use crate::runtime::{Exit, RuntimeError};
 
-/// A shim that starts opens its files one after the other, and so it closes them when it ends:
-/// for that moment it is asked again after this.
+/// A shim opens its files one after the other when it starts, and closes them so when it ends.
+/// Between two of them the run is observed again after this time.
 const CHANGE_POLL: Duration = Duration::from_millis(5);
 
-/// Takes in every pod that has a directory.
-pub(super) fn all(inner: &Arc<Inner>) -> Result<(), RuntimeError> {
-    let pods = inner.paths.pods();
-    make(inner.paths.above(), &pods).map_err(RuntimeError::file("create", &pods))?;
-    for entry in entries(&pods).map_err(RuntimeError::file("list", &pods))? {
-        if let Err(error) = pod(inner, &entry.path()) {
+/// Adopts the containers of every pod that has a directory.
+pub(super) fn adopt(state: &Arc<ProcessState>) -> Result<(), RuntimeError> {
+    let pods = state.paths.pods();
+    for entry in entries(&pods).map_err(FileError::new("list", &pods))? {
+        if let Err(error) = adopt_pod(state, &entry.path()) {
             let path = entry.path();
-            tracing::warn!(path = %path.display(), %error, "a pod directory is left alone");
+            tracing::warn!(path = %path.display(), %error, "the containers of a pod are not adopted");
         }
     }
     Ok(())
 }
 
-/// The directory `above` is whoever's who started the pod worker, and there as a rule.
-fn make(above: &Path, pods: &Path) -> io::Result<()> {
-    if !above.as_os_str().is_empty() {
-        std::fs::create_dir_all(above)?;
-    }
-    durable_file::create_dir(above, pods)
-}
-
-fn pod(inner: &Arc<Inner>, dir: &Path) -> io::Result<()> {
+fn adopt_pod(state: &Arc<ProcessState>, dir: &Path) -> io::Result<()> {
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let uid = PodUid::try_from(name.to_owned()).map_err(invalid)?;
-    let Some(record) = durable_file::read::<PodRecord>(&inner.paths.record(&uid))? else {
-        // Its making was cut short before anything could run in it.
-        return std::fs::remove_dir_all(dir);
-    };
-    inner.with(|pods| {
-        pods.insert(uid.clone(), ProcessPod { record, containers: Default::default() });
-    });
-    for entry in entries(&inner.paths.containers(&uid))? {
+    for entry in entries(&state.paths.containers(&uid))? {
         if let Some(name) = entry.file_name().to_str() {
-            container(inner, &uid, name, &entry.path())?;
+            adopt_container(state, &uid, name, &entry.path())?;
         }
     }
     Ok(())
 }
 
-fn container(inner: &Arc<Inner>, uid: &PodUid, name: &str, dir: &Path) -> io::Result<()> {
+fn adopt_container(
+    state: &Arc<ProcessState>,
+    uid: &PodUid,
+    name: &str,
+    dir: &Path,
+) -> io::Result<()> {
     let attempts = entries(dir)?;
     let attempts = attempts.iter().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let Some(attempt) = attempts.max() else { return Ok(()) };
     let previous = match attempt.checked_sub(1) {
-        Some(before) => inner.attempt(uid, name, before).exit().ok().flatten(),
+        Some(before) => state.run_directory(uid, name, before).exit().ok().flatten(),
         None => None,
     };
-    // A run that cannot be made out has been, all the same: its number is not used again.
-    let run = look(&inner.attempt(uid, name, attempt)).unwrap_or_else(|error| {
-        tracing::warn!(pod = %uid, container = name, %error, "a run cannot be made out");
-        KnownRun::Exited(shim::lost(None))
+    // A run whose files cannot be read existed all the same: its number is not used again.
+    let run = observe(&state.run_directory(uid, name, attempt)).unwrap_or_else(|error| {
+        tracing::warn!(pod = %uid, container = name, %error, "the files of a run cannot be read");
+        LatestRun::Exited(Exit::unobserved(None))
     });
-    let is_running = matches!(run, KnownRun::Running { .. });
-    inner.remember(uid, name, Known { attempt, run, previous });
+    let is_running = matches!(run, LatestRun::Running { .. });
+    state.set_container(uid, name, ContainerEntry { attempt, run, previous });
     if is_running {
-        await_end(inner, uid, name, attempt);
+        await_end(state, uid, name, attempt);
     }
     Ok(())
 }
 
-/// How a run stands. One whose shim is gone without a word is ended here: nobody else would.
-fn look(dir: &RunDirectory) -> io::Result<KnownRun> {
+/// Reads the state of a run. If its shim is gone and left no exit, this function ends the run.
+fn observe(dir: &RunDirectory) -> io::Result<LatestRun> {
     if let Some(exit) = dir.exit()? {
-        return Ok(KnownRun::Exited(exit));
+        return Ok(LatestRun::Exited(exit));
     }
     let Some(_lock) = dir.try_lock()? else {
-        let state = dir.state()?;
-        let since = state.as_ref().map_or_else(Timestamp::now, |state| state.started_at);
-        return Ok(KnownRun::Running { state, since });
+        let process = dir.process()?;
+        let since = process.as_ref().map_or_else(Timestamp::now, |process| process.started_at);
+        return Ok(LatestRun::Running { process, since });
     };
-    // The shim may have had its last word between the first look and the lock.
+    // The shim may have written its exit between the first read and the lock.
     if let Some(exit) = dir.exit()? {
-        return Ok(KnownRun::Exited(exit));
+        return Ok(LatestRun::Exited(exit));
     }
-    let state = dir.state()?;
-    if let Some(state) = &state {
-        state.process.signal_group(Signal::SIGKILL).map_err(io::Error::from)?;
+    let process = dir.process()?;
+    if let Some(process) = &process {
+        process.identity.signal_group(Signal::SIGKILL).map_err(io::Error::from)?;
     }
-    let exit = shim::lost(state.map(|state| state.started_at));
+    let exit = Exit::unobserved(process.map(|process| process.started_at));
     dir.write_exit(&exit)?;
-    Ok(KnownRun::Exited(dir.exit()?.unwrap_or(exit)))
+    Ok(LatestRun::Exited(dir.exit()?.unwrap_or(exit)))
 }
 
-/// Looks again at every run that is thought to be running.
-pub(super) fn again(inner: &Arc<Inner>) {
-    let running: Vec<_> = inner.with(|pods| {
+/// Observes every run that is believed to run.
+pub(super) fn relist(state: &Arc<ProcessState>) {
+    let running: Vec<_> = state.with(|pods| {
         let containers = pods.iter().flat_map(|(uid, pod)| {
-            pod.containers.iter().map(|(name, known)| (uid.clone(), name.clone(), known.clone()))
+            pod.iter().map(|(name, entry)| (uid.clone(), name.clone(), entry.clone()))
         });
-        containers.filter(|(.., known)| matches!(known.run, KnownRun::Running { .. })).collect()
+        containers.filter(|(.., entry)| matches!(entry.run, LatestRun::Running { .. })).collect()
     });
-    for (uid, name, known) in running {
-        settle(inner, &uid, &name, known.attempt);
+    for (uid, name, entry) in running {
+        observe_run(state, &uid, &name, entry.attempt);
     }
 }
 
-/// Looks at one run; true once it has ended, which is then told.
-fn settle(inner: &Arc<Inner>, uid: &PodUid, name: &str, attempt: u32) -> bool {
-    let run = match look(&inner.attempt(uid, name, attempt)) {
+/// Observes one run, and notifies if it has ended. Returns whether it has.
+fn observe_run(state: &Arc<ProcessState>, uid: &PodUid, name: &str, attempt: u32) -> bool {
+    let run = match observe(&state.run_directory(uid, name, attempt)) {
         Ok(run) => run,
         Err(error) => {
-            tracing::warn!(pod = %uid, container = name, %error, "a run cannot be looked at");
+            tracing::warn!(pod = %uid, container = name, %error, "a run cannot be observed");
             return false;
         }
     };
-    let has_ended = matches!(run, KnownRun::Exited(_));
-    let changed = inner.with(|pods| {
-        let known = pods.get_mut(uid).and_then(|pod| pod.containers.get_mut(name));
-        let Some(known) = known.filter(|known| known.attempt == attempt) else { return false };
-        let is_news = match (&known.run, &run) {
-            (KnownRun::Running { .. }, KnownRun::Exited(_)) => true,
-            // Its shim was only starting when it was found.
-            (KnownRun::Running { state, .. }, KnownRun::Running { state: now, .. }) => {
-                state.is_none() && now.is_some()
+    let has_ended = matches!(run, LatestRun::Exited(_));
+    let changed = state.with(|pods| {
+        let entry = pods.get_mut(uid).and_then(|pod| pod.get_mut(name));
+        let Some(entry) = entry.filter(|entry| entry.attempt == attempt) else { return false };
+        let is_change = match (&entry.run, &run) {
+            (LatestRun::Running { .. }, LatestRun::Exited(_)) => true,
+            // Its shim had not started it at the time of the adoption.
+            (LatestRun::Running { process, .. }, LatestRun::Running { process: now, .. }) => {
+                process.is_none() && now.is_some()
             }
-            (KnownRun::Exited(_), _) => false,
+            (LatestRun::Exited(_), _) => false,
         };
-        if is_news {
-            known.run = run;
+        if is_change {
+            entry.run = run;
         }
-        is_news
+        is_change
     });
     if changed {
-        inner.notice(uid);
+        state.notify(uid);
     }
     has_ended
 }
 
-/// Settles the run as soon as its shim is gone.
-pub(super) fn await_end(inner: &Arc<Inner>, uid: &PodUid, name: &str, attempt: u32) {
-    let (shared, uid, name) = (Arc::downgrade(inner), uid.clone(), name.to_owned());
-    let path = inner.attempt(&uid, &name, attempt).alive_path();
-    let stop = inner.stop.clone();
+/// Waits until the shim of a run is gone, then observes the run.
+pub(super) fn await_end(state: &Arc<ProcessState>, uid: &PodUid, name: &str, attempt: u32) {
+    let (shared, uid, name) = (Arc::downgrade(state), uid.clone(), name.to_owned());
+    let path = state.run_directory(&uid, &name, attempt).alive_path();
+    let stop = state.stop.clone();
     tokio::spawn(async move {
         loop {
             let ended = tokio::select! {
@@ -165,30 +153,30 @@ pub(super) fn await_end(inner: &Arc<Inner>, uid: &PodUid, name: &str, attempt: u
                 ended = end_of_writers(&path) => ended,
             };
             if let Err(error) = ended {
-                // A relist finds the end, if later.
-                tracing::warn!(pod = %uid, container = name, %error, "an end cannot be awaited");
+                // A relist finds the end later.
+                tracing::warn!(pod = %uid, container = name, %error, "the end of a run cannot be awaited");
                 return;
             }
-            let Some(inner) = shared.upgrade() else { return };
-            let settled = {
+            let Some(state) = shared.upgrade() else { return };
+            let has_ended = {
                 let (uid, name) = (uid.clone(), name.clone());
-                tokio::task::spawn_blocking(move || settle(&inner, &uid, &name, attempt)).await
+                tokio::task::spawn_blocking(move || observe_run(&state, &uid, &name, attempt)).await
             };
-            if settled.unwrap_or(true) {
+            if has_ended.unwrap_or(true) {
                 return;
             }
-            // The shim is not there yet, or not quite gone.
+            // The shim has not started yet, or has not quite ended.
             tokio::time::sleep(CHANGE_POLL).await;
         }
     });
 }
 
-/// Waits until nobody holds the FIFO's writing end.
+/// Waits until no process holds the FIFO's writing end.
 async fn end_of_writers(path: &Path) -> io::Result<()> {
     let mut file =
         OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let mut byte = [0];
-    // Nothing is reported of a FIFO that had no writer when it was opened: ask once first.
+    // A FIFO that had no writer when it was opened never becomes readable: read once first.
     match file.read(&mut byte) {
         Ok(0) => return Ok(()),
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),

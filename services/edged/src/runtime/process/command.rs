@@ -1,4 +1,4 @@
-//! Running a command where a container runs: for hooks and probes.
+//! Runs a command beside a container, for hooks and probes.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
-use super::run_directory::Spec;
+use super::run_directory::RunSpec;
 use crate::runtime::{CommandOutput, RuntimeError};
 
-/// As a kubelet: more of what a probe says is not kept.
+/// The output that is kept of a probe, as under a kubelet.
 const OUTPUT_BYTES_MAX: u64 = 10 << 10;
 
-/// Runs the command with the container's environment, in its directory.
+/// Runs the command with the container's environment, in its working directory.
 pub(super) async fn run(
     container: &str,
-    spec: &Spec,
+    spec: &RunSpec,
     command: &[String],
     timeout: Duration,
 ) -> Result<CommandOutput, RuntimeError> {
-    let failed = |program: &str, source| RuntimeError::Exec {
+    let failed = |program: &str, source| RuntimeError::Command {
         container: container.to_owned(),
         program: program.to_owned(),
         source,
@@ -64,8 +64,8 @@ pub(super) async fn run(
         Ok(status) => status.map_err(|source| failed(program, source))?.code().or(Some(137)),
         Err(_) => None,
     };
-    // What the command left running in its group ends with it; a child that was not reaped yet
-    // still holds the number.
+    // The rest of the command's process group ends with it. A child that was not reaped yet still
+    // holds the group's number.
     if let (None, Some(group)) = (code, group) {
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }

@@ -1,4 +1,4 @@
-//! Making a pod's directory and starting runs in it, and removing it again.
+//! Starts runs of containers, and removes the containers and logs of a pod.
 
 use std::fs;
 use std::io;
@@ -12,190 +12,183 @@ use nix::sys::stat::Mode;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use super::run_directory::{RunDirectory, Spec};
-use super::shim;
-use super::{Inner, Known, KnownRun, ProcessPod, adoption, blocking, volumes};
+use super::adoption;
+use super::run_directory::{RunDirectory, RunSpec};
+use super::state::{ContainerEntry, LatestRun, ProcessState};
+use super::{shim, volumes};
 use crate::container::LaunchSpec;
 use crate::disk::durable_file;
+use crate::disk::file_error::{FileError, blocking};
 use crate::disk::log_files::rotated;
 use crate::pod::PodRecord;
 use crate::runtime::{Exit, RuntimeError};
 
-/// A shim says within this that its container runs; it has only a process to start.
+/// A shim reports within this time that its container runs: it has one process to start.
 const START_MAX: Duration = Duration::from_secs(30);
-
-/// Makes the pod's directory, which nobody else may enter, and writes down what the pod is.
-pub(super) fn pod_directory(inner: &Inner, pod: &PodRecord) -> Result<(), RuntimeError> {
-    if inner.with(|pods| pods.contains_key(&pod.uid)) {
-        return Ok(());
-    }
-    let dir = inner.paths.pod(&pod.uid);
-    let record = inner.paths.record(&pod.uid);
-    durable_file::create_dir(&inner.paths.pods(), &dir)
-        .map_err(RuntimeError::file("create", &dir))?;
-    durable_file::write(&record, pod).map_err(RuntimeError::file("write", &record))?;
-    inner.with(|pods| {
-        let entry = ProcessPod { record: pod.clone(), containers: Default::default() };
-        pods.entry(pod.uid.clone()).or_insert(entry);
-    });
-    Ok(())
-}
 
 /// Starts a container once more.
 pub(super) async fn start(
-    inner: &Arc<Inner>,
+    state: &Arc<ProcessState>,
     pod: &PodRecord,
     launch: &LaunchSpec,
 ) -> Result<(), RuntimeError> {
     let name = launch.container.clone();
-    let (attempt, previous) = match inner.known(&pod.uid, &name) {
+    let (attempt, previous) = match state.container(&pod.uid, &name) {
         None => (0, None),
-        Some(Known { attempt, run: KnownRun::Exited(exit), .. }) => (attempt + 1, Some(exit)),
-        Some(Known { run: KnownRun::Running { .. }, .. }) => return Ok(()),
+        Some(ContainerEntry { attempt, run: LatestRun::Exited(exit), .. }) => {
+            (attempt + 1, Some(exit))
+        }
+        Some(ContainerEntry { run: LatestRun::Running { .. }, .. }) => return Ok(()),
     };
     let dir = {
-        let (inner, pod, launch) = (inner.clone(), pod.clone(), launch.clone());
-        blocking(move || prepare(&inner, &pod, &launch, attempt)).await?
+        let (state, pod, launch) = (state.clone(), pod.clone(), launch.clone());
+        blocking(move || prepare(&state, &pod, &launch, attempt)).await?
     };
-    let said = start_shim(inner, &dir, &name).await;
-    let started = said.as_ref().is_ok_and(|said| said == shim::STARTED);
+    let report = start_shim(state, &dir, &name).await;
+    let started = report.as_ref().is_ok_and(|report| report == shim::STARTED);
     let run = match dir.exit() {
-        // A command that cannot be started leaves its exit; so does one that has ended by now.
-        Ok(Some(exit)) => KnownRun::Exited(exit),
+        // A command that cannot be started has an exit, and so has one that has ended by now.
+        Ok(Some(exit)) => LatestRun::Exited(exit),
         _ if started => {
-            let state = dir.state().map_err(RuntimeError::file("read the state in", dir.path()))?;
-            let since = state.as_ref().map_or_else(Timestamp::now, |state| state.started_at);
-            KnownRun::Running { state, since }
+            let process = dir.process().map_err(FileError::new("read the state in", dir.path()))?;
+            let since = process.as_ref().map_or_else(Timestamp::now, |process| process.started_at);
+            LatestRun::Running { process, since }
         }
-        _ => give_up(&dir, &said).map_err(RuntimeError::file("give up", dir.path()))?,
+        _ => give_up(&dir, &report).map_err(FileError::new("give up", dir.path()))?,
     };
     let exit = match &run {
-        KnownRun::Exited(exit) => Some(exit.clone()),
-        KnownRun::Running { .. } => None,
+        LatestRun::Exited(exit) => Some(exit.clone()),
+        LatestRun::Running { .. } => None,
     };
-    inner.remember(&pod.uid, &name, Known { attempt, run, previous });
-    match (exit, said) {
-        (None, _) => adoption::await_end(inner, &pod.uid, &name, attempt),
-        (Some(Exit { started_at: None, message, .. }), said) => {
-            let why = message.or_else(|| said.ok()).unwrap_or_default();
-            return Err(RuntimeError::Start { container: name, why });
+    state.set_container(&pod.uid, &name, ContainerEntry { attempt, run, previous });
+    match (exit, report) {
+        (None, _) => adoption::await_end(state, &pod.uid, &name, attempt),
+        (Some(Exit { started_at: None, message, .. }), report) => {
+            let cause = message.or_else(|| report.ok()).unwrap_or_default();
+            return Err(RuntimeError::Start { container: name, cause });
         }
         (Some(_), _) => {}
     }
     Ok(())
 }
 
-/// Ends a run whose shim did not say that it started, unless the shim is still at it.
-fn give_up(dir: &RunDirectory, said: &Result<String, RuntimeError>) -> io::Result<KnownRun> {
+/// Ends a run whose shim did not report its start, unless the shim is still alive.
+fn give_up(dir: &RunDirectory, report: &Result<String, RuntimeError>) -> io::Result<LatestRun> {
     let Some(_lock) = dir.try_lock()? else {
-        return Ok(KnownRun::Running { state: None, since: Timestamp::now() });
+        return Ok(LatestRun::Running { process: None, since: Timestamp::now() });
     };
-    let why = match said {
-        Ok(said) => said.clone(),
+    let cause = match report {
+        Ok(report) => report.clone(),
         Err(error) => error.to_string(),
     };
-    let exit = dir.exit()?.unwrap_or_else(|| shim::start_error(why));
+    let exit = dir.exit()?.unwrap_or_else(|| Exit::start_error(cause));
     dir.write_exit(&exit)?;
-    Ok(KnownRun::Exited(exit))
+    Ok(LatestRun::Exited(exit))
 }
 
-/// Everything the shim needs, before it is started.
+/// Writes everything that the shim needs.
 fn prepare(
-    inner: &Inner,
+    state: &ProcessState,
     pod: &PodRecord,
     launch: &LaunchSpec,
     attempt: u32,
 ) -> Result<RunDirectory, RuntimeError> {
     let name = &launch.container;
-    let paths = &inner.paths;
+    let paths = &state.paths;
     let pod_volumes = paths.volumes(&pod.uid);
     let root = paths.root(&pod.uid, name);
     let cwd = volumes::root(&root, &pod_volumes, &launch.mounts, launch.working_dir.as_deref())?;
     let log = paths.log(pod, name, attempt);
     if let Some(path) = log.parent() {
-        fs::create_dir_all(path).map_err(RuntimeError::file("create", path))?;
+        fs::create_dir_all(path).map_err(FileError::new("create", path))?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-            .map_err(RuntimeError::file("protect", path))?;
+            .map_err(FileError::new("protect", path))?;
     }
-    let dir = RunDirectory::new(paths.attempt(&pod.uid, name, attempt));
-    // What a start that was cut short left behind never ran: nobody knows of it.
+    let dir = RunDirectory::new(paths.run(&pod.uid, name, attempt));
+    // An interrupted start left this directory, and nothing ran in it.
     if dir.path().exists() {
-        fs::remove_dir_all(dir.path()).map_err(RuntimeError::file("remove", dir.path()))?;
+        fs::remove_dir_all(dir.path()).map_err(FileError::new("remove", dir.path()))?;
     }
-    // How a run ended is lost with any of the directories above it, and it would begin anew.
+    // With any directory above it the end of a run would be lost, and the container would start
+    // again.
     durable_file::create_dir(&paths.pod(&pod.uid), dir.path())
-        .map_err(RuntimeError::file("create", dir.path()))?;
+        .map_err(FileError::new("create", dir.path()))?;
     let alive = dir.alive_path();
     nix::unistd::mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)
-        .map_err(|error| RuntimeError::file("create", &alive)(error.into()))?;
-    let spec = Spec {
+        .map_err(|error| FileError::new("create", &alive)(error.into()))?;
+    let spec = RunSpec {
         argv: launch.argv.clone(),
         env: launch.env.clone(),
         cwd,
         log,
-        log_bytes_max: inner.log_bytes_max,
-        log_files_max: inner.log_files_max,
+        log_bytes_max: state.log_bytes_max,
+        log_files_max: state.log_files_max,
     };
-    dir.write_spec(&spec).map_err(RuntimeError::file("write the spec in", dir.path()))?;
-    forget_old(inner, pod, name, attempt);
+    dir.write_spec(&spec).map_err(FileError::new("write the spec in", dir.path()))?;
+    remove_old_run(state, pod, name, attempt);
     Ok(dir)
 }
 
-/// Only the latest run and the one before it are kept.
-fn forget_old(inner: &Inner, pod: &PodRecord, name: &str, attempt: u32) {
+/// Removes the run before the previous one: the latest two are kept.
+fn remove_old_run(state: &ProcessState, pod: &PodRecord, name: &str, attempt: u32) {
     let Some(old) = attempt.checked_sub(2) else { return };
-    // What cannot be removed now goes with the pod.
-    let _ = fs::remove_dir_all(inner.paths.attempt(&pod.uid, name, old));
-    let log = inner.paths.log(pod, name, old);
+    // A directory that cannot be removed now is removed with the pod.
+    let _ = fs::remove_dir_all(state.paths.run(&pod.uid, name, old));
+    let log = state.paths.log(pod, name, old);
     let _ = fs::remove_file(&log);
-    for number in 1..inner.log_files_max {
+    for number in 1..state.log_files_max {
         let _ = fs::remove_file(rotated(&log, number));
     }
 }
 
-/// Starts the shim and waits for its first word.
-async fn start_shim(inner: &Inner, dir: &RunDirectory, name: &str) -> Result<String, RuntimeError> {
-    let failed = |why: String| RuntimeError::Start { container: name.to_owned(), why };
+/// Starts the shim and waits for its first line.
+async fn start_shim(
+    state: &ProcessState,
+    dir: &RunDirectory,
+    name: &str,
+) -> Result<String, RuntimeError> {
+    let failed = |cause: String| RuntimeError::Start { container: name.to_owned(), cause };
     let (program, args) =
-        inner.shim.split_first().ok_or_else(|| failed("no shim is configured".to_owned()))?;
+        state.shim.split_first().ok_or_else(|| failed("no shim is configured".to_owned()))?;
     let mut shim = Command::new(program)
         .args(args)
         .arg(dir.path())
-        .envs(inner.shim_env.iter().map(|(name, value)| (name, value)))
+        .envs(state.shim_env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         // Out of reach of the terminal's Ctrl-C from the first moment.
         .process_group(0)
-        // It outlives whoever started this process, and keeps no file system busy.
+        // It outlives this process, and keeps no file system busy.
         .current_dir("/")
         .spawn()
         .map_err(|error| failed(format!("cannot start the shim {program:?}: {error}")))?;
     let stdout = shim.stdout.take();
     tokio::spawn(async move {
-        // Only to reap it: how the container ended is in its files.
+        // This only reaps the shim: the end of the container is in its files.
         let _ = shim.wait().await;
     });
     let Some(stdout) = stdout else { return Err(failed("the shim has no output".to_owned())) };
-    let mut word = String::new();
+    let mut line = String::new();
     let mut stdout = BufReader::new(stdout);
-    match tokio::time::timeout(START_MAX, stdout.read_line(&mut word)).await {
-        Ok(Ok(_)) => Ok(word.trim().to_owned()),
-        Ok(Err(error)) => Err(failed(format!("the shim cannot be heard: {error}"))),
-        Err(_) => Err(failed(format!("the shim said nothing in {START_MAX:?}"))),
+    match tokio::time::timeout(START_MAX, stdout.read_line(&mut line)).await {
+        Ok(Ok(_)) => Ok(line.trim().to_owned()),
+        Ok(Err(error)) => Err(failed(format!("the output of the shim cannot be read: {error}"))),
+        Err(_) => Err(failed(format!("the shim did not report a start in {START_MAX:?}"))),
     }
 }
 
-/// Removes the pod's logs, then its directory, then forgets it: cut short, it is done again.
-pub(super) fn remove(inner: &Inner, pod: &PodRecord) -> Result<(), RuntimeError> {
-    for path in [inner.paths.logs(pod), inner.paths.pod(&pod.uid)] {
+/// Removes the pod's logs, then its containers and volumes, then forgets it. It can be repeated.
+pub(super) fn remove(state: &ProcessState, pod: &PodRecord) -> Result<(), RuntimeError> {
+    let (paths, uid) = (&state.paths, &pod.uid);
+    for path in [paths.logs(pod), paths.containers(uid), paths.volumes(uid)] {
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(RuntimeError::File { what: "remove", path, source: error });
+                return Err(FileError::new("remove", path)(error).into());
             }
             _ => {}
         }
     }
-    inner.with(|pods| pods.remove(&pod.uid));
+    state.with(|pods| pods.remove(&pod.uid));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which process a process id means: with its start time and the machine's boot, never another.
+//! The identity of a process: its id, its start time and the machine's boot. No other process has it.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// A process, beyond the life of its number.
+/// A process that is recognized even after its id is used again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ProcessIdentity {
+pub(super) struct ProcessIdentity {
     pid: i32,
     /// Clock ticks from the machine's boot: `/proc/<pid>/stat`, field 22.
     start_ticks: u64,
@@ -17,17 +17,17 @@ pub(crate) struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// The process that has this number now.
+    /// The identity of the process with this id.
     ///
     /// # Errors
-    /// When there is none.
-    pub(crate) fn of(pid: i32) -> io::Result<Self> {
+    /// There is no such process.
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
         let (_, start_ticks) = stat(pid)?;
         Ok(Self { pid, start_ticks, boot_id: boot_id()? })
     }
 
-    /// Whether it still runs.
-    pub(crate) fn is_alive(&self) -> bool {
+    /// Whether the process still runs.
+    pub(super) fn is_alive(&self) -> bool {
         let is_this_boot = boot_id().is_ok_and(|boot_id| boot_id == self.boot_id);
         is_this_boot
             && stat(self.pid).is_ok_and(|(state, ticks)| {
@@ -35,14 +35,15 @@ impl ProcessIdentity {
             })
     }
 
-    /// Sends a signal to the group it leads; one that is gone needs none.
+    /// Sends a signal to the process group that the process leads. Does nothing if the process has
+    /// ended.
     ///
-    /// Between the look and the signal the number could only pass to another process if its
-    /// parent, the shim, reaped it and the kernel went once around all numbers.
+    /// Between the check and the signal another process could only receive the id if the shim, the
+    /// parent, reaped the process and the kernel used all other ids.
     ///
     /// # Errors
-    /// When the kernel refuses.
-    pub(crate) fn signal_group(&self, signal: Signal) -> nix::Result<()> {
+    /// The kernel refuses the signal.
+    pub(super) fn signal_group(&self, signal: Signal) -> nix::Result<()> {
         if !self.is_alive() {
             return Ok(());
         }
@@ -60,11 +61,12 @@ fn boot_id() -> io::Result<String> {
 
 /// State and start time of a process.
 fn stat(pid: i32) -> io::Result<(char, u64)> {
-    parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown form of /proc stat"))
+    parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "/proc/<pid>/stat has an unknown form")
+    })
 }
 
-/// The name, field 2, is in parentheses and may hold anything, parentheses too.
+/// Field 2, the name, is in parentheses and may contain any character, even parentheses.
 fn parse_stat(text: &str) -> Option<(char, u64)> {
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?.chars().next()?;

@@ -1,16 +1,16 @@
-//! The files of one run of a container: what the pod worker and the shim tell each other.
+//! The files of one run of a container, shared by the pod worker and the shim.
 //!
 //! ```text
-//! spec.json    pod worker -> shim   what to run; exists before the shim does
-//! lock         held by the shim as long as it lives
-//! alive        a FIFO whose writing end the shim holds as long as it lives
-//! state.json   shim -> pod worker   the process, as soon as there is one
-//! stopped      pod worker           ended for the machine's sake
-//! exit.json    shim -> pod worker   how the run ended; the last thing said
+//! spec.json    pod worker -> shim   the run; exists before the shim does
+//! lock         held by the shim while it is alive
+//! alive        a FIFO whose writing end the shim holds while it is alive
+//! state.json   shim -> pod worker   the process, as soon as it exists
+//! stopped      pod worker           the run ends for the machine's sake
+//! exit.json    shim -> pod worker   the end of the run; the last file written
 //! ```
 //!
-//! Whoever finds the lock free and no `exit.json` may take the lock and write one: after that no
-//! shim starts the run any more.
+//! If the lock is free and `exit.json` is missing, the pod worker takes the lock and writes
+//! `exit.json`. From then on no shim starts the run.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -26,80 +26,81 @@ use crate::runtime::Exit;
 
 /// The directory of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RunDirectory(PathBuf);
+pub(super) struct RunDirectory(PathBuf);
 
-/// What a shim is to run.
+/// The run that a shim starts.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub(super) struct RunSpec {
     /// Command and arguments.
-    pub(crate) argv: Vec<String>,
+    pub(super) argv: Vec<String>,
     /// The whole environment.
-    pub(crate) env: BTreeMap<String, String>,
-    /// Where it starts.
-    pub(crate) cwd: PathBuf,
+    pub(super) env: BTreeMap<String, String>,
+    /// The working directory.
+    pub(super) cwd: PathBuf,
     /// The log file.
-    pub(crate) log: PathBuf,
+    pub(super) log: PathBuf,
     /// A log file is rotated at this size.
-    pub(crate) log_bytes_max: u64,
+    pub(super) log_bytes_max: u64,
     /// Log files kept.
-    pub(crate) log_files_max: u32,
+    pub(super) log_files_max: u32,
 }
 
-/// The process that runs.
+/// The process of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct State {
-    /// Which one.
-    pub(crate) process: ProcessIdentity,
-    /// Since when.
-    pub(crate) started_at: Timestamp,
+pub(super) struct RunProcess {
+    /// The process.
+    #[serde(rename = "process")]
+    pub(super) identity: ProcessIdentity,
+    /// The time of its start.
+    pub(super) started_at: Timestamp,
 }
 
 impl RunDirectory {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(crate) fn write_spec(&self, spec: &Spec) -> io::Result<()> {
+    pub(super) fn write_spec(&self, spec: &RunSpec) -> io::Result<()> {
         durable_file::write(&self.0.join("spec.json"), spec)
     }
 
-    pub(crate) fn spec(&self) -> io::Result<Option<Spec>> {
+    pub(super) fn spec(&self) -> io::Result<Option<RunSpec>> {
         durable_file::read(&self.0.join("spec.json"))
     }
 
-    pub(crate) fn write_state(&self, state: &State) -> io::Result<()> {
-        durable_file::write(&self.0.join("state.json"), state)
+    pub(super) fn write_process(&self, process: &RunProcess) -> io::Result<()> {
+        durable_file::write(&self.0.join("state.json"), process)
     }
 
-    pub(crate) fn state(&self) -> io::Result<Option<State>> {
+    pub(super) fn process(&self) -> io::Result<Option<RunProcess>> {
         durable_file::read(&self.0.join("state.json"))
     }
 
-    pub(crate) fn write_exit(&self, exit: &Exit) -> io::Result<()> {
+    pub(super) fn write_exit(&self, exit: &Exit) -> io::Result<()> {
         durable_file::write(&self.0.join("exit.json"), exit)
     }
 
-    /// How the run ended, marked as interrupted if it was.
-    pub(crate) fn exit(&self) -> io::Result<Option<Exit>> {
+    /// The end of the run, marked as interrupted if it was.
+    pub(super) fn exit(&self) -> io::Result<Option<Exit>> {
         let exit: Option<Exit> = durable_file::read(&self.0.join("exit.json"))?;
         let interrupted = self.0.join("stopped").exists();
         Ok(exit.map(|exit| Exit { interrupted, ..exit }))
     }
 
-    pub(crate) fn mark_stopped(&self) -> io::Result<()> {
+    pub(super) fn mark_interrupted(&self) -> io::Result<()> {
         durable_file::write(&self.0.join("stopped"), &true)
     }
 
-    pub(crate) fn alive_path(&self) -> PathBuf {
+    pub(super) fn alive_path(&self) -> PathBuf {
         self.0.join("alive")
     }
 
     /// Takes the run's lock; `None` while a shim holds it.
-    pub(crate) fn try_lock(&self) -> io::Result<Option<File>> {
+    pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let path = self.0.join("lock");
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {

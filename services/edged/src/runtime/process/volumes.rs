@@ -1,9 +1,9 @@
-//! Volumes on the disk, and how a container sees them.
+//! Writes volumes to the disk, and links them into the root directories of containers.
 //!
-//! A process of the host has no mount namespace of its own, so nothing is mounted: a container
-//! starts in a root directory of its own, in which every mountPath is a link to its volume. A
-//! command reaches `/etc/app` of its manifest as `etc/app`, or as `$HEADWATER_ROOT/etc/app`; the
-//! absolute path is the host's.
+//! A process of the host has no mount namespace, so nothing is mounted. A container starts in its
+//! own root directory, in which every mountPath is a link to its volume. A command reaches
+//! `/etc/app` of its manifest as `etc/app` or `$HEADWATER_ROOT/etc/app`; the absolute path is the
+//! host's.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -15,24 +15,22 @@ use jiff::Timestamp;
 
 use crate::container::Mount;
 use crate::container::volume::{Volume, VolumeContent, VolumeFile};
+use crate::disk::file_error::FileError;
 use crate::disk::paths::{Paths, entries};
-use crate::pod::PodRecord;
+use crate::pod::PodUid;
 use crate::runtime::RuntimeError;
 
-/// What a volume of files points at, as under a kubelet.
+/// The link in a volume of files that points to its current files, as under a kubelet.
 const DATA: &str = "..data";
 
-/// Lays the pod's volumes out, or brings them up to date.
-pub(super) fn write(
-    paths: &Paths,
-    pod: &PodRecord,
-    volumes: &[Volume],
-) -> Result<(), RuntimeError> {
+/// Writes the pod's volumes, or brings them up to date.
+pub(super) fn write(paths: &Paths, pod: &PodUid, volumes: &[Volume]) -> Result<(), RuntimeError> {
     for volume in volumes {
-        let path = paths.volumes(&pod.uid).join(&volume.name);
+        let path = paths.volumes(pod).join(&volume.name);
         match &volume.content {
-            VolumeContent::Files(files) => replace_files(&path, files)
-                .map_err(RuntimeError::file("write the files of", &path))?,
+            VolumeContent::Files(files) => {
+                replace_files(&path, files).map_err(FileError::new("write the files of", &path))?
+            }
             VolumeContent::Empty => create(&path)?,
             VolumeContent::Host { path: host, kind } => {
                 host_path(&volume.name, Path::new(host), kind)?;
@@ -44,18 +42,18 @@ pub(super) fn write(
                 link(&path, &claim)?;
             }
             VolumeContent::Unsupported { kind } => {
-                let why = format!(
+                let cause = format!(
                     "the process runtime has no {kind}: use hostPath, emptyDir, a claim, \
                      configMap, secret, downwardAPI or projected"
                 );
-                return Err(RuntimeError::Volume { volume: volume.name.clone(), why });
+                return Err(RuntimeError::Volume { volume: volume.name.clone(), cause });
             }
         }
     }
     Ok(())
 }
 
-/// Makes a container's root: its mounts, and the directory it starts in, which is returned.
+/// Makes a container's root directory with its mounts. Returns its working directory.
 pub(super) fn root(
     root: &Path,
     volumes: &Path,
@@ -66,8 +64,8 @@ pub(super) fn root(
     for mount in mounts {
         let volume = volumes.join(&mount.volume);
         if !volume.exists() {
-            let why = "a container mounts it, and the pod does not have it".to_owned();
-            return Err(RuntimeError::Volume { volume: mount.volume.clone(), why });
+            let cause = "a container mounts it, and the pod does not have it".to_owned();
+            return Err(RuntimeError::Volume { volume: mount.volume.clone(), cause });
         }
         let target = match &mount.sub_path {
             None => volume,
@@ -84,7 +82,7 @@ pub(super) fn root(
         if let Some(parent) = path.parent() {
             create(parent)?;
         }
-        spare(root, mount, &path, &target)?;
+        check_place(root, mount, &path, &target)?;
         link(&path, &target)?;
     }
     let start = root.join(working_dir.unwrap_or_default().trim_start_matches('/'));
@@ -92,27 +90,27 @@ pub(super) fn root(
     Ok(start)
 }
 
-/// A mount below another lies in that other's volume, which may be a folder of the host or
-/// outlive the pod: what is there is not ours to replace by a link.
-fn spare(root: &Path, mount: &Mount, path: &Path, target: &Path) -> Result<(), RuntimeError> {
+/// Checks that a mount replaces nothing in another volume. A mount below another mount lies in the
+/// other's volume, which may be a directory of the host or outlive the pod.
+fn check_place(root: &Path, mount: &Mount, path: &Path, target: &Path) -> Result<(), RuntimeError> {
     let Some(parent) = path.parent() else { return Ok(()) };
-    let real = |path: &Path| fs::canonicalize(path).map_err(RuntimeError::file("look at", path));
+    let real = |path: &Path| fs::canonicalize(path).map_err(FileError::new("look at", path));
     let is_own = real(parent)?.starts_with(real(root)?);
     let is_link = fs::read_link(path).is_ok_and(|present| present == target);
-    // A link that leads nowhere is what an earlier pod left.
+    // An earlier pod left a link whose target is gone.
     if is_own || is_link || !path.exists() {
         return Ok(());
     }
-    let why = format!(
+    let cause = format!(
         "its mountPath /{} lies in another volume, which has something there: the process runtime \
          makes links, and would have to replace it",
         mount.path.display()
     );
-    Err(RuntimeError::Volume { volume: mount.volume.clone(), why })
+    Err(RuntimeError::Volume { volume: mount.volume.clone(), cause })
 }
 
-/// Replaces all files of a volume at once: they are written beside the old ones, then one link
-/// is swapped. A reader sees all of the old or all of the new.
+/// Replaces all files of a volume at once: it writes them beside the old ones, then replaces one
+/// link. A reader sees all old files or all new files.
 fn replace_files(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let data = dir.join(DATA);
@@ -162,13 +160,13 @@ fn holds(dir: &Path, files: &BTreeMap<String, VolumeFile>) -> io::Result<bool> {
     for (name, file) in files {
         let path = dir.join(name);
         let is_same = match fs::metadata(&path) {
-            // What a container has put there may be a pipe, whose reading would not end.
+            // A container may have put a pipe there, and a read from it would not end.
             Ok(metadata) => {
                 metadata.is_file() && metadata.permissions().mode() & 0o777 == file.mode
             }
             Err(_) => false,
         };
-        // A mode may deny reading even to the owner; what cannot be compared is written again.
+        // A mode may deny reading even to the owner: a file that cannot be read is written again.
         if !is_same || fs::read(&path).ok().as_ref() != Some(&file.bytes) {
             return Ok(false);
         }
@@ -184,11 +182,11 @@ fn count(dir: &Path) -> io::Result<usize> {
     Ok(files)
 }
 
-/// Checks a path of the host as its hostPath type says, or makes it.
+/// Checks a path of the host by its hostPath type, or makes it.
 fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> {
     let wrong = |what: &str| {
-        let why = format!("hostPath {} is not {what}", path.display());
-        Err(RuntimeError::Volume { volume: volume.to_owned(), why })
+        let cause = format!("hostPath {} is not {what}", path.display());
+        Err(RuntimeError::Volume { volume: volume.to_owned(), cause })
     };
     if !path.is_absolute() {
         return wrong("an absolute path");
@@ -197,23 +195,23 @@ fn host_path(volume: &str, path: &Path, kind: &str) -> Result<(), RuntimeError> 
         "Directory" if !path.is_dir() => wrong("a directory"),
         "File" if !path.is_file() => wrong("a file"),
         "Socket" | "CharDevice" | "BlockDevice" if !path.exists() => wrong("there"),
-        "DirectoryOrCreate" => create(path),
-        // To open a pipe would wait for its other end.
+        "DirectoryOrCreate" => Ok(create(path)?),
+        // Opening a pipe would wait for its other end.
         "FileOrCreate" if path.exists() && !path.is_file() => wrong("a file"),
         "FileOrCreate" => {
             let file = fs::OpenOptions::new().append(true).create(true).open(path);
-            file.map(drop).map_err(RuntimeError::file("create", path))
+            Ok(file.map(drop).map_err(FileError::new("create", path))?)
         }
         _ => Ok(()),
     }
 }
 
-fn create(path: &Path) -> Result<(), RuntimeError> {
-    fs::create_dir_all(path).map_err(RuntimeError::file("create", path))
+fn create(path: &Path) -> Result<(), FileError> {
+    fs::create_dir_all(path).map_err(FileError::new("create", path))
 }
 
-/// Makes `path` a link to `target`, in place of another link or an empty directory.
-fn link(path: &Path, target: &Path) -> Result<(), RuntimeError> {
+/// Makes `path` a link to `target`. It replaces another link or an empty directory.
+fn link(path: &Path, target: &Path) -> Result<(), FileError> {
     if fs::read_link(path).is_ok_and(|present| present == target) {
         return Ok(());
     }
@@ -222,11 +220,11 @@ fn link(path: &Path, target: &Path) -> Result<(), RuntimeError> {
     }
     let present = fs::symlink_metadata(path);
     if present.is_ok_and(|present| present.is_dir()) {
-        fs::remove_dir(path).map_err(RuntimeError::file("replace", path))?;
+        fs::remove_dir(path).map_err(FileError::new("replace", path))?;
     } else {
-        remove_link(path).map_err(RuntimeError::file("replace", path))?;
+        remove_link(path).map_err(FileError::new("replace", path))?;
     }
-    symlink(target, path).map_err(RuntimeError::file("link", path))
+    symlink(target, path).map_err(FileError::new("link", path))
 }
 
 fn remove_link(path: &Path) -> io::Result<()> {

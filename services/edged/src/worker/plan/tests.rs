@@ -1,8 +1,13 @@
-//! What is planned for which pod.
+//! The plans of pods.
 
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
+use crate::container::WaitReason;
 
 const SECOND: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(30);
@@ -36,6 +41,28 @@ fn are<const N: usize>(containers: [(&str, ContainerFacts); N]) -> Containers {
 
 fn run_plan(pod: &Pod, containers: &Containers, now: Instant) -> Plan {
     plan(pod, Fate::Run, outcome(pod, containers), containers, now)
+}
+
+/// The plan for a runtime without sandboxes.
+fn plan(
+    pod: &Pod,
+    fate: Fate,
+    ended: Option<Outcome>,
+    containers: &Containers,
+    now: Instant,
+) -> Plan {
+    plan_in(Sandbox::Unneeded, pod, fate, ended, containers, now)
+}
+
+fn plan_in(
+    sandbox: Sandbox,
+    pod: &Pod,
+    fate: Fate,
+    ended: Option<Outcome>,
+    containers: &Containers,
+    now: Instant,
+) -> Plan {
+    super::plan(&PodFacts { pod, fate, ended, sandbox, containers, now })
 }
 
 fn start(name: &str) -> Action {
@@ -275,6 +302,111 @@ fn an_unhealthy_container_ends_for_its_own_sake_and_the_others_run_on() {
     assert_eq!(plan.actions, [Action::Terminate("a".to_owned())]);
 }
 
+#[test]
+fn a_sandbox_is_opened_before_a_container_starts_and_closed_after_the_last_ended() {
+    let now = Instant::now();
+    let pod = two_containers("Always");
+    let run = |sandbox, containers: &Containers| {
+        plan_in(sandbox, &pod, Fate::Run, None, containers, now).actions
+    };
+    assert_eq!(run(Sandbox::None, &are([])), [Action::Open]);
+    assert_eq!(run(Sandbox::Ready, &are([])), [start("a"), start("b")]);
+    for (then, last) in [
+        (FinalStep::AskDelete, Action::AskDelete),
+        (FinalStep::CleanUp, Action::CleanUp),
+        (FinalStep::Leave, Action::Leave),
+    ] {
+        let end = |sandbox, containers: &Containers| {
+            let fate = Fate::End { deadline: now + GRACE, then };
+            plan_in(sandbox, &pod, fate, None, containers, now).actions
+        };
+        let one = are([("a", exited(true)), ("b", running())]);
+        assert_eq!(end(Sandbox::Ready, &one), [Action::Terminate("b".to_owned())]);
+        let none = are([("a", exited(true)), ("b", exited(true))]);
+        // A stop of the machine leaves the sandbox to the next start.
+        let closes = then != FinalStep::Leave;
+        let first = if closes { Action::Close } else { last.clone() };
+        assert_eq!(end(Sandbox::Ready, &none), [first]);
+        assert_eq!(end(Sandbox::None, &none), [last]);
+    }
+    let ended = are([("a", exited(true)), ("b", exited(true))]);
+    let plan = plan_in(Sandbox::Ready, &pod, Fate::Run, Some(Outcome::Failed), &ended, now);
+    assert_eq!(plan.actions, [Action::Close], "a pod that has ended needs no sandbox");
+}
+
+#[test]
+fn a_lost_sandbox_ends_its_containers_and_a_new_one_starts_all_of_them() {
+    let now = Instant::now();
+    let pod = pod(json!({
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "init"}],
+        "containers": [{"name": "main"}],
+    }));
+    let run = |sandbox, containers: &Containers| {
+        plan_in(sandbox, &pod, Fate::Run, outcome(&pod, containers), containers, now).actions
+    };
+    let both = are([("init", exited(true)), ("main", running())]);
+    assert_eq!(run(Sandbox::Lost, &both), [Action::Kill("main".to_owned())]);
+    let ended = are([("init", exited(true)), ("main", interrupted())]);
+    assert_eq!(run(Sandbox::Lost, &ended), [Action::Close]);
+    assert_eq!(run(Sandbox::None, &ended), [Action::Open]);
+    let earlier = |facts| ContainerFacts { in_earlier_sandbox: true, ..facts };
+    let (init, main) = (earlier(exited(true)), earlier(interrupted()));
+    let reopened = are([("init", init), ("main", main.clone())]);
+    assert_eq!(run(Sandbox::Ready, &reopened), [start("init")]);
+    let initialized = are([("init", exited(true)), ("main", main)]);
+    assert_eq!(run(Sandbox::Ready, &initialized), [start("main")]);
+}
+
+#[test]
+fn an_image_is_pulled_as_its_policy_says() {
+    let now = Instant::now();
+    let until = now + 10 * SECOND;
+    let reason = WaitReason { reason: "ErrImagePull", message: "401".to_owned() };
+    let failed = |until| ImageState::Failed { until, reason: reason.clone() };
+    let pull = || Some(Action::Pull("a".to_owned()));
+    let present = |pulled| ImageState::Present { pulled };
+    for (policy, image, action, waits) in [
+        ("Always", ImageState::Absent, pull(), None),
+        ("Always", present(false), pull(), None),
+        ("Always", present(true), Some(start("a")), None),
+        ("IfNotPresent", ImageState::Absent, pull(), None),
+        ("IfNotPresent", present(false), Some(start("a")), None),
+        ("Never", ImageState::Absent, None, Some("ErrImageNeverPull")),
+        ("Never", present(false), Some(start("a")), None),
+        ("Always", ImageState::Pulling, None, Some("ContainerCreating")),
+        ("Always", ImageState::Unknown, None, Some("ImageInspectError")),
+        ("Always", failed(until), None, Some("ErrImagePull")),
+        ("Always", failed(now), pull(), None),
+    ] {
+        let spec = json!({"containers": [
+            {"name": "a", "image": "web:1", "imagePullPolicy": policy}]});
+        let containers =
+            are([("a", ContainerFacts { image: image.clone(), ..Default::default() })]);
+        let plan = plan_in(Sandbox::Ready, &pod(spec), Fate::Run, None, &containers, now);
+        assert_eq!(plan.actions, action.into_iter().collect::<Vec<_>>(), "{policy}, {image:?}");
+        assert_eq!(plan.waiting.get("a").map(|reason| reason.reason), waits, "{policy}, {image:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_fails_ends_its_containers_and_is_refused_once() {
+    let now = Instant::now();
+    let pod = two_containers("Always");
+    let reason = FailReason::Evicted;
+    let fate = Fate::Fail { reason, deadline: now + GRACE };
+    let fail = |sandbox, ended, containers: &Containers| {
+        plan_in(sandbox, &pod, fate, ended, containers, now).actions
+    };
+    let one = are([("a", running()), ("b", exited(true))]);
+    assert_eq!(fail(Sandbox::Ready, None, &one), [Action::Terminate("a".to_owned())]);
+    let none = are([("a", exited(true)), ("b", exited(true))]);
+    assert_eq!(fail(Sandbox::Ready, None, &none), [Action::Close]);
+    assert_eq!(fail(Sandbox::None, None, &none), [Action::Refuse(reason)]);
+    assert_eq!(fail(Sandbox::None, Some(Outcome::Failed), &none), []);
+    assert_eq!(reason.as_str(), "Evicted");
+}
+
 mod properties {
     use proptest::prelude::*;
 
@@ -321,7 +453,7 @@ mod properties {
                         prop_assert!(runs(name));
                     }
                     Action::AskDelete => prop_assert!(none_runs && ending),
-                    Action::CleanUp | Action::Leave => prop_assert!(false, "not asked for"),
+                    other => prop_assert!(false, "{other:?} was not asked for"),
                 }
             }
             prop_assert!(!ending || !plan.actions.is_empty(), "an end always goes on");

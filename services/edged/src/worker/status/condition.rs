@@ -6,9 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::StatusFacts;
 use crate::pod::init_containers;
+use crate::runtime::SandboxState;
 use crate::worker::plan::Outcome;
 
-/// A condition before it has its time.
+/// A condition without its time.
 struct ConditionFact {
     kind: &'static str,
     holds: bool,
@@ -16,7 +17,7 @@ struct ConditionFact {
     message: Option<String>,
 }
 
-/// Every condition a kubelet reports, in its order.
+/// Every condition that a kubelet reports, in a kubelet's order.
 pub(super) fn all(
     facts: &StatusFacts<'_>,
     status: &PodStatus,
@@ -25,15 +26,19 @@ pub(super) fn all(
 ) -> Vec<PodCondition> {
     let containers = containers_ready(facts, status);
     let ready = ready(facts, &containers);
-    let began = !facts.runs.is_empty();
-    let findings = [
-        holds("PodReadyToStartContainers", began && facts.ended.is_none()),
-        initialized_finding(facts, status, initialized),
+    let has_sandbox = match facts.state.sandbox {
+        SandboxState::Ready => true,
+        SandboxState::Lost => false,
+        SandboxState::None => !facts.state.containers.is_empty(),
+    };
+    let conditions = [
+        holds("PodReadyToStartContainers", has_sandbox && facts.ended.is_none()),
+        initialized_condition(facts, status, initialized),
         ready,
         containers,
         holds("PodScheduled", true),
     ];
-    findings.into_iter().map(|finding| timed(finding, facts, now)).collect()
+    conditions.into_iter().map(|condition| timed(condition, facts, now)).collect()
 }
 
 fn holds(kind: &'static str, holds: bool) -> ConditionFact {
@@ -44,7 +49,7 @@ fn fails(kind: &'static str, reason: &'static str, message: Option<String>) -> C
     ConditionFact { kind, holds: false, reason: Some(reason), message }
 }
 
-fn initialized_finding(
+fn initialized_condition(
     facts: &StatusFacts<'_>,
     status: &PodStatus,
     initialized: bool,
@@ -75,7 +80,7 @@ fn containers_ready(facts: &StatusFacts<'_>, status: &PodStatus) -> ConditionFac
     fails(KIND, "ContainersNotReady", Some(message))
 }
 
-/// Ready is containers ready, and every readiness gate open.
+/// A pod is ready if its containers are ready and every readiness gate is open.
 fn ready(facts: &StatusFacts<'_>, containers: &ConditionFact) -> ConditionFact {
     if !containers.holds {
         let message = containers.message.clone();
@@ -105,18 +110,18 @@ fn unready(statuses: Option<&[ContainerStatus]>) -> String {
     names.join(" ")
 }
 
-fn timed(finding: ConditionFact, facts: &StatusFacts<'_>, now: Timestamp) -> PodCondition {
-    let status = if finding.holds { "True" } else { "False" };
+fn timed(fact: ConditionFact, facts: &StatusFacts<'_>, now: Timestamp) -> PodCondition {
+    let status = if fact.holds { "True" } else { "False" };
     let before = facts
         .before
         .and_then(|before| before.conditions.as_ref())
-        .and_then(|all| all.iter().find(|c| c.type_ == finding.kind && c.status == status))
+        .and_then(|all| all.iter().find(|c| c.type_ == fact.kind && c.status == status))
         .and_then(|condition| condition.last_transition_time.clone());
     PodCondition {
-        type_: finding.kind.to_owned(),
+        type_: fact.kind.to_owned(),
         status: status.to_owned(),
-        reason: finding.reason.map(str::to_owned),
-        message: finding.message,
+        reason: fact.reason.map(str::to_owned),
+        message: fact.message,
         last_transition_time: Some(before.unwrap_or(Time(now))),
         ..PodCondition::default()
     }

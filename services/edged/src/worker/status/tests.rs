@@ -6,15 +6,17 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::runtime::{RunHistory, SandboxState};
 use crate::worker::plan::ContainerFacts;
 
 struct Given {
     pod: Pod,
     containers: Containers,
-    runs: BTreeMap<String, RunHistory>,
+    state: PodState,
     ready: BTreeSet<&'static str>,
     waiting: BTreeMap<String, WaitReason>,
     ended: Option<Outcome>,
+    fail_reason: Option<FailReason>,
 }
 
 fn at(second: i64) -> Timestamp {
@@ -27,10 +29,11 @@ fn given(spec: Value) -> Given {
     Given {
         pod,
         containers: Containers::new(),
-        runs: BTreeMap::new(),
+        state: PodState::default(),
         ready: BTreeSet::new(),
         waiting: BTreeMap::new(),
         ended: None,
+        fail_reason: None,
     }
 }
 
@@ -46,10 +49,14 @@ fn exit(code: i32) -> Exit {
     }
 }
 
+fn runs(attempt: u32, state: RunState, previous: Option<Exit>) -> RunHistory {
+    RunHistory { attempt, sandbox_attempt: 0, state, previous, image_id: None }
+}
+
 impl Given {
     fn running(mut self, name: &'static str, attempt: u32, previous: Option<Exit>) -> Self {
         let state = RunState::Running { started_at: at(3) };
-        self.runs.insert(name.to_owned(), RunHistory { attempt, state, previous });
+        self.state.containers.insert(name.to_owned(), runs(attempt, state, previous));
         let now = ContainerFacts { run: Run::Running, started: true, ..ContainerFacts::default() };
         self.containers.insert(name.to_owned(), now);
         self.ready.insert(name);
@@ -59,7 +66,7 @@ impl Given {
     fn exited(mut self, name: &str, attempt: u32, exit: Exit) -> Self {
         let run = Run::Exited { succeeded: exit.succeeded(), interrupted: false };
         let state = RunState::Exited(exit);
-        self.runs.insert(name.to_owned(), RunHistory { attempt, state, previous: None });
+        self.state.containers.insert(name.to_owned(), runs(attempt, state, None));
         let now = ContainerFacts { run, ..ContainerFacts::default() };
         self.containers.insert(name.to_owned(), now);
         self
@@ -77,12 +84,13 @@ impl Given {
             pod: &self.pod,
             uid: &uid,
             containers: &self.containers,
-            runs: &self.runs,
+            state: &self.state,
             ready: &self.ready,
             waiting: &self.waiting,
             ended: self.ended,
+            fail_reason: self.fail_reason,
             start_time: at(0),
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            node_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             before,
         };
         derive(&facts, now)
@@ -204,4 +212,29 @@ fn a_readiness_gate_has_to_be_opened_by_the_cloud() {
     let open = json!({"conditions": [{"type": "shop/traffic", "status": "True"}]});
     given.pod.status = Some(serde_json::from_value(open).expect("a status"));
     assert_eq!(condition(&given.status(None, at(9)), "Ready").status, "True");
+}
+
+#[test]
+fn image_ids_and_addresses_are_those_of_the_runtime() {
+    let mut given = given(one()).running("main", 0, None);
+    given.state.sandbox = SandboxState::Ready;
+    given.state.addresses = vec![[10, 244, 0, 1].into(), "fd00::1".parse().expect("an address")];
+    let runs = given.state.containers.get_mut("main").expect("it runs");
+    runs.image_id = Some("sha256:00".into());
+    let status = given.json();
+    assert_eq!(status["podIP"], "10.244.0.1");
+    assert_eq!(status["podIPs"], json!([{"ip": "10.244.0.1"}, {"ip": "fd00::1"}]));
+    assert_eq!(status["hostIP"], "127.0.0.1");
+    assert_eq!(status["containerStatuses"][0]["imageID"], "sha256:00");
+    given.state.sandbox = SandboxState::Lost;
+    let lost = given.status(None, at(9));
+    assert_eq!(condition(&lost, "PodReadyToStartContainers").status, "False");
+}
+
+#[test]
+fn a_pod_that_was_refused_states_the_reason() {
+    let mut given = given(one());
+    (given.ended, given.fail_reason) = (Some(Outcome::Failed), Some(FailReason::OutOfCpu));
+    let status = given.json();
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
 }

@@ -1,7 +1,7 @@
-//! A container's log: lines in the form of the CRI, in files of bounded size and number.
+//! Writes a container's log: lines in the form of the CRI, in files of bounded size and number.
 //!
 //! `2024-05-01T10:00:00.000000001Z stdout F text`: `F` ends a line, `P` is a part of one that is
-//! longer than [`LINE_BYTES_MAX`]. `0.log` is written to; `0.log.1` is the file before it.
+//! longer than [`LINE_BYTES_MAX`]. The shim writes to `0.log`; `0.log.1` is the file before it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
@@ -14,24 +14,24 @@ use nix::fcntl::OFlag;
 
 use crate::disk::log_files::rotated;
 
-/// As containerd: a longer line is written in parts.
-pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
+/// A longer line is written in parts, as by containerd.
+pub(super) const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// The files of one run's log.
 #[derive(Debug)]
-pub(crate) struct LogFile {
+pub(super) struct LogFile {
     path: PathBuf,
     file: File,
     bytes: u64,
     bytes_max: u64,
     files_max: u32,
-    /// Whether the last line has no end: of it, the disk had no room for the rest.
+    /// The last line has no end, because the disk was full.
     is_torn: bool,
 }
 
 impl LogFile {
-    /// Opens the log, and goes on where an earlier writer stopped.
-    pub(crate) fn open(path: &Path, bytes_max: u64, files_max: u32) -> io::Result<Self> {
+    /// Opens the log, to continue after an earlier writer.
+    pub(super) fn open(path: &Path, bytes_max: u64, files_max: u32) -> io::Result<Self> {
         let file = open(path)?;
         let bytes = file.metadata()?.len();
         let is_torn = !ends_in_a_line(path, bytes)?;
@@ -39,16 +39,16 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), file, bytes, bytes_max, files_max, is_torn })
     }
 
-    /// Appends one line, or a part of one. What cannot be written is lost: a full disk must not
-    /// stop the container.
-    pub(crate) fn append(&mut self, now: Timestamp, stream: &str, is_whole: bool, text: &[u8]) {
+    /// Appends one line, or a part of one. A line that cannot be written is lost: a full disk must
+    /// not stop the container.
+    pub(super) fn append(&mut self, now: Timestamp, stream: &str, is_whole: bool, text: &[u8]) {
         let tag = if is_whole { "F" } else { "P" };
         let mut line = format!("{now:.9} {stream} {tag} ").into_bytes();
         line.extend_from_slice(text);
         line.push(b'\n');
         let bytes = line.len() as u64;
         if self.bytes > 0 && self.bytes + bytes > self.bytes_max {
-            // If there is no room for a new file the old one grows on.
+            // Without room for a new file, the old one grows.
             let _ = self.rotate();
         }
         if self.is_torn {
@@ -56,7 +56,7 @@ impl LogFile {
         }
         self.is_torn = self.file.write_all(&line).is_err();
         if self.is_torn {
-            // Some of it may be there.
+            // A part of the line may be written.
             self.bytes = self.file.metadata().map_or(self.bytes, |metadata| metadata.len());
         } else {
             self.bytes += line.len() as u64;
@@ -82,20 +82,20 @@ impl LogFile {
     }
 }
 
-/// A plain file, made if there is none. The container may have put something else in its place:
-/// a pipe is not waited for, a link is not followed.
+/// Opens a plain file, or creates it. The container may have put something else in its place: this
+/// function neither waits for a pipe nor follows a link.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600).custom_flags(flags.bits());
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("what lies in its place is no plain file"));
+        return Err(io::Error::other("it is not a plain file"));
     }
     Ok(file)
 }
 
-/// Whether a log file of so many bytes ends where a line ends.
+/// Whether a log file of this size ends with a whole line.
 fn ends_in_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
     if bytes == 0 {
         return Ok(true);
@@ -105,8 +105,8 @@ fn ends_in_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// Copies what is read, line by line, until it ends.
-pub(crate) fn copy_lines(mut from: impl Read, stream: &str, log: &Mutex<LogFile>) {
+/// Copies the output of a stream to the log, line by line, until it ends.
+pub(super) fn copy_lines(mut from: impl Read, stream: &str, log: &Mutex<LogFile>) {
     let mut buffer = Vec::with_capacity(LINE_BYTES_MAX);
     let mut chunk = [0; 8 << 10];
     loop {
@@ -132,7 +132,7 @@ pub(crate) fn copy_lines(mut from: impl Read, stream: &str, log: &Mutex<LogFile>
         }
     }
     if !buffer.is_empty() {
-        // A last line without its end, as containerd writes it.
+        // A last line without a line end is a part, as containerd writes it.
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
         log.append(Timestamp::now(), stream, false, &buffer);
     }

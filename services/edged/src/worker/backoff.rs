@@ -1,39 +1,62 @@
-//! The wait between starts of a failing container.
+//! Waits that double: between starts of a failing container, and between pulls of an image.
+//!
+//! Statuses show these waits, so they are exact multiples of their base.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// A wait that doubles from a base to a cap.
+#[derive(Clone, Debug)]
+pub(super) struct DoublingWait {
+    base: Duration,
+    cap: Duration,
+    next: Duration,
+}
+
+impl DoublingWait {
+    /// Starts at `base`.
+    pub(super) fn new(base: Duration, cap: Duration) -> Self {
+        Self { base, cap, next: base.min(cap) }
+    }
+
+    /// The next wait.
+    pub(super) fn next_wait(&mut self) -> Duration {
+        let wait = self.next;
+        self.next = (wait * 2).min(self.cap);
+        wait
+    }
+
+    /// Starts at the base again.
+    pub(super) fn reset(&mut self) {
+        self.next = self.base.min(self.cap);
+    }
+}
+
 /// The back-off of a failing container, as a kubelet's CrashLoopBackOff: the first restart follows
 /// immediately, each later one after twice the wait before it, up to the cap. A container that ran
 /// for twice the cap starts over.
-///
-/// Waits are whole multiples of the base: a status shows them.
 #[derive(Clone, Debug)]
-pub(crate) struct CrashLoop {
-    base: Duration,
-    cap: Duration,
-    next_wait: Duration,
+pub(super) struct CrashLoop {
+    wait: DoublingWait,
     failed_before: bool,
     blocked: Option<(Instant, Duration)>,
 }
 
 impl CrashLoop {
     /// A container that has not failed yet.
-    pub(crate) fn new(base: Duration, cap: Duration) -> Self {
-        let base = base.min(cap);
-        Self { base, cap, next_wait: base, failed_before: false, blocked: None }
+    pub(super) fn new(base: Duration, cap: Duration) -> Self {
+        Self { wait: DoublingWait::new(base, cap), failed_before: false, blocked: None }
     }
 
     /// Records that the container ended at `now` after it had run for `ran`.
-    pub(crate) fn ended(&mut self, now: Instant, ran: Duration) {
-        if ran >= self.cap * 2 {
-            self.next_wait = self.base;
+    pub(super) fn ended(&mut self, now: Instant, ran: Duration) {
+        if ran >= self.wait.cap * 2 {
+            self.wait.reset();
             self.failed_before = false;
         }
         if self.failed_before {
-            let wait = self.next_wait;
-            self.next_wait = (wait * 2).min(self.cap);
+            let wait = self.wait.next_wait();
             self.blocked = Some((now + wait, wait));
         }
         self.failed_before = true;
@@ -41,7 +64,7 @@ impl CrashLoop {
 
     /// The time before which the container must not start, and the length of that wait; `None` if
     /// it may start.
-    pub(crate) fn blocked(&self, now: Instant) -> Option<(Instant, Duration)> {
+    pub(super) fn blocked(&self, now: Instant) -> Option<(Instant, Duration)> {
         self.blocked.filter(|(until, _)| now < *until)
     }
 }

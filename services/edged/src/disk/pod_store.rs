@@ -1,0 +1,208 @@
+//! The pod worker's own files of pods: the record of every pod on this node, and the status that was
+//! last reported of it. They are the same for every runtime.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::PodStatus;
+
+use super::durable_file;
+use super::file_error::{FileError, blocking};
+use super::paths::{Paths, entries};
+use crate::pod::{PodRecord, PodUid};
+
+/// The records of the pods on this node.
+#[derive(Debug)]
+pub(crate) struct PodStore {
+    /// `None`: the runtime's pods end with this process, and so do their records.
+    paths: Option<Paths>,
+    pods: Mutex<BTreeMap<PodUid, PodRecord>>,
+}
+
+impl PodStore {
+    /// A store without files, for pods that end with this process.
+    pub(crate) fn in_memory() -> Self {
+        Self { paths: None, pods: Mutex::default() }
+    }
+
+    /// Opens the store in the pod worker's directory and reads all records.
+    ///
+    /// # Errors
+    /// The directory cannot be made or listed. A pod directory that cannot be read is logged and
+    /// left alone.
+    pub(crate) fn open(dir: &Path) -> Result<Self, FileError> {
+        let dir = std::path::absolute(dir).map_err(FileError::new("resolve", dir))?;
+        let paths = Paths::new(dir);
+        let path = paths.pods();
+        create_pods(paths.above(), &path).map_err(FileError::new("create", &path))?;
+        let mut pods = BTreeMap::new();
+        for entry in entries(&path).map_err(FileError::new("list", &path))? {
+            match read(&paths, &entry.path()) {
+                Ok(Some(record)) => {
+                    pods.insert(record.uid.clone(), record);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let path = entry.path();
+                    tracing::warn!(path = %path.display(), %error, "a pod directory is left alone");
+                }
+            }
+        }
+        Ok(Self { paths: Some(paths), pods: Mutex::new(pods) })
+    }
+
+    /// The records of all pods.
+    pub(crate) fn pods(&self) -> Vec<PodRecord> {
+        self.with(|pods| pods.values().cloned().collect())
+    }
+
+    /// Whether the pod has a record.
+    pub(crate) fn contains(&self, pod: &PodUid) -> bool {
+        self.with(|pods| pods.contains_key(pod))
+    }
+
+    /// Makes the pod's directory, which only the owner may enter, and writes its record durably.
+    /// Does nothing if the pod has a record.
+    ///
+    /// # Errors
+    /// The errors of the file system. The pod has no record.
+    pub(crate) async fn insert(&self, record: &PodRecord) -> Result<(), FileError> {
+        if self.contains(&record.uid) {
+            return Ok(());
+        }
+        if let Some(paths) = self.paths.clone() {
+            let record = record.clone();
+            blocking(move || {
+                let (dir, path) = (paths.pod(&record.uid), paths.record(&record.uid));
+                durable_file::create_dir(&paths.pods(), &dir)
+                    .map_err(FileError::new("create", &dir))?;
+                durable_file::write(&path, &record).map_err(FileError::new("write", &path))
+            })
+            .await?;
+        }
+        self.with(|pods| pods.insert(record.uid.clone(), record.clone()));
+        Ok(())
+    }
+
+    /// The status that was last reported of the pod. Without one the status is reported once more.
+    pub(crate) fn status(&self, pod: &PodUid) -> Option<PodStatus> {
+        durable_file::read(&self.paths.as_ref()?.status(pod)).ok().flatten()
+    }
+
+    /// Writes the status that was reported of the pod. Does nothing if the pod has no record.
+    ///
+    /// # Errors
+    /// The errors of the file system. The former status stays.
+    pub(crate) async fn write_status(
+        &self,
+        pod: &PodUid,
+        status: &PodStatus,
+    ) -> Result<(), FileError> {
+        let Some(paths) = self.paths.as_ref().filter(|_| self.contains(pod)) else { return Ok(()) };
+        let (path, status) = (paths.status(pod), status.clone());
+        blocking(move || {
+            durable_file::write(&path, &status).map_err(FileError::new("write", &path))
+        })
+        .await
+    }
+
+    /// Removes the pod's directory, then its record from memory. It can be repeated.
+    ///
+    /// # Errors
+    /// The errors of the file system. A part of the directory may be removed.
+    pub(crate) async fn remove(&self, pod: &PodUid) -> Result<(), FileError> {
+        if let Some(paths) = &self.paths {
+            let path = paths.pod(pod);
+            blocking(move || match fs::remove_dir_all(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(FileError::new("remove", &path)(error))
+                }
+                _ => Ok(()),
+            })
+            .await?;
+        }
+        self.with(|pods| pods.remove(pod));
+        Ok(())
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<PodUid, PodRecord>) -> T) -> T {
+        // No code under this lock panics half-way: the map is whole even if a thread died.
+        work(&mut self.pods.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Makes the directory of pods. `above` belongs to the caller of the pod worker and exists as a
+/// rule.
+fn create_pods(above: &Path, pods: &Path) -> io::Result<()> {
+    if !above.as_os_str().is_empty() {
+        fs::create_dir_all(above)?;
+    }
+    durable_file::create_dir(above, pods)
+}
+
+/// The record in a pod's directory. A directory without one is removed: a crash interrupted its
+/// creation before anything could run in it.
+fn read(paths: &Paths, dir: &Path) -> io::Result<Option<PodRecord>> {
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let uid = PodUid::try_from(name.to_owned()).map_err(invalid)?;
+    match durable_file::read::<PodRecord>(&paths.record(&uid))? {
+        // The directory's name is the pod's UID, whatever the file states.
+        Some(record) => Ok(Some(PodRecord { uid, ..record })),
+        None => fs::remove_dir_all(dir).map(|()| None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn record(uid: &str) -> PodRecord {
+        PodRecord {
+            uid: PodUid::try_from(uid.to_owned()).expect("a UID"),
+            key: "shop/pod/web".parse().expect("a key"),
+            grace_seconds: 30,
+            seen_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_opened_again_has_the_records_and_statuses_of_before() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = PodStore::open(dir.path()).expect("opens");
+        let status = PodStatus { phase: Some("Running".to_owned()), ..PodStatus::default() };
+        store.write_status(&record("u1").uid, &status).await.expect("ignored");
+        for uid in ["u1", "u2"] {
+            store.insert(&record(uid)).await.expect("written");
+        }
+        store.write_status(&record("u1").uid, &status).await.expect("written");
+        store.remove(&record("u2").uid).await.expect("removed");
+        store.remove(&record("u2").uid).await.expect("removed again");
+        // A crash interrupted the creation of this one.
+        fs::create_dir(dir.path().join("pods/u3")).expect("a directory");
+        fs::create_dir(dir.path().join("pods/..bad")).expect("a directory");
+
+        let again = PodStore::open(dir.path()).expect("opens");
+        assert_eq!(again.pods(), [record("u1")]);
+        assert_eq!(again.status(&record("u1").uid), Some(status));
+        assert_eq!(again.status(&record("u2").uid), None);
+        assert!(!dir.path().join("pods/u3").exists(), "nothing ran in it");
+        assert!(dir.path().join("pods/..bad").exists(), "it is left alone");
+    }
+
+    #[tokio::test]
+    async fn a_store_in_memory_writes_no_file() {
+        let store = PodStore::in_memory();
+        store.insert(&record("u1")).await.expect("inserted");
+        store.write_status(&record("u1").uid, &PodStatus::default()).await.expect("ignored");
+        assert_eq!(store.pods(), [record("u1")]);
+        assert_eq!(store.status(&record("u1").uid), None);
+        store.remove(&record("u1").uid).await.expect("removed");
+        assert_eq!(store.pods(), []);
+    }
+}

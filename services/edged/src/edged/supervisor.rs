@@ -1,0 +1,311 @@
+//! The task that owns the desired state and the set of pod workers.
+//!
+//! It folds the edge's watch, keeps one worker for every pod that is on the machine or should be,
+//! and sends each worker its assignment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_event::ResourceKey;
+use headwater_proto::local::{Operation, WatchEvent};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::EVENTS_MAX;
+use super::worker_set::{self, WorkerChange};
+use crate::api::client::EdgeClient;
+use crate::desired::change_traces::ChangeTraces;
+use crate::desired::compressed_object::CompressedObject;
+use crate::desired::{Change, DesiredState};
+use crate::error_chain::error_chain;
+use crate::pod::{self, PodRecord, PodUid};
+use crate::worker::{Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies};
+
+/// Pods are killed at their deadline; this bounds the time that the kill takes.
+const KILL_SLACK: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub(super) struct Supervisor {
+    desired: DesiredState,
+    workers: BTreeMap<PodUid, WorkerHandle>,
+    tasks: JoinSet<()>,
+    /// The pod of each worker's task.
+    uids: HashMap<Id, PodUid>,
+    /// Whether a listing of the watch has ended.
+    is_listed: bool,
+    /// The time by which the pods must have ended, once the machine stops.
+    shutdown: Option<Instant>,
+    /// The trace contexts of events since the workers last received assignments.
+    traces: ChangeTraces,
+    resend_node: Arc<Notify>,
+    edge: EdgeClient,
+    shared: Arc<WorkerDependencies>,
+}
+
+/// The supervisor's side of a worker.
+struct WorkerHandle {
+    key: ResourceKey,
+    assignments: watch::Sender<Assignment>,
+    signals: Signals,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        dependencies: WorkerDependencies,
+        edge: EdgeClient,
+        resend_node: Arc<Notify>,
+    ) -> Self {
+        Self {
+            desired: DesiredState::new(dependencies.node.clone()),
+            workers: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            uids: HashMap::new(),
+            is_listed: false,
+            shutdown: None,
+            traces: ChangeTraces::default(),
+            resend_node,
+            edge,
+            shared: Arc::new(dependencies),
+        }
+    }
+
+    /// Works until cancelled, or until the pods have stopped. Returns the number of pods that did
+    /// not stop.
+    pub(super) async fn run(
+        mut self,
+        mut watched: mpsc::Receiver<WatchEvent>,
+        mut noticed: mpsc::Receiver<PodUid>,
+        mut stop_pods: oneshot::Receiver<Duration>,
+    ) -> usize {
+        let cancel = self.shared.cancel.clone();
+        let mut relist = tokio::time::interval(self.shared.settings.relist);
+        relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.shutdown.is_some() && self.tasks.is_empty() {
+                return 0;
+            }
+            let give_up = self.shutdown.map(|deadline| deadline + KILL_SLACK);
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                Some(event) = watched.recv(), if self.shutdown.is_none() => {
+                    self.apply(event).await;
+                    // A burst of events becomes one set of assignments, but it is bounded, so that
+                    // the other branches have their turn.
+                    for _ in 0..EVENTS_MAX {
+                        let Ok(event) = watched.try_recv() else { break };
+                        self.apply(event).await;
+                    }
+                    self.reconcile();
+                }
+                Some(uid) = noticed.recv() => {
+                    if let Some(worker) = self.workers.get(&uid) {
+                        // A worker with a full inbox is about to observe its pod anyway.
+                        let _ = worker.signals.try_send(Box::new(Signal::Runtime));
+                    }
+                }
+                Some(ended) = self.tasks.join_next_with_id() => {
+                    let id = match ended {
+                        Ok((id, ())) => id,
+                        Err(error) => {
+                            tracing::error!(%error, "a pod's worker ended with an error");
+                            error.id()
+                        }
+                    };
+                    if let Some(uid) = self.uids.remove(&id) {
+                        self.workers.remove(&uid);
+                    }
+                    self.reconcile();
+                }
+                _ = relist.tick() => {
+                    if let Err(error) = self.shared.runtime.relist().await {
+                        let message = error_chain(&error);
+                        tracing::warn!(message, "the runtime cannot be listed");
+                    }
+                    self.reconcile();
+                }
+                Ok(grace) = &mut stop_pods, if self.shutdown.is_none() => self.stop(grace),
+                () = sleep_until(give_up), if give_up.is_some() => break,
+            }
+        }
+        // Workers observe the cancellation at their next step, and none of their steps waits long.
+        cancel.cancel();
+        let remaining = self.tasks.len();
+        while self.tasks.join_next().await.is_some() {}
+        remaining
+    }
+
+    async fn apply(&mut self, event: WatchEvent) {
+        self.traces.add(&event);
+        match self.desired.apply(event) {
+            Ok(Change::State | Change::Nothing) => {}
+            Ok(Change::Listed) => {
+                // Before the first listing nothing was reported that the edge could have lost.
+                if std::mem::replace(&mut self.is_listed, true) {
+                    self.shared.reporter.resend_all().await;
+                    self.resend_node.notify_one();
+                }
+            }
+            Ok(Change::Operation(operation)) => self.refuse(operation),
+            Err(error) => {
+                let message = error_chain(&error);
+                tracing::warn!(message, "an event of the watch was ignored");
+            }
+        }
+    }
+
+    /// Responds that this node executes no actions and volume operations.
+    fn refuse(&self, operation: Operation) {
+        let edge = self.edge.clone();
+        let response = json!({
+            "error": "no executor",
+            "message": "edged executes no operations of this kind",
+        });
+        tokio::spawn(async move {
+            let (id, verb) = (operation.id.clone(), operation.verb());
+            if let Err(error) = edge.respond(operation, response.to_string().into_bytes()).await {
+                tracing::warn!(id, ?verb, %error, "the edge did not accept a response");
+            }
+        });
+    }
+
+    /// Brings the set of workers, and their assignments, in line with the desired state.
+    fn reconcile(&mut self) {
+        if self.shutdown.is_some() || self.shared.cancel.is_cancelled() {
+            return;
+        }
+        let desired = self.desired.pods();
+        let uids = desired.iter().map(|(key, pod)| (key.clone(), pod.uid.clone())).collect();
+        let workers = self.workers.iter().map(|(uid, worker)| (uid.clone(), worker.key.clone()));
+        let found = self.shared.store.pods();
+        let is_complete = self.desired.is_complete();
+        let changes = worker_set::changes(&uids, &workers.collect(), &found, is_complete);
+        self.update_assignments();
+        let traces = std::mem::take(&mut self.traces);
+        for change in changes {
+            match change {
+                WorkerChange::Add(key) => self.add(&key, &found, traces.of(&key)),
+                WorkerChange::Remove(uid) => {
+                    if let Some(worker) = self.workers.get(&uid) {
+                        worker.assignments.send_if_modified(|assignment| {
+                            assignment.trace = traces.of(&worker.key).or(assignment.trace.take());
+                            std::mem::replace(&mut assignment.is_desired, false)
+                        });
+                    }
+                }
+                WorkerChange::Orphan(record) => {
+                    tracing::info!(pod = %record.key, uid = %record.uid, "an orphan is removed");
+                    let assignment = Assignment {
+                        pod: object_of(&record),
+                        objects: self.desired.objects().clone(),
+                        is_desired: false,
+                        shutdown: None,
+                        trace: None,
+                    };
+                    self.spawn(record, assignment);
+                }
+            }
+        }
+    }
+
+    /// Sends changed objects to the workers of desired pods.
+    fn update_assignments(&self) {
+        let objects = self.desired.objects();
+        for (uid, worker) in &self.workers {
+            let desired = self.desired.pods().get(&worker.key).filter(|pod| pod.uid == *uid);
+            let Some(desired) = desired else { continue };
+            worker.assignments.send_if_modified(|assignment| {
+                let is_same = assignment.pod.same(&desired.pod) && assignment.objects.same(objects);
+                if is_same || !assignment.is_desired {
+                    return false;
+                }
+                let trace = self.traces.of_pod(&worker.key, &desired.pod);
+                assignment.trace = trace.or(assignment.trace.take());
+                assignment.pod = desired.pod.clone();
+                assignment.objects = objects.clone();
+                true
+            });
+        }
+    }
+
+    fn add(&mut self, key: &ResourceKey, found: &[PodRecord], trace: Option<String>) {
+        let Some(desired) = self.desired.pods().get(key) else { return };
+        let record = match found.iter().find(|record| record.uid == desired.uid) {
+            Some(record) => record.clone(),
+            None => PodRecord::of(key, &desired.uid, &desired.pod.decode(), Timestamp::now()),
+        };
+        let assignment = Assignment {
+            pod: desired.pod.clone(),
+            objects: self.desired.objects().clone(),
+            is_desired: true,
+            shutdown: None,
+            trace,
+        };
+        self.spawn(record, assignment);
+    }
+
+    fn spawn(&mut self, record: PodRecord, assignment: Assignment) {
+        let (uid, key) = (record.uid.clone(), record.key.clone());
+        let (assignments, assigned) = watch::channel(assignment);
+        let (signals, inbox) = mpsc::channel(SIGNALS_MAX);
+        let shared = self.shared.clone();
+        let mut worker = Worker::new(record, shared, assigned, signals.clone(), inbox);
+        let task = self.tasks.spawn(async move { worker.run().await });
+        self.uids.insert(task.id(), uid.clone());
+        self.workers.insert(uid, WorkerHandle { key, assignments, signals });
+    }
+
+    /// Ends every pod within its own grace period, but at most `grace`, because the machine stops.
+    /// This includes pods on the machine that the edge's view has not named yet.
+    fn stop(&mut self, grace: Duration) {
+        let now = Instant::now();
+        self.shutdown = Some(now + grace);
+        for worker in self.workers.values() {
+            worker.assignments.send_modify(|assignment| {
+                let own_grace = pod::grace(&assignment.pod.decode());
+                assignment.shutdown = Some(now + grace.min(own_grace));
+            });
+        }
+        for record in self.shared.store.pods() {
+            if self.workers.contains_key(&record.uid) {
+                continue;
+            }
+            let assignment = Assignment {
+                pod: object_of(&record),
+                objects: self.desired.objects().clone(),
+                is_desired: true,
+                shutdown: Some(now + grace.min(record.grace())),
+                trace: None,
+            };
+            self.spawn(record, assignment);
+        }
+    }
+}
+
+/// A pod object with the facts of a record, for a pod whose object is gone.
+fn object_of(record: &PodRecord) -> CompressedObject<Pod> {
+    let grace = i64::try_from(record.grace_seconds).unwrap_or(i64::MAX);
+    let pod = Pod {
+        metadata: ObjectMeta {
+            name: Some(record.key.name().to_owned()),
+            namespace: record.key.namespace().map(str::to_owned),
+            uid: Some(record.uid.as_str().to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec { termination_grace_period_seconds: Some(grace), ..PodSpec::default() }),
+        status: None,
+    };
+    CompressedObject::encode(&pod).expect("the object contains no time")
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

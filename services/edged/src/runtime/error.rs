@@ -1,0 +1,81 @@
+//! The errors of a runtime.
+
+use crate::disk::file_error::FileError;
+
+/// A runtime could not do what was requested. A relist finds out whether anything was done.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// An operation on a file or directory failed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The runtime does not have this feature: nothing was done, and a retry changes nothing.
+    #[error("this runtime cannot {verb}")]
+    Unsupported {
+        /// The verb.
+        verb: &'static str,
+    },
+    /// A sandbox was not opened or closed: a retry can succeed.
+    #[error("the pod's sandbox: {cause}")]
+    Sandbox {
+        /// The cause.
+        cause: String,
+    },
+    /// A container did not start.
+    #[error("container {container} did not start: {cause}")]
+    Start {
+        /// The container.
+        container: String,
+        /// The cause.
+        cause: String,
+    },
+    /// A command did not start in a container.
+    #[error("cannot run {program:?} in container {container}")]
+    Command {
+        /// The container.
+        container: String,
+        /// The program.
+        program: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The container does not run.
+    #[error("container {container} does not run")]
+    NotRunning {
+        /// The container.
+        container: String,
+    },
+    /// A signal could not be sent.
+    #[error("cannot signal container {container}")]
+    Signal {
+        /// The container.
+        container: String,
+        /// The cause.
+        #[source]
+        source: nix::Error,
+    },
+    /// A volume cannot be written.
+    #[error("volume {volume}: {cause}")]
+    Volume {
+        /// The volume.
+        volume: String,
+        /// The cause.
+        cause: String,
+    },
+}
+
+impl RuntimeError {
+    /// The kind of the error, as the metrics name it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Sandbox { .. } => "sandbox",
+            Self::Start { .. } => "start",
+            Self::Command { .. } => "exec",
+            Self::NotRunning { .. } => "not_running",
+            Self::Signal { .. } => "signal",
+            Self::Volume { .. } => "volume",
+        }
+    }
+}

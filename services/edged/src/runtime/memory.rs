@@ -1,0 +1,301 @@
+//! The in-memory runtime: sandboxes, containers and images as values, with faults on request.
+//!
+//! It is the twin of a container runtime in tests. Nothing happens in it by itself: a test ends a
+//! container, loses a sandbox or makes pulls fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use tokio::sync::mpsc;
+
+use super::{
+    CommandOutput, Exit, Features, Image, ImageError, Images, LogQuery, NodeRuntime, PodState,
+    RegistryCredentials, RunHistory, RunState, Runtime, RuntimeError, SandboxState, StopRequest,
+};
+use crate::container::volume::Volume;
+use crate::container::{LaunchSpec, WaitReason};
+use crate::pod::{PodRecord, PodUid};
+
+/// Runs pods in memory. Cheap to clone: clones share their pods.
+#[derive(Clone, Debug)]
+pub struct MemoryRuntime {
+    state: Arc<Mutex<State>>,
+    notices: mpsc::Sender<PodUid>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pods: BTreeMap<PodUid, PodState>,
+    images: BTreeSet<String>,
+    /// Pulls that fail before the next one succeeds.
+    failing_pulls: usize,
+    /// Containers that do not end when they are asked to.
+    stubborn: BTreeSet<(PodUid, String)>,
+}
+
+impl MemoryRuntime {
+    /// An empty runtime, which sends the UID of every pod that changes to `notices`.
+    pub fn new(notices: mpsc::Sender<PodUid>) -> Self {
+        Self { state: Arc::default(), notices }
+    }
+
+    /// This runtime with its seam to images.
+    pub fn node_runtime(&self) -> NodeRuntime {
+        NodeRuntime::new(Arc::new(self.clone())).with_images(Arc::new(self.clone()))
+    }
+
+    /// Ends a running container with this exit code.
+    pub fn exit(&self, pod: &PodUid, container: &str, code: i32) {
+        self.change(pod, |state| end(state, container, code, None, false));
+    }
+
+    /// Ends the pod's sandbox and everything in it. The containers end for the machine's sake.
+    pub fn lose_sandbox(&self, pod: &PodUid) {
+        self.change(pod, |state| {
+            if state.sandbox != SandboxState::Ready {
+                return;
+            }
+            state.sandbox = SandboxState::Lost;
+            for name in state.containers.keys().cloned().collect::<Vec<_>>() {
+                end(state, &name, 137, Some(9), true);
+            }
+        });
+    }
+
+    /// Lets the next `count` pulls fail.
+    pub fn fail_pulls(&self, count: usize) {
+        self.lock().failing_pulls = count;
+    }
+
+    /// Lets the container ignore requests to end, until it is killed.
+    pub fn ignore_stops(&self, pod: &PodUid, container: &str) {
+        self.lock().stubborn.insert((pod.clone(), container.to_owned()));
+    }
+
+    /// Removes an image by name.
+    pub fn remove_image(&self, name: &str) {
+        self.lock().images.remove(name);
+    }
+
+    fn change(&self, pod: &PodUid, change: impl FnOnce(&mut PodState)) {
+        if let Some(state) = self.lock().pods.get_mut(pod) {
+            change(state);
+        }
+        // A full queue is read soon, and a relist finds a lost notice.
+        let _ = self.notices.try_send(pod.clone());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Runtime for MemoryRuntime {
+    fn features(&self) -> Features {
+        Features {
+            version: "memory://1".to_owned(),
+            sandboxes: true,
+            commands: true,
+            persistent: false,
+            resize: true,
+            collection: false,
+        }
+    }
+
+    fn check(&self, _: &Pod, _: &Container) -> Result<(), WaitReason> {
+        Ok(())
+    }
+
+    fn environment(&self, _: &PodUid, _: &Pod, _: &str) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    fn pods(&self) -> Vec<PodUid> {
+        self.lock().pods.keys().cloned().collect()
+    }
+
+    fn pod(&self, pod: &PodUid) -> PodState {
+        self.lock().pods.get(pod).cloned().unwrap_or_default()
+    }
+
+    async fn relist(&self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn open(&self, pod: &PodRecord, _: &Pod) -> Result<(), RuntimeError> {
+        let mut lock = self.lock();
+        let is_first = !lock.pods.contains_key(&pod.uid);
+        let number = lock.pods.len();
+        let state = lock.pods.entry(pod.uid.clone()).or_default();
+        if state.sandbox == SandboxState::Lost {
+            return Err(RuntimeError::Sandbox { cause: "the lost one is not closed".to_owned() });
+        }
+        if state.sandbox == SandboxState::None {
+            state.sandbox = SandboxState::Ready;
+            if is_first {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                let address = u32::from(Ipv4Addr::new(10, 244, 0, 1)).wrapping_add(number);
+                state.addresses = vec![IpAddr::V4(address.into())];
+            } else {
+                state.sandbox_attempt += 1;
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&self, pod: &PodUid) -> Result<(), RuntimeError> {
+        if let Some(state) = self.lock().pods.get_mut(pod) {
+            if state.containers.values().any(RunHistory::is_running) {
+                return Err(RuntimeError::Sandbox { cause: "a container runs in it".to_owned() });
+            }
+            state.sandbox = SandboxState::None;
+        }
+        Ok(())
+    }
+
+    async fn write_volumes(&self, _: &PodRecord, _: &[Volume]) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    async fn start(&self, pod: &PodRecord, launch: &LaunchSpec) -> Result<(), RuntimeError> {
+        let failed = |cause: &str| RuntimeError::Start {
+            container: launch.container.clone(),
+            cause: cause.to_owned(),
+        };
+        let mut lock = self.lock();
+        let image = launch.image.clone();
+        if image.as_ref().is_some_and(|image| !lock.images.contains(image)) {
+            return Err(failed("its image is not present"));
+        }
+        let state = lock.pods.get_mut(&pod.uid).filter(|s| s.sandbox == SandboxState::Ready);
+        let state = state.ok_or_else(|| failed("the pod has no sandbox that is ready"))?;
+        let before = state.containers.get(&launch.container);
+        let run = RunState::Running { started_at: Timestamp::now() };
+        let image_id = image.map(|image| image_id(&image));
+        if let Some(runs) = RunHistory::next(before, state.sandbox_attempt, run, image_id) {
+            state.containers.insert(launch.container.clone(), runs);
+        }
+        Ok(())
+    }
+
+    async fn stop(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        request: StopRequest,
+    ) -> Result<(), RuntimeError> {
+        let is_stubborn = self.lock().stubborn.contains(&(pod.clone(), container.to_owned()));
+        let is_running =
+            self.pod(pod).containers.get(container).is_some_and(RunHistory::is_running);
+        if !is_running {
+            return Err(RuntimeError::NotRunning { container: container.to_owned() });
+        }
+        let signal = if request.kills() { 9 } else { 15 };
+        if request.kills() || !is_stubborn {
+            self.change(pod, |state| {
+                end(state, container, 128 + signal, Some(signal), request.interrupts);
+            });
+        }
+        Ok(())
+    }
+
+    async fn run(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        _: &[String],
+        _: Duration,
+    ) -> Result<CommandOutput, RuntimeError> {
+        if self.pod(pod).containers.get(container).is_some_and(RunHistory::is_running) {
+            Ok(CommandOutput { code: Some(0), output: String::new() })
+        } else {
+            Err(RuntimeError::NotRunning { container: container.to_owned() })
+        }
+    }
+
+    async fn resize(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        _: &ResourceRequirements,
+    ) -> Result<(), RuntimeError> {
+        if self.pod(pod).containers.get(container).is_some_and(RunHistory::is_running) {
+            Ok(())
+        } else {
+            Err(RuntimeError::NotRunning { container: container.to_owned() })
+        }
+    }
+
+    async fn remove(&self, pod: &PodRecord) -> Result<(), RuntimeError> {
+        self.lock().pods.remove(&pod.uid);
+        Ok(())
+    }
+
+    fn log_files(&self, _: &LogQuery) -> io::Result<Vec<PathBuf>> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Images for MemoryRuntime {
+    async fn status(&self, name: &str) -> Result<Option<Image>, ImageError> {
+        Ok(self.lock().images.get(name).map(|name| image(name)))
+    }
+
+    async fn pull(&self, name: &str, _: &[RegistryCredentials]) -> Result<Arc<str>, ImageError> {
+        let mut lock = self.lock();
+        if name.is_empty() {
+            return Err(ImageError::InvalidName { name: name.to_owned() });
+        }
+        if lock.failing_pulls > 0 {
+            lock.failing_pulls -= 1;
+            let cause = "a test asked for this".to_owned();
+            return Err(ImageError::Unreachable { name: name.to_owned(), cause });
+        }
+        lock.images.insert(name.to_owned());
+        Ok(image_id(name))
+    }
+
+    async fn list(&self) -> Result<Vec<Image>, ImageError> {
+        Ok(self.lock().images.iter().map(|name| image(name)).collect())
+    }
+
+    async fn remove(&self, id: &str) -> Result<(), ImageError> {
+        self.lock().images.retain(|name| *image_id(name) != *id);
+        Ok(())
+    }
+
+    async fn disk_bytes(&self) -> Result<u64, ImageError> {
+        Ok(self.lock().images.iter().map(|name| image(name).bytes).sum())
+    }
+}
+
+fn end(state: &mut PodState, container: &str, code: i32, signal: Option<i32>, interrupted: bool) {
+    let Some(runs) = state.containers.get_mut(container) else { return };
+    let RunState::Running { started_at } = runs.state else { return };
+    runs.state = RunState::Exited(Exit {
+        code,
+        signal,
+        started_at: Some(started_at),
+        finished_at: Timestamp::now(),
+        reason: if code == 0 { "Completed" } else { "Error" }.to_owned(),
+        message: None,
+        interrupted,
+    });
+}
+
+fn image(name: &str) -> Image {
+    Image { id: image_id(name), names: vec![name.to_owned()], bytes: 1 << 20 }
+}
+
+fn image_id(name: &str) -> Arc<str> {
+    format!("memory:{name}").into()
+}

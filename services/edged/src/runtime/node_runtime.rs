@@ -1,0 +1,97 @@
+//! The runtime of one node: the set of seams that it implements.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::hollow::HollowRuntime;
+use super::process::ProcessRuntime;
+use super::{Features, Images, Runtime, RuntimeError, Streams, Usage};
+use crate::config::{RuntimeKind, Settings};
+use crate::pod::PodUid;
+
+/// The seams that one runtime implements. It dereferences to its [`Runtime`]. Cheap to clone.
+#[derive(Clone)]
+pub struct NodeRuntime {
+    runtime: Arc<dyn Runtime>,
+    features: Arc<Features>,
+    images: Option<Arc<dyn Images>>,
+    streams: Option<Arc<dyn Streams>>,
+    usage: Option<Arc<dyn Usage>>,
+}
+
+impl NodeRuntime {
+    /// A runtime without images, streams and usage.
+    pub fn new(runtime: Arc<dyn Runtime>) -> Self {
+        let features = Arc::new(runtime.features());
+        Self { runtime, features, images: None, streams: None, usage: None }
+    }
+
+    /// Adds the seam to images: from now on a container starts only when its image is present.
+    #[must_use]
+    pub fn with_images(self, images: Arc<dyn Images>) -> Self {
+        Self { images: Some(images), ..self }
+    }
+
+    /// Adds the seam to streams.
+    #[must_use]
+    pub fn with_streams(self, streams: Arc<dyn Streams>) -> Self {
+        Self { streams: Some(streams), ..self }
+    }
+
+    /// Adds the seam to resource usage.
+    #[must_use]
+    pub fn with_usage(self, usage: Arc<dyn Usage>) -> Self {
+        Self { usage: Some(usage), ..self }
+    }
+
+    /// Opens the runtime of this kind in the pod worker's directory, and adopts what runs. The
+    /// runtime sends the UID of every pod that changes to `notices`. Call it inside a Tokio runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot read its state. Nothing runs that did not run before.
+    pub fn open(
+        kind: &RuntimeKind,
+        dir: &Path,
+        settings: &Settings,
+        notices: mpsc::Sender<PodUid>,
+    ) -> Result<Self, RuntimeError> {
+        let runtime: Arc<dyn Runtime> = match kind {
+            RuntimeKind::Hollow => Arc::new(HollowRuntime::default()),
+            RuntimeKind::Process(config) => {
+                Arc::new(ProcessRuntime::open(dir, config, settings, notices)?)
+            }
+        };
+        Ok(Self::new(runtime))
+    }
+
+    /// What the runtime can do.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Container images; `None` if containers need none.
+    pub fn images(&self) -> Option<&Arc<dyn Images>> {
+        self.images.as_ref()
+    }
+
+    /// Exec, attach and port-forward; `None` if there are no streams.
+    pub fn streams(&self) -> Option<&Arc<dyn Streams>> {
+        self.streams.as_ref()
+    }
+
+    /// Resource usage; `None` if it is not measured.
+    pub fn usage(&self) -> Option<&Arc<dyn Usage>> {
+        self.usage.as_ref()
+    }
+}
+
+impl Deref for NodeRuntime {
+    type Target = dyn Runtime;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.runtime
+    }
+}

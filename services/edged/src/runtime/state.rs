@@ -1,0 +1,146 @@
+//! The state of a pod in a runtime: its sandbox, its addresses and the runs of its containers.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A pod as its runtime knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodState {
+    /// The state of the latest sandbox.
+    pub sandbox: SandboxState,
+    /// The number of the latest sandbox, from 0.
+    pub sandbox_attempt: u32,
+    /// The pod's own addresses. Empty if it has none: the node's address is the pod's.
+    pub addresses: Vec<IpAddr>,
+    /// The containers by name. One that was never started is absent.
+    pub containers: BTreeMap<String, RunHistory>,
+}
+
+/// The state of a pod's sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SandboxState {
+    /// There is none.
+    #[default]
+    None,
+    /// Containers can start in it.
+    Ready,
+    /// It ended by itself, and its containers end with it.
+    Lost,
+}
+
+/// A container's latest run, and the end of the run before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunHistory {
+    /// The number of the latest run, from 0: the container's restart count.
+    pub attempt: u32,
+    /// The sandbox in which the latest run was started.
+    pub sandbox_attempt: u32,
+    /// The state of the latest run.
+    pub state: RunState,
+    /// The end of the run before it.
+    pub previous: Option<Exit>,
+    /// The id of the image that the latest run uses; `None` if the runtime has no images.
+    pub image_id: Option<Arc<str>>,
+}
+
+/// The state of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// It runs.
+    Running {
+        /// The time of its start.
+        started_at: Timestamp,
+    },
+    /// It has ended.
+    Exited(Exit),
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code; 128 + signal for a run that a signal ended.
+    pub code: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// The time of its start; unknown for a run that never started.
+    pub started_at: Option<Timestamp>,
+    /// The time of its end.
+    pub finished_at: Timestamp,
+    /// One word: `Completed`, `Error`, `StartError`, `ContainerStatusUnknown`.
+    pub reason: String,
+    /// Details for a person.
+    pub message: Option<String>,
+    /// The run ended for the machine's sake: the container starts again whatever its restart
+    /// policy says.
+    #[serde(default)]
+    pub interrupted: bool,
+}
+
+/// The exit code of a command that cannot be started, as Docker and containerd report it.
+const START_ERROR_CODE: i32 = 128;
+
+/// The exit code of a killed process: 128 + SIGKILL.
+const KILLED_CODE: i32 = 137;
+
+impl Exit {
+    /// Whether the container ended with exit code zero.
+    pub fn succeeded(&self) -> bool {
+        self.code == 0
+    }
+
+    /// The end of a run that never started.
+    pub(crate) fn start_error(message: String) -> Self {
+        Self {
+            code: START_ERROR_CODE,
+            signal: None,
+            started_at: None,
+            finished_at: Timestamp::now(),
+            reason: "StartError".to_owned(),
+            message: Some(message),
+            interrupted: false,
+        }
+    }
+
+    /// The end of a run that was not observed, with a kubelet's reason and message.
+    pub(crate) fn unobserved(started_at: Option<Timestamp>) -> Self {
+        Self {
+            code: KILLED_CODE,
+            signal: None,
+            started_at,
+            finished_at: Timestamp::now(),
+            reason: "ContainerStatusUnknown".to_owned(),
+            message: Some(
+                "The container could not be located when the pod was looked at".to_owned(),
+            ),
+            interrupted: false,
+        }
+    }
+}
+
+impl RunHistory {
+    /// The history after a start in sandbox `sandbox_attempt`; `None` if the container runs.
+    pub(crate) fn next(
+        before: Option<&Self>,
+        sandbox_attempt: u32,
+        state: RunState,
+        image_id: Option<Arc<str>>,
+    ) -> Option<Self> {
+        let (attempt, previous) = match before {
+            None => (0, None),
+            Some(Self { attempt, state: RunState::Exited(exit), .. }) => {
+                (attempt + 1, Some(exit.clone()))
+            }
+            Some(Self { state: RunState::Running { .. }, .. }) => return None,
+        };
+        Some(Self { attempt, sandbox_attempt, state, previous, image_id })
+    }
+
+    /// Whether the latest run runs.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, RunState::Running { .. })
+    }
+}

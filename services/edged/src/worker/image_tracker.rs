@@ -1,0 +1,136 @@
+//! The images of a pod's containers, as the planner needs them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
+
+use super::backoff::DoublingWait;
+use super::plan::ImageState;
+use crate::config::Settings;
+use crate::container::WaitReason;
+use crate::pod;
+use crate::runtime::{ImageError, Images, PodState, RunHistory};
+
+/// The image of every container that does not run, by the container's name.
+#[derive(Debug)]
+pub(super) struct ImageTracker {
+    images: BTreeMap<String, ContainerImage>,
+    wait: DoublingWait,
+}
+
+#[derive(Debug)]
+struct ContainerImage {
+    state: ImageState,
+    wait: DoublingWait,
+}
+
+impl ImageTracker {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let wait = DoublingWait::new(settings.backoff_base, settings.backoff_cap);
+        Self { images: BTreeMap::new(), wait }
+    }
+
+    /// Asks the runtime for the images of the containers that do not run. An image that is being
+    /// pulled, or whose pull failed, keeps its state.
+    pub(super) async fn observe(&mut self, images: &dyn Images, pod: &Pod, state: &PodState) {
+        for container in pod::all_containers(pod) {
+            if state.containers.get(&container.name).is_some_and(RunHistory::is_running) {
+                continue;
+            }
+            let pulled = match self.state(&container.name) {
+                ImageState::Pulling | ImageState::Failed { .. } => continue,
+                ImageState::Present { pulled } => pulled,
+                ImageState::Unknown | ImageState::Absent => false,
+            };
+            let name = container.image.as_deref().unwrap_or_default();
+            let image = match images.status(name).await {
+                Ok(Some(_)) => ImageState::Present { pulled },
+                Ok(None) => ImageState::Absent,
+                Err(error) => {
+                    tracing::debug!(image = name, %error, "the runtime does not report on an image");
+                    ImageState::Unknown
+                }
+            };
+            self.set(&container.name, image);
+        }
+    }
+
+    /// The state of a container's image.
+    pub(super) fn state(&self, container: &str) -> ImageState {
+        self.images.get(container).map_or(ImageState::Unknown, |image| image.state.clone())
+    }
+
+    /// Records that a pull begins.
+    pub(super) fn begin_pull(&mut self, container: &str) {
+        self.set(container, ImageState::Pulling);
+    }
+
+    /// Records the result of a pull.
+    pub(super) fn end_pull<T>(
+        &mut self,
+        container: &str,
+        result: Result<T, ImageError>,
+        now: Instant,
+    ) {
+        let Some(image) = self.images.get_mut(container) else { return };
+        image.state = match result {
+            Ok(_) => {
+                image.wait.reset();
+                ImageState::Present { pulled: true }
+            }
+            Err(error) => {
+                let message = format!("back-off pulling image: {error}");
+                let reason = WaitReason { reason: error.wait_reason(), message };
+                ImageState::Failed { until: now + image.wait.next_wait(), reason }
+            }
+        };
+    }
+
+    /// Records a start: the next start asks again for the image, and pulls it if the policy
+    /// demands this.
+    pub(super) fn forget(&mut self, container: &str) {
+        self.images.remove(container);
+    }
+
+    fn set(&mut self, container: &str, state: ImageState) {
+        let wait = &self.wait;
+        let new = || ContainerImage { state: ImageState::Unknown, wait: wait.clone() };
+        self.images.entry(container.to_owned()).or_insert_with(new).state = state;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn failed_pulls_wait_10_20_to_300_seconds_until_one_succeeds() {
+        let now = Instant::now();
+        let mut tracker = ImageTracker::new(&Settings::default());
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            tracker.begin_pull("main");
+            let error = ImageError::Refused { name: "web:1".to_owned(), cause: "401".to_owned() };
+            tracker.end_pull::<()>("main", Err(error), now);
+            let ImageState::Failed { until, reason } = tracker.state("main") else {
+                panic!("a failed pull is {:?}", tracker.state("main"));
+            };
+            assert_eq!(reason.reason, "ErrImagePull");
+            waits.push(until.duration_since(now).as_secs());
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+        tracker.begin_pull("main");
+        tracker.end_pull("main", Ok(()), now);
+        assert_eq!(tracker.state("main"), ImageState::Present { pulled: true });
+        tracker.begin_pull("main");
+        let error = ImageError::InvalidName { name: String::new() };
+        tracker.end_pull::<()>("main", Err(error), now);
+        let until = now + Duration::from_secs(10);
+        assert!(
+            matches!(tracker.state("main"), ImageState::Failed { until: at, .. } if at == until)
+        );
+    }
+}

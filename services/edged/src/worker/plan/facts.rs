@@ -1,0 +1,150 @@
+//! The facts from which a pod is planned.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
+
+use super::outcome::Outcome;
+use super::step::Fate;
+use crate::container::WaitReason;
+
+/// Everything that decides the next steps of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct PodFacts<'a> {
+    /// The pod's spec.
+    pub pod: &'a Pod,
+    /// The pod's goal.
+    pub fate: Fate,
+    /// How the pod ended for good, once it has. It is never taken back.
+    pub ended: Option<Outcome>,
+    /// The pod's sandbox.
+    pub sandbox: Sandbox,
+    /// The pod's containers.
+    pub containers: &'a Containers,
+    /// The time of the plan.
+    pub now: Instant,
+}
+
+/// The facts of each container, by name. One that is missing never ran.
+pub type Containers = BTreeMap<String, ContainerFacts>;
+
+/// The pod's sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sandbox {
+    /// The runtime has no sandboxes: containers can always start.
+    Unneeded,
+    /// There is none: it must be opened before a container starts.
+    None,
+    /// Containers can start in it.
+    Ready,
+    /// It ended by itself: its containers end, and all of them start again in the next one.
+    Lost,
+}
+
+/// The facts of one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerFacts {
+    /// Its latest run.
+    pub run: Run,
+    /// The latest run is past its startup probe and postStart hook.
+    pub started: bool,
+    /// The latest run was in an earlier sandbox: an init container has to run again.
+    pub in_earlier_sandbox: bool,
+    /// The time by which the latest run has to end, because a probe or hook failed.
+    pub unhealthy: Option<Instant>,
+    /// The progress of its end.
+    pub stopping: Option<Stopping>,
+    /// The time before which it must not start again, and the length of that wait.
+    pub blocked: Option<(Instant, Duration)>,
+    /// Why it cannot start: something that it needs is missing.
+    pub refused: Option<WaitReason>,
+    /// The time at which a start that failed is tried again.
+    pub retry_at: Option<Instant>,
+    /// Its image.
+    pub image: ImageState,
+}
+
+/// A container's latest run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// There was none.
+    Never,
+    /// It runs.
+    Running,
+    /// It ended.
+    Exited {
+        /// With exit code zero.
+        succeeded: bool,
+        /// For the machine's sake: it starts again whatever the restart policy says.
+        interrupted: bool,
+    },
+}
+
+/// The progress of a container's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopping {
+    /// Its preStop hook was started.
+    PreStop {
+        /// The hook has ended.
+        done: bool,
+    },
+    /// It was asked to end.
+    Terminated {
+        /// The time of the request.
+        since: Instant,
+    },
+    /// It was killed.
+    Killed {
+        /// The time of the kill.
+        since: Instant,
+    },
+}
+
+/// The image of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageState {
+    /// The runtime has not reported yet whether the image is on the node.
+    Unknown,
+    /// It is not on the node.
+    Absent,
+    /// It is being pulled.
+    Pulling,
+    /// The last pull failed.
+    Failed {
+        /// The time of the next pull.
+        until: Instant,
+        /// Why the container waits.
+        reason: WaitReason,
+    },
+    /// It is on the node, or the runtime needs no images.
+    Present {
+        /// It was pulled for the next start, which the pull policy `Always` demands.
+        pulled: bool,
+    },
+}
+
+impl Default for ContainerFacts {
+    /// A container that never ran and lacks nothing.
+    fn default() -> Self {
+        Self {
+            run: Run::Never,
+            started: false,
+            in_earlier_sandbox: false,
+            unhealthy: None,
+            stopping: None,
+            blocked: None,
+            refused: None,
+            retry_at: None,
+            image: ImageState::Present { pulled: true },
+        }
+    }
+}
+
+impl ContainerFacts {
+    /// Whether its latest run runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.run == Run::Running
+    }
+}

@@ -1,0 +1,71 @@
+//! How a pod ended, and whether its init containers have done their part.
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::facts::{ContainerFacts, Containers, Run};
+use crate::pod::{RestartPolicy, init_containers, is_sidecar, main_containers};
+
+/// How a pod ended for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every container succeeded.
+    Succeeded,
+    /// A container failed.
+    Failed,
+}
+
+/// How the pod ended for good, if it has.
+pub fn outcome(pod: &Pod, containers: &Containers) -> Option<Outcome> {
+    let policy = RestartPolicy::of(pod);
+    let exit = |container: &Container| match containers.get(&container.name)?.run {
+        Run::Exited { succeeded, interrupted: false } => Some(succeeded),
+        _ => None,
+    };
+    let gave_up = init_containers(pod)
+        .iter()
+        .any(|c| !is_sidecar(c) && exit(c) == Some(false) && policy == RestartPolicy::Never);
+    if gave_up {
+        return Some(Outcome::Failed);
+    }
+    let exits: Option<Vec<bool>> = main_containers(pod).iter().map(exit).collect();
+    let exits = exits.filter(|exits| !exits.is_empty())?;
+    if exits.iter().any(|succeeded| policy.restarts(*succeeded)) {
+        return None;
+    }
+    let succeeded = exits.iter().all(|succeeded| *succeeded);
+    Some(if succeeded { Outcome::Succeeded } else { Outcome::Failed })
+}
+
+/// The outcome that is reported of a pod that was stopped, once nothing of it runs.
+pub fn stopped(pod: &Pod, containers: &Containers) -> Option<Outcome> {
+    if containers.is_empty() || containers.values().any(ContainerFacts::is_running) {
+        return None;
+    }
+    let succeeded = main_containers(pod).iter().all(|container| {
+        let run = containers.get(&container.name).map(|facts| facts.run);
+        matches!(run, Some(Run::Exited { succeeded: true, .. }))
+    });
+    Some(if succeeded { Outcome::Succeeded } else { Outcome::Failed })
+}
+
+/// Whether every init container has done its part in this sandbox, so that the main containers may
+/// start.
+pub fn is_initialized(pod: &Pod, containers: &Containers) -> bool {
+    let begun = main_containers(pod).iter().any(|container| {
+        let facts = containers.get(&container.name);
+        facts.is_some_and(|facts| facts.run != Run::Never && !facts.in_earlier_sandbox)
+    });
+    begun || init_containers(pod).iter().all(|c| has_initialized(c, containers.get(&c.name)))
+}
+
+/// Whether this init container has done its part in this sandbox.
+pub(super) fn has_initialized(container: &Container, facts: Option<&ContainerFacts>) -> bool {
+    let Some(facts) = facts else { return false };
+    match facts.run {
+        Run::Exited { succeeded, interrupted } => {
+            !is_sidecar(container) && succeeded && !interrupted && !facts.in_earlier_sandbox
+        }
+        Run::Running => is_sidecar(container) && facts.started,
+        Run::Never => false,
+    }
+}

@@ -1,0 +1,280 @@
+//! Plans that are carried out on the in-memory runtime, between faults: every step is possible when
+//! it is planned, and when the faults stop the pod reaches its goal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use proptest::prelude::*;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::*;
+use crate::container::{LaunchSpec, WaitReason};
+use crate::pod::{self, ImagePullPolicy, PodRecord, PodUid};
+use crate::runtime::memory::MemoryRuntime;
+use crate::runtime::{Images, RunState, Runtime, SandboxState, StopRequest};
+
+const NAMES: [&str; 4] = ["init", "side", "a", "b"];
+
+/// The plans after which a pod without faults has reached its goal.
+const PLANS_MAX: usize = 60;
+
+/// Something that happens to the pod.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The planner runs, and its steps are carried out.
+    Plan,
+    /// A container ends by itself.
+    Exit(usize, bool),
+    /// The sandbox ends by itself.
+    LoseSandbox,
+    /// An image is removed.
+    RemoveImage(usize),
+    /// The next pulls fail.
+    FailPulls(usize),
+}
+
+/// A pod on the in-memory runtime, and what a worker knows of it.
+struct World {
+    runtime: MemoryRuntime,
+    record: PodRecord,
+    pod: Pod,
+    ended: Option<Outcome>,
+    stopping: BTreeMap<String, Stopping>,
+    failed: BTreeSet<String>,
+    pulled: BTreeSet<String>,
+    now: Instant,
+}
+
+fn image(name: &str) -> String {
+    format!("localhost/{name}:1")
+}
+
+impl World {
+    fn new(restart_policy: &str, pull_policy: &str) -> Self {
+        let container = |name: &str| json!({"name": name, "image": image(name), "imagePullPolicy": pull_policy});
+        let mut sidecar = container("side");
+        sidecar["restartPolicy"] = json!("Always");
+        let pod = json!({"metadata": {"name": "web"}, "spec": {
+            "restartPolicy": restart_policy,
+            "initContainers": [container("init"), sidecar],
+            "containers": [container("a"), container("b")],
+        }});
+        let (notices, _) = mpsc::channel(1);
+        let record = PodRecord {
+            uid: PodUid::try_from("u1".to_owned()).expect("a UID"),
+            key: "shop/pod/web".parse().expect("a key"),
+            grace_seconds: 30,
+            seen_at: jiff::Timestamp::UNIX_EPOCH,
+        };
+        Self {
+            runtime: MemoryRuntime::new(notices),
+            record,
+            pod: serde_json::from_value(pod).expect("a pod"),
+            ended: None,
+            stopping: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            pulled: BTreeSet::new(),
+            now: Instant::now(),
+        }
+    }
+
+    async fn facts(&self) -> Containers {
+        let state = self.runtime.pod(&self.record.uid);
+        let mut containers = Containers::new();
+        for name in NAMES {
+            let runs = state.containers.get(name);
+            let run = match runs.map(|runs| &runs.state) {
+                None => Run::Never,
+                Some(RunState::Running { .. }) => Run::Running,
+                Some(RunState::Exited(exit)) => {
+                    Run::Exited { succeeded: exit.succeeded(), interrupted: exit.interrupted }
+                }
+            };
+            let present = self.runtime.status(&image(name)).await.expect("a status").is_some();
+            let image = if self.failed.contains(name) {
+                let reason = WaitReason { reason: "ErrImagePull", message: String::new() };
+                ImageState::Failed { until: self.now, reason }
+            } else if present {
+                ImageState::Present { pulled: self.pulled.contains(name) }
+            } else {
+                ImageState::Absent
+            };
+            let facts = ContainerFacts {
+                run,
+                started: run == Run::Running,
+                in_earlier_sandbox: runs
+                    .is_some_and(|runs| runs.sandbox_attempt != state.sandbox_attempt),
+                stopping: self.stopping.get(name).copied(),
+                image,
+                ..ContainerFacts::default()
+            };
+            containers.insert(name.to_owned(), facts);
+        }
+        containers
+    }
+
+    /// Plans, checks the plan and carries it out.
+    async fn plan(&mut self, fate: Fate) -> Plan {
+        self.now += Duration::from_secs(1);
+        let containers = self.facts().await;
+        if fate == Fate::Run && self.ended.is_none() {
+            self.ended = outcome(&self.pod, &containers);
+        }
+        let state = self.runtime.pod(&self.record.uid).sandbox;
+        let sandbox = match state {
+            SandboxState::None => Sandbox::None,
+            SandboxState::Ready => Sandbox::Ready,
+            SandboxState::Lost => Sandbox::Lost,
+        };
+        let (pod, ended, now) = (&self.pod, self.ended, self.now);
+        let plan = plan(&PodFacts { pod, fate, ended, sandbox, containers: &containers, now });
+        for action in plan.actions.clone() {
+            self.execute(&action, &containers).await;
+        }
+        plan
+    }
+
+    async fn execute(&mut self, action: &Action, containers: &Containers) {
+        let uid = self.record.uid.clone();
+        match action {
+            Action::Open => {
+                assert_eq!(self.runtime.pod(&uid).sandbox, SandboxState::None);
+                self.runtime.open(&self.record, &self.pod).await.expect("it can be opened");
+            }
+            Action::Close => self.runtime.close(&uid).await.expect("nothing runs in it"),
+            Action::Pull(name) => {
+                let container = pod::all_containers(&self.pod).find(|c| c.name == *name);
+                let policy = container.map(ImagePullPolicy::of);
+                assert_ne!(policy, Some(ImagePullPolicy::Never), "{name} must not be pulled");
+                self.failed.remove(name);
+                match self.runtime.pull(&image(name), &[]).await {
+                    Ok(_) => self.pulled.insert(name.clone()),
+                    Err(_) => self.failed.insert(name.clone()),
+                };
+            }
+            Action::Start(name) => {
+                assert_ne!(containers[name].run, Run::Running, "{name} runs already");
+                if ["a", "b"].contains(&name.as_str()) {
+                    assert!(is_initialized(&self.pod, containers), "{name} starts too early");
+                }
+                let launch = LaunchSpec {
+                    container: name.clone(),
+                    image: Some(image(name)),
+                    is_step: false,
+                    argv: Vec::new(),
+                    env: BTreeMap::new(),
+                    working_dir: None,
+                    mounts: Vec::new(),
+                };
+                self.runtime.start(&self.record, &launch).await.expect("everything is ready");
+                self.pulled.remove(name);
+                self.stopping.remove(name);
+            }
+            Action::Terminate(name) | Action::Kill(name) => {
+                let is_kill = matches!(action, Action::Kill(_));
+                let within = if is_kill { Duration::ZERO } else { Duration::from_secs(30) };
+                let interrupts = self.runtime.pod(&uid).sandbox == SandboxState::Lost;
+                let request = StopRequest { within, interrupts };
+                self.runtime.stop(&uid, name, request).await.expect("it runs");
+                self.stopping.insert(name.clone(), Stopping::Terminated { since: self.now });
+            }
+            Action::PreStop(name) => panic!("{name} has no hook"),
+            Action::Refuse(_) => self.ended = Some(Outcome::Failed),
+            Action::AskDelete | Action::CleanUp | Action::Leave => {
+                assert!(containers.values().all(|facts| facts.run != Run::Running));
+            }
+        }
+    }
+
+    fn is_running(&self, name: &str) -> bool {
+        let state = self.runtime.pod(&self.record.uid);
+        state.containers.get(name).is_some_and(crate::runtime::RunHistory::is_running)
+    }
+
+    /// Plans until the pod runs or has ended. Init containers succeed.
+    async fn settle(&mut self) {
+        for _ in 0..PLANS_MAX {
+            let plan = self.plan(Fate::Run).await;
+            if self.is_running("init") {
+                self.runtime.exit(&self.record.uid, "init", 0);
+                continue;
+            }
+            if plan.actions.is_empty() {
+                return;
+            }
+        }
+        panic!("the pod is not at its goal after {PLANS_MAX} plans");
+    }
+
+    async fn apply(&mut self, event: Event) {
+        match event {
+            Event::Plan => {
+                self.plan(Fate::Run).await;
+            }
+            Event::Exit(index, succeeded) => {
+                self.runtime.exit(&self.record.uid, NAMES[index], i32::from(!succeeded));
+            }
+            Event::LoseSandbox => self.runtime.lose_sandbox(&self.record.uid),
+            Event::RemoveImage(index) => self.runtime.remove_image(&image(NAMES[index])),
+            Event::FailPulls(count) => self.runtime.fail_pulls(count),
+        }
+    }
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => Just(Event::Plan),
+        3 => (0..NAMES.len(), any::<bool>()).prop_map(|(index, ok)| Event::Exit(index, ok)),
+        1 => Just(Event::LoseSandbox),
+        1 => (0..NAMES.len()).prop_map(Event::RemoveImage),
+        1 => (0_usize..3).prop_map(Event::FailPulls),
+    ]
+}
+
+async fn play(restart_policy: &str, pull_policy: &str, events: Vec<Event>, fails: bool) {
+    let mut world = World::new(restart_policy, pull_policy);
+    for event in events {
+        world.apply(event).await;
+    }
+    world.runtime.fail_pulls(0);
+    world.settle().await;
+    let goes_on = world.ended.is_none();
+    for name in ["a", "b"].into_iter().filter(|_| goes_on && restart_policy == "Always") {
+        assert!(world.is_running(name), "{name} does not run");
+    }
+    if !goes_on {
+        assert!(NAMES.iter().all(|name| !world.is_running(name)), "the pod has ended");
+        assert_eq!(world.runtime.pod(&world.record.uid).sandbox, SandboxState::None);
+    }
+    let deadline = world.now + Duration::from_secs(30);
+    let fate = if fails {
+        Fate::Fail { reason: FailReason::DeadlineExceeded, deadline }
+    } else {
+        Fate::End { deadline, then: FinalStep::AskDelete }
+    };
+    for _ in 0..PLANS_MAX {
+        let plan = world.plan(fate).await;
+        if plan.actions.is_empty() || plan.actions == [Action::AskDelete] {
+            break;
+        }
+    }
+    assert!(NAMES.iter().all(|name| !world.is_running(name)), "everything has ended");
+    assert_eq!(world.runtime.pod(&world.record.uid).sandbox, SandboxState::None);
+    assert!(!fails || world.ended.is_some(), "the pod was refused");
+}
+
+proptest! {
+    #[test]
+    fn every_planned_step_is_possible_and_without_faults_the_pod_reaches_its_goal(
+        restart_policy in prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],
+        pull_policy in prop_oneof![Just("Always"), Just("IfNotPresent")],
+        events in proptest::collection::vec(any_event(), 0..60),
+        fails in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(play(restart_policy, pull_policy, events, fails));
+    }
+}

@@ -1,0 +1,102 @@
+//! The goal of a pod, and the steps towards it.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use crate::container::WaitReason;
+
+/// The goal of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It should run.
+    Run,
+    /// It should end.
+    End {
+        /// A container that still runs at this time is killed.
+        deadline: Instant,
+        /// The step that follows when nothing runs.
+        then: FinalStep,
+    },
+    /// It fails for good, whatever its containers do.
+    Fail {
+        /// The reason.
+        reason: FailReason,
+        /// A container that still runs at this time is killed.
+        deadline: Instant,
+    },
+}
+
+/// The step that follows when none of a pod's containers runs any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinalStep {
+    /// Ask the cloud to delete the object.
+    AskDelete,
+    /// Remove everything of the pod: it is not desired any more.
+    CleanUp,
+    /// Leave everything for the next start: the machine stops.
+    Leave,
+}
+
+/// Why a pod fails although its containers did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailReason {
+    /// It ran longer than `activeDeadlineSeconds`.
+    DeadlineExceeded,
+    /// The node lacks a resource, and the pod uses too much of it.
+    Evicted,
+    /// The node has too little CPU for the pod's request.
+    OutOfCpu,
+    /// The node cannot admit the pod.
+    UnexpectedAdmissionError,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Open the pod's sandbox.
+    Open,
+    /// Close the pod's sandbox, in which nothing runs.
+    Close,
+    /// Pull the image of this container.
+    Pull(String),
+    /// Start this container once more.
+    Start(String),
+    /// Run the preStop hook of this container.
+    PreStop(String),
+    /// Ask this container to end.
+    Terminate(String),
+    /// Kill this container.
+    Kill(String),
+    /// Fail the pod for good: none of its containers starts any more.
+    Refuse(FailReason),
+    /// Ask the cloud to delete the pod's object.
+    AskDelete,
+    /// Remove everything of the pod, and forget it.
+    CleanUp,
+    /// Forget the pod, and leave everything.
+    Leave,
+}
+
+/// The next steps of a pod, and the time of the next plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The steps. They are independent of each other.
+    pub actions: Vec<Action>,
+    /// Why containers wait that would start otherwise.
+    pub waiting: BTreeMap<String, WaitReason>,
+    /// When to plan again although nothing happened.
+    pub wake_at: Option<Instant>,
+}
+
+impl FailReason {
+    /// The reason as a kubelet reports it in a pod's status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::Evicted => "Evicted",
+            Self::OutOfCpu => "OutOfcpu",
+            Self::UnexpectedAdmissionError => "UnexpectedAdmissionError",
+        }
+    }
+}

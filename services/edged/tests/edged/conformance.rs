@@ -1,0 +1,295 @@
+//! One suite for every runtime: it checks the verbs that a runtime's features promise, and that the
+//! others are refused.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headwater_edged::container::LaunchSpec;
+use headwater_edged::pod::{PodRecord, PodUid};
+use headwater_edged::runtime::memory::MemoryRuntime;
+use headwater_edged::runtime::{
+    LogQuery, NodeRuntime, RunHistory, RunState, RuntimeError, SandboxState, StopRequest,
+};
+use headwater_edged::{NOTICES_MAX, ProcessConfig, RuntimeKind, Settings};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use tokio::sync::mpsc;
+
+use crate::bench::until;
+
+const IMAGE: &str = "localhost/busybox:1";
+const TERMINATE: StopRequest = StopRequest { within: Duration::from_secs(5), interrupts: false };
+
+/// A runtime under test, and the directory of its files.
+struct Subject {
+    runtime: NodeRuntime,
+    dir: tempfile::TempDir,
+    _noticed: mpsc::Receiver<PodUid>,
+}
+
+fn process() -> Subject {
+    let shim = vec![env!("CARGO_BIN_EXE_headwater-shim").to_owned()];
+    let config = ProcessConfig { shim, shim_env: Vec::new(), allow_root: true };
+    of_kind(&RuntimeKind::Process(config))
+}
+
+fn of_kind(kind: &RuntimeKind) -> Subject {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (notices, noticed) = mpsc::channel(NOTICES_MAX);
+    let runtime = NodeRuntime::open(kind, dir.path(), &Settings::default(), notices);
+    Subject { runtime: runtime.expect("opens"), dir, _noticed: noticed }
+}
+
+fn memory() -> Subject {
+    let (notices, noticed) = mpsc::channel(NOTICES_MAX);
+    let runtime = MemoryRuntime::new(notices).node_runtime();
+    Subject { runtime, dir: tempfile::tempdir().expect("a directory"), _noticed: noticed }
+}
+
+fn record() -> PodRecord {
+    PodRecord {
+        uid: PodUid::try_from("u1".to_owned()).expect("a UID"),
+        key: "shop/pod/web".parse().expect("a key"),
+        grace_seconds: 30,
+        seen_at: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn launch(container: &str, script: &str) -> LaunchSpec {
+    LaunchSpec {
+        container: container.to_owned(),
+        image: Some(IMAGE.to_owned()),
+        is_step: false,
+        argv: ["sh", "-c", script].map(str::to_owned).into(),
+        env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+        working_dir: None,
+        mounts: Vec::new(),
+    }
+}
+
+impl Subject {
+    fn runs(&self, container: &str) -> Option<RunHistory> {
+        self.runtime.pod(&record().uid).containers.remove(container)
+    }
+
+    /// Makes everything ready for the pod's containers, as the planner would.
+    async fn prepare(&self) {
+        let (runtime, spec) = (&self.runtime, Pod::default());
+        runtime.write_volumes(&record(), &[]).await.expect("there are no volumes");
+        if runtime.features().sandboxes {
+            runtime.open(&record(), &spec).await.expect("a sandbox");
+        }
+        if let Some(images) = runtime.images() {
+            images.pull(IMAGE, &[]).await.expect("the image");
+        }
+    }
+
+    /// Waits until the container's latest run has ended, and returns its attempt.
+    async fn ended(&self, container: &str) -> u32 {
+        until("the end of the run", || {
+            let runs = self.runs(container)?;
+            matches!(runs.state, RunState::Exited(_)).then_some(runs.attempt)
+        })
+        .await
+    }
+}
+
+/// Every subject with its name, for the messages of a failed assertion.
+fn subjects() -> [(&'static str, Subject); 3] {
+    [("process", process()), ("hollow", of_kind(&RuntimeKind::Hollow)), ("memory", memory())]
+}
+
+#[tokio::test]
+async fn a_container_starts_ends_and_starts_again_with_the_next_attempt() {
+    for (name, subject) in subjects() {
+        subject.prepare().await;
+        let (runtime, uid) = (&subject.runtime, record().uid);
+        let spec = launch("main", "exec sleep 1000");
+        for attempt in 0..3 {
+            runtime.start(&record(), &spec).await.expect("starts");
+            runtime.start(&record(), &spec).await.expect("a second start does nothing");
+            let runs = subject.runs("main").expect("it was started");
+            assert_eq!(runs.attempt, attempt, "{name}");
+            assert!(matches!(runs.state, RunState::Running { .. }), "{name}");
+            assert_eq!(runs.previous.is_some(), attempt > 0, "{name}");
+            let request = if attempt == 1 { StopRequest::KILL } else { TERMINATE };
+            runtime.stop(&uid, "main", request).await.expect("it runs");
+            assert_eq!(subject.ended("main").await, attempt, "{name}");
+            let Some(RunState::Exited(exit)) = subject.runs("main").map(|runs| runs.state) else {
+                panic!("{name}: it has ended");
+            };
+            assert_eq!(exit.signal, Some(if attempt == 1 { 9 } else { 15 }), "{name}");
+            assert!(!exit.interrupted, "{name}");
+        }
+        assert_eq!(runtime.pods(), [uid], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_for_the_machines_sake_marks_the_run() {
+    for (name, subject) in subjects() {
+        subject.prepare().await;
+        let runtime = &subject.runtime;
+        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        let request = StopRequest { interrupts: true, ..TERMINATE };
+        runtime.stop(&record().uid, "main", request).await.expect("it runs");
+        subject.ended("main").await;
+        let state = subject.runs("main").map(|runs| runs.state);
+        assert!(matches!(state, Some(RunState::Exited(exit)) if exit.interrupted), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_removed_pod_leaves_nothing_and_can_be_removed_again() {
+    for (name, subject) in subjects() {
+        subject.prepare().await;
+        let runtime = &subject.runtime;
+        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");
+        subject.ended("main").await;
+        for _ in 0..2 {
+            runtime.remove(&record()).await.expect("removed");
+        }
+        assert_eq!(runtime.pods(), [], "{name}");
+        assert_eq!(runtime.pod(&record().uid).containers.len(), 0, "{name}");
+        let files = walk(subject.dir.path());
+        assert_eq!(files, Vec::<PathBuf>::new(), "{name}");
+    }
+}
+
+/// All files below a directory.
+fn walk(dir: &std::path::Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    entries
+        .flat_map(
+            |entry| if entry.path().is_dir() { walk(&entry.path()) } else { vec![entry.path()] },
+        )
+        .collect()
+}
+
+#[tokio::test]
+async fn commands_run_in_containers_if_the_features_say_so() {
+    for (name, subject) in subjects() {
+        subject.prepare().await;
+        let (runtime, uid) = (&subject.runtime, record().uid);
+        runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+        let command = ["true".to_owned()];
+        let result = runtime.run(&uid, "main", &command, Duration::from_secs(10)).await;
+        match (runtime.features().commands, result) {
+            (true, Ok(output)) => assert_eq!(output.code, Some(0), "{name}"),
+            (false, Err(RuntimeError::Unsupported { .. })) => {}
+            (_, result) => panic!("{name}: {result:?}"),
+        }
+        let absent = runtime.run(&uid, "absent", &command, Duration::from_secs(10)).await;
+        absent.map(drop).expect_err("no such container runs");
+        runtime.stop(&uid, "main", StopRequest::KILL).await.expect("it runs");
+        subject.ended("main").await;
+    }
+}
+
+#[tokio::test]
+async fn a_verb_without_its_feature_is_unsupported_and_changes_nothing() {
+    for (name, subject) in subjects() {
+        let (runtime, uid) = (&subject.runtime, record().uid);
+        let features = runtime.features();
+        let check = |has: bool, result: Result<(), RuntimeError>| {
+            let is_refused = matches!(result, Err(RuntimeError::Unsupported { .. }));
+            assert_eq!(is_refused, !has, "{name}: {result:?}");
+        };
+        check(features.sandboxes, runtime.open(&record(), &Pod::default()).await);
+        check(features.sandboxes, runtime.close(&uid).await);
+        let resources = ResourceRequirements::default();
+        check(features.resize, runtime.resize(&uid, "main", &resources).await);
+        check(features.collection, runtime.collect(2).await);
+        assert!(runtime.pod(&uid).containers.is_empty(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_is_opened_lost_closed_and_opened_again() {
+    for (name, subject) in subjects() {
+        let (runtime, uid) = (&subject.runtime, record().uid);
+        if !runtime.features().sandboxes {
+            assert_eq!(runtime.pod(&uid).sandbox, SandboxState::None, "{name}");
+            continue;
+        }
+        for attempt in 0..2 {
+            for _ in 0..2 {
+                runtime.open(&record(), &Pod::default()).await.expect("opens");
+            }
+            let state = runtime.pod(&uid);
+            assert_eq!((state.sandbox, state.sandbox_attempt), (SandboxState::Ready, attempt));
+            assert!(!state.addresses.is_empty(), "{name}");
+            for _ in 0..2 {
+                runtime.close(&uid).await.expect("closes");
+            }
+            assert_eq!(runtime.pod(&uid).sandbox, SandboxState::None, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn images_are_pulled_listed_and_removed() {
+    for (name, subject) in subjects() {
+        let Some(images) = subject.runtime.images() else { continue };
+        assert_eq!(images.status(IMAGE).await, Ok(None), "{name}");
+        let id = images.pull(IMAGE, &[]).await.expect("pulled");
+        let image = images.status(IMAGE).await.expect("a status").expect("present");
+        assert_eq!(image.id, id, "{name}");
+        assert_eq!(images.list().await, Ok(vec![image.clone()]), "{name}");
+        assert_eq!(images.disk_bytes().await, Ok(image.bytes), "{name}");
+        for _ in 0..2 {
+            images.remove(&id).await.expect("removed");
+        }
+        assert_eq!(images.status(IMAGE).await, Ok(None), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn logs_are_the_files_that_the_runtime_names() {
+    for (name, subject) in subjects() {
+        subject.prepare().await;
+        let runtime = &subject.runtime;
+        let query = |container: &str, previous| LogQuery {
+            namespace: "shop".to_owned(),
+            pod: "web".to_owned(),
+            container: container.to_owned(),
+            previous,
+        };
+        let files = |container: &str, previous| {
+            runtime.log_files(&query(container, previous)).expect("listed")
+        };
+        assert_eq!(files("main", false), Vec::<PathBuf>::new(), "{name}");
+        runtime.start(&record(), &launch("main", "echo hello; sleep 1000")).await.expect("starts");
+        if name == "process" {
+            let read = || {
+                let path = files("main", false).pop()?;
+                std::fs::read_to_string(path).ok().filter(|log| log.ends_with("stdout F hello\n"))
+            };
+            until("the line in the log", read).await;
+        }
+        assert_eq!(files("main", true), Vec::<PathBuf>::new(), "{name}: there was no other run");
+        assert_eq!(files("../main", false), Vec::<PathBuf>::new(), "{name}");
+        runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");
+        subject.ended("main").await;
+    }
+}
+
+#[tokio::test]
+async fn a_persistent_runtime_adopts_what_an_earlier_one_left() {
+    let first = process();
+    assert!(first.runtime.features().persistent);
+    first.prepare().await;
+    first.runtime.start(&record(), &launch("main", "exec sleep 1000")).await.expect("starts");
+    let before = first.runs("main");
+    let Subject { runtime, dir, .. } = first;
+    drop(runtime);
+    let shim = vec![env!("CARGO_BIN_EXE_headwater-shim").to_owned()];
+    let kind = RuntimeKind::Process(ProcessConfig { shim, shim_env: Vec::new(), allow_root: true });
+    let (notices, mut noticed) = mpsc::channel(NOTICES_MAX);
+    let runtime = NodeRuntime::open(&kind, dir.path(), &Settings::default(), notices);
+    let runtime = runtime.expect("opens");
+    assert_eq!(runtime.pod(&record().uid).containers.remove("main"), before);
+    runtime.stop(&record().uid, "main", StopRequest::KILL).await.expect("it runs");
+    assert_eq!(noticed.recv().await, Some(record().uid), "the end is noticed");
+}

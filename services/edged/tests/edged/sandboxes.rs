@@ -1,0 +1,110 @@
+//! Pods in a runtime with sandboxes and images.
+
+use std::time::Duration;
+
+use headwater_edged::pod::PodUid;
+use headwater_edged::runtime::Images as _;
+use headwater_edged::runtime::memory::MemoryRuntime;
+use headwater_edged::{Edged, Handle, NOTICES_MAX};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::bench::{Bench, condition, deleting, is_ready, is_running, script_pod, until};
+use crate::fake_edge::asked_delete;
+
+async fn edged(bench: &Bench) -> (Handle, MemoryRuntime) {
+    let (notices, noticed) = mpsc::channel(NOTICES_MAX);
+    let runtime = MemoryRuntime::new(notices);
+    let edged = Edged::spawn_with(bench.config(), runtime.node_runtime(), noticed).await;
+    (edged.expect("the pod worker starts"), runtime)
+}
+
+fn pod_with_image() -> Value {
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["initContainers"] = json!([{"name": "init", "image": "localhost/init:1"}]);
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    pod
+}
+
+fn uid() -> PodUid {
+    PodUid::try_from("u1".to_owned()).expect("a UID")
+}
+
+/// Ends the init container with success as soon as it runs.
+async fn initialize(bench: &Bench, runtime: &MemoryRuntime, restarts: u64) {
+    let init_runs = |status: &Value| {
+        let init = &status["initContainerStatuses"][0];
+        !init["state"]["running"].is_null() && init["restartCount"] == restarts
+    };
+    bench.edge.until_status("web", "a running init container", init_runs).await;
+    runtime.exit(&uid(), "init", 0);
+}
+
+#[tokio::test]
+async fn a_pod_gets_its_sandbox_and_images_and_reports_address_and_image_ids() {
+    let pod = pod_with_image();
+    let bench = Bench::new(std::slice::from_ref(&pod));
+    let (edged, runtime) = edged(&bench).await;
+    initialize(&bench, &runtime, 0).await;
+    let status = bench.edge.until_status("web", "a ready pod", is_ready).await;
+    assert_eq!(status["podIP"], "10.244.0.1");
+    assert_eq!(status["hostIP"], "127.0.0.1");
+    assert_eq!(status["containerStatuses"][0]["imageID"], "memory:localhost/web:1");
+    assert_eq!(condition(&status, "PodReadyToStartContainers"), "True");
+    bench.edge.apply(&deleting(&pod, 30));
+    bench.edge.until("the delete", |all| asked_delete(all, "web")).await;
+    bench.edge.delete("shop/pod/web");
+    use headwater_edged::runtime::Runtime as _;
+    until("nothing left of the pod", || runtime.pods().is_empty().then_some(())).await;
+    edged.stop().await;
+}
+
+#[tokio::test]
+async fn after_the_loss_of_its_sandbox_all_containers_start_again_in_another_one() {
+    let bench = Bench::new(&[pod_with_image()]);
+    let (edged, runtime) = edged(&bench).await;
+    initialize(&bench, &runtime, 0).await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    runtime.lose_sandbox(&uid());
+    initialize(&bench, &runtime, 1).await;
+    let again = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
+    bench.edge.until_status("web", "the pod again", again).await;
+    assert_eq!(edged.stop_pods(Duration::from_secs(5)).await, 0);
+}
+
+#[tokio::test]
+async fn a_pull_that_fails_is_reported_and_tried_again() {
+    let bench = Bench::new(&[]);
+    let (edged, runtime) = edged(&bench).await;
+    runtime.fail_pulls(3);
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    bench.edge.apply(&pod);
+    let waits = |status: &Value| {
+        let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+        waiting["reason"] == "RegistryUnavailable"
+            && waiting["message"].as_str().is_some_and(|m| m.contains("localhost/web:1"))
+    };
+    bench.edge.until_status("web", "a failed pull", waits).await;
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    let images = runtime.list().await.expect("images");
+    assert_eq!(images.len(), 1);
+    edged.stop_pods(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_container_that_ignores_its_end_is_killed() {
+    let bench = Bench::new(&[]);
+    let (edged, runtime) = edged(&bench).await;
+    runtime.ignore_stops(&uid(), "main");
+    let mut pod = script_pod("web", "u1", "");
+    pod["spec"]["containers"][0]["image"] = json!("localhost/web:1");
+    bench.edge.apply(&pod);
+    bench.edge.until_status("web", "a ready pod", is_ready).await;
+    bench.edge.apply(&deleting(&pod, 1));
+    bench.edge.until("the delete", |all| asked_delete(all, "web")).await;
+    let status = crate::fake_edge::latest_status(&bench.edge.operations(), "web");
+    let status = status.expect("a status");
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["signal"], 9);
+    edged.stop().await;
+}
