@@ -17,7 +17,7 @@ const START_WITHIN: Duration = Duration::from_secs(90);
 /// How often a starting broker is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long a broker that is told to stop may take before it is killed.
+/// The time limit of a broker's stop; then it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 /// The line of Kafka's by which a start is over.
@@ -117,7 +117,7 @@ impl Broker {
         self.node
     }
 
-    /// The end of what it has said since it was started last.
+    /// The end of its output since its last start.
     pub fn words(&self) -> String {
         process::tail(&self.log)
     }

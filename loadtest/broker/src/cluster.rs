@@ -178,7 +178,7 @@ impl Cluster {
     }
 
     fn administer(&self, what: &str, thing: &str, rest: &[&str]) -> Result<(), BrokerError> {
-        // The brokers' own listener asks nobody who they are.
+        // The listener between brokers needs no authentication.
         let one = |ports: &Ports| format!("127.0.0.1:{}", ports[1]);
         let mut args = vec![self.ports.values().map(one).collect::<Vec<_>>().join(",")];
         args.push(thing.to_owned());

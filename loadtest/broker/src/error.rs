@@ -32,7 +32,7 @@ pub enum BrokerError {
         what: String,
         /// How it ended.
         status: String,
-        /// The end of what it said.
+        /// The end of its output.
         output: String,
     },
     /// A broker did not come up in time.
@@ -42,7 +42,7 @@ pub enum BrokerError {
         node: u32,
         /// How long it had.
         seconds: u64,
-        /// The end of what it said.
+        /// The end of its output.
         output: String,
     },
     /// No port of loopback is free.

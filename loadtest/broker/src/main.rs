@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<(), BrokerError> {
-    // Before any thread, so that a signal comes to the wait below and to nobody else.
+    // Before any thread starts, so that only the wait below receives a signal.
     let stops = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     let blocked = stops.thread_block();
     let mut cluster = Cluster::start(ClusterSettings {

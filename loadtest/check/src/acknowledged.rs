@@ -7,7 +7,7 @@ use headwater_event::{NodeName, ReportId};
 /// A report that was forgotten and is not in the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("I2 node {node} forgot report {lost}, which the log does not have")]
-pub struct Lost {
+pub struct LostReport {
     /// The node.
     pub node: NodeName,
     /// The report.
@@ -22,10 +22,10 @@ pub fn check<'a>(
     node: &NodeName,
     forgotten: impl IntoIterator<Item = &'a ReportId>,
     logged: &BTreeSet<ReportId>,
-) -> Result<(), Lost> {
+) -> Result<(), LostReport> {
     match forgotten.into_iter().find(|id| !logged.contains(id)) {
         None => Ok(()),
-        Some(lost) => Err(Lost { node: node.clone(), lost: *lost }),
+        Some(lost) => Err(LostReport { node: node.clone(), lost: *lost }),
     }
 }
 
@@ -41,6 +41,6 @@ mod tests {
         let id = |seq| ReportId { incarnation: Incarnation(1), boot: 1, seq };
         let logged = BTreeSet::from([id(1), id(3)]);
         assert_eq!(check(&node, &[id(1), id(3)], &logged), Ok(()));
-        assert_eq!(check(&node, &[id(1), id(2)], &logged), Err(Lost { node, lost: id(2) }));
+        assert_eq!(check(&node, &[id(1), id(2)], &logged), Err(LostReport { node, lost: id(2) }));
     }
 }

@@ -2,7 +2,7 @@
 
 use headwater_event::{NodeName, Seq, StateHash, StreamId};
 
-/// Where a stream stands, at a replica or in the log.
+/// The end of a stream, at a replica or in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The last event.
@@ -21,7 +21,7 @@ pub struct NotConverged {
     pub stream: StreamId,
     /// Where the log ends.
     pub expected: End,
-    /// Where the replica stands; `None`: it holds nothing of the stream.
+    /// The replica's position; `None`: it has nothing of the stream.
     pub found: Option<End>,
 }
 

@@ -8,14 +8,14 @@ use crate::state::State;
 
 /// What its source really removed, ever: key and UID.
 #[derive(Clone, Debug, Default)]
-pub struct Removed {
+pub struct RemovedUids {
     removed: BTreeSet<(EntryKey, String)>,
 }
 
 /// An object that left an edge although its source still has it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("I14 {stream}: {key} with UID {uid:?} left the edge, its source never removed it")]
-pub struct Deleted {
+pub struct UnexpectedDeletion {
     /// The stream.
     pub stream: StreamId,
     /// The key.
@@ -24,7 +24,7 @@ pub struct Deleted {
     pub uid: String,
 }
 
-impl Removed {
+impl RemovedUids {
     /// The source removed this, or put another object in its place.
     pub fn remove(&mut self, key: EntryKey, uid: String) {
         self.removed.insert((key, uid));
@@ -34,12 +34,17 @@ impl Removed {
     ///
     /// # Errors
     /// Names an object that left without having been removed.
-    pub fn check(&self, stream: &StreamId, before: &State, after: &State) -> Result<(), Deleted> {
+    pub fn check(
+        &self,
+        stream: &StreamId,
+        before: &State,
+        after: &State,
+    ) -> Result<(), UnexpectedDeletion> {
         for (key, entry) in &before.entries {
             let is_there = after.entries.get(key).is_some_and(|after| after.uid == entry.uid);
             if !is_there && !self.removed.contains(&(key.clone(), entry.uid.clone())) {
                 let (stream, key, uid) = (stream.clone(), key.clone(), entry.uid.clone());
-                return Err(Deleted { stream, key, uid });
+                return Err(UnexpectedDeletion { stream, key, uid });
             }
         }
         Ok(())
@@ -56,7 +61,7 @@ mod tests {
     #[test]
     fn an_empty_log_is_no_reason_to_delete() {
         let before = State::fold(&log(&[(1, Some(1)), (2, Some(2))]), Seq(2));
-        let mut removed = Removed::default();
+        let mut removed = RemovedUids::default();
         assert!(removed.check(&StreamId::Cluster, &before, &State::default()).is_err());
         for (key, entry) in &before.entries {
             removed.remove(key.clone(), entry.uid.clone());

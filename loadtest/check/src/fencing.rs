@@ -4,7 +4,7 @@ use headwater_event::{Offset, Partition, WriterEpoch};
 
 /// A record of one partition, as a reader took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ReaderOutcome {
     /// A claim.
     Claim(WriterEpoch),
     /// An event that the reader made visible.
@@ -44,15 +44,15 @@ impl Fencing {
         &mut self,
         partition: Partition,
         offset: Offset,
-        seen: Seen,
+        seen: ReaderOutcome,
     ) -> Result<(), FencedVisible> {
         let claimed = self.claimed;
         match seen {
-            Seen::Claim(epoch) => self.claimed = claimed.max(epoch),
-            Seen::Visible(found) if found != claimed => {
+            ReaderOutcome::Claim(epoch) => self.claimed = claimed.max(epoch),
+            ReaderOutcome::Visible(found) if found != claimed => {
                 return Err(FencedVisible { partition, offset, claimed, found });
             }
-            Seen::Visible(_) | Seen::PassedOver(_) => {}
+            ReaderOutcome::Visible(_) | ReaderOutcome::PassedOver(_) => {}
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Fencing {
 /// Names the first event that should not have counted.
 pub fn check(
     partition: Partition,
-    records: impl IntoIterator<Item = (Offset, Seen)>,
+    records: impl IntoIterator<Item = (Offset, ReaderOutcome)>,
 ) -> Result<(), FencedVisible> {
     let mut fencing = Fencing::default();
     records.into_iter().try_for_each(|(offset, seen)| fencing.observe(partition, offset, seen))
@@ -78,9 +78,15 @@ mod tests {
     fn a_writer_that_was_fenced_stays_invisible() {
         let old = WriterEpoch(1);
         let new = WriterEpoch(2);
-        let fine = [Seen::Claim(old), Seen::Visible(old), Seen::Claim(new), Seen::PassedOver(old)];
-        let wrong = [Seen::Claim(old), Seen::Claim(new), Seen::Visible(old)];
-        let at = |records: &[Seen]| {
+        let fine = [
+            ReaderOutcome::Claim(old),
+            ReaderOutcome::Visible(old),
+            ReaderOutcome::Claim(new),
+            ReaderOutcome::PassedOver(old),
+        ];
+        let wrong =
+            [ReaderOutcome::Claim(old), ReaderOutcome::Claim(new), ReaderOutcome::Visible(old)];
+        let at = |records: &[ReaderOutcome]| {
             let records = (0u64..).map(Offset).zip(records.iter().copied()).collect::<Vec<_>>();
             check(Partition(0), records)
         };

@@ -1,4 +1,4 @@
-//! I7: events are applied only where the replica stands: a gap means stop.
+//! I7: an event is applied only at the replica's position: a gap stops the stream.
 
 use headwater_event::{Seq, StreamId};
 

@@ -8,7 +8,7 @@ pub enum Leak {
     /// A push or position of a stream that the node may not read.
     #[error("I6 node {node} was told of {stream}")]
     Stream {
-        /// Who was told.
+        /// The node that received it.
         node: NodeName,
         /// Of what.
         stream: StreamId,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use headwater_event::{Checkpoint, Seq, StreamId, WriterEpoch};
 
-/// Where each stream of one replica stands, by what was applied to it.
+/// The position of each stream of one replica, by its applied events.
 #[derive(Clone, Debug, Default)]
 pub struct Once {
     applied: BTreeMap<StreamId, Checkpoint>,

@@ -2,13 +2,13 @@
 
 /// A process that panicked or ended otherwise than designed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Crashed {
-    /// It said that it panicked.
+pub enum CrashedProcess {
+    /// Its output has a panic.
     #[error("I13 {process} panicked: {line}")]
     Panicked {
         /// Which process.
         process: String,
-        /// What it said.
+        /// The line of its output.
         line: String,
     },
     /// It ended with another status than the designed ones, or (`None`) by a signal.
@@ -28,10 +28,12 @@ pub const DESIGNED_EXITS: [i32; 4] = [0, 1, 2, 3];
 ///
 /// # Errors
 /// Quotes the line.
-pub fn check_words(process: &str, stderr: &str) -> Result<(), Crashed> {
+pub fn check_words(process: &str, stderr: &str) -> Result<(), CrashedProcess> {
     match stderr.lines().find(|line| line.contains("panicked at")) {
         None => Ok(()),
-        Some(line) => Err(Crashed::Panicked { process: process.to_owned(), line: line.to_owned() }),
+        Some(line) => {
+            Err(CrashedProcess::Panicked { process: process.to_owned(), line: line.to_owned() })
+        }
     }
 }
 
@@ -39,11 +41,11 @@ pub fn check_words(process: &str, stderr: &str) -> Result<(), Crashed> {
 ///
 /// # Errors
 /// When the status is none of [`DESIGNED_EXITS`].
-pub fn check_exit(process: &str, status: Option<i32>) -> Result<(), Crashed> {
+pub fn check_exit(process: &str, status: Option<i32>) -> Result<(), CrashedProcess> {
     if status.is_some_and(|status| DESIGNED_EXITS.contains(&status)) {
         return Ok(());
     }
-    Err(Crashed::Ended { process: process.to_owned(), status })
+    Err(CrashedProcess::Ended { process: process.to_owned(), status })
 }
 
 #[cfg(test)]

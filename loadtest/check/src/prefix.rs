@@ -10,7 +10,7 @@ use crate::state::{Entry, State};
 pub struct NoPrefix {
     /// The stream.
     pub stream: StreamId,
-    /// Where the replica says it stands.
+    /// The replica's position, as the replica reports it.
     pub at: Seq,
     /// The first key that differs.
     pub key: EntryKey,
@@ -20,7 +20,7 @@ pub struct NoPrefix {
     pub found: Option<Entry>,
 }
 
-/// Compares a replica that says it stands at `at` with the log of its stream.
+/// Compares a replica that reports the position `at` with the log of its stream.
 ///
 /// # Errors
 /// Names the first entry that differs.

@@ -9,11 +9,11 @@ use crate::state::State;
 /// What was there and what has left, per stream of one replica.
 #[derive(Clone, Debug, Default)]
 pub struct Removals {
-    streams: BTreeMap<StreamId, Seen>,
+    streams: BTreeMap<StreamId, StreamUids>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct StreamUids {
     present: BTreeSet<(EntryKey, String)>,
     gone: BTreeSet<(EntryKey, String)>,
 }

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_check::fencing::Seen;
+use headwater_check::fencing::ReaderOutcome;
 use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::record::LogBirth;
 use headwater_event::{
@@ -42,7 +42,7 @@ pub struct Evidence {
     /// The events of every stream that count, in order.
     pub streams: BTreeMap<StreamId, Vec<Envelope>>,
     /// The outcomes that a reader gives to the records of each partition.
-    pub readings: BTreeMap<Partition, Vec<(Offset, Seen)>>,
+    pub readings: BTreeMap<Partition, Vec<(Offset, ReaderOutcome)>>,
     /// Keys whose last record does not count: compaction would keep that record.
     pub unrepaired: BTreeSet<(StreamId, RepairKey)>,
     /// The events that follow such a record, and may repeat an earlier value.

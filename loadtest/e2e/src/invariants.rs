@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use headwater_check::deletion::Removed;
+use headwater_check::deletion::RemovedUids;
 use headwater_check::once::Once;
 use headwater_check::removed::Removals;
 use headwater_check::state::State;
@@ -270,12 +270,13 @@ impl Node {
             self.once.events(stream, checkpoint.seq, replica.checkpoint)?;
         }
         // The source removes what it likes, anchors aside.
-        let mut removed = Removed::default();
+        let mut removed = RemovedUids::default();
         let is_anchor = |key: &str| key.rsplit('/').next().is_some_and(|n| n.starts_with(anchors));
         for (key, entry) in state.entries.iter().filter(|(key, _)| !is_anchor(key.as_str())) {
             removed.remove(key.clone(), entry.uid.clone());
         }
-        let checked: Result<(), deletion::Deleted> = removed.check(stream, &state, &replica.state);
+        let checked: Result<(), deletion::UnexpectedDeletion> =
+            removed.check(stream, &state, &replica.state);
         Ok(checked?)
     }
 }

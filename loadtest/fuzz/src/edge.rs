@@ -1,4 +1,4 @@
-//! An edge: databases that somebody else wrote, and whatever the programs of its node ask of it.
+//! An edge: databases that another program wrote, and requests of the node's programs.
 //!
 //! The edge is the real one, without threads, sockets or a hub; its clock jumps over every wait.
 

@@ -51,7 +51,7 @@ impl<'a> TakeRest<'a> for Unstructured<'a> {
     }
 }
 
-/// Texts: record keys of both logs, and what stands in them.
+/// Texts: record keys of both logs, and their parts.
 pub fn key(bytes: &[u8]) {
     if let Ok(key) = RecordKey::decode(bytes) {
         let again = RecordKey::decode(key.to_string().as_bytes());

@@ -1,8 +1,7 @@
-//! Fuzz targets: everything that decodes what somebody else wrote, as one table.
+//! Fuzz targets: one table of everything that decodes foreign input.
 //!
-//! A target takes any bytes. It must not panic, and must not contradict itself: what it reads it
-//! can write, and reads again as the same. [`TARGETS`] is all there is to know for whoever feeds
-//! them: `tests/corpus.rs` replays the folder `corpus` and a bounded number of seeded mutations
+//! A target takes any bytes. It must not panic, and must not contradict itself: it can
+//! write what it reads, and reads that again as the same. [`TARGETS`] is all that a driver needs: `tests/corpus.rs` replays the folder `corpus` and a bounded number of seeded mutations
 //! of it, and `cargo xtask fuzz` runs each target guided by coverage.
 //!
 //! | module | what it feeds |

@@ -14,9 +14,9 @@ use fuser::{
 
 use crate::disk::{Attributes, Disk, Maker, What};
 use crate::fault::Call;
-use crate::mounted::Shared;
+use crate::mounted::DiskState;
 
-/// How long the kernel may trust what it was told: everything that changes goes through it.
+/// How long the kernel may cache an answer: every change passes through the kernel.
 const TRUSTED: Duration = Duration::from_secs(60);
 
 /// What `fallocate` says when the file is not to grow: `FALLOC_FL_KEEP_SIZE` of fallocate(2).
@@ -34,9 +34,9 @@ const BLOCK_BYTES: u64 = 4096;
 /// What `statfs` says is free when there is no bound.
 const FREE_BYTES: u64 = 1 << 40;
 
-/// `FOPEN_NOFLUSH` of linux/fuse.h: closing a file asks nothing. A process that calls exec closes
-/// its files under a lock that whoever reads its `/proc/PID/stat` waits for, so on a frozen disk
-/// a close that asked would stop every reader of `/proc` on the machine.
+/// `FOPEN_NOFLUSH` of linux/fuse.h: closing a file sends no request. A process that calls exec
+/// closes its files under a lock that readers of its `/proc/PID/stat` wait for, so on a frozen disk a
+/// request at close would stop every reader of `/proc` on the machine.
 const NO_FLUSH: FopenFlags = FopenFlags::from_bits_retain(1 << 5);
 
 /// Entries of a directory, as they were when it was opened.
@@ -44,12 +44,12 @@ type Listing = Vec<(u64, FileType, OsString)>;
 
 /// Serves one mount.
 pub(crate) struct Calls {
-    shared: Arc<Shared>,
+    shared: Arc<DiskState>,
     listings: Mutex<BTreeMap<u64, Listing>>,
 }
 
 impl Calls {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<DiskState>) -> Self {
         Self { shared, listings: Mutex::default() }
     }
 

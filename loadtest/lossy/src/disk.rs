@@ -17,10 +17,10 @@ use crate::survival::{Draw, Loss, Survives};
 /// The inode of the root.
 pub(crate) const ROOT: u64 = 1;
 
-/// The size that a directory and a special file are said to have.
+/// The reported size of a directory and of a special file.
 const BLOCK_BYTES: u32 = 4096;
 
-/// The largest file: nobody here writes one that is larger, but a bad offset may ask for it.
+/// The largest file: no test writes a larger one, but a wrong offset may ask for it.
 const FILE_BYTES_MAX: u64 = 1 << 31;
 
 /// Everything on the disk.
@@ -315,7 +315,7 @@ impl Disk {
         }
     }
 
-    /// Lets an inode go that no entry names, now or after a cut, and that nobody has open.
+    /// Drops an inode that no entry names, now or after a cut, and that no process has open.
     fn drop_if_unnamed(&mut self, number: u64) {
         let is_known = self.inodes.get(&number).is_some_and(|inode| inode.lookups > 0);
         let is_named = || {

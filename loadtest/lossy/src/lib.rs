@@ -14,7 +14,7 @@
 //! Modes and owners are kept as they are: nothing here depends on their being lost.
 //!
 //! A power cut goes so: [`LossyDisk::freeze`] (or [`LossyDisk::freeze_after`] so many changes)
-//! stops the disk in the midst of everything; whoever uses it is killed; and
+//! stops the disk in the middle of its work; the test kills the disk's users; and
 //! [`LossyDisk::power_cut`] mounts what is left.
 //!
 //! | module | what it owns |

@@ -17,8 +17,8 @@ use crate::survival::{Loss, Survives};
 /// How long killed processes may take to let go of the disk.
 const RELEASE_MAX: Duration = Duration::from_secs(20);
 
-/// How long a disk may be frozen before all that is asked of it fails: whoever froze it may wait
-/// for a caller, and nothing kills a caller that waits.
+/// How long a disk may be frozen before all its calls fail: the test that froze it may wait for a
+/// caller, and a waiting caller cannot be killed.
 const FROZEN_MAX: Duration = Duration::from_secs(30);
 
 /// Between two tries.
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// A disk of our own, mounted. Dropping it takes it away, with everything on it.
 pub struct LossyDisk {
     at: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<DiskState>,
     session: Option<BackgroundSession>,
 }
 
@@ -44,7 +44,7 @@ pub enum MountError {
         /// Why not.
         source: io::Error,
     },
-    /// Somebody still uses the disk.
+    /// A process still uses the disk.
     #[error("the disk at {at} is still in use after {RELEASE_MAX:?}: {reason}")]
     Busy {
         /// Where.
@@ -65,8 +65,8 @@ pub struct Counts {
     pub faults: u64,
 }
 
-/// What the calls and the handle share.
-pub(crate) struct Shared {
+/// The state that the calls and the handle share.
+pub(crate) struct DiskState {
     inner: Mutex<Inner>,
     /// Rung whenever the stage changes.
     bell: Condvar,
@@ -105,7 +105,7 @@ impl LossyDisk {
     /// [`MountError::Mount`].
     pub fn mount(at: impl AsRef<Path>) -> Result<Self, MountError> {
         let at = at.as_ref().to_owned();
-        let shared = Arc::new(Shared::new(Disk::new(), Counts::default()));
+        let shared = Arc::new(DiskState::new(Disk::new(), Counts::default()));
         let session = Some(mount(&at, &shared)?);
         Ok(Self { at, shared, session })
     }
@@ -133,23 +133,23 @@ impl LossyDisk {
         waited.unwrap_or_else(PoisonError::into_inner).0.stage != Stage::Serving
     }
 
-    /// Lets everything fail that waits for a frozen disk, and all that comes. Whoever used it is
-    /// to have been killed before: a killed process that waits for a disk ends only then.
+    /// Fails every waiting and every later call of a frozen disk. Its users must have been killed before:
+    /// a killed process that waits for a disk ends only then.
     pub fn let_go(&self) {
         self.shared.set_stage(Stage::Gone);
     }
 
     /// Cuts the power and puts it back: what was not synced is gone, but for what `survives`.
-    /// Whoever used the disk is to have been killed before.
+    /// The disk's users must have been killed before.
     ///
     /// # Errors
-    /// [`MountError::Busy`] when somebody still uses it.
+    /// [`MountError::Busy`]: a process still uses it.
     pub fn power_cut(&mut self, survives: Survives) -> Result<Loss, MountError> {
         self.let_go();
         self.unmount()?;
         let (mut disk, counts) = self.shared.take();
         let loss = disk.cut(survives);
-        self.shared = Arc::new(Shared::new(disk, counts));
+        self.shared = Arc::new(DiskState::new(disk, counts));
         self.session = Some(mount(&self.at, &self.shared)?);
         Ok(loss)
     }
@@ -207,14 +207,14 @@ impl Drop for LossyDisk {
     }
 }
 
-impl Shared {
+impl DiskState {
     fn new(disk: Disk, counts: Counts) -> Self {
         let faults = Faults::default();
         let inner = Inner { disk, stage: Stage::Serving, freeze_in: None, faults, counts };
         Self { inner: Mutex::new(inner), bell: Condvar::new() }
     }
 
-    /// Carries a call out, unless the disk is frozen, gone, or told to fail it.
+    /// Executes a call, unless the disk is frozen, gone, or set to fail it.
     pub(crate) fn on<T>(
         &self,
         call: Call,
@@ -288,7 +288,7 @@ impl Shared {
     }
 }
 
-fn mount(at: &Path, shared: &Arc<Shared>) -> Result<BackgroundSession, MountError> {
+fn mount(at: &Path, shared: &Arc<DiskState>) -> Result<BackgroundSession, MountError> {
     let mut config = Config::default();
     config.mount_options =
         vec![MountOption::FSName("lossy".to_owned()), MountOption::DefaultPermissions];

@@ -77,9 +77,9 @@ fn prefix_length(engine: &RocksEngine) -> u32 {
     u32::try_from(first.len()).expect("few batches")
 }
 
-/// What was said of the batches of a database.
+/// The promises for the batches of a database.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Promises {
     /// The last batch that is durable by a promise.
     durable: u32,
     /// The last batch that was written at all.
@@ -87,8 +87,8 @@ struct Told {
 }
 
 /// Writes until the disk fails it, or it is enough.
-fn live(engine: &RocksEngine, role: Role, left: u32, mut rng: StdRng) -> Told {
-    let mut told = Told { durable: left, written: left };
+fn live(engine: &RocksEngine, role: Role, left: u32, mut rng: StdRng) -> Promises {
+    let mut told = Promises { durable: left, written: left };
     let enough = told.written + BATCHES_MAX;
     while told.written < enough {
         let synced = matches!(role, Role::Outbox | Role::Log) || rng.random_bool(0.05);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt;
 use headwater_check::State;
-use headwater_check::fencing::{Fencing, Seen};
+use headwater_check::fencing::{Fencing, ReaderOutcome};
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{
     Applied, Change, Checkpoint, EntryKey, EventHeader, LogId, NodeName, ObjectHash, Offset,
@@ -228,7 +228,11 @@ impl Auditor {
                     *claimed = epoch;
                     branch.claims.insert(*partition, *offset);
                     let fencing = branch.fencing.entry(*partition).or_default();
-                    self.frame.check(fencing.observe(*partition, *offset, Seen::Claim(epoch)));
+                    self.frame.check(fencing.observe(
+                        *partition,
+                        *offset,
+                        ReaderOutcome::Claim(epoch),
+                    ));
                 }
                 return;
             }
@@ -242,7 +246,7 @@ impl Auditor {
         let claimed = branch.claimed.get(partition).copied().unwrap_or_default();
         if header.epoch != claimed {
             let fencing = branch.fencing.entry(*partition).or_default();
-            let seen = Seen::PassedOver(header.epoch);
+            let seen = ReaderOutcome::PassedOver(header.epoch);
             self.frame.check(fencing.observe(*partition, *offset, seen));
             self.frame.count("record of a fenced writer");
             return;
@@ -272,7 +276,11 @@ impl Auditor {
         }
         branch.stopped.remove(&stream);
         let fencing = branch.fencing.entry(*partition).or_default();
-        self.frame.check(fencing.observe(*partition, *offset, Seen::Visible(header.epoch)));
+        self.frame.check(fencing.observe(
+            *partition,
+            *offset,
+            ReaderOutcome::Visible(header.epoch),
+        ));
         let state = points.last().map(|(_, point)| point.state.clone()).unwrap_or_default();
         let change = match entry.map(|key| change(key, &header, record)).transpose() {
             Ok(change) => change,

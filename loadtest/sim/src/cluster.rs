@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use headwater_check::deletion::Removed;
+use headwater_check::deletion::RemovedUids;
 use headwater_controller::{Cause, PublishedObjects, Source, SourceError, SourceEvent};
 use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_object::Object;
@@ -43,7 +43,7 @@ struct State {
     minted: u64,
     /// What each stream should hold.
     wanted: BTreeMap<StreamId, BTreeMap<ResourceKey, String>>,
-    removed: BTreeMap<StreamId, Removed>,
+    removed: BTreeMap<StreamId, RemovedUids>,
 }
 
 impl Cluster {
@@ -84,7 +84,7 @@ impl Cluster {
     }
 
     /// What has really left each stream.
-    pub(crate) fn removed(&self, stream: &StreamId) -> Removed {
+    pub(crate) fn removed(&self, stream: &StreamId) -> RemovedUids {
         lock(&self.0.state).removed.get(stream).cloned().unwrap_or_default()
     }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::place::Place;
 use crate::step::{self, Failure};
-use crate::suite;
+use crate::{long_form, suite};
 
 /// Builds, then measures the named rows, or all of them.
 ///
@@ -12,5 +12,9 @@ use crate::suite;
 /// A build or a measurement fails.
 pub(crate) fn bench(place: &Place, args: &[String]) -> Result<(), Failure> {
     let program = suite::build_to_measure(place, "headwater-bench")?;
-    step::run(Command::new(program).arg("--root").arg(&place.root).args(args))
+    step::run(Command::new(program).arg("--root").arg(&place.root).args(args))?;
+    if args.is_empty() {
+        long_form::passed(place, "bench");
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::machine::Work;
 use crate::place::{Place, Profile};
 use crate::step::{self, Failure, Steps};
-use crate::{deny, machine, shear, suite, tidy};
+use crate::{deny, long_form, machine, shear, suite, tidy};
 
 /// Runs every check, the cheapest first.
 ///
@@ -26,6 +26,7 @@ pub(crate) fn check(place: &Place) -> Result<(), Failure> {
     })?;
     suite::take_tests(place, &mut steps, &[])?;
     steps.report();
+    long_form::report(place);
     Ok(())
 }
 

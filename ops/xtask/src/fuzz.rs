@@ -13,6 +13,7 @@ mod package;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::long_form;
 use crate::place::Place;
 use crate::step::{self, Failure, Steps};
 
@@ -74,6 +75,9 @@ pub(crate) fn fuzz(place: &Place, args: &[String]) -> Result<(), Failure> {
         if arguments.keep {
             keep(place, &cache, &program, name)?;
         }
+    }
+    if arguments.targets.len() == targets.len() {
+        long_form::passed(place, "fuzz");
     }
     Ok(())
 }

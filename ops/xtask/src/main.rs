@@ -11,6 +11,7 @@ mod deny;
 mod dist;
 mod fuzz;
 mod loadtest;
+mod long_form;
 mod machine;
 mod place;
 mod shear;

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::machine::Work;
 use crate::place::{Place, Profile};
 use crate::step::{self, Failure};
-use crate::suite;
+use crate::{long_form, suite};
 
 const USAGE: &str = "\
 cargo xtask survive [crash|power|kafka|sim...] [--rounds N] [--seed N]
@@ -81,6 +81,9 @@ pub(crate) fn survive(place: &Place, args: &[String]) -> Result<(), Failure> {
         set(&mut command, test.rounds, arguments.rounds);
         set(&mut command, test.seed, arguments.seed);
         step::run(&mut command)?;
+        if arguments.rounds.is_some() {
+            long_form::passed(place, &format!("survive {}", test.name));
+        }
     }
     Ok(())
 }

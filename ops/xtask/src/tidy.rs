@@ -8,6 +8,7 @@ mod manifest;
 mod module;
 mod promise;
 mod source;
+mod style;
 mod tree;
 mod word;
 
@@ -55,6 +56,7 @@ pub(crate) fn tidy(place: &Place) -> Result<(), Failure> {
     let mut findings = tree.top_level();
     for file in &tree.files {
         findings.extend(source::check(&file.path, &file.text));
+        findings.extend(style::check(&file.path, &file.text));
     }
     findings.extend(promise::check(&tree));
     let crates = tree.crates()?;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use headwater_check::fencing::Seen;
+use headwater_check::fencing::ReaderOutcome;
 use headwater_event::ReportKey;
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_log::acceptance::RepairKey;
@@ -45,11 +45,11 @@ async fn read_downstream(log: &dyn Log, evidence: &mut Evidence) -> Result<(), B
 
 fn take(evidence: &mut Evidence, recorded: &Recorded, outcome: Outcome) {
     let seen = match outcome {
-        Outcome::Claimed { claim, .. } => Seen::Claim(claim.epoch),
+        Outcome::Claimed { claim, .. } => ReaderOutcome::Claim(claim.epoch),
         Outcome::Fenced(fenced) => {
             let touched = fenced.key.map_or(RepairKey::Head, RepairKey::Entry);
             evidence.unrepaired.insert((fenced.stream, touched));
-            Seen::PassedOver(fenced.epoch)
+            ReaderOutcome::PassedOver(fenced.epoch)
         }
         Outcome::Accepted(envelope) => {
             let (epoch, stream) = (envelope.epoch, envelope.stream.clone());
@@ -58,7 +58,7 @@ fn take(evidence: &mut Evidence, recorded: &Recorded, outcome: Outcome) {
                 evidence.repairs.insert((stream, envelope.seq));
             }
             evidence.streams.entry(envelope.stream.clone()).or_default().push(envelope);
-            Seen::Visible(epoch)
+            ReaderOutcome::Visible(epoch)
         }
         Outcome::Hole(hole) => return evidence.flaws.push(format!("{hole:?}")),
         Outcome::Malformed(malformed) => return evidence.flaws.push(malformed.to_string()),

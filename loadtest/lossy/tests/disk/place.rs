@@ -13,7 +13,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A fresh disk; none, said aloud, where nothing can be mounted. In CI that is a failure.
+    /// A fresh disk. Without the right to mount it prints so and returns none; in CI it fails.
     pub(crate) fn new() -> Option<Self> {
         let folder = TempDir::new().expect("a folder");
         match LossyDisk::mount(folder.path()) {

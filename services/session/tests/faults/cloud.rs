@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use headwater_check::deletion::Removed as Deletions;
+use headwater_check::deletion::RemovedUids as Deletions;
 use headwater_check::monotonic::Monotonic;
 use headwater_check::{State, prefix};
 use headwater_event::{
