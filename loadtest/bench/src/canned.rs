@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::{
-    Applied, Assignment, Change, Checkpoint, EntryKey, Gone, HashKey, LogId, NodeName, ObjectHash,
-    Seq, StateHash, StreamId, WriterEpoch,
+    Applied, Assignment, Change, Checkpoint, EntryKey, HashKey, LogId, NodeName, ObjectHash,
+    RemovalRuns, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::{Replication, ReplicationServer};
@@ -83,7 +83,7 @@ impl Course {
             mode,
             from: Seq(from),
             to: at(to),
-            gone: Gone::default(),
+            gone: RemovalRuns::default(),
             changes: changes.into_iter().map(|applied| Change::Applied(applied).into()).collect(),
             hash,
             part: 0,

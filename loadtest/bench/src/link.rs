@@ -19,11 +19,11 @@ use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
 };
 use headwater_loadtest::socket::connect;
-use headwater_log::{Draft, Log, MemoryLog, Writer, read_birth};
+use headwater_log::{Draft, Log, MemoryLog, Writer, read_metadata};
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::{Operation, operation::Verb};
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_session::HubSettings;
 use headwater_store::{Engine, MemoryEngine, schema};
 use prometheus::Registry;
@@ -107,7 +107,7 @@ impl Link {
     /// # Errors
     /// When it does not start.
     pub(crate) fn start_edge(&mut self) -> Result<(), Failure> {
-        let shared = Shared::new(Budget::EDGE);
+        let shared = DatabaseMemory::new(Budget::EDGE);
         let open = |name, role, schema| -> Result<Arc<dyn Engine>, Failure> {
             let path = self.folder.path().join(name);
             let engine = RocksEngine::open(path, role, &shared, schema);
@@ -206,8 +206,9 @@ impl Link {
     }
 
     fn log_id(&self) -> Result<LogId, Failure> {
-        let birth = self.of_cloud.block_on(read_birth(&self.log)).tried("reading a log")?;
-        Ok(birth.tried("the log has no beginning")?.log_id)
+        let log_metadata =
+            self.of_cloud.block_on(read_metadata(&self.log)).tried("reading a log")?;
+        Ok(log_metadata.tried("the log has no beginning")?.log_id)
     }
 
     /// What the edge says of itself.

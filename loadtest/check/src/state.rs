@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use headwater_event::{
-    Change, DigestKey, EntryDigest, EntryKey, Envelope, Gone, HashKey, LogId, ObjectHash, Seq,
-    StateHash,
+    Change, DigestKey, EntryDigest, EntryKey, Envelope, HashKey, LogId, ObjectHash, RemovalRuns,
+    Seq, StateHash,
 };
 
 /// The entries of a stream at one position.
@@ -70,8 +70,8 @@ impl State {
     }
 
     /// What stays of it for a correction: reserved entries come anew.
-    pub fn retain(&mut self, gone: &Gone) {
-        let mut goes = gone.goes();
+    pub fn retain(&mut self, gone: &RemovalRuns) {
+        let mut goes = gone.removals();
         self.entries.retain(|key, _| key.resource().is_some() && !goes.next().unwrap_or_default());
     }
 

@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use headwater_check::fencing::ReaderOutcome;
 use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{
-    Envelope, NodeName, NodeStanding, Offset, Partition, Report, ResourceKey, Seq, StreamId,
+    Envelope, NodeName, NodeProgress, Offset, Partition, Report, ResourceKey, Seq, StreamId,
 };
 use headwater_log::acceptance::RepairKey;
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, EngineError, Schema, schema};
 use headwater_view::{PodStatusFold, ReportedStatus};
 
@@ -38,7 +38,7 @@ const UP: &str = "up";
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// The birth of the downstream log; `None`: it is empty.
-    pub birth: Option<LogBirth>,
+    pub log_metadata: Option<LogMetadata>,
     /// The events of every stream that count, in order.
     pub streams: BTreeMap<StreamId, Vec<Envelope>>,
     /// The outcomes that a reader gives to the records of each partition.
@@ -52,7 +52,7 @@ pub struct Evidence {
     /// What each node reported, in the order of the upstream log.
     pub reports: BTreeMap<NodeName, Vec<Report>>,
     /// The positions of nodes that hubs appended, in the order of the upstream log.
-    pub standings: Vec<(NodeName, NodeStanding)>,
+    pub standings: Vec<(NodeName, NodeProgress)>,
     /// The picture of each controller, by its part's name.
     pub pictures: BTreeMap<String, Picture>,
     /// The disk of each node.
@@ -128,13 +128,13 @@ fn read_embedded(
 /// Where copies of databases are opened.
 struct Copies {
     folder: tempfile::TempDir,
-    memory: Shared,
+    memory: DatabaseMemory,
 }
 
 impl Copies {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        Self { folder, memory: Shared::new(Budget::CLOUD) }
+        Self { folder, memory: DatabaseMemory::new(Budget::CLOUD) }
     }
 
     /// A copy of the database at `path`, opened; `None` when there is none, or it was not

@@ -15,7 +15,7 @@ use headwater_check::removed::Removals;
 use headwater_check::state::State;
 use headwater_check::{convergence, deletion, durable, fencing, gap, isolation, prefix};
 use headwater_event::{
-    Checkpoint, EntryKey, Envelope, Event, NodeName, Seq, StreamId, StreamStanding,
+    Checkpoint, EntryKey, Envelope, Event, NodeName, NodeStreamProgress, Seq, StreamId,
 };
 
 use self::reports::Reports;
@@ -133,7 +133,9 @@ impl Invariants {
     /// # Errors
     /// Names a replica at another position, or a report that still waits.
     pub fn converged(&self, evidence: &Evidence) -> Result<(), Broken> {
-        let Some(birth) = evidence.birth else { return Err("the log is empty".into()) };
+        let Some(log_metadata) = evidence.log_metadata else {
+            return Err("the log is empty".into());
+        };
         if let Some((stream, touched)) = evidence.unrepaired.first() {
             return Err(
                 format!("I11 what counts nowhere touched {touched:?} of {stream} last").into()
@@ -147,7 +149,7 @@ impl Invariants {
                 let replica = found.replicas.get(&stream);
                 let at = replica.map(|replica| convergence::End {
                     seq: replica.checkpoint.seq,
-                    hash: replica.state.hash(&birth.log_id),
+                    hash: replica.state.hash(&log_metadata.log_id),
                 });
                 convergence::check(node, &stream, end, at)?;
             }
@@ -185,7 +187,7 @@ impl Invariants {
         let standings = evidence.standings.iter().filter(|(of, _)| of == node);
         for stream in standings.flat_map(|(_, standing)| &standing.streams) {
             let Some(replica) = found.replicas.get(&stream.stream) else { continue };
-            let StreamStanding { acked, durable, applied, sent, tail, .. } = stream;
+            let NodeStreamProgress { acked, durable, applied, sent, tail, .. } = stream;
             // Elsewhere they are of two histories: a snapshot is due, or on its way.
             let is_of_one = [acked, durable, applied, sent, tail].is_sorted()
                 && stream.log_id == replica.checkpoint.log_id.to_string();

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use headwater_e2e::running::Running;
 use headwater_event::{ObjectHash, StreamId};
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
-use headwater_store::{Batch, Durability, Engine, Range, Read, StreamPosition, WriteBatch, schema};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
+use headwater_store::{
+    Batch, Durability, Engine, Range, Read, StreamCheckpoint, WriteBatch, schema,
+};
 use headwater_view::StreamReader;
 
 const CONFIG: &str = "\
@@ -39,7 +41,7 @@ fn running() -> (tempfile::TempDir, Running) {
 /// Changes a byte of the object that says `faithful`, in the replica of a node that does not run.
 /// `hidden`: together with every hash beside it, so that the replica agrees with itself.
 fn tamper(state: &Path, hidden: bool) {
-    let memory = Shared::new(Budget::EDGE);
+    let memory = DatabaseMemory::new(Budget::EDGE);
     let engine: Arc<dyn Engine> = Arc::new(
         RocksEngine::open(state, Role::State, &memory, schema::NODE_STATE).expect("it opens"),
     );
@@ -70,7 +72,7 @@ fn tamper(state: &Path, hidden: bool) {
         let found = found.expect("the node has its stream");
         assert!(!found.agrees(), "the object counts");
         let position =
-            StreamPosition { stream, checkpoint: found.checkpoint, hash: found.recomputed };
+            StreamCheckpoint { stream, checkpoint: found.checkpoint, hash: found.recomputed };
         Batch::new().commit(&*engine, &[position], Durability::Synced).expect("written");
     }
 }

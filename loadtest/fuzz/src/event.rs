@@ -1,11 +1,11 @@
 //! Names, keys, headers and JSON values of log records.
 
 use arbitrary::{Result, Unstructured};
-use headwater_event::record::{Claim, LogBirth};
+use headwater_event::record::{Claim, LogMetadata};
 use headwater_event::report::SnapshotClosed;
 use headwater_event::upstream::{ReportRecord, decode_report, encode_report};
 use headwater_event::{
-    Assignment, EntryKey, EventHeader, NodeName, NodeStanding, RecordKey, ReportKey, ResourceKey,
+    Assignment, EntryKey, EventHeader, NodeName, NodeProgress, RecordKey, ReportKey, ResourceKey,
     StreamId,
 };
 
@@ -89,8 +89,8 @@ pub fn json(bytes: &[u8]) {
         assert_eq!(again, assignment);
         assert!(assignment.streams().iter().all(|stream| stream.readable_by(&node)));
     }
-    reads_again::<NodeStanding>(bytes);
-    reads_again::<LogBirth>(bytes);
+    reads_again::<NodeProgress>(bytes);
+    reads_again::<LogMetadata>(bytes);
     reads_again::<Claim>(bytes);
     reads_again::<SnapshotClosed>(bytes);
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use headwater_event::record::{Claim, LogBirth};
+use headwater_event::record::{Claim, LogMetadata};
 use headwater_event::{
     Cursor, EventHeader, LeaderEpoch, LogId, Offset, Partition, Seq, StateHash, StreamId, TopicId,
     WriterEpoch,
 };
 use headwater_log::acceptance::Outcome;
 use headwater_log::value::{ValueEncoder, decode_value};
-use headwater_log::{Acceptance, Batch, FoldRange, Record, Recorded};
+use headwater_log::{Acceptance, Batch, FoldRange, Record, StoredRecord};
 use uuid::Uuid;
 
 /// Partitions of the log that is read.
@@ -34,7 +34,7 @@ pub fn acceptance(bytes: &[u8]) {
 
 fn accept(input: &mut Unstructured<'_>) -> Result<()> {
     let uuid = Uuid::from_u128(1);
-    let birth = LogBirth { log_id: LogId { number: 1, uuid }, partitions: PARTITIONS };
+    let log_metadata = LogMetadata { log_id: LogId { number: 1, uuid }, partitions: PARTITIONS };
     let topic = TopicId(uuid);
     let high = Offset(u64::from(input.arbitrary::<u8>()?));
     let start = |partition| Cursor {
@@ -44,7 +44,7 @@ fn accept(input: &mut Unstructured<'_>) -> Result<()> {
         leader_epoch: LeaderEpoch(0),
     };
     let ranges = (0..PARTITIONS).map(|partition| FoldRange { start: start(partition), high });
-    let mut acceptance = Acceptance::fold(birth, ranges.collect(), input.arbitrary()?, 0);
+    let mut acceptance = Acceptance::fold(log_metadata, ranges.collect(), input.arbitrary()?, 0);
     let mut last: BTreeMap<StreamId, (WriterEpoch, Seq)> = BTreeMap::new();
     for _ in 0..RECORDS_MAX {
         if input.is_empty() {
@@ -52,12 +52,12 @@ fn accept(input: &mut Unstructured<'_>) -> Result<()> {
         }
         let partition = Partition(u32::from(input.arbitrary::<u8>()?) % (PARTITIONS + 1));
         let offset = Offset(number(input)?);
-        let recorded = Recorded {
+        let recorded = StoredRecord {
             partition,
             offset,
             leader_epoch: LeaderEpoch(0),
             time_ms: input.arbitrary()?,
-            record: record(input, &birth)?,
+            record: record(input, &log_metadata)?,
         };
         let cursor = Cursor { next: offset.next(), ..start(partition.0) };
         let batch = Batch { records: vec![recorded], cursor, high };
@@ -75,7 +75,7 @@ fn accept(input: &mut Unstructured<'_>) -> Result<()> {
             let partitions = acceptance.partitions().clone();
             let streams: Vec<_> =
                 acceptance.streams().map(|(stream, at)| (stream.clone(), at.clone())).collect();
-            acceptance = Acceptance::restore(birth, partitions, streams);
+            acceptance = Acceptance::restore(log_metadata, partitions, streams);
         }
         drop(changes);
     }
@@ -91,13 +91,13 @@ fn number(input: &mut Unstructured<'_>) -> Result<u64> {
     })
 }
 
-fn record(input: &mut Unstructured<'_>, birth: &LogBirth) -> Result<Record> {
+fn record(input: &mut Unstructured<'_>, log_metadata: &LogMetadata) -> Result<Record> {
     let json = |value: serde_json::Value| Some(Bytes::from(value.to_string()));
     let epoch = number(input)? % 4;
-    let uuid = birth.log_id.uuid;
+    let uuid = log_metadata.log_id.uuid;
     let stream = *input.choose(&["cluster", "node/a", "node/b", "node/!"])?;
     let (key, value) = match input.arbitrary::<u8>()? % 8 {
-        0 => (format!("!log {uuid}"), json(serde_json::json!(birth))),
+        0 => (format!("!log {uuid}"), json(serde_json::json!(log_metadata))),
         1 => {
             let claim = Claim { epoch: WriterEpoch(epoch), writer: uuid, address: None };
             (format!("!writer {epoch} {uuid}"), json(serde_json::json!(claim)))

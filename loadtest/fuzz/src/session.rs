@@ -3,9 +3,9 @@
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Assignment, Boot, Change, Checkpoint, DigestKey, EntryDigest, Envelope, Event, Gone,
-    Identity, Incarnation, LogId, NodeName, ObjectHash, Removed, Report, ReportBody, ReportId, Seq,
-    StateHash, StreamId, WriterEpoch,
+    Applied, Assignment, Boot, Change, Checkpoint, DigestKey, EntryDigest, Envelope, Event,
+    Identity, Incarnation, LogId, NodeName, ObjectHash, RemovalRuns, Removed, Report, ReportBody,
+    ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
@@ -194,11 +194,11 @@ fn push(input: &mut Unstructured<'_>) -> Result<Push> {
 }
 
 /// What nothing or a few entries say of what is gone; sometimes anything.
-fn gone(input: &mut Unstructured<'_>) -> Result<Gone> {
+fn gone(input: &mut Unstructured<'_>) -> Result<RemovalRuns> {
     Ok(match input.arbitrary::<u8>()? % 8 {
-        0 => Gone::from_runs(input.arbitrary()?),
-        1 | 2 => Gone::of(input.arbitrary::<[bool; 2]>()?),
-        _ => Gone::default(),
+        0 => RemovalRuns::from_runs(input.arbitrary()?),
+        1 | 2 => RemovalRuns::of(input.arbitrary::<[bool; 2]>()?),
+        _ => RemovalRuns::default(),
     })
 }
 

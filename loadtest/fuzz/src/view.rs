@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Change, Checkpoint, EntryKey, Gone, HashKey, LogId, ObjectHash, Removed, Seq,
+    Applied, Change, Checkpoint, EntryKey, HashKey, LogId, ObjectHash, RemovalRuns, Removed, Seq,
     StateHash, StreamId, WriterEpoch,
 };
 use headwater_store::{Durability, Engine, MemoryEngine, TableId, WriteBatch};
@@ -127,9 +127,9 @@ fn advance(input: &mut Unstructured<'_>, state: &mut StreamState) -> Result<Adva
         AdvanceMode::Correction,
     ])?;
     let gone = match mode {
-        AdvanceMode::Correction if input.ratio(1, 8)? => Gone::from_runs(input.arbitrary()?),
-        AdvanceMode::Correction => Gone::of(input.arbitrary::<[bool; 3]>()?),
-        AdvanceMode::Tail | AdvanceMode::Delta | AdvanceMode::Snapshot => Gone::default(),
+        AdvanceMode::Correction if input.ratio(1, 8)? => RemovalRuns::from_runs(input.arbitrary()?),
+        AdvanceMode::Correction => RemovalRuns::of(input.arbitrary::<[bool; 3]>()?),
+        AdvanceMode::Tail | AdvanceMode::Delta | AdvanceMode::Snapshot => RemovalRuns::default(),
     };
     let hash = if input.ratio(1, 8)? {
         StateHash::from_bytes(&[1; 32])
@@ -159,12 +159,12 @@ fn hash_after(
     stream: &StreamId,
     mode: AdvanceMode,
     log_id: &LogId,
-    gone: &Gone,
+    gone: &RemovalRuns,
     changes: &[Change],
 ) -> StateHash {
     let reader = StreamReader::new(state.engine());
     let held = reader.entries(stream, Selection::All, None, ENTRIES_MAX).expect("written by us");
-    let mut goes = gone.goes();
+    let mut goes = gone.removals();
     let mut stays = |key: &EntryKey| match mode {
         AdvanceMode::Tail | AdvanceMode::Delta => true,
         AdvanceMode::Snapshot => false,

@@ -10,7 +10,7 @@ use headwater_edge::read_outbox;
 use headwater_event::{
     Change, EntryKey, Envelope, HashKey, NodeName, ObjectHash, Seq, StateHash, StreamId,
 };
-use headwater_log::{Ends, Log, Outcome, ReadError, begin_fold, read_birth};
+use headwater_log::{CatchUpTarget, Log, Outcome, ReadError, begin_fold, read_metadata};
 use headwater_store::EngineError;
 use headwater_view::StreamReader;
 use serde::{Deserialize, Serialize};
@@ -162,16 +162,16 @@ impl Check {
     /// # Errors
     /// When the log cannot be read.
     pub async fn log(&mut self, log: &dyn Log) -> Result<(), CorrectnessError> {
-        let birth = read_birth(log)
+        let log_metadata = read_metadata(log)
             .await
             .map_err(|error| CorrectnessError::Log { reason: error.to_string() })?;
         let mut folds: BTreeMap<StreamId, Fold> = BTreeMap::new();
-        if let Some(birth) = birth {
-            let hash_key = HashKey::new(&birth.log_id);
-            let mut acceptance = begin_fold(log, birth, 0).await?;
-            let mut ends = Ends::ahead_of(log, &acceptance.cursors()).await?;
+        if let Some(log_metadata) = log_metadata {
+            let hash_key = HashKey::new(&log_metadata.log_id);
+            let mut acceptance = begin_fold(log, log_metadata, 0).await?;
+            let mut ends = CatchUpTarget::ahead_of(log, &acceptance.cursors()).await?;
             let mut reader = log.read(acceptance.cursors()).await?;
-            while !ends.are_reached() {
+            while !ends.is_reached() {
                 let batch = reader.next().await?;
                 for outcome in acceptance.accept_batch(&batch, 0) {
                     match outcome {

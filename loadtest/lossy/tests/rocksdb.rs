@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use headwater_lossy::{Fault, Survives};
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Durability, Engine, EngineError, Range, Read, Schema, WriteBatch, schema};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -33,7 +33,7 @@ fn seeds() -> u64 {
 }
 
 fn open(path: &Path, role: Role) -> Result<RocksEngine, EngineError> {
-    RocksEngine::open(path, role, &Shared::new(Budget::EDGE), schema_of(role))
+    RocksEngine::open(path, role, &DatabaseMemory::new(Budget::EDGE), schema_of(role))
 }
 
 fn schema_of(role: Role) -> Schema {

@@ -12,7 +12,9 @@ use headwater_event::{
     Partition, RecordKey, Removed, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_log::value::{ValueError, decode_value};
-use headwater_log::{Log, MemoryLog, ReadError, Reader, Record, Recorded, read_birth, starts};
+use headwater_log::{
+    Log, MemoryLog, ReadError, Reader, Record, StoredRecord, read_metadata, start_cursors,
+};
 
 use crate::disk::Held;
 use crate::frame::Frame;
@@ -80,7 +82,7 @@ impl Auditor {
             loop {
                 if self.readers[which].is_none() {
                     let log = if which == 0 { &self.downstream } else { &self.upstream };
-                    let opened = async { log.read(starts(log).await?).await };
+                    let opened = async { log.read(start_cursors(log).await?).await };
                     self.readers[which] = opened.now_or_never().and_then(Result::ok);
                 }
                 let Some(reader) = &mut self.readers[which] else { break };
@@ -89,9 +91,10 @@ impl Auditor {
                     Some(Ok(batch)) => {
                         if which == 0 && self.branch.log_id.is_none() {
                             // Its birth is in another partition than most of what comes.
-                            let birth = read_birth(&self.downstream).now_or_never();
-                            let birth = birth.and_then(Result::ok).flatten();
-                            self.branch.log_id = birth.map(|birth| birth.log_id);
+                            let log_metadata = read_metadata(&self.downstream).now_or_never();
+                            let log_metadata = log_metadata.and_then(Result::ok).flatten();
+                            self.branch.log_id =
+                                log_metadata.map(|log_metadata| log_metadata.log_id);
                         }
                         for record in &batch.records {
                             match which {
@@ -128,7 +131,7 @@ impl Auditor {
         }
         let log = &self.downstream;
         let opened = async {
-            let mut cursors = starts(log).await?;
+            let mut cursors = start_cursors(log).await?;
             for cursor in &mut cursors {
                 cursor.next = log.bounds(cursor.partition).await?.high;
             }
@@ -215,8 +218,8 @@ impl Auditor {
         points.find(|point| point.seq == at.seq && point.epoch <= at.epoch)
     }
 
-    fn downstream(&mut self, recorded: &Recorded) {
-        let Recorded { partition, offset, record, .. } = recorded;
+    fn downstream(&mut self, recorded: &StoredRecord) {
+        let StoredRecord { partition, offset, record, .. } = recorded;
         let branch = &mut self.branch;
         let Ok(key) = RecordKey::decode(&record.key) else {
             return self.frame.broken("a downstream record has no key of ours");
@@ -316,7 +319,7 @@ impl Auditor {
         ));
     }
 
-    fn upstream(&mut self, recorded: &Recorded) {
+    fn upstream(&mut self, recorded: &StoredRecord) {
         let record = &recorded.record;
         let record = ReportRecord {
             key: record.key.clone(),
@@ -343,13 +346,13 @@ fn left(log: &MemoryLog, stream: &StreamId, end: Offset, seq: Seq) -> (State, Se
     let (mut state, mut last) = (State::default(), Seq::ZERO);
     let mut claimed = WriterEpoch::default();
     let opened = async {
-        let cursors = starts(log).await?.into_iter();
+        let cursors = start_cursors(log).await?.into_iter();
         let count = log.describe().await?.partitions;
         log.read(cursors.filter(|at| at.partition == stream.partition(count)).collect()).await
     };
     let Some(Ok(mut reader)) = opened.now_or_never() else { return (state, last) };
     while let Some(Ok(batch)) = reader.next().now_or_never() {
-        for Recorded { record, .. } in batch.records.iter().filter(|at| at.offset < end) {
+        for StoredRecord { record, .. } in batch.records.iter().filter(|at| at.offset < end) {
             let key = match RecordKey::decode(&record.key) {
                 Ok(RecordKey::Claim(epoch, _)) => {
                     claimed = claimed.max(epoch);

@@ -13,7 +13,7 @@ use headwater_hub::{
 };
 use headwater_log::MemoryLog;
 use headwater_session::HubSettings;
-use headwater_store::{MemoryEngine, Survives};
+use headwater_store::{MemoryEngine, Survival};
 use prometheus::Registry;
 use tokio::time::timeout;
 
@@ -122,7 +122,7 @@ impl SimHub {
     }
 
     /// It ends at once; its disk loses what was not synced, or all.
-    pub(crate) fn crash(&mut self, survives: Option<Survives>) {
+    pub(crate) fn crash(&mut self, survives: Option<Survival>) {
         self.handle = None;
         self.network.hub_gone(self.index);
         self.engine = crashed(&self.engine, survives);
@@ -188,7 +188,7 @@ impl SimController {
     }
 
     /// It ends at once; its disks lose what was not synced, or all.
-    pub(crate) fn crash(&mut self, survives: Option<Survives>) {
+    pub(crate) fn crash(&mut self, survives: Option<Survival>) {
         self.handle = None;
         self.published = crashed(&self.published, survives);
         self.picture = crashed(&self.picture, survives);
@@ -203,8 +203,8 @@ impl SimController {
     }
 }
 
-fn crashed(engine: &MemoryEngine, survives: Option<Survives>) -> Arc<MemoryEngine> {
+fn crashed(engine: &MemoryEngine, survives: Option<Survival>) -> Arc<MemoryEngine> {
     // The old one takes no more writes, whoever still holds it.
-    let found = engine.crash(survives.unwrap_or(Survives::Synced));
+    let found = engine.crash(survives.unwrap_or(Survival::Synced));
     Arc::new(if survives.is_some() { found } else { MemoryEngine::new() })
 }

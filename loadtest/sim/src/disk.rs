@@ -7,7 +7,7 @@ use bytes::Bytes;
 use headwater_check::{Entry, State};
 use headwater_event::{Checkpoint, Seq, StreamId};
 use headwater_store::{
-    Durability, Engine, EngineError, KeyValue, MemoryEngine, Range, Read, Survives, TableId,
+    Durability, Engine, EngineError, KeyValue, MemoryEngine, Range, Read, Survival, TableId,
     WriteBatch, WriteOp,
 };
 use headwater_view::{Selection, StreamReader};
@@ -53,7 +53,7 @@ impl Disk {
     }
 
     /// The disk as it is found after the process died, or its machine did.
-    pub(crate) fn crash(&self, survives: Survives) -> MemoryEngine {
+    pub(crate) fn crash(&self, survives: Survival) -> MemoryEngine {
         self.engine.crash(survives)
     }
 

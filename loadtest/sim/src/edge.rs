@@ -7,7 +7,7 @@ use headwater_check::once::Once;
 use headwater_check::removed::Removals;
 use headwater_edge::{Chance, Clock, Edge, EdgeConfig, EdgeDependencies, EdgeExit};
 use headwater_event::{Incarnation, NodeName};
-use headwater_store::{Failure, MemoryEngine, Survives};
+use headwater_store::{Failure, MemoryEngine, Survival};
 use tokio::task::JoinSet;
 
 use crate::audit::Auditor;
@@ -104,7 +104,7 @@ impl SimEdge {
     /// Another machine with the same disks.
     pub(crate) fn cloned(&mut self, index: usize) -> Self {
         // An image is taken of a machine that stands still.
-        self.lose_power(Survives::Everything);
+        self.lose_power(Survival::Everything);
         let state = MemoryEngine::reopen(&self.state.engine);
         let outbox = self.outbox.reopen();
         self.state = Arc::new(Disk::new(state.reopen()));
@@ -146,7 +146,7 @@ impl SimEdge {
         );
         if bare.is_err() {
             // A disk that was to fail did so at once.
-            self.lose_power(Survives::Synced);
+            self.lose_power(Survival::Synced);
             bare = Edge::open(&config, self.state.clone(), self.outbox.clone(), seams, dial);
         }
         let bare = match bare {
@@ -179,7 +179,7 @@ impl SimEdge {
     }
 
     /// The edge ends, and loses of its disks what was not synced, as far as `survives` says.
-    pub(crate) fn lose_power(&mut self, survives: Survives) {
+    pub(crate) fn lose_power(&mut self, survives: Survival) {
         self.tasks.abort_all();
         self.tasks = JoinSet::new();
         self.network.edge_gone(self.index);
@@ -189,7 +189,7 @@ impl SimEdge {
     }
 
     /// The machine ends with it, and so do its pods.
-    pub(crate) fn lose_machine(&mut self, survives: Survives) {
+    pub(crate) fn lose_machine(&mut self, survives: Survival) {
         self.lose_power(survives);
         self.machine = Machine::default();
     }

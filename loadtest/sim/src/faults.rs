@@ -1,7 +1,7 @@
 //! What befalls a world, drawn by chance, one thing after the other.
 
 use headwater_log::MemoryLog;
-use headwater_store::Survives;
+use headwater_store::Survival;
 
 use crate::frame::Frame;
 use crate::world::World;
@@ -49,22 +49,22 @@ pub(crate) async fn strike(world: &mut World) {
         later.end_what_is_due(world).await;
         let kind = world.frame.below(40);
         if mask & (1 << kind) != 0 {
-            befall(world, &mut later, kind).await;
+            inject_fault(world, &mut later, kind).await;
         }
     }
     later.end_all(world).await;
 }
 
-async fn befall(world: &mut World, later: &mut Later, kind: u64) {
+async fn inject_fault(world: &mut World, later: &mut Later, kind: u64) {
     let frame = world.frame.clone();
     let edge = frame.index(world.nodes.len());
     let hub = frame.index(world.hubs.len());
     let controller = frame.index(world.controllers.len());
     let now = frame.now_ms();
     let survives = match frame.below(3) {
-        0 => Survives::Synced,
-        1 => Survives::Everything,
-        _ => Survives::Some { seed: frame.draw() },
+        0 => Survival::Synced,
+        1 => Survival::Everything,
+        _ => Survival::Some { seed: frame.draw() },
     };
     match kind {
         0..=2 => {
@@ -86,24 +86,24 @@ async fn befall(world: &mut World, later: &mut Later, kind: u64) {
         }
         13 => {
             frame.fault("edge killed", edge);
-            world.edges[edge].lose_power(Survives::Everything);
+            world.edges[edge].lose_power(Survival::Everything);
             switch_on_later(world, later, edge, &frame);
         }
         14 => {
             frame.fault("edge disks wiped", edge);
-            world.edges[edge].lose_machine(Survives::Synced);
+            world.edges[edge].lose_machine(Survival::Synced);
             world.edges[edge].wipe();
             switch_on_later(world, later, edge, &frame);
         }
         15 => {
             frame.fault("edge state wiped", edge);
-            world.edges[edge].lose_power(Survives::Synced);
+            world.edges[edge].lose_power(Survival::Synced);
             world.edges[edge].wipe_state();
             switch_on_later(world, later, edge, &frame);
         }
         16 | 17 => {
             frame.count("edge backed up");
-            world.edges[edge].lose_machine(Survives::Everything);
+            world.edges[edge].lose_machine(Survival::Everything);
             world.edges[edge].back_up();
             world.switch_on(edge);
         }

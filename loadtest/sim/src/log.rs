@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{Cursor, Partition, ReportBody};
 use headwater_log::{
-    Append, AppendError, AppendFault, Appended, Batch, Bounds, Description, Log, MemoryLog,
-    ReadError, Reader,
+    Append, AppendError, AppendFault, Batch, Bounds, Description, Log, MemoryLog, ReadError,
+    Reader, RecordPosition,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -48,7 +48,7 @@ impl SimLog {
             _ => AppendFault::UnknownSome((0..64).map(|_| self.frame.happens(500)).collect()),
         };
         self.frame.fault("append of unknown outcome", format_args!("{} {fault:?}", self.who));
-        self.handle.inject(fault);
+        self.handle.inject_fault(fault);
     }
 
     async fn call(&self) {
@@ -63,7 +63,7 @@ impl Log for SimLog {
         self.handle.describe().await
     }
 
-    async fn append(&self, appends: Vec<Append>) -> Result<Vec<Appended>, AppendError> {
+    async fn append(&self, appends: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
         self.call().await;
         for append in &appends {
             let key = String::from_utf8_lossy(&append.record.key);

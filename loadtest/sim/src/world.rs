@@ -9,7 +9,7 @@ use headwater_check::{durable, isolation};
 use headwater_event::{NodeName, Offset, Partition, ReportId, ReportKey, Seq, StreamId};
 use headwater_log::{Log, MemoryLog, MemorySettings};
 use headwater_session::message::{EdgeMessage, HubMessage, StreamProgress};
-use headwater_store::Survives;
+use headwater_store::Survival;
 use headwater_view::PodStatusFold;
 use tokio::time::sleep;
 
@@ -152,7 +152,7 @@ impl World {
     pub(crate) async fn restart_what_ended(&mut self) {
         for index in 0..self.edges.len() {
             if self.edges[index].has_ended() {
-                let survives = Survives::Some { seed: self.frame.draw() };
+                let survives = Survival::Some { seed: self.frame.draw() };
                 self.frame.fault("edge ended by itself", index);
                 self.edges[index].lose_power(survives);
                 self.switch_on(index);
@@ -161,7 +161,7 @@ impl World {
     }
 
     /// A controller ends at once; its disks lose what was not synced, or all.
-    pub(crate) fn crash_controller(&mut self, which: usize, survives: Option<Survives>) {
+    pub(crate) fn crash_controller(&mut self, which: usize, survives: Option<Survival>) {
         self.controllers[which].crash(survives);
         // A picture that is folded anew begins with the oldest.
         self.monotonic[which] = Monotonic::default();
@@ -234,14 +234,14 @@ impl World {
     pub(crate) async fn remove_clone(&mut self, of: usize) {
         while self.edges.len() > self.nodes.len() {
             if let Some(mut clone) = self.edges.pop() {
-                clone.lose_machine(Survives::Synced);
+                clone.lose_machine(Survival::Synced);
                 lock(&self.inspector.edges).remove(&clone.index);
             }
         }
-        self.edges[of].lose_machine(Survives::Everything);
+        self.edges[of].lose_machine(Survival::Everything);
         self.edges[of].enrol();
         for hub in &mut self.hubs {
-            hub.crash(Some(Survives::Everything));
+            hub.crash(Some(Survival::Everything));
             hub.start().await;
         }
         self.switch_on(of);

@@ -1,6 +1,6 @@
 //! What a hub says.
 
-use headwater_event::{Applied, Change, Gone, Removed, Seq, StreamId};
+use headwater_event::{Applied, Change, RemovalRuns, Removed, Seq, StreamId};
 use headwater_session::message::{
     Compare, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
     RefusalCode, RequestError, Response, Welcome,
@@ -147,14 +147,14 @@ impl TryFrom<wire::Push> for Push {
 }
 
 /// What a push says is gone: no more than a summary has.
-fn gone(runs: Vec<u32>, mode: PushMode) -> Result<Gone, WireError> {
+fn gone(runs: Vec<u32>, mode: PushMode) -> Result<RemovalRuns, WireError> {
     const FIELD: &str = "Push.gone";
     if mode != PushMode::Correction && !runs.is_empty() {
         return Err(WireFault::Gone.of(FIELD));
     }
     // Runs of nothing are none; the first alone may be one.
     at_most(&runs, SUMMARY_ENTRIES_MAX + 1, FIELD)?;
-    let gone = Gone::from_runs(runs);
+    let gone = RemovalRuns::from_runs(runs);
     let (count, max) = (usize::try_from(gone.entries()).unwrap_or(usize::MAX), SUMMARY_ENTRIES_MAX);
     if count > max {
         return Err(WireFault::TooMany { count, max }.of(FIELD));

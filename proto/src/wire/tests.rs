@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use headwater_event::report::SnapshotClosed;
 use headwater_event::{
-    Applied, Boot, Change, Checkpoint, EntryDigest, EntryKey, EventHeader, Gone, Identity,
-    Incarnation, LogId, Removed, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash,
+    Applied, Boot, Change, Checkpoint, EntryDigest, EntryKey, EventHeader, Identity, Incarnation,
+    LogId, RemovalRuns, Removed, Report, ReportBody, ReportId, ResourceKey, Seq, StateHash,
     StreamId, WriterEpoch,
 };
 use headwater_session::message::{
@@ -145,10 +145,10 @@ fn push() -> impl Strategy<Value = Push> {
         Just(PushMode::Correction),
     ];
     let place = (stream(), mode, any::<u64>(), checkpoint());
-    let gone = vec(any::<bool>(), 0..9).prop_map(Gone::of);
+    let gone = vec(any::<bool>(), 0..9).prop_map(RemovalRuns::of);
     (place, gone, vec(change(), 0..4), hash(), any::<u32>(), any::<bool>()).prop_map(
         |((stream, mode, from, to), gone, mut changes, hash, part, last_part)| {
-            let gone = if mode == PushMode::Correction { gone } else { Gone::default() };
+            let gone = if mode == PushMode::Correction { gone } else { RemovalRuns::default() };
             if mode != PushMode::Tail {
                 changes.iter_mut().for_each(|pushed| pushed.base = None);
             }

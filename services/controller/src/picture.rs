@@ -5,7 +5,7 @@ pub(crate) mod changes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater_event::{NodeName, NodeStanding, ReportId, ResourceKey};
+use headwater_event::{NodeName, NodeProgress, ReportId, ResourceKey};
 use headwater_object::Object;
 use headwater_store::{Engine, EngineError, Folded, Json, Read, Table, TableId};
 use headwater_view::PodStatusFold;
@@ -22,8 +22,8 @@ pub(crate) const NODES: Table<NodeName, Json<NodeReport>, Folded> =
     Table::new(TableId::NodePictures);
 
 /// Per node: where it stands, as its hub last said.
-pub(crate) const STANDINGS: Table<NodeName, Json<NodeStanding>, Folded> =
-    Table::new(TableId::Positions);
+pub(crate) const STANDINGS: Table<NodeName, Json<NodeProgress>, Folded> =
+    Table::new(TableId::NodeProgress);
 
 /// How long after its last contact a node counts as Ready: the node lifecycle controller's
 /// grace period (40 s).
@@ -157,7 +157,7 @@ impl Picture {
     ///
     /// # Errors
     /// When the picture cannot be read.
-    pub fn standings(&self) -> Result<BTreeMap<NodeName, NodeStanding>, EngineError> {
+    pub fn standings(&self) -> Result<BTreeMap<NodeName, NodeProgress>, EngineError> {
         let from = self.engine.snapshot();
         STANDINGS
             .rows(&*from)
@@ -249,13 +249,13 @@ fn merge_node(
 }
 
 /// Whether a node is connected and was heard of lately: a hub that died said nothing of the end.
-pub fn is_reachable(standing: &NodeStanding, now_ms: i64) -> bool {
+pub fn is_reachable(standing: &NodeProgress, now_ms: i64) -> bool {
     standing.connected && now_ms.saturating_sub(standing.contact_ms) <= NODE_GRACE_MS
 }
 
 /// The Ready condition as the node lifecycle controller would leave it: what the node says while
 /// it is heard of, Unknown when it is not.
-fn judge_ready(object: &mut Value, standing: Option<&NodeStanding>, now_ms: i64) {
+fn judge_ready(object: &mut Value, standing: Option<&NodeProgress>, now_ms: i64) {
     let contact_ms = standing.map(|standing| standing.contact_ms);
     let heard = standing.is_some_and(|standing| is_reachable(standing, now_ms));
     if !object["status"].is_object() {
@@ -303,8 +303,8 @@ mod tests {
 
     use super::*;
 
-    fn standing(connected: bool, contact_ms: i64) -> NodeStanding {
-        NodeStanding {
+    fn standing(connected: bool, contact_ms: i64) -> NodeProgress {
+        NodeProgress {
             hub: "hub".to_owned(),
             connected,
             incarnation: Incarnation(1),
@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    fn ready(standing: Option<&NodeStanding>, now_ms: i64) -> String {
+    fn ready(standing: Option<&NodeProgress>, now_ms: i64) -> String {
         let mut node = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         judge_ready(&mut node, standing, now_ms);
         node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()

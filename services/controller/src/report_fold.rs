@@ -18,10 +18,12 @@ use std::time::Duration;
 
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{
-    Cursor, NodeName, NodeStanding, Partition, Report, ReportBody, ReportKey, ResourceKey,
+    Cursor, NodeName, NodeProgress, Partition, Report, ReportBody, ReportKey, ResourceKey,
 };
 use headwater_follow::discard_fold;
-use headwater_log::{Batch as LogBatch, Ends, Log, ReadError, Recorded, starts};
+use headwater_log::{
+    Batch as LogBatch, CatchUpTarget, Log, ReadError, StoredRecord, start_cursors,
+};
 use headwater_store::position::CURSORS;
 use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json, Table, TableId};
 use headwater_view::{NodeStatuses, PodStatusFold, ReportOutcome};
@@ -121,7 +123,7 @@ impl ReportFold {
 
     async fn fold(&self, wait: &mut Duration) -> Result<std::convert::Infallible, FoldError> {
         let (cursors, is_resumed) = self.cursors().await?;
-        let mut ends = Ends::ahead_of(&*self.log, &cursors).await?;
+        let mut ends = CatchUpTarget::ahead_of(&*self.log, &cursors).await?;
         let mut fold = Fold {
             statuses: PodStatusFold::open(&*self.engine)?,
             stale: StaleKeys::open(&*self.engine)?,
@@ -129,13 +131,13 @@ impl ReportFold {
         self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         self.repeat_terminations().await?;
-        if ends.are_reached() {
+        if ends.is_reached() {
             self.add_up(&fold.statuses, is_resumed).await?;
         }
         let mut repairs_from = Instant::now();
         loop {
             // What seems old while catching up may be mended by what follows.
-            let repairs = ends.are_reached() && fold.stale.is_due();
+            let repairs = ends.is_reached() && fold.stale.is_due();
             let batch = tokio::select! {
                 biased;
                 () = self.writes(repairs_from), if repairs => {
@@ -150,7 +152,7 @@ impl ReportFold {
             let commands = self.fold_batch(&mut fold, &batch)?;
             self.metrics.read_to(&batch.cursor, batch.high);
             // While catching up, a closing that does not agree may be mended by what follows.
-            let caught_up = ends.are_reached();
+            let caught_up = ends.is_reached();
             if ends.pass(&batch.cursor) {
                 self.add_up(&fold.statuses, is_resumed).await?;
             }
@@ -192,7 +194,7 @@ impl ReportFold {
 
     /// Where to read on in each partition, and whether that is where an earlier fold stood.
     async fn cursors(&self) -> Result<(Vec<Cursor>, bool), FoldError> {
-        let mut cursors = starts(&*self.log).await?;
+        let mut cursors = start_cursors(&*self.log).await?;
         let mut is_resumed = false;
         for cursor in &mut cursors {
             if let Some(stored) = CURSORS.get(&*self.engine, &cursor.partition)? {
@@ -250,7 +252,7 @@ impl ReportFold {
     fn fold_report(
         &self,
         fold: &mut Fold,
-        recorded: &Recorded,
+        recorded: &StoredRecord,
         batch: &mut Batch<Folded>,
         commands: &mut Vec<Command>,
         spans: &mut Vec<Span>,
@@ -370,13 +372,13 @@ impl ReportFold {
 fn fold_standing(
     batch: &mut Batch<Folded>,
     node: &NodeName,
-    recorded: &Recorded,
-) -> Option<NodeStanding> {
+    recorded: &StoredRecord,
+) -> Option<NodeProgress> {
     let Some(value) = &recorded.record.value else {
         batch.delete(&STANDINGS, node);
         return None;
     };
-    match serde_json::from_slice::<NodeStanding>(value) {
+    match serde_json::from_slice::<NodeProgress>(value) {
         Ok(standing) => {
             batch.put(&STANDINGS, node, &Json(standing.clone()));
             Some(standing)
@@ -391,7 +393,7 @@ fn fold_standing(
 
 /// Whether the log has lost what this node told. It had the closing of a snapshot, since the node
 /// says that it closed one and that nothing waits to be acknowledged; and none was read.
-fn is_lost(node: &NodeName, standing: &NodeStanding, statuses: &PodStatusFold) -> bool {
+fn is_lost(node: &NodeName, standing: &NodeProgress, statuses: &PodStatusFold) -> bool {
     let has_told_all = standing.meta_sync_ms > 0 && standing.outbox_depth == 0;
     has_told_all && statuses.node(node).and_then(NodeStatuses::closing).is_none()
 }

@@ -4,7 +4,7 @@
 //! What is in no trace gets no span and is passed on untouched.
 
 use headwater_event::{ReportId, ResourceKey};
-use headwater_log::{DOWNSTREAM_TOPIC, Draft, Recorded, UPSTREAM_TOPIC, Written};
+use headwater_log::{DOWNSTREAM_TOPIC, Draft, EventPosition, StoredRecord, UPSTREAM_TOPIC};
 use headwater_telemetry::{continue_from, messaging, traceparent};
 use tracing::Span;
 use tracing::field::Empty;
@@ -50,7 +50,7 @@ pub(crate) fn appends(drafts: &mut [Draft], partitions: u32) -> Vec<(usize, Span
 }
 
 /// Says in the spans which seqs the events got, and ends them.
-pub(crate) fn appended(spans: Vec<(usize, Span)>, written: &[Written]) {
+pub(crate) fn appended(spans: Vec<(usize, Span)>, written: &[EventPosition]) {
     for (place, span) in spans {
         if let Some(written) = written.get(place) {
             span.record("seq", written.seq.0);
@@ -59,7 +59,7 @@ pub(crate) fn appended(spans: Vec<(usize, Span)>, written: &[Written]) {
 }
 
 /// The span of a report that is in a trace; it ends when the picture has the report.
-pub(crate) fn fold_report(recorded: &Recorded, report: ReportId, kind: &str) -> Option<Span> {
+pub(crate) fn fold_report(recorded: &StoredRecord, report: ReportId, kind: &str) -> Option<Span> {
     let parent = recorded.record.traceparent.as_deref()?;
     let span = tracing::info_span!(
         "fold report",
@@ -100,11 +100,11 @@ mod tests {
         Draft { stream: StreamId::Cluster, event: Event::Head, replaces: None, traceparent }
     }
 
-    fn report(traceparent: Option<String>) -> Recorded {
+    fn report(traceparent: Option<String>) -> StoredRecord {
         let record = Record { key: "k".into(), value: None, header: "h".into(), traceparent };
         let (partition, offset) = (Partition(3), Offset(7));
         let leader_epoch = Default::default();
-        Recorded { partition, offset, leader_epoch, time_ms: 0, record }
+        StoredRecord { partition, offset, leader_epoch, time_ms: 0, record }
     }
 
     #[test]
@@ -114,8 +114,11 @@ mod tests {
             let change = source_change(&mut cause, &key(), "applied").expect("somebody takes it");
             let mut drafts = [draft(None), draft(cause.traceparent)];
             let spans = appends(&mut drafts, 4);
-            let written =
-                |seq| Written { stream: StreamId::Cluster, seq: Seq(seq), hash: StateHash::EMPTY };
+            let written = |seq| EventPosition {
+                stream: StreamId::Cluster,
+                seq: Seq(seq),
+                hash: StateHash::EMPTY,
+            };
             appended(spans, &[written(8), written(9)]);
             drop(change);
             let [untraced, traced] = drafts;

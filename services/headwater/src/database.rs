@@ -6,7 +6,7 @@ pub(crate) mod aside;
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_rocks::{RocksEngine, Role, Shared, move_aside};
+use headwater_rocks::{DatabaseMemory, RocksEngine, Role, move_aside};
 use headwater_store::{Engine, EngineError, Range, Schema};
 
 /// Rows read at a time: a few MiB where objects are large.
@@ -19,7 +19,7 @@ const CHUNK_ROWS: usize = 256;
 pub(crate) fn open(
     path: &Path,
     role: Role,
-    memory: &Shared,
+    memory: &DatabaseMemory,
     schema: Schema,
 ) -> Result<Arc<RocksEngine>, EngineError> {
     match open_whole(path, role, memory, schema) {
@@ -55,7 +55,7 @@ pub(crate) fn set_aside(path: &Path, reason: &str) -> Result<(), EngineError> {
 fn open_whole(
     path: &Path,
     role: Role,
-    memory: &Shared,
+    memory: &DatabaseMemory,
     schema: Schema,
 ) -> Result<RocksEngine, EngineError> {
     let engine = RocksEngine::open(path, role, memory, schema)?;

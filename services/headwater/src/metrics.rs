@@ -1,6 +1,6 @@
 //! The metrics registry of a process, with the collectors that every process has.
 
-use headwater_rocks::Shared;
+use headwater_rocks::DatabaseMemory;
 use headwater_telemetry::process::ProcessCollector;
 use prometheus::{IntGauge, Opts, Registry};
 
@@ -19,7 +19,7 @@ impl Metrics {
     ///
     /// # Errors
     /// When a name is taken twice: a defect.
-    pub(crate) fn new(memory: &Shared) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(memory: &DatabaseMemory) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let build = Opts::new("headwater_build_info", "The build that runs; always 1.")
             .const_label("version", env!("CARGO_PKG_VERSION"));

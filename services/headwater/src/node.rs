@@ -16,7 +16,7 @@ use headwater_edged::{
 };
 use headwater_event::NodeName;
 use headwater_identity::Connector;
-use headwater_rocks::{Role, Shared, create_durably};
+use headwater_rocks::{DatabaseMemory, Role, create_durably};
 use headwater_store::{Engine, schema};
 use headwater_telemetry::health::{CheckKind, Health};
 use tokio::task::JoinHandle;
@@ -196,7 +196,7 @@ impl Node {
         name: &NodeName,
         settings: NodeSettings,
         data: &DataDir,
-        memory: &Shared,
+        memory: &DatabaseMemory,
         metrics: &NodeMetrics,
     ) -> Result<Self, NodeError> {
         let dir = data.node(name);
@@ -301,7 +301,12 @@ pub(crate) fn runtime(kind: Runtime, allow_root: bool) -> Result<RuntimeKind, No
 }
 
 /// Runs the edge, again and again, until told to stop.
-async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: CancellationToken) {
+async fn supervise(
+    config: NodeConfig,
+    memory: DatabaseMemory,
+    view: NodeView,
+    stop: CancellationToken,
+) {
     let mut wait = RESTART_FIRST;
     let mut since_ms = None;
     loop {
@@ -346,7 +351,10 @@ async fn supervise(config: NodeConfig, memory: Shared, view: NodeView, stop: Can
     }
 }
 
-async fn open_and_start(config: &NodeConfig, memory: &Shared) -> Result<Running, StartError> {
+async fn open_and_start(
+    config: &NodeConfig,
+    memory: &DatabaseMemory,
+) -> Result<Running, StartError> {
     let open = |database, role, schema| {
         let path = path(config, database);
         // A state is rebuilt from the hub, an outbox begins the node's next start with a full

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
-use headwater_rocks::{Budget, Shared};
+use headwater_rocks::{Budget, DatabaseMemory};
 use headwater_telemetry::error_chain;
 use headwater_telemetry::health::{CheckKind, Health};
 use headwater_telemetry::traces::Traces;
@@ -85,7 +85,7 @@ pub(crate) struct ProcessSettings<'s> {
 pub(crate) struct Ground {
     pub(crate) data: DataDir,
     /// The memory of its databases.
-    pub(crate) memory: Shared,
+    pub(crate) memory: DatabaseMemory,
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
     /// What is wrong with it, for `status`.
@@ -201,7 +201,7 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
     let process = settings.process();
     let data = DataDir::open(process.data, &settings.owner())?;
     let socket = data.operator_socket()?;
-    let memory = Shared::new(P::BUDGET);
+    let memory = DatabaseMemory::new(P::BUDGET);
     let metrics = Metrics::new(&memory)?;
     // Before anything runs that would have to be stopped again.
     let listener = match process.metrics.0 {

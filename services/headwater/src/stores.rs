@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use headwater_event::NodeName;
-use headwater_rocks::{RocksEngine, Shared, Stats};
+use headwater_rocks::{DatabaseMemory, RocksEngine, Stats};
 use headwater_telemetry::scraped_family::{ScrapedFamily, label, number};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -100,7 +100,7 @@ type Open = Arc<Mutex<BTreeMap<(&'static str, String), Weak<RocksEngine>>>>;
 /// The open databases of a process. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    memory: Shared,
+    memory: DatabaseMemory,
     open: Open,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct StoresCollector {
 }
 
 impl Stores {
-    pub(crate) fn new(memory: Shared) -> Self {
+    pub(crate) fn new(memory: DatabaseMemory) -> Self {
         Self { memory, open: Open::default() }
     }
 
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn an_open_database_is_counted_and_a_closed_one_is_not() {
         let dir = tempfile::tempdir().expect("a directory");
-        let memory = Shared::new(Budget::EDGE);
+        let memory = DatabaseMemory::new(Budget::EDGE);
         let stores = Stores::new(memory.clone());
         let collector = stores.collector().expect("names");
         let of_stores = || {

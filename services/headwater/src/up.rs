@@ -22,7 +22,7 @@ use std::time::Duration;
 use headwater_controller::{Notice, SourceError};
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
-use headwater_rocks::{Budget, Shared};
+use headwater_rocks::{Budget, DatabaseMemory};
 use headwater_telemetry::server;
 use headwater_telemetry::traces::Traces;
 use tokio::sync::mpsc;
@@ -160,7 +160,7 @@ impl Composition {
         let data = DataDir::open(&args.data, OWNER_UP)?;
         let socket = data.operator_socket()?;
         let names = settings.node_names().unwrap_or_default();
-        let memory = Shared::new(Budget::CLOUD.and_nodes(names.len()));
+        let memory = DatabaseMemory::new(Budget::CLOUD.and_nodes(names.len()));
         let metrics = Metrics::new(&memory)?;
         // Before anything runs that would have to be stopped again.
         let listener = match settings.metrics.0 {

@@ -1,6 +1,6 @@
 //! Which entries of the hub's state an edge has already, as far as its summary says.
 
-use headwater_event::{DigestKey, EntryDigest, EntryKey, Gone, ObjectHash};
+use headwater_event::{DigestKey, EntryDigest, EntryKey, ObjectHash, RemovalRuns};
 
 /// A summary, while the hub's entries are looked up in it.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl Comparison {
     }
 
     /// What the edge has beyond the entries that were looked up.
-    pub fn gone(&self) -> Gone {
-        Gone::of(self.stays.iter().map(|stays| !stays))
+    pub fn gone(&self) -> RemovalRuns {
+        RemovalRuns::of(self.stays.iter().map(|stays| !stays))
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
         assert!(!has("d/pod/c", b"2"), "it changed");
         assert!(!has("d/pod/e", b"1"), "it came");
         assert!(!has("!streams", b"1"), "it always comes");
-        assert_eq!(comparison.gone().goes().collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(comparison.gone().removals().collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]

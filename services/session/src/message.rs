@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use headwater_event::{
-    Change, Checkpoint, EntryDigest, EntryKey, Gone, Identity, LogId, Report, ReportBody, ReportId,
-    ResourceKey, Seq, StateHash, StreamId,
+    Change, Checkpoint, EntryDigest, EntryKey, Identity, LogId, RemovalRuns, Report, ReportBody,
+    ReportId, ResourceKey, Seq, StateHash, StreamId,
 };
 
 /// The version of the protocol that this build speaks.
@@ -124,7 +124,7 @@ pub struct Push {
     /// Where it then stands.
     pub to: Checkpoint,
     /// Which entries of the summary leave; said in part 0 of a correction, and nowhere else.
-    pub gone: Gone,
+    pub gone: RemovalRuns,
     /// What changes, in order.
     pub changes: Vec<PushedChange>,
     /// The state hash at `to`.

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use headwater_check::State;
 use headwater_event::{
-    Applied, Boot, Change, Checkpoint, DigestKey, Envelope, Event, Gone, Identity, Incarnation,
-    LogId, Seq, StateHash, StreamId, WriterEpoch,
+    Applied, Boot, Change, Checkpoint, DigestKey, Envelope, Event, Identity, Incarnation, LogId,
+    RemovalRuns, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
     Compare, Divergence, EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, ReplicaPosition,
@@ -100,7 +100,7 @@ struct Link {
     hub: HubSession,
     edge: EdgeSession,
     disk: Disk,
-    staged: (Gone, Vec<Change>),
+    staged: (RemovalRuns, Vec<Change>),
     up: VecDeque<EdgeMessage>,
     down: VecDeque<HubMessage>,
     /// The next application comes out wrong.
@@ -479,7 +479,7 @@ fn push(mode: PushMode, gone: &[u32]) -> EdgeInput {
         mode,
         from: Seq::ZERO,
         to,
-        gone: Gone::from_runs(gone.to_vec()),
+        gone: RemovalRuns::from_runs(gone.to_vec()),
         changes: Vec::new(),
         hash: StateHash::EMPTY,
         part: 0,

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use headwater_event::{
     Applied, Assignment, Boot, Change, Checkpoint, DigestKey, EntryDigest, EntryKey, Envelope,
-    Event, Gone, Identity, Incarnation, LogId, NodeName, ObjectHash, Removed, Report, ReportBody,
-    ReportId, Seq, StateHash, StreamId, WriterEpoch,
+    Event, Identity, Incarnation, LogId, NodeName, ObjectHash, RemovalRuns, Removed, Report,
+    ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
@@ -139,11 +139,11 @@ fn push() -> impl Strategy<Value = Push> {
     )
 }
 
-fn gone() -> impl Strategy<Value = Gone> {
+fn gone() -> impl Strategy<Value = RemovalRuns> {
     prop_oneof![
-        4 => Just(Gone::default()),
-        2 => any::<[bool; 2]>().prop_map(Gone::of),
-        1 => vec(any::<u32>(), 0..4).prop_map(Gone::from_runs),
+        4 => Just(RemovalRuns::default()),
+        2 => any::<[bool; 2]>().prop_map(RemovalRuns::of),
+        1 => vec(any::<u32>(), 0..4).prop_map(RemovalRuns::from_runs),
     ]
 }
 

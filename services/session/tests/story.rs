@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Assignment, Boot, Change, Checkpoint, Envelope, Event, Gone, Identity, Incarnation,
-    LogId, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+    Applied, Assignment, Boot, Change, Checkpoint, Envelope, Event, Identity, Incarnation, LogId,
+    RemovalRuns, Report, ReportBody, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::message::{
     Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
@@ -53,7 +53,7 @@ fn push(mode: PushMode, from: u64, to: u64) -> Push {
         mode,
         from: Seq(from),
         to: at(to),
-        gone: Gone::default(),
+        gone: RemovalRuns::default(),
         changes: vec![change.into()],
         hash: hash(1),
         part: 0,

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use headwater_event::{LeaderEpoch, Offset, Partition};
-use headwater_log::{AppendError, Appended, Record, Recorded};
+use headwater_log::{AppendError, Record, RecordPosition, StoredRecord};
 use headwater_store::{Durability, Engine, EngineError, WriteBatch};
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,11 +25,11 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// One call of `append` on its way to the thread.
 pub(crate) struct Request {
     pub(crate) records: Vec<Prepared>,
-    pub(crate) done: oneshot::Sender<Result<Vec<Appended>, AppendError>>,
+    pub(crate) done: oneshot::Sender<Result<Vec<RecordPosition>, AppendError>>,
 }
 
 /// Who waits for an append, and where its records come to lie.
-type Answer = (oneshot::Sender<Result<Vec<Appended>, AppendError>>, Vec<Appended>);
+type Answer = (oneshot::Sender<Result<Vec<RecordPosition>, AppendError>>, Vec<RecordPosition>);
 
 /// A record that was checked and encoded by the caller.
 pub(crate) struct Prepared {
@@ -91,8 +91,8 @@ impl Appender {
                 touched[index] = true;
                 batch.put(record_key(topic, partition, offset), stamp(stored, time_ms));
                 let leader_epoch = LeaderEpoch(0);
-                published.push(Recorded { partition, offset, leader_epoch, time_ms, record });
-                appended.push(Appended { partition, offset });
+                published.push(StoredRecord { partition, offset, leader_epoch, time_ms, record });
+                appended.push(RecordPosition { partition, offset });
             }
             answers.push((request.done, appended));
         }

@@ -13,7 +13,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use headwater_event::{LeaderEpoch, Offset, Partition, TopicId};
-use headwater_log::{DOWNSTREAM_TOPIC, Record, Recorded, UPSTREAM_TOPIC};
+use headwater_log::{DOWNSTREAM_TOPIC, Record, StoredRecord, UPSTREAM_TOPIC};
 use headwater_store::{Range, TableId};
 use serde::{Deserialize, Serialize};
 
@@ -185,7 +185,7 @@ pub(crate) fn decode_record(
     partition: Partition,
     offset: Offset,
     mut stored: Bytes,
-) -> Result<Recorded, String> {
+) -> Result<StoredRecord, String> {
     if stored.len() < PREFIX_BYTES {
         return Err(format!("it has only {} bytes", stored.len()));
     }
@@ -209,7 +209,7 @@ pub(crate) fn decode_record(
     };
     let value = (flags & HAS_VALUE != 0).then_some(stored);
     let record = Record { key, value, header, traceparent };
-    Ok(Recorded { partition, offset, leader_epoch: LeaderEpoch(0), time_ms, record })
+    Ok(StoredRecord { partition, offset, leader_epoch: LeaderEpoch(0), time_ms, record })
 }
 
 #[cfg(test)]

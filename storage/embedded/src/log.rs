@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
-use headwater_log::{Append, AppendError, Appended, Bounds, Description, Log, ReadError, Reader};
+use headwater_log::{
+    Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition,
+};
 use headwater_owner::OwnerThread;
 use headwater_store::{Durability, Engine, EngineError, WriteBatch};
 use prometheus::Registry;
@@ -234,7 +236,7 @@ impl Log for EmbeddedLog {
         Ok(self.shared.describe())
     }
 
-    async fn append(&self, records: Vec<Append>) -> Result<Vec<Appended>, AppendError> {
+    async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
         let prepared = self.prepare(records);
         let records = prepared.inspect_err(|error| self.shared.counts.failed(error, 1))?;
         if records.is_empty() {

@@ -1,7 +1,7 @@
 //! What the embedded logs of a process count. Handles are bound once, when a log is opened.
 
 use headwater_event::{Offset, Partition};
-use headwater_log::{AppendError, Recorded};
+use headwater_log::{AppendError, StoredRecord};
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
     exponential_buckets, register_histogram_vec_with_registry,
@@ -163,7 +163,7 @@ impl LogMetrics {
 
 impl Counts {
     /// One write, of so many seconds, made these appends durable, which brought these records.
-    pub(crate) fn synced(&self, seconds: f64, appends: usize, records: &[Recorded]) {
+    pub(crate) fn synced(&self, seconds: f64, appends: usize, records: &[StoredRecord]) {
         self.appends.inc_by(appends as u64);
         self.group_appends.observe(number(appends));
         self.sync_seconds.observe(seconds);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use headwater_event::{Cursor, Offset, Partition};
-use headwater_log::{Batch, ReadError, Reader, Recorded};
+use headwater_log::{Batch, ReadError, Reader, StoredRecord};
 use headwater_store::{Engine, EngineError};
 use tokio::sync::watch;
 
@@ -53,7 +53,7 @@ impl EmbeddedReader {
         partition: Partition,
         next: Offset,
         high: Offset,
-    ) -> Result<Vec<Recorded>, ReadError> {
+    ) -> Result<Vec<StoredRecord>, ReadError> {
         let tail = self.shared.tail_records(partition, next, BATCH_RECORDS_MAX, BATCH_BYTES_MAX);
         if let Some(records) = tail {
             return Ok(records);
@@ -93,7 +93,7 @@ impl Reader for EmbeddedReader {
     }
 }
 
-fn is_full(records: &[Recorded]) -> bool {
+fn is_full(records: &[StoredRecord]) -> bool {
     let bytes: usize = records.iter().map(|recorded| recorded.record.bytes()).sum();
     records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX
 }
@@ -105,7 +105,7 @@ fn read_records(
     partition: Partition,
     next: Offset,
     high: Offset,
-) -> Result<Vec<Recorded>, ReadError> {
+) -> Result<Vec<StoredRecord>, ReadError> {
     let mut range = records(shared.log_topic(), partition, next, high);
     let mut read = Vec::new();
     let mut bytes = 0;

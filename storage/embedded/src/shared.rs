@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use headwater_event::{Cursor, Offset, Partition, TopicId};
-use headwater_log::{Description, ReadError, Recorded};
+use headwater_log::{Description, ReadError, StoredRecord};
 use tokio::sync::watch;
 
 use crate::layout::LogTopic;
@@ -44,7 +44,7 @@ struct State {
 struct Held {
     high: Offset,
     /// The last records, without a gap up to `high`.
-    tail: VecDeque<Recorded>,
+    tail: VecDeque<StoredRecord>,
 }
 
 impl Shared {
@@ -99,7 +99,7 @@ impl Shared {
     }
 
     /// Makes records readable that are durable.
-    pub(crate) fn publish(&self, records: impl IntoIterator<Item = Recorded>) {
+    pub(crate) fn publish(&self, records: impl IntoIterator<Item = StoredRecord>) {
         let mut state = self.state();
         for recorded in records {
             state.push(recorded);
@@ -116,13 +116,13 @@ impl Shared {
         next: Offset,
         records_max: usize,
         bytes_max: usize,
-    ) -> Option<Vec<Recorded>> {
+    ) -> Option<Vec<StoredRecord>> {
         let state = self.state();
         let tail = &state.held(partition).ok()?.tail;
         let first = tail.front()?.offset;
         let skip = usize::try_from(next.0.checked_sub(first.0)?).ok()?;
         let mut bytes = 0;
-        let within = |recorded: &&Recorded| {
+        let within = |recorded: &&StoredRecord| {
             let fits = bytes < bytes_max;
             bytes += recorded.record.bytes();
             fits
@@ -167,7 +167,7 @@ impl State {
         self.partitions.get(index).ok_or(ReadError::NoPartition { partition })
     }
 
-    fn push(&mut self, recorded: Recorded) {
+    fn push(&mut self, recorded: StoredRecord) {
         let partition = recorded.partition;
         let bytes = cost(&recorded);
         let Some(held) = self.partitions.get_mut(partition.0 as usize) else { return };
@@ -189,6 +189,6 @@ impl State {
     }
 }
 
-fn cost(recorded: &Recorded) -> usize {
+fn cost(recorded: &StoredRecord) -> usize {
     recorded.record.bytes() + TAIL_RECORD_OVERHEAD_BYTES
 }

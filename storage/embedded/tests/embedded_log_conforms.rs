@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use headwater_log::conformance::check;
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
-use headwater_store::{Engine, MemoryEngine, Survives, schema};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
+use headwater_store::{Engine, MemoryEngine, Survival, schema};
 use tempfile::TempDir;
 
 use self::harness::{Disk, Embedded};
@@ -21,20 +21,20 @@ impl Disk for InMemory {
     }
 
     fn open(&mut self) -> Arc<dyn Engine> {
-        self.0 = Arc::new(self.0.crash(Survives::Synced));
+        self.0 = Arc::new(self.0.crash(Survival::Synced));
         self.0.clone()
     }
 }
 
 struct OnRocks {
     directory: TempDir,
-    shared: Shared,
+    shared: DatabaseMemory,
 }
 
 impl Disk for OnRocks {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        Self { directory, shared: Shared::new(Budget::EDGE) }
+        Self { directory, shared: DatabaseMemory::new(Budget::EDGE) }
     }
 
     fn open(&mut self) -> Arc<dyn Engine> {

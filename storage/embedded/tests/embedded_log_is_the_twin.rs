@@ -8,7 +8,7 @@ use bytes::Bytes;
 use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::{Offset, Partition};
 use headwater_log::{Append, Log, MemoryLog, MemorySettings, Record};
-use headwater_store::{Engine, MemoryEngine, Survives};
+use headwater_store::{Engine, MemoryEngine, Survival};
 use proptest::prelude::*;
 
 const PARTITIONS: u32 = 2;
@@ -57,7 +57,7 @@ impl Both {
         Self { twin, clock, engine, log }
     }
 
-    async fn reopen(&mut self, survives: Survives) {
+    async fn reopen(&mut self, survives: Survival) {
         self.log.close().await;
         self.engine = Arc::new(self.engine.crash(survives));
         self.log = open(&self.engine, &self.clock);
@@ -89,11 +89,11 @@ impl Both {
                     // What earlier runs did stays: only this one is torn.
                     self.engine.sync().expect("the engine works");
                     self.log.compact(records_max).await.expect("the engine works");
-                    self.reopen(Survives::Some { seed }).await;
+                    self.reopen(Survival::Some { seed }).await;
                 }
                 while self.log.compact(records_max).await.expect("the engine works").more_due {}
             }
-            Step::Reopen => self.reopen(Survives::Everything).await,
+            Step::Reopen => self.reopen(Survival::Everything).await,
         }
     }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::{Offset, Partition};
-use headwater_log::{Append, Log, Record, Recorded};
-use headwater_store::{MemoryEngine, Survives};
+use headwater_log::{Append, Log, Record, StoredRecord};
+use headwater_store::{MemoryEngine, Survival};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -54,7 +54,7 @@ fn append(partition: u32, key: String, bytes: usize) -> Append {
     Append { partition: Partition(partition), record }
 }
 
-async fn read_all(log: &EmbeddedLog, partition: Partition) -> Vec<Recorded> {
+async fn read_all(log: &EmbeddedLog, partition: Partition) -> Vec<StoredRecord> {
     let start = log.start(partition).await.expect("there");
     let high = log.bounds(partition).await.expect("there").high;
     let mut reader = log.read(vec![start]).await.expect("readable");
@@ -128,8 +128,8 @@ async fn life(
         tokio::task::yield_now().await;
     }
     let survives = match rng.random_range(0..3) {
-        0 => Survives::Synced,
-        _ => Survives::Some { seed: rng.random() },
+        0 => Survival::Synced,
+        _ => Survival::Some { seed: rng.random() },
     };
     let left = engine.crash(survives);
     // The next append fails, and then everybody is told. What was told until then stays told.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use bytes::Bytes;
 use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::Partition;
-use headwater_log::{Append, AppendError, Log, ReadError, Record, Recorded};
+use headwater_log::{Append, AppendError, Log, ReadError, Record, StoredRecord};
 use headwater_store::{
-    Durability, Engine, EngineError, Failure, KeyValue, MemoryEngine, Range, Read, Survives,
+    Durability, Engine, EngineError, Failure, KeyValue, MemoryEngine, Range, Read, Survival,
     TableId, WriteBatch,
 };
 
@@ -28,7 +28,7 @@ fn append(key: &str, bytes: usize) -> Append {
     Append { partition: PARTITION, record }
 }
 
-async fn read_all(log: &EmbeddedLog) -> Result<Vec<Recorded>, ReadError> {
+async fn read_all(log: &EmbeddedLog) -> Result<Vec<StoredRecord>, ReadError> {
     let start = log.start(PARTITION).await?;
     let high = log.bounds(PARTITION).await?.high;
     let mut reader = log.read(vec![start]).await?;
@@ -42,8 +42,8 @@ async fn read_all(log: &EmbeddedLog) -> Result<Vec<Recorded>, ReadError> {
     Ok(seen)
 }
 
-fn keys(records: &[Recorded]) -> Vec<String> {
-    let key = |it: &Recorded| String::from_utf8_lossy(&it.record.key).into_owned();
+fn keys(records: &[StoredRecord]) -> Vec<String> {
+    let key = |it: &StoredRecord| String::from_utf8_lossy(&it.record.key).into_owned();
     records.iter().map(key).collect()
 }
 
@@ -58,7 +58,7 @@ async fn power_loss_takes_nothing_that_was_acknowledged() {
             wanted.push(format!("{life} {n}"));
         }
         // No farewell: the power goes.
-        engine = Arc::new(engine.crash(Survives::Synced));
+        engine = Arc::new(engine.crash(Survival::Synced));
     }
     let read = read_all(&open(&engine, LogTopic::Downstream)).await.expect("readable");
     assert_eq!(keys(&read), wanted);

@@ -1,4 +1,4 @@
-//! Which streams a node has: the object of the `!streams` entry in its private stream.
+//! The stream assignment of a node: the object of the `!streams` entry in its private stream.
 //!
 //! A JSON array of stream ids, sorted: `["cluster","node/gw-1"]`. The private stream belongs to
 //! the node whether or not it is listed.
@@ -18,7 +18,7 @@ pub struct Assignment {
 
 /// Why the object of a `!streams` entry cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the !streams entry of node {node} is no JSON array of stream ids")]
+#[error("the !streams entry of node {node} is not a JSON array of stream ids")]
 pub struct AssignmentError {
     /// The node.
     pub node: NodeName,
@@ -27,7 +27,7 @@ pub struct AssignmentError {
 }
 
 impl Assignment {
-    /// The streams of `node`: its private one and those of `shared` that it may read.
+    /// Assigns to `node` its private stream and those of `shared` that it may read.
     pub fn new(node: &NodeName, shared: impl IntoIterator<Item = StreamId>) -> Self {
         let mut streams: BTreeSet<_> =
             shared.into_iter().filter(|stream| stream.readable_by(node)).collect();
@@ -35,28 +35,28 @@ impl Assignment {
         Self { streams }
     }
 
-    /// Reads the object of the `!streams` entry of `node`; another node's stream is left out.
+    /// Decodes the object of the `!streams` entry of `node`. Leaves out other nodes' streams.
     ///
     /// # Errors
-    /// When the bytes are no JSON array of stream ids.
+    /// The bytes are not a JSON array of stream ids.
     pub fn decode(node: &NodeName, object: &[u8]) -> Result<Self, AssignmentError> {
         let shared: BTreeSet<StreamId> = serde_json::from_slice(object)
             .map_err(|source| AssignmentError { node: node.clone(), source })?;
         Ok(Self::new(node, shared))
     }
 
-    /// The object of the `!streams` entry.
+    /// Encodes the object of the `!streams` entry.
     pub fn encode(&self) -> Bytes {
         let texts: Vec<String> = self.streams.iter().map(ToString::to_string).collect();
         serde_json::Value::from(texts).to_string().into()
     }
 
-    /// Whether the node has `stream`.
+    /// Whether the assignment contains `stream`.
     pub fn contains(&self, stream: &StreamId) -> bool {
         self.streams.contains(stream)
     }
 
-    /// The streams, the shared ones first.
+    /// The assigned streams, shared streams first.
     pub fn streams(&self) -> &BTreeSet<StreamId> {
         &self.streams
     }

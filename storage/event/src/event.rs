@@ -1,7 +1,7 @@
-//! The events of a stream, and the envelope they travel in.
+//! The events of a stream, and the envelope that gives an event its position.
 //!
-//! An event is a past-tense fact and is never edited. Every event of a stream has the next
-//! [`Seq`], `Head` included, so that a reader notices a missing one.
+//! An event is a fact in the past tense and never changes. Each event of a stream has the next
+//! [`Seq`], [`Event::Head`] included, so a reader notices a missing event.
 
 use bytes::Bytes;
 
@@ -10,42 +10,43 @@ use crate::key::EntryKey;
 use crate::position::{Seq, WriterEpoch};
 use crate::stream::StreamId;
 
-/// What happened to a stream.
+/// One fact in the history of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An entry came or changed (`PodApplied`, `ConfigMapApplied`, `StreamsAssigned`).
+    /// An entry was created or changed (`PodApplied`, `ConfigMapApplied`, `StreamsAssigned`).
     Applied(Applied),
-    /// An entry left (`PodRemoved`).
+    /// An entry was removed (`PodRemoved`).
     Removed(Removed),
-    /// Nothing changed: marks how far the stream went, so that a fold that met a compacted
-    /// tombstone still knows its position. Written after a removal, before the tombstone can go.
+    /// The state is unchanged. The event marks the end of the stream: a fold that misses a removal
+    /// because compaction dropped the tombstone still learns the position. The writer appends it
+    /// after a removal, before compaction can drop the tombstone.
     Head,
 }
 
-/// An entry that came or changed, whole.
+/// The complete new value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Which entry.
     pub key: EntryKey,
     /// The Kubernetes UID of the object; empty for reserved entries.
     pub uid: String,
-    /// Kubernetes' resource version: opaque, compared for equality only. May be empty.
+    /// The Kubernetes resource version: opaque, compared for equality only. May be empty.
     pub resource_version: String,
-    /// The object's JSON, byte for byte as the writer had it.
+    /// The object's JSON, byte for byte as the writer received it.
     pub object: Bytes,
 }
 
-/// An entry that left.
+/// The removal of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
     /// Which entry.
     pub key: EntryKey,
-    /// The UID of the object that left: another object of the same name is not meant.
+    /// The UID of the removed object. A later object of the same name has another UID.
     pub uid: String,
 }
 
 impl Event {
-    /// The entry that the event changed; `None` for `Head`.
+    /// The entry that the event changes; `None` for `Head`.
     pub fn key(&self) -> Option<&EntryKey> {
         match self {
             Self::Applied(applied) => Some(&applied.key),
@@ -54,7 +55,7 @@ impl Event {
         }
     }
 
-    /// The UID of the object concerned, empty where there is none.
+    /// The UID of the object; empty for `Head`.
     pub fn uid(&self) -> &str {
         match self {
             Self::Applied(applied) => &applied.uid,
@@ -63,7 +64,7 @@ impl Event {
         }
     }
 
-    /// The resource version of the object concerned, empty where there is none.
+    /// The resource version of the object; empty for a removal and for `Head`.
     pub fn resource_version(&self) -> &str {
         match self {
             Self::Applied(applied) => &applied.resource_version,
@@ -71,7 +72,7 @@ impl Event {
         }
     }
 
-    /// The name of the fact, as people read it: `PodApplied`, `ConfigMapRemoved`, `Head`.
+    /// The name of the event for people: `PodApplied`, `ConfigMapRemoved`, `Head`.
     pub fn kind(&self) -> String {
         let (key, verb) = match self {
             Self::Head => return "Head".to_owned(),
@@ -95,14 +96,14 @@ impl Event {
     }
 }
 
-/// A change to one entry of a stream's state: an event without its position.
+/// A change of one entry of a stream's state: an event without a position.
 ///
-/// What a writer is asked to append, and what a delta or snapshot carries.
+/// A writer appends changes; a delta and a snapshot consist of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The entry is now this.
+    /// The entry has this value now.
     Applied(Applied),
-    /// The entry is gone.
+    /// The entry no longer exists.
     Removed(Removed),
 }
 
@@ -125,30 +126,30 @@ impl From<Change> for Event {
     }
 }
 
-/// An event with its place in its stream.
+/// An event with its position in its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// The stream.
     pub stream: StreamId,
-    /// The dense position in it.
+    /// The event's position in the stream, without gaps.
     pub seq: Seq,
-    /// The epoch of the writer that appended it.
+    /// The epoch of the writer that appended the event.
     pub epoch: WriterEpoch,
-    /// The first seq of that epoch in this stream: a replica whose checkpoint has a lower epoch
+    /// The first seq of that epoch in this stream. A replica whose checkpoint has a lower epoch
     /// and a seq at or beyond this one has diverged.
     pub epoch_first_seq: Seq,
-    /// When the log appended it, in milliseconds since the Unix epoch. For people and `--at`;
-    /// nothing is ordered by it.
+    /// The time at which the log appended the event, in milliseconds since the Unix epoch. For
+    /// people and `--at`; it orders nothing.
     pub time_ms: i64,
     /// The stream's state hash after the event.
     pub hash: StateHash,
-    /// W3C trace context of the change, where the source had one.
+    /// The W3C trace context of the change, if the source supplied one.
     pub traceparent: Option<String>,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// Kubernetes' CamelCase of a lower-case type, for event names.
+/// The CamelCase that Kubernetes uses for a lower-case type, for event names.
 fn kind_name(kind: &str) -> String {
     const NAMES: [(&str, &str); 9] = [
         ("configmap", "ConfigMap"),

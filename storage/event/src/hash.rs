@@ -1,10 +1,10 @@
-//! The state hash: a sum over the entries of a stream's state, kept up to date in O(1) an event.
+//! The state hash: a sum over the entries of a stream's state. Each event updates it in O(1).
 //!
 //! `hash(state) = sum over entries of BLAKE3_keyed(len(key) ‖ key ‖ BLAKE3(object)) mod 2^256`.
-//! Adding an entry adds its term, removing it subtracts it, so the order of events and of keys
-//! does not matter, only the set that is left. The key is derived from the log id, so that two
-//! lives of a log never agree by chance. The object's bytes are those the writer had,
-//! uncompressed and unsealed.
+//! A new entry adds its term, a removed entry subtracts it. Only the resulting set of entries
+//! counts, not the order of events or keys. The hash key is derived from the log id, so two lives
+//! of a log never agree by chance. The hashed object is what the writer received, uncompressed
+//! and unsealed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,30 +16,30 @@ use crate::key::EntryKey;
 use crate::name::NodeName;
 use crate::position::LogId;
 
-/// The context string of the key derivation; changing it changes every hash.
+/// The context string of the key derivation. A change of it changes every state hash.
 const CONTEXT: &str = "headwater 2026-11 state hash v1";
 
-/// As [`CONTEXT`], for pod status snapshots.
+/// The context string for pod status snapshots.
 const POD_STATUS_CONTEXT: &str = "headwater 2026-11 pod status snapshot v1";
 
-/// BLAKE3 of one object's bytes: what a store keeps beside the object, so that its term can be
-/// subtracted without reading the object again.
+/// The BLAKE3 hash of one object's bytes. A store keeps it with the entry, so that it can subtract
+/// the entry's term without reading the object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectHash(pub [u8; 32]);
 
 impl ObjectHash {
-    /// The hash of an object's bytes.
+    /// Hashes an object's bytes.
     pub fn of(object: &[u8]) -> Self {
         Self(*blake3::hash(object).as_bytes())
     }
 }
 
-/// The key under which the terms of one log's state hashes are made.
+/// The key of the state hashes of one log.
 #[derive(Clone, Copy)]
 pub struct HashKey([u8; 32]);
 
 impl HashKey {
-    /// The key of `log_id`.
+    /// Derives the key from `log_id`.
     pub fn new(log_id: &LogId) -> Self {
         let mut material = [0; 24];
         material[..8].copy_from_slice(&log_id.number.to_le_bytes());
@@ -47,8 +47,8 @@ impl HashKey {
         Self(blake3::derive_key(CONTEXT, &material))
     }
 
-    /// The key under which the pod status snapshots of `node` are hashed: the same whatever log
-    /// they travel in, so that a snapshot means the same to an edge and to any cloud.
+    /// Derives the key for the pod status snapshots of `node`. It is independent of the log, so an
+    /// edge and any cloud compute the same hash for one snapshot.
     pub fn of_pod_statuses(node: &NodeName) -> Self {
         Self(blake3::derive_key(POD_STATUS_CONTEXT, node.as_str().as_bytes()))
     }
@@ -77,7 +77,7 @@ impl StateHash {
     /// The hash of the empty state.
     pub const EMPTY: Self = Self([0; 4]);
 
-    /// Adds the term of an entry that came into the state.
+    /// Adds the term of a new entry.
     pub fn add(&mut self, hash_key: &HashKey, key: &EntryKey, object: &ObjectHash) {
         let term = hash_key.term(key, object);
         let mut carry = false;
@@ -89,7 +89,7 @@ impl StateHash {
         }
     }
 
-    /// Subtracts the term of an entry that left the state.
+    /// Subtracts the term of a removed entry.
     pub fn subtract(&mut self, hash_key: &HashKey, key: &EntryKey, object: &ObjectHash) {
         let term = hash_key.term(key, object);
         let mut borrow = false;
@@ -101,7 +101,7 @@ impl StateHash {
         }
     }
 
-    /// The hash as 32 little-endian bytes, as it is stored and sent.
+    /// The hash as 32 little-endian bytes: its form on disk and on the wire.
     pub fn to_bytes(self) -> [u8; 32] {
         let mut bytes = [0; 32];
         for (chunk, limb) in bytes.chunks_exact_mut(8).zip(self.0) {
@@ -110,7 +110,7 @@ impl StateHash {
         bytes
     }
 
-    /// The hash from its 32 bytes.
+    /// Reads the hash from its 32 bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self(limbs(bytes))
     }

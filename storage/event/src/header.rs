@@ -1,28 +1,28 @@
-//! The binary header of a downstream record: what Headwater knows of the event.
+//! The binary header of a downstream record: the event's position, identity and state hash.
 //!
-//! One version byte, then a protobuf message, so that ordinary tools can read it
-//! (`proto/headwater/log/v1/record.proto` describes the same bytes).
+//! The header is one version byte and a protobuf message, so that ordinary tools can read it.
+//! `proto/headwater/log/v1/record.proto` describes the same bytes.
 
 use prost::Message;
 
 use crate::hash::StateHash;
 use crate::position::{Seq, WriterEpoch};
 
-/// The version of the header written here. A reader refuses one it does not know.
+/// The header version that this build writes. A reader refuses an unknown version.
 pub const HEADER_VERSION: u8 = 1;
 
-/// What a record says about its event besides key and value.
+/// The parts of an event that are neither in the record's key nor in its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventHeader {
-    /// Position in the stream.
+    /// The event's position in the stream.
     pub seq: Seq,
-    /// Epoch of the writer.
+    /// The epoch of the writer.
     pub epoch: WriterEpoch,
-    /// First seq of that epoch in the stream.
+    /// The first seq of that epoch in the stream.
     pub epoch_first_seq: Seq,
-    /// UID of the object.
+    /// The UID of the object.
     pub uid: String,
-    /// Resource version of the object.
+    /// The resource version of the object.
     pub resource_version: String,
     /// The stream's state hash after the event.
     pub hash: StateHash,
@@ -31,28 +31,28 @@ pub struct EventHeader {
 /// Why a header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// There are no bytes.
+    /// The header is empty.
     #[error("the record has no Headwater header")]
     Missing,
-    /// The first byte names a version that this build does not know.
+    /// The first byte is a version that this build does not know.
     #[error(
-        "the record's header has version {found}, this build knows {HEADER_VERSION}: upgrade before reading this log"
+        "the record's header has version {found}, this build reads version {HEADER_VERSION}; upgrade before you read this log"
     )]
     Version {
-        /// The version found.
+        /// The version in the header.
         found: u8,
     },
     /// The protobuf message is malformed or lacks a field.
     #[error("the record's header is malformed: {reason}")]
     Malformed {
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
 }
 
-/// The wire form; field numbers are never reused.
+/// The protobuf message of the header. Field numbers are never reused.
 #[derive(Clone, PartialEq, Message)]
-struct Wire {
+struct HeaderMessage {
     #[prost(uint64, tag = "1")]
     seq: u64,
     #[prost(uint64, tag = "2")]
@@ -68,9 +68,9 @@ struct Wire {
 }
 
 impl EventHeader {
-    /// The header's bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> Vec<u8> {
-        let wire = Wire {
+        let message = HeaderMessage {
             seq: self.seq.0,
             writer_epoch: self.epoch.0,
             epoch_first_seq: self.epoch_first_seq.0,
@@ -78,38 +78,39 @@ impl EventHeader {
             resource_version: self.resource_version.clone(),
             state_hash: self.hash.to_bytes().to_vec(),
         };
-        let mut bytes = Vec::with_capacity(1 + wire.encoded_len());
+        let mut bytes = Vec::with_capacity(1 + message.encoded_len());
         bytes.push(HEADER_VERSION);
-        wire.encode_raw(&mut bytes);
+        message.encode_raw(&mut bytes);
         bytes
     }
 
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// Says why the bytes are no header of this version.
+    /// The bytes are not a header of this version; see [`HeaderError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
         let malformed = |reason: &str| HeaderError::Malformed { reason: reason.to_owned() };
         let (version, rest) = bytes.split_first().ok_or(HeaderError::Missing)?;
         if *version != HEADER_VERSION {
             return Err(HeaderError::Version { found: *version });
         }
-        let wire = Wire::decode(rest)
+        let message = HeaderMessage::decode(rest)
             .map_err(|error| HeaderError::Malformed { reason: error.to_string() })?;
-        let hash: [u8; 32] = wire
-            .state_hash
+        let HeaderMessage { seq, writer_epoch, epoch_first_seq, uid, resource_version, state_hash } =
+            message;
+        let hash: [u8; 32] = state_hash
             .as_slice()
             .try_into()
-            .map_err(|_| malformed("the state hash has not 32 bytes"))?;
-        if wire.seq == 0 || wire.writer_epoch == 0 || wire.epoch_first_seq > wire.seq {
+            .map_err(|_| malformed("the state hash is not 32 bytes long"))?;
+        if seq == 0 || writer_epoch == 0 || epoch_first_seq > seq {
             return Err(malformed("seq, writer epoch or first seq is out of range"));
         }
         Ok(Self {
-            seq: Seq(wire.seq),
-            epoch: WriterEpoch(wire.writer_epoch),
-            epoch_first_seq: Seq(wire.epoch_first_seq),
-            uid: wire.uid,
-            resource_version: wire.resource_version,
+            seq: Seq(seq),
+            epoch: WriterEpoch(writer_epoch),
+            epoch_first_seq: Seq(epoch_first_seq),
+            uid,
+            resource_version,
             hash: StateHash::from_bytes(&hash),
         })
     }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_named() {
+    fn an_unknown_version_is_refused_by_number() {
         assert_eq!(EventHeader::decode(&[9, 0]), Err(HeaderError::Version { found: 9 }));
         assert_eq!(EventHeader::decode(&[]), Err(HeaderError::Missing));
     }

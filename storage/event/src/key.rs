@@ -1,8 +1,8 @@
-//! Keys: of a resource, and of an entry in a stream's state.
+//! The keys of resources and of entries in a stream's state.
 //!
-//! A resource key keeps KubeEdge's form `<namespace>/<type>/<name>`, with `null` for the
-//! namespace of a cluster-scoped object. An entry key is a resource key or one of the few
-//! reserved keys, which begin with `!`.
+//! A resource key has KubeEdge's form `<namespace>/<type>/<name>`, with `null` as the namespace of
+//! a cluster-scoped object. An entry key is a resource key or one of the few reserved keys, which
+//! begin with `!`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,21 +10,22 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What KubeEdge writes where an object has no namespace (`models.NullNamespace`).
+/// The namespace of an object without one, as KubeEdge writes it (`models.NullNamespace`).
 pub const NULL_NAMESPACE: &str = "null";
 
-/// The reserved entry that holds which streams a node has; lives in the node's private stream.
+/// The key of the reserved entry with the streams of a node, in the node's private stream.
 pub const STREAMS_KEY: &str = "!streams";
 
-/// The reserved entry by which the cloud asks a node for a full pod status snapshot.
+/// The key of the reserved entry that requests a full pod status snapshot from a node.
 pub const SNAPSHOT_REQUEST_KEY: &str = "!snapshot-request";
 
-/// The longest key in bytes: three DNS names of 253 and their separators fit.
+/// The largest length of a key, in bytes: three DNS names of 253 bytes and their separators fit.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// Identifies an object: `<namespace>/<type>/<name>`, the type in lower-case singular.
+/// The identity of an object: `<namespace>/<type>/<name>`, the type in lower-case singular.
 ///
-/// Ordered as its text, so that one namespace, then one type, lie together. Clones share the text.
+/// Keys are ordered as their text, so the keys of one namespace, and in it those of one type, are
+/// adjacent. Clones share the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceKey {
@@ -37,24 +38,24 @@ pub struct ResourceKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text does not have the form `<namespace>/<type>/<name>`.
-    #[error("{text:?} is no resource key: want <namespace>/<type>/<name>")]
+    #[error("{text:?} is not a resource key; write <namespace>/<type>/<name>")]
     Malformed {
-        /// The text as given.
+        /// The text.
         text: String,
     },
     /// The text is longer than [`KEY_BYTES_MAX`].
-    #[error("a key has at most {KEY_BYTES_MAX} bytes, this one {bytes}")]
+    #[error("the key has {bytes} bytes; at most {KEY_BYTES_MAX} are allowed")]
     TooLong {
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: usize,
     },
 }
 
 impl ResourceKey {
-    /// Makes a key of its parts; `None` or an empty namespace means cluster-scoped.
+    /// Makes a key from its parts. `None` or an empty namespace means cluster-scoped.
     ///
     /// # Errors
-    /// When a part is empty, or holds `/`, white space or a control character.
+    /// A part is empty, or contains `/`, white space or a control character.
     pub fn new(namespace: Option<&str>, kind: &str, name: &str) -> Result<Self, KeyError> {
         let namespace = match namespace {
             None | Some("") => NULL_NAMESPACE,
@@ -63,7 +64,7 @@ impl ResourceKey {
         format!("{namespace}/{kind}/{name}").parse()
     }
 
-    /// The namespace, unless the object is cluster-scoped.
+    /// The namespace; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         match &self.text[..self.type_at - 1] {
             NULL_NAMESPACE => None,
@@ -81,7 +82,7 @@ impl ResourceKey {
         &self.text[self.name_at..]
     }
 
-    /// The same object's key under another type, as a pod's `podstatus`.
+    /// The key with another type, for example the `podstatus` of a pod.
     #[must_use]
     pub fn with_kind(&self, kind: &str) -> Self {
         let namespace = &self.text[..self.type_at - 1];
@@ -155,7 +156,7 @@ impl fmt::Debug for ResourceKey {
 pub enum EntryKey {
     /// `!streams`: the streams of the node whose private stream this is.
     Streams,
-    /// `!snapshot-request`: the number of the last full pod status snapshot asked for, as a JSON
+    /// `!snapshot-request`: the number of the last requested full pod status snapshot, as a JSON
     /// number.
     SnapshotRequest,
     /// An object.
@@ -163,7 +164,7 @@ pub enum EntryKey {
 }
 
 impl EntryKey {
-    /// The key as text, as it stands in the log and on disk.
+    /// The key as text: its form in the log and on disk.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Streams => STREAMS_KEY,
@@ -172,7 +173,7 @@ impl EntryKey {
         }
     }
 
-    /// The resource key, unless the entry is a reserved one.
+    /// The resource key; `None` for a reserved entry.
     pub fn resource(&self) -> Option<&ResourceKey> {
         match self {
             Self::Streams | Self::SnapshotRequest => None,
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_gives_back_its_parts() {
+    fn a_key_returns_its_parts() {
         let key: ResourceKey = "shop/pod/web-0".parse().expect("well-formed");
         assert_eq!((key.namespace(), key.kind(), key.name()), (Some("shop"), "pod", "web-0"));
         assert_eq!(key.with_kind("podstatus").as_str(), "shop/podstatus/web-0");

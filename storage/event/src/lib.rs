@@ -1,24 +1,72 @@
-//! The vocabulary of Headwater: identifiers, positions, events and the state hash.
+//! The vocabulary of Headwater: identifiers, positions, events, reports and the state hash.
 //!
-//! Everything here is a value. Nothing does I/O, knows a clock or a runtime, or depends on
-//! another crate of ours; every other crate speaks in these words.
+//! Every type is a value. This crate does no I/O, reads no clock, needs no async runtime and depends
+//! on no other crate of Headwater. All other crates use these words in these senses.
 //!
-//! | module | what it owns |
+//! # Glossary
+//!
+//! The log:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | log | all records of one direction, in one topic with a fixed number of partitions |
+//! | record | key, value and header in the log; without a value it is a tombstone |
+//! | offset | the position of a record in its partition ([`Offset`]); offsets have gaps |
+//! | cursor | the position of a reader in one partition ([`Cursor`]) |
+//! | log id | one life of a log ([`LogId`]); a re-created log has the next number |
+//! | writer | the one process that appends events; its epoch ([`WriterEpoch`]) fences all earlier writers |
+//! | claim | the record by which a process becomes the writer of the next epoch |
+//! | replay window | the time for which a superseded record stays readable |
+//!
+//! Downstream, from the cloud to the nodes:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | stream | an ordered history ([`StreamId`]): `node/<name>` is private to a node, all nodes share `cluster` |
+//! | event | a fact in a stream ([`Event`]): an entry was applied or removed, or the head was marked |
+//! | seq | the position of an event in its stream ([`Seq`]), counted from 1 without a gap |
+//! | entry | one object, or one reserved value, in the state of a stream ([`EntryKey`]) |
+//! | state | all entries of a stream at one seq; the fold of its events up to that seq |
+//! | state hash | a sum over the entries of a state ([`StateHash`]); equal states have equal hashes |
+//! | checkpoint | the position of a stored state ([`Checkpoint`]), committed together with the state |
+//! | replica | the states of an edge's streams, on its disk |
+//! | tail | every event after a position; also the last seq of a stream |
+//! | delta | the latest change of each key after a position |
+//! | snapshot | the complete state |
+//! | correction | what differs between the complete state and the digests of a replica |
+//!
+//! In a session with a hub, `acked <= durable <= applied <= received <= sent <= tail` holds for each
+//! stream of a node.
+//!
+//! Upstream, from the nodes to the cloud:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | report | a node's own data ([`Report`]): a pod status, its Node object, a message |
+//! | outbox | the reports of an edge that the log has not acknowledged |
+//! | report id | the position of a report among all reports of its node ([`ReportId`]) |
+//! | incarnation | the issue number of a node's identity ([`Incarnation`]) |
+//! | boot | one start of an edge ([`Boot`]) |
+//! | progress | a node's connection and positions, as a hub reports them ([`NodeProgress`]) |
+//!
+//! # Modules
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`name`] | node names, validated once |
-//! | [`key`] | resource keys and the keys of stream entries |
+//! | [`key`] | keys of resources and of stream entries |
 //! | [`stream`] | stream ids and their partition |
 //! | [`position`] | seq, log id, writer epoch, checkpoint, offset, cursor |
-//! | [`event`] | the events of a stream, and the envelope they travel in |
+//! | [`event`] | events, and the envelope with an event's position |
 //! | [`header`] | the binary header of a downstream record |
 //! | [`hash`] | the state hash |
-//! | [`report`] | what edges say upstream, and the order of what they say |
-//! | [`assignment`] | which streams a node has: the object of its `!streams` entry |
+//! | [`summary`] | the comparison of two replicas by digests |
+//! | [`advance`] | the rule by which the state of a stream accepts an advance |
+//! | [`assignment`] | the streams of a node: the object of its `!streams` entry |
+//! | [`report`] | reports and their order |
 //! | [`upstream`] | reports as records of the upstream log |
-//! | [`standing`] | where a node stands, as a hub says it |
-//! | [`summary`] | what a replica says of its entries, so that another can tell which differ |
-//! | [`advance`] | which advances the state of a stream accepts |
-//! | [`record`] | keys, headers and values of log records, one place for both topics |
+//! | [`node_progress`] | the progress of a node, as a hub reports it |
+//! | [`record`] | the keys and reserved values of log records, for both topics |
 
 pub mod advance;
 pub mod assignment;
@@ -27,10 +75,10 @@ pub mod hash;
 pub mod header;
 pub mod key;
 pub mod name;
+pub mod node_progress;
 pub mod position;
 pub mod record;
 pub mod report;
-pub mod standing;
 pub mod stream;
 pub mod summary;
 pub mod upstream;
@@ -42,11 +90,11 @@ pub use hash::{HashKey, ObjectHash, StateHash};
 pub use header::EventHeader;
 pub use key::{EntryKey, KeyError, ResourceKey};
 pub use name::{NameError, NodeName};
+pub use node_progress::{NodeProgress, NodeStreamProgress};
 pub use position::{
     Checkpoint, Cursor, LeaderEpoch, LogId, Offset, Partition, Seq, TopicId, WriterEpoch,
 };
 pub use record::{RecordKey, ReportKey};
 pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId};
-pub use standing::{NodeStanding, StreamStanding};
 pub use stream::StreamId;
-pub use summary::{DigestKey, EntryDigest, Gone};
+pub use summary::{DigestKey, EntryDigest, RemovalRuns};

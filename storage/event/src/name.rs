@@ -1,4 +1,4 @@
-//! Node names: validated once, on construction, and trusted from then on.
+//! Node names: the constructor validates a name once, all other code trusts it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest node name, in bytes: a DNS-1123 subdomain (Kubernetes "Object Names and IDs").
+/// The largest length of a node name, in bytes: that of a DNS-1123 subdomain (Kubernetes "Object
+/// Names and IDs").
 pub const NODE_NAME_BYTES_MAX: usize = 253;
 
-/// The longest DNS-1123 label, in bytes (RFC 1123 section 2.1).
+/// The largest length of a DNS-1123 label, in bytes (RFC 1123 section 2.1).
 pub const LABEL_BYTES_MAX: usize = 63;
 
 /// The name of an edge node: a DNS-1123 subdomain. Clones share the text.
@@ -20,28 +21,30 @@ pub struct NodeName(Arc<str>);
 /// Why a text is not a DNS-1123 subdomain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The name has no characters.
+    /// The name is empty.
     #[error("a name must not be empty")]
     Empty,
     /// The name is longer than [`NODE_NAME_BYTES_MAX`].
-    #[error("a name has at most {NODE_NAME_BYTES_MAX} characters, this one {bytes}")]
+    #[error("the name has {bytes} characters; at most {NODE_NAME_BYTES_MAX} are allowed")]
     TooLong {
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: usize,
     },
     /// The name has a character or a label that DNS-1123 does not allow.
     #[error(
-        "{name:?} is no DNS-1123 subdomain: lower-case letters, digits, '-' and '.' only, \
-         each label starting and ending with a letter or digit"
+        "{name:?} is not a DNS-1123 subdomain; use lower-case letters, digits, '-' and '.', and \
+         start and end each label with a letter or digit"
     )]
     Malformed {
-        /// The name as given.
+        /// The name.
         name: String,
     },
-    /// The name is a subdomain where a single label is wanted.
-    #[error("{name:?} is no DNS-1123 label: at most {LABEL_BYTES_MAX} characters, and no '.'")]
+    /// The name is not a single DNS-1123 label, which is required here.
+    #[error(
+        "{name:?} is not a DNS-1123 label; use at most {LABEL_BYTES_MAX} characters and no '.'"
+    )]
     NotALabel {
-        /// The name as given.
+        /// The name.
         name: String,
     },
 }
@@ -56,7 +59,7 @@ impl NodeName {
 /// Checks that `name` is a DNS-1123 subdomain, the form of most Kubernetes object names.
 ///
 /// # Errors
-/// Says which rule `name` breaks.
+/// The rule that `name` breaks; see [`NameError`].
 pub fn check_dns1123_subdomain(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -78,10 +81,10 @@ pub fn check_dns1123_subdomain(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// Checks that `name` is a DNS-1123 label, the form of namespaces and of Services.
+/// Checks that `name` is a DNS-1123 label, the form of the names of namespaces and Services.
 ///
 /// # Errors
-/// Says which rule `name` breaks.
+/// The rule that `name` breaks; see [`NameError`].
 pub fn check_dns1123_label(name: &str) -> Result<(), NameError> {
     check_dns1123_subdomain(name)?;
     if name.len() > LABEL_BYTES_MAX || name.contains('.') {

@@ -1,11 +1,13 @@
-//! Positions: in a stream (seq), in a log (offset), and how far a view has come (checkpoint).
+//! Positions: of an event in its stream (seq), of a record in its partition (offset), and of a
+//! stored state (checkpoint for a stream, cursor for a partition).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Dense position of an event in its stream, from 1. [`Seq::ZERO`] is "before the first".
+/// The position of an event in its stream, counted from 1 without a gap. [`Seq::ZERO`] is the
+/// position before the first event.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -13,10 +15,10 @@ use uuid::Uuid;
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first event.
+    /// The position before the first event.
     pub const ZERO: Self = Self(0);
 
-    /// The position after this one. Nothing counts so far; a peer may say that it did.
+    /// The next position. Saturates: no stream reaches the maximum, but a peer may claim it.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -29,20 +31,21 @@ impl fmt::Display for Seq {
     }
 }
 
-/// One life of a log. A re-created topic gets the next number and a new UUID.
+/// The identity of one life of a log. A re-created topic gets the next number and a new UUID.
 ///
-/// An edge follows only to a higher number, and only by its complete state. Equal numbers with
-/// different UUIDs are two logs that must not be mixed: [`LogId::follows`] says no to both.
+/// An edge moves only to a log with a higher number, and only by the complete state. Two log ids
+/// with the same number and different UUIDs are two logs that must not be mixed:
+/// [`LogId::follows`] is false for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogId {
-    /// Counts the lives of the log, from 1.
+    /// The number of this life of the log, counted from 1.
     pub number: u64,
-    /// Tells apart two logs that claim the same number.
+    /// Distinguishes two logs with the same number.
     pub uuid: Uuid,
 }
 
 impl LogId {
-    /// Whether a replica of `previous` may be replaced by a complete state of this log.
+    /// Whether a complete state of this log may replace a replica of `previous`.
     pub fn follows(&self, previous: &Self) -> bool {
         self.number > previous.number
     }
@@ -54,7 +57,8 @@ impl fmt::Display for LogId {
     }
 }
 
-/// Fencing number of the one writer of a log, from 1; zero is "no writer yet".
+/// The fencing number of the one writer of a log, counted from 1. Zero means that the log has had
+/// no writer yet.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -62,7 +66,7 @@ impl fmt::Display for LogId {
 pub struct WriterEpoch(pub u64);
 
 impl WriterEpoch {
-    /// The epoch that a new claim takes after this one.
+    /// The next epoch: that of a claim after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -75,14 +79,15 @@ impl fmt::Display for WriterEpoch {
     }
 }
 
-/// How far a view has applied one stream. Committed in the same write batch as the state.
+/// The position of a stored state in its stream. A view commits it in the same write batch as the
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The life of the log that the state was folded from.
     pub log_id: LogId,
-    /// The writer epoch of the last event applied.
+    /// The writer epoch of the last applied event.
     pub epoch: WriterEpoch,
-    /// The last event applied.
+    /// The seq of the last applied event.
     pub seq: Seq,
 }
 
@@ -99,7 +104,8 @@ impl fmt::Display for Partition {
     }
 }
 
-/// Where a record lies in its partition. Offsets grow and have gaps (compaction, markers).
+/// The position of a record in its partition. Offsets increase and have gaps (compaction,
+/// transaction markers).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -107,7 +113,7 @@ impl fmt::Display for Partition {
 pub struct Offset(pub u64);
 
 impl Offset {
-    /// The offset after this one: the first that a reader has not seen.
+    /// The next offset: where a reader of this record continues.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -120,14 +126,15 @@ impl fmt::Display for Offset {
     }
 }
 
-/// Kafka's leader epoch of a record (KIP-320): tells a truncated and regrown log from its past.
+/// Kafka's leader epoch of a record (KIP-320). It distinguishes a truncated and regrown partition
+/// from its earlier content.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct LeaderEpoch(pub u32);
 
-/// Kafka's id of one topic (KIP-516): a re-created topic has another.
+/// Kafka's id of a topic (KIP-516). A re-created topic has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TopicId(pub Uuid);
@@ -138,15 +145,16 @@ impl fmt::Display for TopicId {
     }
 }
 
-/// What a reader of the log stores with its state, one per partition. Never shown to edges.
+/// The position of a reader in one partition. The reader stores it with its state. Edges never
+/// receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cursor {
-    /// The topic that was read.
+    /// The topic.
     pub topic: TopicId,
-    /// The partition that was read.
+    /// The partition.
     pub partition: Partition,
-    /// The next offset to read: every record below it is in the state.
+    /// The next offset to read. The state contains every record below it.
     pub next: Offset,
-    /// The leader epoch of the last record read.
+    /// The leader epoch of the last record that was read.
     pub leader_epoch: LeaderEpoch,
 }

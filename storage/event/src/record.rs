@@ -1,23 +1,24 @@
-//! The keys of log records, one registry for both topics, and the values of reserved records.
+//! The registry of record keys in both topics, and the values of reserved records.
 //!
-//! Keys are text, readable with ordinary Kafka tools:
+//! Keys are text that ordinary Kafka tools show:
 //!
 //! | downstream key | value | record |
 //! |---|---|---|
-//! | `!log <uuid>` | [`LogBirth`] | first record of partition 0: the log's id and partition count |
+//! | `!log <uuid>` | [`LogMetadata`] | first record of partition 0: the log's id and partition count |
 //! | `!writer <epoch> <uuid>` | [`Claim`] | a writer's claim, in every partition, never superseded |
-//! | `!heartbeat <epoch>` | [`Heartbeat`] | the writer lives, or has stopped in order |
+//! | `!heartbeat <epoch>` | [`Heartbeat`] | the writer is alive, or has stopped in order |
 //! | `!reconciled <epoch>` | empty object | the writer has appended all differences of its sources |
 //! | `<stream> !head` | empty object | [`crate::Event::Head`] |
 //! | `<stream> <entry key>` | the object, or null for a removal | an event of the stream |
 //!
-//! Of births and of claims of one epoch the first in partition 0 counts. Their keys name who wrote
-//! them, so that compaction, which keeps the last record of a key, never drops the first.
+//! Of several metadata records, and of several claims of one epoch, the first in partition 0 is
+//! valid. Each has the UUID of its writer in its key: compaction keeps the last record of a key, so
+//! it never drops the first one in favour of a later one.
 //!
 //! | upstream key | value | record |
 //! |---|---|---|
-//! | `node/<name> !snapshot` | `SnapshotClosed` | end of a pod status snapshot |
-//! | `node/<name> !position` | a hub's account of the node | where the node stands |
+//! | `node/<name> !snapshot` | [`SnapshotClosed`](crate::report::SnapshotClosed) | end of a pod status snapshot |
+//! | `node/<name> !position` | [`NodeProgress`](crate::NodeProgress) | the node's positions, as a hub reports them |
 //! | `node/<name> <resource key>` | status, Node or message; null for a removal | a report |
 
 use std::fmt;
@@ -34,37 +35,38 @@ use crate::stream::{StreamId, StreamIdError};
 /// The key of a downstream record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKey {
-    /// The log's birth, with the UUID of its id.
+    /// The log's metadata, with the UUID of the log id.
     Log(Uuid),
     /// A writer's claim of an epoch, with the UUID of the attempt.
     Claim(WriterEpoch, Uuid),
-    /// The writer's sign of life.
+    /// A writer's heartbeat.
     Heartbeat(WriterEpoch),
-    /// The writer has reconciled.
+    /// The mark of a writer that has appended all differences of its sources.
     Reconciled(WriterEpoch),
-    /// A stream's head.
+    /// The head of a stream.
     Head(StreamId),
     /// An entry of a stream.
     Entry(StreamId, EntryKey),
 }
 
-/// The part of an upstream record's key that follows the node.
+/// The part of an upstream record's key after the node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportKey {
     /// `!snapshot`: the end of a pod status snapshot.
     Snapshot,
-    /// `!position`: a hub's account of where the node stands.
+    /// `!position`: the node's positions, as a hub reports them.
     Position,
     /// A report under a resource key.
     Resource(ResourceKey),
 }
 
-/// The value of the first record of a log.
+/// The metadata of a log: the value of its first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogBirth {
-    /// This life of the log.
+pub struct LogMetadata {
+    /// The id of this life of the log.
     pub log_id: LogId,
-    /// How many partitions the streams are spread over; fixed for the log's life.
+    /// The number of partitions over which the streams are spread. It never changes in this life
+    /// of the log.
     pub partitions: u32,
 }
 
@@ -73,47 +75,48 @@ pub struct LogBirth {
 pub struct Claim {
     /// The claimed epoch.
     pub epoch: WriterEpoch,
-    /// The claiming process: a fresh UUID for every attempt.
+    /// The UUID of the attempt. Each attempt of a process draws a new one.
     pub writer: Uuid,
-    /// Where hubs reach the active controller, where it listens.
+    /// The address at which hubs reach the active controller, if it listens.
     pub address: Option<String>,
 }
 
-/// The value of a writer's sign of life: an empty object but for the last one.
+/// The value of a writer's heartbeat: an empty object, except in the last heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// The writer has stopped in order and appends no more: whoever stands by need not wait for
-    /// its silence. Readers that do not know this take it for one more sign of life.
+    /// The writer has stopped in order and appends no more. A standby need not wait until the
+    /// writer's heartbeats have been absent for long enough. Older readers ignore this field and
+    /// see an ordinary heartbeat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
 }
 
-/// Why a record key cannot be read.
+/// Why a record key cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordKeyError {
     /// The key is not UTF-8.
     #[error("the record key is not UTF-8")]
     NotText,
-    /// The key has no form known here.
-    #[error("{text:?} is no record key")]
+    /// The key has no known form.
+    #[error("{text:?} is not a record key of Headwater")]
     Unknown {
         /// The key as text.
         text: String,
     },
     /// The stream part is malformed.
-    #[error("the record key {text:?} names no stream")]
+    #[error("the record key {text:?} has no valid stream")]
     Stream {
         /// The key as text.
         text: String,
-        /// What is wrong.
+        /// The defect.
         source: StreamIdError,
     },
     /// The part after the stream is malformed.
-    #[error("the record key {text:?} names no entry")]
+    #[error("the record key {text:?} has no valid entry key")]
     Entry {
         /// The key as text.
         text: String,
-        /// What is wrong.
+        /// The defect.
         source: KeyError,
     },
 }
@@ -127,10 +130,10 @@ const SNAPSHOT: &str = "!snapshot";
 const POSITION: &str = "!position";
 
 impl RecordKey {
-    /// Reads a key's bytes.
+    /// Decodes a key.
     ///
     /// # Errors
-    /// Names the key and what is wrong with it.
+    /// The bytes are not a downstream record key; see [`RecordKeyError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordKeyError> {
         let text = std::str::from_utf8(bytes).map_err(|_| RecordKeyError::NotText)?;
         let unknown = || RecordKeyError::Unknown { text: text.to_owned() };
@@ -151,7 +154,7 @@ impl RecordKey {
     }
 }
 
-/// The reserved record whose key is `first`, a space, and `second`.
+/// Decodes the key of a reserved record: `first`, a space, and `second`.
 fn reserved(first: &str, second: &str) -> Option<RecordKey> {
     let epoch = |text: &str| text.parse().ok().map(WriterEpoch);
     match first {
@@ -180,15 +183,15 @@ impl fmt::Display for RecordKey {
 }
 
 impl ReportKey {
-    /// The whole key of an upstream record.
+    /// The complete key of the upstream record of `node`.
     pub fn record_key(&self, node: &NodeName) -> String {
         format!("node/{node} {self}")
     }
 
-    /// Reads the key of an upstream record.
+    /// Decodes the key of an upstream record.
     ///
     /// # Errors
-    /// Names the key and what is wrong with it.
+    /// The bytes are not an upstream record key; see [`RecordKeyError`].
     pub fn decode(bytes: &[u8]) -> Result<(NodeName, Self), RecordKeyError> {
         let text = std::str::from_utf8(bytes).map_err(|_| RecordKeyError::NotText)?;
         let unknown = || RecordKeyError::Unknown { text: text.to_owned() };
@@ -233,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_read_as_people_write_them() {
+    fn keys_survive_text() {
         for text in [
             "!log 67e55044-10b1-426f-9247-bb680e5fe0c8",
             "!writer 3 67e55044-10b1-426f-9247-bb680e5fe0c8",
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_keys_name_their_node() {
+    fn upstream_keys_contain_their_node() {
         let node: NodeName = "gw-1".parse().expect("ok");
         for key in
             [ReportKey::Snapshot, ReportKey::Position, "d/podstatus/web".parse().expect("ok")]
@@ -283,11 +286,11 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_of_life_is_an_empty_object_but_for_the_last() {
+    fn every_heartbeat_except_the_last_is_an_empty_object() {
         for (released, json) in [(false, "{}"), (true, r#"{"released":true}"#)] {
-            let sign = Heartbeat { released };
-            assert_eq!(serde_json::to_string(&sign).expect("serializable"), json);
-            assert_eq!(serde_json::from_str::<Heartbeat>(json).expect("readable"), sign);
+            let heartbeat = Heartbeat { released };
+            assert_eq!(serde_json::to_string(&heartbeat).expect("serializable"), json);
+            assert_eq!(serde_json::from_str::<Heartbeat>(json).expect("readable"), heartbeat);
         }
         assert!(!serde_json::from_str::<Heartbeat>(r#"{"later":1}"#).expect("readable").released);
     }

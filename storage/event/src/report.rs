@@ -1,7 +1,7 @@
-//! What edges say upstream, and the order of what they say.
+//! The reports of edges, and their order.
 //!
-//! Everything a node says is ordered by [`ReportId`] = (incarnation, boot, seq), never by time:
-//! a report counts for its key only if its id is greater than the last one that counted.
+//! [`ReportId`] = (incarnation, boot, seq) orders the reports of a node; time never does. A report
+//! replaces the previous one of its key only if its id is greater.
 
 use std::fmt;
 
@@ -12,59 +12,60 @@ use crate::hash::StateHash;
 use crate::key::ResourceKey;
 use crate::name::NodeName;
 
-/// Issue number of an enrolled node's identity; a re-imaged node gets the next one.
+/// The issue number of a node's identity. A re-imaged node gets the next one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// One start of an edge: a counter kept on its disk, and a random nonce.
+/// One start of an edge: a counter on its disk and a random nonce.
 ///
-/// Equal counters with different nonces are two machines with one disk image: clones.
+/// Equal counters with different nonces mean two machines with one disk image: clones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Boot {
-    /// Counts the starts, from 1; bumped and synced before the first report of a start.
+    /// The number of the start, counted from 1. The edge increments and syncs it before it reports.
     pub number: u64,
-    /// Drawn at random at each start.
+    /// A random number, drawn at each start.
     pub nonce: u64,
 }
 
-/// Who an edge says it is. The node's name is proved by its certificate, not by this.
+/// The identity that an edge claims. It proves nothing: the certificate proves the node's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The node.
     pub node: NodeName,
-    /// The issue of its identity.
+    /// The issue number of its identity.
     pub incarnation: Incarnation,
-    /// This start of it.
+    /// The start of its edge.
     pub boot: Boot,
 }
 
 impl Identity {
-    /// The order of this start among all starts of the node, the nonce left aside.
+    /// The rank of this start among all starts of the node, without the nonce.
     pub fn rank(&self) -> (Incarnation, u64) {
         (self.incarnation, self.boot.number)
     }
 
-    /// Whether this start puts `other` in its place: it is a later one, or another machine's
-    /// with the same number. `other` must raise its boot number before it reports.
+    /// Whether this start supersedes `other`: it is later, or has the same number on another
+    /// machine. A superseded edge raises its boot number before it reports.
     pub fn outranks(&self, other: &Self) -> bool {
         self.rank() > other.rank()
             || (self.rank() == other.rank() && self.boot.nonce != other.boot.nonce)
     }
 }
 
-/// The place of a report in everything its node ever said. Compared field by field, in order.
+/// The position of a report among all reports of its node. The fields are compared in order.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct ReportId {
-    /// The issue of the node's identity.
+    /// The issue number of the node's identity.
     pub incarnation: Incarnation,
     /// The boot number.
     pub boot: u64,
-    /// Counts the reports of one boot, from 1. Never issued twice with other content.
+    /// The number of the report in its boot, counted from 1. An edge never issues a number twice
+    /// with different content.
     pub seq: u64,
 }
 
@@ -74,55 +75,57 @@ impl fmt::Display for ReportId {
     }
 }
 
-/// One thing that a node says.
+/// A report of a node: its own data, on the way upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Its place in what the node says.
+    /// The report's position among all reports of the node.
     pub id: ReportId,
-    /// What is said.
+    /// The content.
     pub body: ReportBody,
-    /// W3C trace context of the change that caused it, where there is one.
+    /// The W3C trace context of the change that caused the report, if there is one.
     pub traceparent: Option<String>,
 }
 
-/// What a node says. The outbox and the log keep the latest per [`ReportBody::key`].
+/// The content of a report. The outbox and the log keep the latest report of each
+/// [`ReportBody::key`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportBody {
-    /// The whole status of a pod.
+    /// The complete status of a pod.
     PodStatus {
         /// The pod, as `<namespace>/pod/<name>`.
         pod: ResourceKey,
-        /// The pod's UID: a status of another pod of the same name is not meant.
+        /// The pod's UID. Another pod of the same name has another UID.
         uid: String,
         /// The status as JSON (`PodStatus` of the Kubernetes API).
         status: Bytes,
     },
-    /// The pod left the snapshot: its status is to be forgotten.
+    /// The pod is no longer part of the snapshot. The cloud discards its status.
     PodStatusRemoved {
         /// The pod.
         pod: ResourceKey,
-        /// Its UID.
+        /// The pod's UID.
         uid: String,
     },
-    /// The reports up to this one make up a pod status snapshot.
+    /// The reports up to this one form a pod status snapshot.
     SnapshotClosed(SnapshotClosed),
-    /// The node as it registers and reports itself.
+    /// The node registers or reports its own status.
     Node {
-        /// The whole Node object as JSON, its status included.
+        /// The complete Node object as JSON, with its status.
         object: Bytes,
     },
-    /// Every container of a pod under deletion has stopped: the grace-0 delete may be done.
+    /// All containers of a pod under deletion have stopped: the cloud may delete the pod with
+    /// grace period 0.
     PodTerminated {
         /// The pod.
         pod: ResourceKey,
-        /// Its UID.
+        /// The pod's UID.
         uid: String,
     },
-    /// What a function or an application on the node sends to the cloud.
+    /// A message from a function or an application on the node to the cloud.
     Message {
-        /// The message's own key; the latest per key is kept.
+        /// The message's key. The latest message of each key is kept.
         key: ResourceKey,
-        /// The content, JSON.
+        /// The content as JSON.
         content: Bytes,
     },
 }
@@ -130,13 +133,14 @@ pub enum ReportBody {
 /// The end of a pod status snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotClosed {
-    /// The hash of the whole snapshot (pod key -> status), see `headwater-view`.
+    /// The hash of the complete snapshot (pod key -> status); see `headwater-view`.
     pub hash: StateHash,
-    /// How many pods it holds.
+    /// The number of pods in the snapshot.
     pub pods: u64,
-    /// Whether every status was sent: a key that this boot did not name before is then gone.
+    /// Whether the edge sent every status. If so, a key that this boot did not report no longer
+    /// exists.
     pub full: bool,
-    /// The first report of a full snapshot; keys with a lower id are not part of it.
+    /// The id of the first report of a full snapshot. Keys with a lower id are not part of it.
     pub first: ReportId,
 }
 
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_node_says_is_ordered_by_incarnation_boot_and_seq() {
+    fn reports_are_ordered_by_incarnation_boot_and_seq() {
         let id =
             |incarnation, boot, seq| ReportId { incarnation: Incarnation(incarnation), boot, seq };
         let mut ids = [id(2, 1, 1), id(1, 9, 9), id(1, 2, 100), id(1, 2, 9)];
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_record_survives_json() {
+    fn the_end_of_a_snapshot_survives_json() {
         let closed = SnapshotClosed {
             hash: StateHash::EMPTY,
             pods: 3,

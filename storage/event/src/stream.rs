@@ -1,4 +1,4 @@
-//! Stream ids, and the partition a stream lies in.
+//! Stream ids, and the partition of a stream.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 use crate::name::{NameError, NodeName};
 use crate::position::Partition;
 
-/// One ordered downstream history.
+/// The id of one ordered downstream history.
 ///
-/// Its text (`node/<name>`, `cluster`) is the first word of every record key of the stream and
-/// never holds white space.
+/// Its text (`node/<name>`, `cluster`) is the first word of every record key of the stream. It
+/// never contains white space.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum StreamId {
-    /// Shared by every node: Services, EndpointSlices.
+    /// The stream that all nodes share: Services, EndpointSlices.
     Cluster,
-    /// Private to one node.
+    /// The private stream of one node.
     Node(NodeName),
 }
 
-/// Why a text names no stream.
+/// Why a text is not a stream id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamIdError {
     /// The text is neither `cluster` nor `node/<name>`.
-    #[error("{text:?} is no stream: want cluster or node/<name>")]
+    #[error("{text:?} is not a stream; write cluster or node/<name>")]
     Unknown {
-        /// The text as given.
+        /// The text.
         text: String,
     },
-    /// The part after `node/` is no node name.
-    #[error("{text:?} is no stream")]
+    /// The part after `node/` is not a node name.
+    #[error("{text:?} is not a stream")]
     Name {
-        /// The text as given.
+        /// The text.
         text: String,
-        /// What is wrong with the name.
+        /// The defect of the name.
         source: NameError,
     },
 }
@@ -46,7 +46,8 @@ impl StreamId {
         Self::Node(node.clone())
     }
 
-    /// Whether `node` may read this stream: its own, and the shared ones assigned to it.
+    /// Whether `node` may read this stream. A node may read its private stream and the shared
+    /// streams that are assigned to it.
     pub fn readable_by(&self, node: &NodeName) -> bool {
         match self {
             Self::Cluster => true,
@@ -54,10 +55,10 @@ impl StreamId {
         }
     }
 
-    /// The partition of this stream in a log of `partitions`: BLAKE3 of its text, modulo.
+    /// The partition of this stream in a log with `partitions`: BLAKE3 of its text, modulo.
     ///
     /// # Panics
-    /// When `partitions` is zero; the log's first record fixes a count of at least one.
+    /// `partitions` is zero. The log's metadata fixes a count of at least one.
     pub fn partition(&self, partitions: u32) -> Partition {
         assert!(partitions > 0, "a log has at least one partition");
         let digest = blake3::hash(self.to_string().as_bytes());
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_stream_is_readable_by_its_node_alone() {
+    fn only_its_own_node_may_read_a_private_stream() {
         let a: NodeName = "a".parse().expect("ok");
         let b: NodeName = "b".parse().expect("ok");
         assert!(StreamId::node(&a).readable_by(&a));

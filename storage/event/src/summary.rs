@@ -1,5 +1,8 @@
-//! What a replica says of its entries so that another can tell which of them differ: six bytes
-//! each, and the answer to that.
+//! The comparison of two replicas: a digest of six bytes for each entry, and the removals that
+//! result.
+//!
+//! An edge sends the digests of its entries. The hub compares them with its own entries and returns
+//! which ones the edge removes, as [`RemovalRuns`].
 
 use crate::hash::ObjectHash;
 use crate::key::EntryKey;
@@ -7,39 +10,38 @@ use crate::key::EntryKey;
 /// The context string of the key derivation.
 const CONTEXT: &str = "headwater 2026-11 entry digest v1";
 
-/// Tells one entry from another: key, UID, resource version and object. Short, so that two that
-/// differ may have the same one, once in 2^48 pairs; what is made of a comparison is checked by
-/// the state hash.
+/// A short digest of one entry: key, UID, resource version and object. Two different entries have
+/// the same digest once in 2^48 pairs, so the state hash verifies the result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryDigest([u8; Self::BYTES]);
 
 impl EntryDigest {
-    /// How long it is.
+    /// The length of a digest, in bytes.
     pub const BYTES: usize = 6;
 
-    /// The digest from its bytes.
+    /// Reads the digest from its bytes.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// As it is sent.
+    /// The bytes on the wire.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 }
 
-/// The key under which the digests of one comparison are made: two entries that look alike in
-/// one do not in the next.
+/// The key of the digests of one comparison. Two entries with the same digest in one comparison
+/// have different digests in the next.
 #[derive(Clone, Copy)]
 pub struct DigestKey([u8; 32]);
 
 impl DigestKey {
-    /// The key of the comparison with this nonce.
+    /// Derives the key of the comparison with this nonce.
     pub fn new(nonce: u64) -> Self {
         Self(blake3::derive_key(CONTEXT, &nonce.to_le_bytes()))
     }
 
-    /// The digest of an entry.
+    /// Computes the digest of an entry.
     pub fn digest(
         &self,
         key: &EntryKey,
@@ -65,62 +67,63 @@ impl std::fmt::Debug for DigestKey {
     }
 }
 
-/// Which entries of a summary leave: the lengths of runs of entries that stay and that go, by
-/// turns, in the order of the summary. What is behind the last run stays.
+/// The entries of a summary that the replica removes, as run lengths in the order of the summary:
+/// the first run is kept, the next removed, and so on alternately. Entries after the last run are
+/// kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct RemovalRuns {
     runs: Vec<u32>,
 }
 
-impl Gone {
-    /// The entries of which this says that they go.
-    pub fn of(goes: impl IntoIterator<Item = bool>) -> Self {
+impl RemovalRuns {
+    /// Encodes one flag for each entry of the summary: whether the replica removes it.
+    pub fn of(removals: impl IntoIterator<Item = bool>) -> Self {
         let mut runs = Vec::new();
-        let (mut run, mut going) = (0_u32, false);
-        for goes in goes {
-            if goes != going {
+        let (mut run, mut run_is_removed) = (0_u32, false);
+        for is_removed in removals {
+            if is_removed != run_is_removed {
                 runs.push(run);
-                (run, going) = (0, goes);
+                (run, run_is_removed) = (0, is_removed);
             }
-            // A summary is bounded far below.
+            // The bound of a summary is far below the maximum.
             run = run.saturating_add(1);
         }
-        if going {
+        if run_is_removed {
             runs.push(run);
         }
         Self { runs }
     }
 
-    /// From its runs, whatever they say.
+    /// Takes run lengths from the wire, unchecked.
     pub fn from_runs(runs: Vec<u32>) -> Self {
         Self { runs }
     }
 
-    /// Its runs.
+    /// The run lengths.
     pub fn runs(&self) -> &[u32] {
         &self.runs
     }
 
-    /// Whether nothing goes.
+    /// Whether no entry is removed.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// How many entries go.
+    /// The number of removed entries.
     pub fn count(&self) -> u64 {
         self.runs.iter().skip(1).step_by(2).map(|run| u64::from(*run)).sum()
     }
 
-    /// How many entries it speaks of.
+    /// The number of entries that the runs cover.
     pub fn entries(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(*run)).sum()
     }
 
-    /// Of each entry that it speaks of, whether it goes.
-    pub fn goes(&self) -> impl Iterator<Item = bool> + '_ {
-        let goes = [false, true].into_iter().cycle();
-        let runs = self.runs.iter().zip(goes);
-        runs.flat_map(|(run, goes)| std::iter::repeat_n(goes, *run as usize))
+    /// For each entry that the runs cover: whether it is removed.
+    pub fn removals(&self) -> impl Iterator<Item = bool> + '_ {
+        let removals = [false, true].into_iter().cycle();
+        let runs = self.runs.iter().zip(removals);
+        runs.flat_map(|(run, is_removed)| std::iter::repeat_n(is_removed, *run as usize))
     }
 }
 
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_an_entry_and_the_nonce_count() {
+    fn a_digest_covers_every_part_of_an_entry_and_the_nonce() {
         let digest = |nonce, key: &str, uid, version, object: &[u8]| {
             let key = key.parse().expect("a key");
             DigestKey::new(nonce).digest(&key, uid, version, &ObjectHash::of(object))
@@ -152,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_is_said_in_runs() {
-        let of = |text: &str| Gone::of(text.chars().map(|c| c == 'x'));
+    fn removals_are_encoded_as_runs() {
+        let of = |text: &str| RemovalRuns::of(text.chars().map(|c| c == 'x'));
         assert_eq!(of("").runs(), [0; 0]);
         assert_eq!(of("......").runs(), [0; 0]);
         assert_eq!(of("xxxxxx").runs(), [0, 6]);
@@ -164,19 +167,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_say_which(goes in proptest::collection::vec(any::<bool>(), 0..60)) {
-            let gone = Gone::of(goes.clone());
-            let last = goes.iter().rposition(|goes| *goes).map_or(0, |last| last + 1);
-            prop_assert_eq!(gone.goes().collect::<Vec<_>>(), &goes[..last]);
-            prop_assert_eq!(gone.count(), goes.iter().filter(|goes| **goes).count() as u64);
-            prop_assert_eq!(Gone::from_runs(gone.runs().to_vec()), gone);
+        fn runs_survive_encoding(removals in proptest::collection::vec(any::<bool>(), 0..60)) {
+            let runs = RemovalRuns::of(removals.clone());
+            let last = removals.iter().rposition(|removed| *removed).map_or(0, |last| last + 1);
+            prop_assert_eq!(runs.removals().collect::<Vec<_>>(), &removals[..last]);
+            prop_assert_eq!(runs.count(), removals.iter().filter(|removed| **removed).count() as u64);
+            prop_assert_eq!(RemovalRuns::from_runs(runs.runs().to_vec()), runs);
         }
 
         #[test]
-        fn no_runs_are_too_long_to_look_at(runs: Vec<u32>) {
-            let gone = Gone::from_runs(runs);
-            prop_assert!(gone.count() <= gone.entries());
-            prop_assert!(gone.goes().take(100).count() as u64 <= gone.entries());
+        fn runs_of_any_length_are_iterable(runs: Vec<u32>) {
+            let runs = RemovalRuns::from_runs(runs);
+            prop_assert!(runs.count() <= runs.entries());
+            prop_assert!(runs.removals().take(100).count() as u64 <= runs.entries());
         }
     }
 }

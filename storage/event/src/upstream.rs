@@ -1,8 +1,8 @@
-//! Upstream records: a report as the log holds it, and back.
+//! The encoding of reports as upstream records.
 //!
-//! The key says of which node and about what, the value is what kcat shows (a status, a Node, or
-//! null where a status was removed), and the header orders it:
-//! `proto/headwater/log/v1/record.proto` describes its bytes behind the version byte.
+//! The key contains the node and the subject of the report. The value is a status, a Node or a
+//! message, which kcat shows, or null for a removed status. The header contains the report's
+//! position; `proto/headwater/log/v1/record.proto` describes its bytes after the version byte.
 
 use bytes::Bytes;
 use prost::Message;
@@ -13,10 +13,10 @@ use crate::name::NodeName;
 use crate::record::{RecordKeyError, ReportKey};
 use crate::report::{Incarnation, Report, ReportBody, ReportId};
 
-/// The version of the header written here. A reader refuses one it does not know.
+/// The header version that this build writes. A reader refuses an unknown version.
 pub const REPORT_HEADER_VERSION: u8 = 1;
 
-/// A report as a record: what the log is given.
+/// The record of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportRecord {
     /// The record's key.
@@ -27,28 +27,28 @@ pub struct ReportRecord {
     pub header: Bytes,
 }
 
-/// Why a record is no report.
+/// Why a record is not a report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportRecordError {
-    /// The key cannot be read.
+    /// The key cannot be decoded.
     #[error(transparent)]
     Key(#[from] RecordKeyError),
-    /// The header cannot be read.
+    /// The header cannot be decoded.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// Key, header and value do not belong together.
+    /// Key, header and value do not match.
     #[error("the report {key} is malformed: {reason}")]
     Malformed {
         /// The record's key.
         key: String,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
 }
 
-/// The wire form; field numbers are never reused.
+/// The protobuf message of the header. Field numbers are never reused.
 #[derive(Clone, PartialEq, Message)]
-struct Wire {
+struct HeaderMessage {
     #[prost(uint64, tag = "1")]
     incarnation: u64,
     #[prost(uint64, tag = "2")]
@@ -73,10 +73,10 @@ enum Kind {
     Message = 6,
 }
 
-/// The record of what `node` reported.
+/// Encodes a report of `node`.
 ///
 /// # Errors
-/// When the report's key cannot be made of the node's name.
+/// The node's name does not fit into a key.
 pub fn encode_report(node: &NodeName, report: &Report) -> Result<ReportRecord, KeyError> {
     let key = report.body.key(node)?.record_key(node);
     let (kind, uid, value) = match &report.body {
@@ -94,23 +94,23 @@ pub fn encode_report(node: &NodeName, report: &Report) -> Result<ReportRecord, K
         }
         ReportBody::Message { content, .. } => (Kind::Message, "", Some(content.clone())),
     };
-    let wire = Wire {
+    let message = HeaderMessage {
         incarnation: report.id.incarnation.0,
         boot: report.id.boot,
         seq: report.id.seq,
         uid: uid.to_owned(),
         kind: kind.into(),
     };
-    let mut header = Vec::with_capacity(1 + wire.encoded_len());
+    let mut header = Vec::with_capacity(1 + message.encoded_len());
     header.push(REPORT_HEADER_VERSION);
-    wire.encode_raw(&mut header);
+    message.encode_raw(&mut header);
     Ok(ReportRecord { key: key.into(), value, header: header.into() })
 }
 
-/// Reads a report back; `None` for a record that is no report (a hub's position record).
+/// Decodes a report. Returns `None` for a hub's record of a node's positions.
 ///
 /// # Errors
-/// Says what is wrong with the record; the reader leaves it out and goes on.
+/// The record is not a report; see [`ReportRecordError`]. The reader skips it.
 pub fn decode_report(
     record: &ReportRecord,
     traceparent: Option<String>,
@@ -123,40 +123,44 @@ pub fn decode_report(
         key: String::from_utf8_lossy(&record.key).into_owned(),
         reason: reason.to_owned(),
     };
-    let wire = decode_header(&record.header)?;
+    let message = decode_header(&record.header)?;
     let value = || record.value.clone().ok_or_else(|| malformed("it has no value"));
     let resource = || match &key {
         ReportKey::Resource(key) => Ok(key.clone()),
-        ReportKey::Snapshot | ReportKey::Position => Err(malformed("it names no resource")),
+        ReportKey::Snapshot | ReportKey::Position => Err(malformed("its key has no resource")),
     };
     let pod = || resource().map(|key| key.with_kind("pod"));
-    let uid = wire.uid.clone();
-    let body = match wire.kind() {
+    let uid = message.uid.clone();
+    let body = match message.kind() {
         Kind::PodStatus => ReportBody::PodStatus { pod: pod()?, uid, status: value()? },
         Kind::PodStatusRemoved => ReportBody::PodStatusRemoved { pod: pod()?, uid },
         Kind::SnapshotClosed => ReportBody::SnapshotClosed(
             serde_json::from_slice(&value()?)
-                .map_err(|error| malformed(&format!("its closing record: {error}")))?,
+                .map_err(|error| malformed(&format!("its value: {error}")))?,
         ),
         Kind::Node => ReportBody::Node { object: value()? },
         Kind::PodTerminated => ReportBody::PodTerminated { pod: pod()?, uid },
         Kind::Message => ReportBody::Message { key: resource()?, content: value()? },
-        Kind::Unspecified => return Err(malformed("its header names no kind")),
+        Kind::Unspecified => return Err(malformed("its header has no kind")),
     };
     if body.key(&node).ok().as_ref() != Some(&key) {
-        return Err(malformed("its key is not that of its kind"));
+        return Err(malformed("its key does not match its kind"));
     }
-    let id =
-        ReportId { incarnation: Incarnation(wire.incarnation), boot: wire.boot, seq: wire.seq };
+    let id = ReportId {
+        incarnation: Incarnation(message.incarnation),
+        boot: message.boot,
+        seq: message.seq,
+    };
     Ok(Some((node, Report { id, body, traceparent })))
 }
 
-fn decode_header(bytes: &[u8]) -> Result<Wire, HeaderError> {
+fn decode_header(bytes: &[u8]) -> Result<HeaderMessage, HeaderError> {
     let (version, rest) = bytes.split_first().ok_or(HeaderError::Missing)?;
     if *version != REPORT_HEADER_VERSION {
         return Err(HeaderError::Version { found: *version });
     }
-    Wire::decode(rest).map_err(|error| HeaderError::Malformed { reason: error.to_string() })
+    HeaderMessage::decode(rest)
+        .map_err(|error| HeaderError::Malformed { reason: error.to_string() })
 }
 
 #[cfg(test)]
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_status_is_a_tombstone_and_a_position_no_report() {
+    fn a_removed_status_is_a_tombstone_and_a_position_record_is_not_a_report() {
         let removed =
             Report { id: ReportId::default(), body: bodies().remove(1), traceparent: None };
         assert_eq!(encode_report(&node(), &removed).expect("a record").value, None);
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_under_anothers_key_is_refused() {
+    fn a_kind_under_the_key_of_another_kind_is_refused() {
         let mut record = encode_report(
             &node(),
             &Report { id: ReportId::default(), body: bodies().remove(3), traceparent: None },

@@ -11,15 +11,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{Cursor, Offset, Partition, Seq, StreamId};
-use headwater_log::acceptance::{Mode, Outcome, PartitionState, StreamPosition};
+use headwater_log::acceptance::{AcceptedPosition, Mode, Outcome, PartitionState};
 use headwater_log::{
-    Acceptance, Batch, BirthError, ClaimError, Claimant, Claiming, Log, ReadError, Reader,
-    Recorded, Writer, begin_fold, read_birth,
+    Acceptance, Batch, ClaimAttempt, ClaimError, Claimant, Log, MetadataError, ReadError, Reader,
+    StoredRecord, Writer, begin_fold, read_metadata,
 };
 use headwater_store::{
-    Durability, Engine, EngineError, Folded, Json, OUTLIVES_FOLD_FROM, Table, TableId, WriteBatch,
+    Durability, Engine, EngineError, FOLD_TABLES_END, Folded, Json, Table, TableId, WriteBatch,
 };
 use headwater_view::{
     ACCEPTANCE, Continuity, Effect, FoldBounds, FoldError, Refusal, StreamReader, StreamState,
@@ -31,13 +31,14 @@ use crate::derived_rows::DerivedRows;
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// How far each stream was accepted, beside the partition's own state.
-const STREAMS: Table<StreamId, Json<StreamPosition>, Folded> = Table::new(TableId::AcceptedStreams);
+const STREAMS: Table<StreamId, Json<AcceptedPosition>, Folded> =
+    Table::new(TableId::AcceptedStreams);
 
 /// Folded rows gathered before they are committed. An engine takes 8 MiB at once; one more event
 /// brings its object (at most 1.5 MiB) to the state and perhaps to a table of the part's own.
 const COMMIT_BYTES: usize = 1 << 20;
 
-/// The first byte behind the schema: everything from here to [`OUTLIVES_FOLD_FROM`] is folded and
+/// The first byte behind the schema: everything from here to [`FOLD_TABLES_END`] is folded and
 /// may be folded again.
 const FOLDED_FROM: u8 = TableId::Meta.prefix() + 1;
 
@@ -73,7 +74,7 @@ pub enum FollowError {
     EmptyLog,
     /// The log's birth cannot be used.
     #[error(transparent)]
-    Birth(#[from] BirthError),
+    Metadata(#[from] MetadataError),
     /// The log cannot be read on from here; opening again decides what stands.
     #[error("the log cannot be read on")]
     Read(#[from] ReadError),
@@ -127,7 +128,7 @@ impl FollowError {
         match self {
             Self::Diverged { .. } | Self::CompactedAway { .. } | Self::SeqRegressed { .. } => true,
             Self::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
-            Self::EmptyLog | Self::Birth(_) | Self::Engine(_) => false,
+            Self::EmptyLog | Self::Metadata(_) | Self::Engine(_) => false,
         }
     }
 }
@@ -145,9 +146,9 @@ impl<R: DerivedRows> Follower<R> {
         rows: R,
         clock: WallClock,
     ) -> Result<Self, FollowError> {
-        let birth = read_birth(log).await?.ok_or(FollowError::EmptyLog)?;
+        let log_metadata = read_metadata(log).await?.ok_or(FollowError::EmptyLog)?;
         let description = log.describe().await?;
-        if let Some(acceptance) = restore(&*engine, birth)? {
+        if let Some(acceptance) = restore(&*engine, log_metadata)? {
             let now_ms = clock();
             let stands = |state: &PartitionState| {
                 state.cursor.topic == description.topic
@@ -177,10 +178,10 @@ impl<R: DerivedRows> Follower<R> {
         mut rows: R,
         clock: WallClock,
     ) -> Result<Self, FollowError> {
-        let birth = read_birth(log).await?.ok_or(FollowError::EmptyLog)?;
+        let log_metadata = read_metadata(log).await?.ok_or(FollowError::EmptyLog)?;
         discard_fold(&*engine)?;
         rows.reset();
-        let acceptance = begin_fold(log, birth, clock()).await?;
+        let acceptance = begin_fold(log, log_metadata, clock()).await?;
         let reader = log.read(acceptance.cursors()).await?;
         let state = StreamState::open(engine, FoldBounds::default())?;
         Self::new(reader, acceptance, state, rows, clock)
@@ -251,7 +252,7 @@ impl<R: DerivedRows> Follower<R> {
         log: &Arc<dyn Log>,
         claimant: &Claimant,
     ) -> Result<Writer, TakeOverError> {
-        let mut claiming = Claiming::begin(&**log, &self.acceptance, claimant).await?;
+        let mut claiming = ClaimAttempt::begin(&**log, &self.acceptance, claimant).await?;
         loop {
             self.next().await?;
             if let Some(mut writer) = claiming.advance(log, &self.acceptance).await? {
@@ -292,7 +293,7 @@ impl<R: DerivedRows> Follower<R> {
     fn take_in(&mut self, batch: &Batch, step: &mut Step) -> Result<(), FollowError> {
         let partition = self.acceptance.partitions().get(&batch.cursor.partition);
         let is_folding = partition.is_some_and(|state| matches!(state.mode, Mode::Fold { .. }));
-        let log_id = self.acceptance.birth().log_id;
+        let log_id = self.acceptance.metadata().log_id;
         let outcomes = self.acceptance.accept_batch(batch, (self.clock)());
         for outcome in &outcomes {
             if let Outcome::Hole(hole) = outcome
@@ -327,7 +328,7 @@ impl<R: DerivedRows> Follower<R> {
 
     /// Whether records are missing from the log behind the last one of `stream` that was read.
     fn misses_behind(&self, stream: &StreamId) -> bool {
-        let partition = stream.partition(self.acceptance.birth().partitions);
+        let partition = stream.partition(self.acceptance.metadata().partitions);
         let partition = self.acceptance.partitions().get(&partition);
         let position = self.acceptance.stream(stream);
         partition.zip(position).is_some_and(|(partition, at)| partition.misses_behind(at))
@@ -390,7 +391,7 @@ impl<R: DerivedRows> Follower<R> {
 }
 
 /// One record of `batch`, behind which the log is read up to `cursor`.
-fn only(recorded: &Recorded, cursor: Cursor, batch: &Batch) -> Batch {
+fn only(recorded: &StoredRecord, cursor: Cursor, batch: &Batch) -> Batch {
     Batch { records: vec![recorded.clone()], cursor, high: batch.high }
 }
 
@@ -429,12 +430,15 @@ fn is_intact(engine: &dyn Engine) -> Result<bool, EngineError> {
 /// As [`Engine::write`].
 pub fn discard_fold(engine: &dyn Engine) -> Result<(), EngineError> {
     let mut wipe = WriteBatch::default();
-    wipe.delete_range(vec![FOLDED_FROM], vec![OUTLIVES_FOLD_FROM]);
+    wipe.delete_range(vec![FOLDED_FROM], vec![FOLD_TABLES_END]);
     engine.write(wipe, Durability::Buffered)
 }
 
 /// What an earlier run accepted, where all of it is there and of this log.
-fn restore(engine: &dyn Engine, birth: LogBirth) -> Result<Option<Acceptance>, EngineError> {
+fn restore(
+    engine: &dyn Engine,
+    log_metadata: LogMetadata,
+) -> Result<Option<Acceptance>, EngineError> {
     let mut partitions = Vec::new();
     for row in ACCEPTANCE.rows(engine) {
         let (partition, bytes) = row?;
@@ -446,7 +450,7 @@ fn restore(engine: &dyn Engine, birth: LogBirth) -> Result<Option<Acceptance>, E
         }
         partitions.push((partition, state));
     }
-    let expected = (0..birth.partitions).map(Partition);
+    let expected = (0..log_metadata.partitions).map(Partition);
     if !partitions.iter().map(|(partition, _)| *partition).eq(expected) {
         return Ok(None);
     }
@@ -455,7 +459,7 @@ fn restore(engine: &dyn Engine, birth: LogBirth) -> Result<Option<Acceptance>, E
         let (stream, Json(position)) = row?;
         streams.push((stream, position));
     }
-    Ok(Some(Acceptance::restore(birth, partitions, streams)))
+    Ok(Some(Acceptance::restore(log_metadata, partitions, streams)))
 }
 
 #[cfg(test)]

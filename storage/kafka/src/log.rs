@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use headwater_event::{Cursor, Partition};
-use headwater_log::{Append, AppendError, Appended, Bounds, Description, Log, ReadError, Reader};
+use headwater_log::{
+    Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition,
+};
 
 use crate::asking::{Asking, blocking};
 use crate::metrics::{Counts, KafkaMetrics};
@@ -115,7 +117,7 @@ impl Log for KafkaLog {
         Ok(description)
     }
 
-    async fn append(&self, records: Vec<Append>) -> Result<Vec<Appended>, AppendError> {
+    async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
@@ -148,7 +150,7 @@ impl Log for KafkaLog {
 }
 
 impl KafkaLog {
-    async fn append_all(&self, records: &[Append]) -> Result<Vec<Appended>, AppendError> {
+    async fn append_all(&self, records: &[Append]) -> Result<Vec<RecordPosition>, AppendError> {
         let description = self.described().await;
         // Nothing was sent, but whether the log goes on is not known either.
         let description =

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_event::{Offset, Partition};
-use headwater_log::{Append, AppendError, Appended, ReadError, Recorded};
+use headwater_log::{Append, AppendError, ReadError, RecordPosition, StoredRecord};
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
     exponential_buckets, register_histogram_vec_with_registry,
@@ -154,7 +154,7 @@ impl Counts {
     pub(crate) fn appended(
         &self,
         records: &[Append],
-        result: &Result<Vec<Appended>, AppendError>,
+        result: &Result<Vec<RecordPosition>, AppendError>,
         took: Duration,
     ) {
         self.append_seconds.observe(took.as_secs_f64());
@@ -182,7 +182,7 @@ impl Counts {
     }
 
     /// A reader was given these records.
-    pub(crate) fn given(&self, records: &[Recorded]) {
+    pub(crate) fn given(&self, records: &[StoredRecord]) {
         if let Some(first) = records.first() {
             self.with(first.partition, |of| of.records_read.inc_by(records.len() as u64));
         }

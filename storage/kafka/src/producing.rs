@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_event::Partition;
-use headwater_log::{Append, AppendError, Appended};
+use headwater_log::{Append, AppendError, RecordPosition};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer};
@@ -40,7 +40,7 @@ struct Call {
 }
 
 struct State {
-    appended: Vec<Option<Appended>>,
+    appended: Vec<Option<RecordPosition>>,
     left: usize,
     failed: Vec<RDKafkaErrorCode>,
     done: Option<oneshot::Sender<()>>,
@@ -60,7 +60,10 @@ impl Producing {
     /// Appends `records`, which the topic takes as far as is known here. After
     /// [`AppendError::Unknown`] this client is to be dropped: what it has not sent is then not
     /// written any more.
-    pub(crate) async fn append(&self, records: &[Append]) -> Result<Vec<Appended>, AppendError> {
+    pub(crate) async fn append(
+        &self,
+        records: &[Append],
+    ) -> Result<Vec<RecordPosition>, AppendError> {
         let (done, finished) = oneshot::channel();
         let call = Arc::new(Call::new(records.len(), done));
         let deadline = Instant::now() + self.settings.delivery_timeout;
@@ -121,7 +124,7 @@ impl Call {
         Self { state: Mutex::new(state) }
     }
 
-    fn finish(&self, index: usize, result: Result<Appended, RDKafkaErrorCode>) {
+    fn finish(&self, index: usize, result: Result<RecordPosition, RDKafkaErrorCode>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             Ok(appended) => state.appended[index] = Some(appended),
@@ -145,7 +148,7 @@ impl Call {
         (index..records).for_each(|index| self.finish(index, Err(code)));
     }
 
-    fn outcome(&self) -> Result<Vec<Appended>, Vec<RDKafkaErrorCode>> {
+    fn outcome(&self) -> Result<Vec<RecordPosition>, Vec<RDKafkaErrorCode>> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let appended: Vec<_> = state.appended.iter().flatten().copied().collect();
         if appended.len() == state.appended.len() {
@@ -166,7 +169,7 @@ impl Delivery {
             Ok(message) => {
                 let partition = u32::try_from(message.partition()).unwrap_or_default();
                 let partition = Partition(partition);
-                Ok(Appended { partition, offset: offset(message.offset()) })
+                Ok(RecordPosition { partition, offset: offset(message.offset()) })
             }
             Err((error, _)) => Err(code_of(error)),
         };
@@ -218,9 +221,9 @@ fn is_refusal(code: RDKafkaErrorCode) -> bool {
 mod tests {
     use super::*;
 
-    const TWO: [Appended; 2] = [
-        Appended { partition: Partition(0), offset: headwater_event::Offset(7) },
-        Appended { partition: Partition(1), offset: headwater_event::Offset(9) },
+    const TWO: [RecordPosition; 2] = [
+        RecordPosition { partition: Partition(0), offset: headwater_event::Offset(7) },
+        RecordPosition { partition: Partition(1), offset: headwater_event::Offset(9) },
     ];
 
     fn call() -> (Call, oneshot::Receiver<()>) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
-use headwater_log::{Batch, Bounds, ReadError, Reader, Record, Recorded};
+use headwater_log::{Batch, Bounds, ReadError, Reader, Record, StoredRecord};
 use rdkafka::TopicPartitionList;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -248,7 +248,7 @@ impl Pump {
     /// partition has lost its place: then it asks what became of it.
     fn step(&mut self) -> Result<Option<Batch>, ReadError> {
         self.show_position();
-        let mut records: Vec<Recorded> = Vec::new();
+        let mut records: Vec<StoredRecord> = Vec::new();
         let mut bytes = 0;
         while records.len() < BATCH_RECORDS_MAX && bytes < BATCH_BYTES_MAX {
             let Some(event) = self.held.take().or_else(|| self.events.poll()) else { break };
@@ -277,7 +277,7 @@ impl Pump {
     }
 
     /// Moves the cursor past `record`, unless it was read before.
-    fn take(&mut self, record: NativeRecord) -> Result<Option<Recorded>, ReadError> {
+    fn take(&mut self, record: NativeRecord) -> Result<Option<StoredRecord>, ReadError> {
         let Some(partition) = partition_of(record.partition) else { return Ok(None) };
         let Some(place) = self.places.get_mut(&partition) else { return Ok(None) };
         let at = offset(record.offset);
@@ -418,7 +418,7 @@ impl Pump {
     }
 
     /// What was read, of one partition, and where that stands now.
-    fn batch(&self, records: Vec<Recorded>) -> Option<Batch> {
+    fn batch(&self, records: Vec<StoredRecord>) -> Option<Batch> {
         let partition = records.first()?.partition;
         let cursor = self.places.get(&partition)?.cursor;
         let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
@@ -429,7 +429,7 @@ impl Pump {
 }
 
 /// Whether what came is for the time when `records` were given out.
-fn lies_behind(records: &[Recorded], event: &Event) -> bool {
+fn lies_behind(records: &[StoredRecord], event: &Event) -> bool {
     match event {
         Event::Record(record) => {
             records.first().map(|first| first.partition) != partition_of(record.partition)
@@ -460,14 +460,14 @@ fn recorded(
     at: Offset,
     leader_epoch: LeaderEpoch,
     time_ms: i64,
-) -> Recorded {
+) -> StoredRecord {
     let mut headers = record.headers.into_iter();
     let header = headers.next().flatten().unwrap_or_default();
     let traceparent = headers.next().flatten();
     // What is no text is nobody's trace.
     let traceparent = traceparent.and_then(|bytes: Bytes| String::from_utf8(bytes.into()).ok());
     let record = Record { key: record.key, value: record.value, header, traceparent };
-    Recorded { partition, offset: at, leader_epoch, time_ms, record }
+    StoredRecord { partition, offset: at, leader_epoch, time_ms, record }
 }
 
 fn partition_of(partition: i32) -> Option<Partition> {

@@ -1,10 +1,10 @@
-//! By which rules a reader of the log takes a record for an event of a stream.
+//! The rules by which a reader of the log accepts a record as an event of a stream.
 //!
-//! Pure: records go in, outcomes come out, and the state is a plain value that a view stores in
-//! the same batch as what it folded, so that both are at the same cursor.
+//! The rules are pure: records go in, outcomes come out. The state is a plain value. A view stores
+//! it in the same batch as its fold, so both are at the same cursor.
 //!
-//! A record counts only if its epoch is the highest claimed before it in its partition. Of the
-//! records that count, each stream takes the next seq; what else lies there is not an event:
+//! A record is valid only if its epoch is the highest epoch claimed before it in its partition. Of
+//! the valid records, each stream accepts the next seq. All other records are not events:
 //!
 //! ```text
 //!            accepted n                            epoch above, seq n+1
@@ -13,10 +13,10 @@
 //!  following n ───────► stopped at n     stopped ───────────────────────► stopped
 //! ```
 //!
-//! While a partition is folded from its start, seqs may be missing where compaction may have
-//! dropped records: where offsets are missing too, before records old enough for it. Nothing of a fold may be shown before [`Acceptance::is_folded`], and then
-//! only if the state's own hash equals [`StreamPosition::hash`]: that is what proves that the
-//! gaps were compaction's.
+//! During a fold from the start of a partition, seqs may be missing where compaction may have
+//! dropped records: where offsets are missing too, before records that are old enough. A fold
+//! becomes visible only after [`Acceptance::is_folded`], and only if the hash of the state equals
+//! [`AcceptedPosition::hash`]. This proves that compaction made the gaps.
 
 mod decode;
 mod outcome;
@@ -24,59 +24,66 @@ mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_event::record::{Claim, Heartbeat, LogBirth};
+use headwater_event::record::{Claim, Heartbeat, LogMetadata};
 use headwater_event::{
     Cursor, EntryKey, EventHeader, Offset, Partition, RecordKey, StreamId, WriterEpoch,
 };
 
-pub use self::outcome::{Fenced, Hole, Ignored, Malformed, MalformedReason, Outcome};
-pub use self::state::{Mode, PartitionState, RepairKey, StreamPosition};
+pub use self::outcome::{
+    FencedRecord, Hole, IgnoreReason, MalformedReason, MalformedRecord, Outcome,
+};
+pub use self::state::{AcceptedPosition, Mode, PartitionState, RepairKey};
 
-use self::decode::{decode_birth, decode_claim, decode_heartbeat, envelope};
-use crate::contract::{Batch, Recorded};
+use self::decode::{decode_claim, decode_heartbeat, decode_metadata, envelope};
+use crate::log::{Batch, StoredRecord};
 
-/// Where the fold of one partition begins and ends.
+/// The range of offsets that a fold of one partition covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldRange {
     /// The first offset that may be read.
     pub start: Cursor,
-    /// The first offset not yet written when the fold was begun.
+    /// The first offset that was not yet written when the fold began.
     pub high: Offset,
 }
 
-/// What a reader of some partitions of a log has accepted so far.
+/// The state of a reader: what it has accepted so far, in the partitions that it reads.
 #[derive(Clone, Debug)]
 pub struct Acceptance {
-    birth: LogBirth,
+    metadata: LogMetadata,
     partitions: BTreeMap<Partition, PartitionState>,
-    /// In order, so that whoever goes through them does so alike every time.
-    streams: BTreeMap<StreamId, StreamPosition>,
+    /// Sorted, so that every iteration has the same order.
+    streams: BTreeMap<StreamId, AcceptedPosition>,
     changed: Changed,
 }
 
-/// What changed since it was last asked for.
+/// The parts that changed since the last [`Acceptance::take_changes`].
 #[derive(Clone, Debug, Default)]
 struct Changed {
     partitions: BTreeSet<Partition>,
     streams: BTreeSet<StreamId>,
 }
 
-/// The parts of an [`Acceptance`] that changed, to be stored with the state of the same cursor.
+/// The changed parts of an [`Acceptance`]. A view stores them with the state of the same cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptanceChanges {
-    /// One value per partition that moved.
+    /// The changed partitions.
     pub partitions: Vec<(Partition, PartitionState)>,
-    /// One value per stream that moved.
-    pub streams: Vec<(StreamId, StreamPosition)>,
+    /// The changed streams.
+    pub streams: Vec<(StreamId, AcceptedPosition)>,
 }
 
 impl Acceptance {
-    /// Begins a fold from the start of each partition to the high watermark seen now.
+    /// Begins a fold from the start of each partition to its present high watermark.
     ///
-    /// Events appended at or after `intact_from_ms` are younger than the log's replay window:
-    /// compaction has dropped none of them, nor the one before each. A seq missing there is a
-    /// hole even in a fold. `now_ms` is the reader's clock.
-    pub fn fold(birth: LogBirth, ranges: Vec<FoldRange>, intact_from_ms: i64, now_ms: i64) -> Self {
+    /// Events appended at or after `intact_from_ms` are inside the log's replay window: compaction
+    /// has dropped none of them, nor the event before each. A seq that is missing there is a hole
+    /// even in a fold. `now_ms` is the reader's clock.
+    pub fn fold(
+        metadata: LogMetadata,
+        ranges: Vec<FoldRange>,
+        intact_from_ms: i64,
+        now_ms: i64,
+    ) -> Self {
         let state = |range| PartitionState::fold(range, intact_from_ms, now_ms);
         let partitions = ranges
             .into_iter()
@@ -84,24 +91,24 @@ impl Acceptance {
             .collect::<BTreeMap<_, _>>();
         let changed =
             Changed { partitions: partitions.keys().copied().collect(), streams: BTreeSet::new() };
-        Self { birth, partitions, streams: BTreeMap::new(), changed }
+        Self { metadata, partitions, streams: BTreeMap::new(), changed }
     }
 
-    /// Goes on from what was stored.
+    /// Restores the stored state of a reader.
     pub fn restore(
-        birth: LogBirth,
+        metadata: LogMetadata,
         partitions: impl IntoIterator<Item = (Partition, PartitionState)>,
-        streams: impl IntoIterator<Item = (StreamId, StreamPosition)>,
+        streams: impl IntoIterator<Item = (StreamId, AcceptedPosition)>,
     ) -> Self {
         Self {
-            birth,
+            metadata,
             partitions: partitions.into_iter().collect(),
             streams: streams.into_iter().collect(),
             changed: Changed::default(),
         }
     }
 
-    /// What changed since the last call: what a view writes beside its state.
+    /// Returns the parts that changed since the last call. A view writes them with its state.
     pub fn take_changes(&mut self) -> AcceptanceChanges {
         let changed = std::mem::take(&mut self.changed);
         let partitions = changed.partitions.into_iter();
@@ -119,51 +126,50 @@ impl Acceptance {
         }
     }
 
-    /// The birth of the log that is read.
-    pub fn birth(&self) -> &LogBirth {
-        &self.birth
+    /// The metadata of the log.
+    pub fn metadata(&self) -> &LogMetadata {
+        &self.metadata
     }
 
-    /// Where to read on, one cursor per partition.
+    /// The position of the reader in each partition.
     pub fn cursors(&self) -> Vec<Cursor> {
         self.partitions.values().map(|state| state.cursor).collect()
     }
 
-    /// The partitions that are read, with what is known of each.
+    /// The partitions that the reader reads, with their state.
     pub fn partitions(&self) -> &BTreeMap<Partition, PartitionState> {
         &self.partitions
     }
 
-    /// How far `stream` went; `None` before its first event.
-    pub fn stream(&self, stream: &StreamId) -> Option<&StreamPosition> {
+    /// The position in `stream`; `None` before its first event.
+    pub fn stream(&self, stream: &StreamId) -> Option<&AcceptedPosition> {
         self.streams.get(stream)
     }
 
-    /// Every stream met, in no order.
-    pub fn streams(&self) -> impl Iterator<Item = (&StreamId, &StreamPosition)> {
+    /// Every stream with an accepted or rejected record, in order.
+    pub fn streams(&self) -> impl Iterator<Item = (&StreamId, &AcceptedPosition)> {
         self.streams.iter()
     }
 
-    /// The newest claim: who writes this log. Partition 0 arbitrates.
+    /// The newest claim: that of the present writer. Partition 0 decides.
     pub fn writer(&self) -> Option<&Claim> {
         self.partitions.get(&Partition(0))?.claim.as_ref()
     }
 
-    /// Whether the newest writer has said that it stopped in order: whoever wants to write need
-    /// not wait for its silence.
+    /// Whether the newest writer has stopped in order. If so, a standby may claim at once.
     pub fn is_released(&self) -> bool {
-        let said =
+        let is_released =
             |state: &PartitionState| state.claim.is_some() && state.released == state.claimed();
-        self.partitions.get(&Partition(0)).is_some_and(said)
+        self.partitions.get(&Partition(0)).is_some_and(is_released)
     }
 
-    /// Whether every partition has been read to the high watermark at which its fold began.
+    /// Whether the reader has read every partition to the high watermark at the start of its fold.
     pub fn is_folded(&self) -> bool {
         self.partitions.values().all(|state| state.mode == Mode::Follow)
     }
 
-    /// Whether the newest writer has reconciled in every partition that is read: only then does
-    /// absence mean that something was removed.
+    /// Whether the newest writer has reconciled in every partition that the reader reads. Only then
+    /// an absent entry is a removed entry.
     pub fn is_reconciled(&self) -> bool {
         let Some(writer) = self.partitions.values().map(PartitionState::claimed).max() else {
             return false;
@@ -172,17 +178,17 @@ impl Acceptance {
             && self.partitions.values().all(|state| state.reconciled == writer)
     }
 
-    /// The keys that records which do not count have touched and no event has touched since: the
-    /// current writer appends the truth again for each, lest compaction keep the wrong record.
-    /// Walks every stream: to be asked when an outcome says that there is one.
+    /// The keys whose last record is invalid. The current writer appends the valid value of each
+    /// again, because compaction keeps the last record of a key. The call iterates over every
+    /// stream; call it only after an outcome that needs a repair.
     pub fn repairs(&self) -> impl Iterator<Item = (&StreamId, &RepairKey)> {
         self.streams.iter().flat_map(|(stream, position)| {
             position.repairs.iter().map(move |repair| (stream, repair))
         })
     }
 
-    /// Takes a batch in: an outcome per record, and the cursor moves. `now_ms` is the reader's
-    /// clock, see [`PartitionState::inside_window`].
+    /// Accepts or rejects each record of a batch and moves the cursor to its end. `now_ms` is the
+    /// reader's clock; see [`PartitionState::inside_window`].
     pub fn accept_batch(&mut self, batch: &Batch, now_ms: i64) -> Vec<Outcome> {
         let outcomes = batch.records.iter().map(|record| self.accept(record)).collect();
         if let Some(state) = self.partitions.get_mut(&batch.cursor.partition) {
@@ -193,18 +199,18 @@ impl Acceptance {
     }
 
     /// Judges one record.
-    fn accept(&mut self, recorded: &Recorded) -> Outcome {
+    fn accept(&mut self, recorded: &StoredRecord) -> Outcome {
         let Some(state) = self.partitions.get_mut(&recorded.partition) else {
-            return Outcome::Ignored(Ignored::NotRead);
+            return Outcome::Ignored(IgnoreReason::NotRead);
         };
         if !state.meet(recorded) {
-            return Outcome::Ignored(Ignored::ReadBefore);
+            return Outcome::Ignored(IgnoreReason::ReadBefore);
         }
         match RecordKey::decode(&recorded.record.key) {
             Err(error) => malformed(recorded, None, error.into()),
-            Ok(RecordKey::Log(uuid)) => match decode_birth(&recorded.record, uuid) {
-                Ok(birth) if birth == self.birth => Outcome::Born(birth),
-                Ok(_) => Outcome::Ignored(Ignored::LostBirth),
+            Ok(RecordKey::Log(uuid)) => match decode_metadata(&recorded.record, uuid) {
+                Ok(metadata) if metadata == self.metadata => Outcome::Metadata(metadata),
+                Ok(_) => Outcome::Ignored(IgnoreReason::DuplicateMetadata),
                 Err(reason) => malformed(recorded, None, reason),
             },
             Ok(RecordKey::Claim(epoch, writer)) => {
@@ -219,14 +225,14 @@ impl Acceptance {
                     state.released = if released { epoch } else { WriterEpoch::default() };
                     Outcome::Heartbeat { epoch, time_ms: recorded.time_ms, released }
                 }
-                false => Outcome::Ignored(Ignored::FormerWriter),
+                false => Outcome::Ignored(IgnoreReason::FormerWriter),
             },
             Ok(RecordKey::Reconciled(epoch)) => match state.claimed() == epoch {
                 true => {
                     state.reconciled = epoch;
                     Outcome::Reconciled { partition: recorded.partition, epoch }
                 }
-                false => Outcome::Ignored(Ignored::FormerWriter),
+                false => Outcome::Ignored(IgnoreReason::FormerWriter),
             },
             Ok(RecordKey::Head(stream)) => self.accept_event(recorded, stream, None),
             Ok(RecordKey::Entry(stream, key)) => self.accept_event(recorded, stream, Some(key)),
@@ -236,17 +242,17 @@ impl Acceptance {
     /// Judges a record of a stream; `key` is `None` for its head.
     fn accept_event(
         &mut self,
-        recorded: &Recorded,
+        recorded: &StoredRecord,
         stream: StreamId,
         key: Option<EntryKey>,
     ) -> Outcome {
-        let expected = stream.partition(self.birth.partitions);
+        let expected = stream.partition(self.metadata.partitions);
         if recorded.partition != expected {
             let reason = MalformedReason::Partition { expected };
             return malformed(recorded, Some(stream), reason);
         }
         let Some(state) = self.partitions.get(&recorded.partition) else {
-            return Outcome::Ignored(Ignored::NotRead);
+            return Outcome::Ignored(IgnoreReason::NotRead);
         };
         let position = self.streams.entry(stream.clone()).or_default();
         self.changed.streams.insert(stream.clone());
@@ -261,18 +267,18 @@ impl Acceptance {
         if header.epoch != state.claimed() {
             position.repairs.insert(repair);
             let (seq, epoch, claimed) = (header.seq, header.epoch, state.claimed());
-            return Outcome::Fenced(Fenced { stream, key, seq, epoch, claimed });
+            return Outcome::Fenced(FencedRecord { stream, key, seq, epoch, claimed });
         }
         let gap_allowed = state.gap_allowed(position, header.seq, recorded.time_ms);
         match judge(position, &header, gap_allowed) {
             Verdict::Accept => {}
             Verdict::Duplicate => {
                 position.repairs.insert(repair);
-                return Outcome::Ignored(Ignored::Duplicate);
+                return Outcome::Ignored(IgnoreReason::Duplicate);
             }
             Verdict::BehindHole => {
                 position.repairs.insert(repair);
-                return Outcome::Ignored(Ignored::BehindHole);
+                return Outcome::Ignored(IgnoreReason::BehindHole);
             }
             Verdict::Hole => {
                 let expected = position.seq.next();
@@ -294,19 +300,19 @@ impl Acceptance {
     }
 }
 
-/// What becomes of a record that its epoch lets count.
+/// The verdict on a record of the highest claimed epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Accept,
     /// Its seq was accepted before.
     Duplicate,
-    /// The stream stands before a hole that this epoch cannot fill any more.
+    /// The stream is stopped at a hole that this epoch can no longer fill.
     BehindHole,
     /// At least one event before it is missing, or its writer started from another state.
     Hole,
 }
 
-fn judge(position: &StreamPosition, header: &EventHeader, gap_allowed: bool) -> Verdict {
+fn judge(position: &AcceptedPosition, header: &EventHeader, gap_allowed: bool) -> Verdict {
     if header.epoch <= position.epoch && header.seq <= position.seq {
         return Verdict::Duplicate;
     }
@@ -319,9 +325,13 @@ fn judge(position: &StreamPosition, header: &EventHeader, gap_allowed: bool) -> 
     Verdict::Hole
 }
 
-fn malformed(recorded: &Recorded, stream: Option<StreamId>, reason: MalformedReason) -> Outcome {
+fn malformed(
+    recorded: &StoredRecord,
+    stream: Option<StreamId>,
+    reason: MalformedReason,
+) -> Outcome {
     let (partition, offset) = (recorded.partition, recorded.offset);
-    Outcome::Malformed(Malformed { partition, offset, stream, reason })
+    Outcome::Malformed(MalformedRecord { partition, offset, stream, reason })
 }
 
 #[cfg(test)]

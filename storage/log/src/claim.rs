@@ -19,7 +19,7 @@ use headwater_event::{LogId, Partition, RecordKey, WriterEpoch};
 use uuid::Uuid;
 
 use crate::acceptance::{Acceptance, Outcome};
-use crate::contract::{Append, AppendError, Batch, Log, ReadError, Reader, Record};
+use crate::log::{Append, AppendError, Batch, Log, ReadError, Reader, Record};
 use crate::writer::Writer;
 
 /// Epochs that each life of a log has for itself: an append that was on its way when the topic was
@@ -78,12 +78,12 @@ pub enum ClaimError {
 
 /// A claim on its way.
 #[derive(Debug)]
-pub struct Claiming {
+pub struct ClaimAttempt {
     claim: Claim,
     marking: bool,
 }
 
-impl Claiming {
+impl ClaimAttempt {
     /// Claims the next epoch in partition 0.
     ///
     /// # Errors
@@ -93,13 +93,13 @@ impl Claiming {
         acceptance: &Acceptance,
         claimant: &Claimant,
     ) -> Result<Self, ClaimError> {
-        let partitions = acceptance.birth().partitions;
+        let partitions = acceptance.metadata().partitions;
         let read = acceptance.partitions().keys().copied();
         if !acceptance.is_folded() || !read.eq((0..partitions).map(Partition)) {
             return Err(ClaimError::NotFolded { partitions });
         }
         let highest = acceptance.partitions().values().map(|state| state.claimed()).max();
-        let highest = highest.unwrap_or_default().max(before_first(&acceptance.birth().log_id));
+        let highest = highest.unwrap_or_default().max(before_first(&acceptance.metadata().log_id));
         let highest = highest.max(claimant.above);
         let claim = Claim {
             epoch: highest.next(),
@@ -161,7 +161,7 @@ pub async fn claim(
     clock: &(dyn Fn() -> i64 + Sync),
     each: &mut (dyn FnMut(&Batch, Vec<Outcome>) + Send),
 ) -> Result<Writer, ClaimError> {
-    let mut claiming = Claiming::begin(log.as_ref(), acceptance, claimant).await?;
+    let mut claiming = ClaimAttempt::begin(log.as_ref(), acceptance, claimant).await?;
     loop {
         let batch = reader.next().await?;
         let outcomes = acceptance.accept_batch(&batch, clock());

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_event::{Cursor, Offset, Partition};
 
-use crate::contract::{Append, Batch, Log, ReadError, Reader, Record, Recorded};
+use crate::log::{Append, Batch, Log, ReadError, Reader, Record, StoredRecord};
 use crate::memory::AppendFault;
 
 /// How long a case waits for what has to come before it fails.
@@ -169,7 +169,7 @@ async fn append_each(log: &dyn Log, pairs: &[(&str, Option<&str>)]) {
 }
 
 /// Reads partitions from `cursors` to where each ends now; the cursors move.
-async fn read_on(log: &dyn Log, cursors: &mut [Cursor]) -> Result<Vec<Recorded>, ReadError> {
+async fn read_on(log: &dyn Log, cursors: &mut [Cursor]) -> Result<Vec<StoredRecord>, ReadError> {
     let mut seen = Vec::new();
     let mut behind = Vec::new();
     for cursor in cursors.iter() {
@@ -189,7 +189,7 @@ async fn read_on(log: &dyn Log, cursors: &mut [Cursor]) -> Result<Vec<Recorded>,
 }
 
 /// Reads a partition from its start.
-async fn read_all(log: &dyn Log, partition: u32) -> Vec<Recorded> {
+async fn read_all(log: &dyn Log, partition: u32) -> Vec<StoredRecord> {
     let start = log.start(Partition(partition)).await.expect("there is such a partition");
     read_on(log, &mut [start]).await.expect("the log can be read")
 }
@@ -199,7 +199,7 @@ async fn next(reader: &mut dyn Reader) -> Result<Batch, ReadError> {
     batch.expect("a batch comes in time")
 }
 
-fn keys(records: &[Recorded]) -> Vec<String> {
-    let key = |recorded: &Recorded| String::from_utf8_lossy(&recorded.record.key).into_owned();
+fn keys(records: &[StoredRecord]) -> Vec<String> {
+    let key = |recorded: &StoredRecord| String::from_utf8_lossy(&recorded.record.key).into_owned();
     records.iter().map(key).collect()
 }

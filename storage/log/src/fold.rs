@@ -1,10 +1,10 @@
 //! How a reader without usable state begins: a fold of partitions from their start.
 
 use headwater_event::Partition;
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 
 use crate::acceptance::{Acceptance, FoldRange};
-use crate::contract::{Log, ReadError};
+use crate::log::{Log, ReadError};
 
 /// Begins a fold of every partition that the log was born with, up to where each ends now.
 /// Read on from [`Acceptance::cursors`]. `now_ms` is the reader's clock.
@@ -13,10 +13,10 @@ use crate::contract::{Log, ReadError};
 /// See [`ReadError`].
 pub async fn begin_fold(
     log: &dyn Log,
-    birth: LogBirth,
+    metadata: LogMetadata,
     now_ms: i64,
 ) -> Result<Acceptance, ReadError> {
-    begin_fold_of(log, birth, (0..birth.partitions).map(Partition), now_ms).await
+    begin_fold_of(log, metadata, (0..metadata.partitions).map(Partition), now_ms).await
 }
 
 /// As [`begin_fold`], of some partitions only.
@@ -25,7 +25,7 @@ pub async fn begin_fold(
 /// See [`ReadError`].
 pub async fn begin_fold_of(
     log: &dyn Log,
-    birth: LogBirth,
+    metadata: LogMetadata,
     partitions: impl IntoIterator<Item = Partition>,
     now_ms: i64,
 ) -> Result<Acceptance, ReadError> {
@@ -38,5 +38,5 @@ pub async fn begin_fold_of(
     let window_ms = log.describe().await?.replay_window_ms;
     // Half the window is left for a reader's clock that is not the log's.
     let intact_from_ms = now_ms.saturating_sub_unsigned(window_ms / 2);
-    Ok(Acceptance::fold(birth, ranges, intact_from_ms, now_ms))
+    Ok(Acceptance::fold(metadata, ranges, intact_from_ms, now_ms))
 }

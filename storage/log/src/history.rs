@@ -8,13 +8,13 @@ mod fold;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{Applied, EntryKey, Envelope, Offset, Seq, StateHash, StreamId, WriterEpoch};
 
 use self::fold::StreamFold;
-use crate::acceptance::{Acceptance, Hole, Malformed, Outcome};
-use crate::contract::{Log, ReadError, Reader};
+use crate::acceptance::{Acceptance, Hole, MalformedRecord, Outcome};
 use crate::fold::begin_fold_of;
+use crate::log::{Log, ReadError, Reader};
 
 /// Up to where the past is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub enum HistoryError {
     Hole(Hole),
     /// An event cannot be read.
     #[error("an event of the stream cannot be read")]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedRecord),
     /// The log cannot be read.
     #[error("the log cannot be read")]
     Read(#[from] ReadError),
@@ -108,13 +108,13 @@ pub enum HistoryError {
 
 /// One step of reading a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum HistoryItem {
     /// The next event.
     Event(Envelope),
     /// Events are missing before the next one. Reading on shows what comes behind.
     Hole(Hole),
     /// An event that cannot be read.
-    Malformed(Malformed),
+    Malformed(MalformedRecord),
     /// The log was read to where it ended when the reading began. Reading on waits for more.
     End,
 }
@@ -125,7 +125,7 @@ pub struct StreamHistory {
     reader: Box<dyn Reader>,
     acceptance: Acceptance,
     high: Offset,
-    read: VecDeque<Read>,
+    read: VecDeque<HistoryItem>,
     ended: bool,
 }
 
@@ -136,23 +136,23 @@ impl StreamHistory {
     /// See [`ReadError`].
     pub async fn open(
         log: &dyn Log,
-        birth: LogBirth,
+        metadata: LogMetadata,
         stream: &StreamId,
         now_ms: i64,
     ) -> Result<Self, ReadError> {
-        let partition = stream.partition(birth.partitions);
+        let partition = stream.partition(metadata.partitions);
         let high = log.bounds(partition).await?.high;
-        let acceptance = begin_fold_of(log, birth, [partition], now_ms).await?;
+        let acceptance = begin_fold_of(log, metadata, [partition], now_ms).await?;
         let reader = log.read(acceptance.cursors()).await?;
         let (stream, read) = (stream.clone(), VecDeque::new());
         Ok(Self { stream, reader, acceptance, high, read, ended: false })
     }
 
-    /// The next step; after [`Read::End`] it waits for what is appended.
+    /// The next step; after [`HistoryItem::End`] it waits for what is appended.
     ///
     /// # Errors
     /// See [`ReadError`].
-    pub async fn next(&mut self) -> Result<Read, ReadError> {
+    pub async fn next(&mut self) -> Result<HistoryItem, ReadError> {
         loop {
             if let Some(read) = self.read.pop_front() {
                 return Ok(read);
@@ -160,19 +160,19 @@ impl StreamHistory {
             let next = self.acceptance.cursors().first().map_or(self.high, |cursor| cursor.next);
             if !self.ended && next >= self.high {
                 self.ended = true;
-                return Ok(Read::End);
+                return Ok(HistoryItem::End);
             }
             let batch = self.reader.next().await?;
             for outcome in self.acceptance.accept_batch(&batch, 0) {
                 let read = match outcome {
                     Outcome::Accepted(envelope) if envelope.stream == self.stream => {
-                        Read::Event(envelope)
+                        HistoryItem::Event(envelope)
                     }
-                    Outcome::Hole(hole) if hole.stream == self.stream => Read::Hole(hole),
+                    Outcome::Hole(hole) if hole.stream == self.stream => HistoryItem::Hole(hole),
                     Outcome::Malformed(malformed)
                         if malformed.stream.as_ref() == Some(&self.stream) =>
                     {
-                        Read::Malformed(malformed)
+                        HistoryItem::Malformed(malformed)
                     }
                     _ => continue,
                 };
@@ -188,23 +188,23 @@ impl StreamHistory {
 /// See [`HistoryError`]; [`HistoryError::Compacted`] names the first position that can be shown.
 pub async fn fold_stream(
     log: &dyn Log,
-    birth: LogBirth,
+    metadata: LogMetadata,
     stream: &StreamId,
     until: Until,
     now_ms: i64,
 ) -> Result<PastState, HistoryError> {
-    let mut history = StreamHistory::open(log, birth, stream, now_ms).await?;
-    let mut fold = StreamFold::new(stream.clone(), &birth, until);
+    let mut history = StreamHistory::open(log, metadata, stream, now_ms).await?;
+    let mut fold = StreamFold::new(stream.clone(), &metadata, until);
     loop {
         match history.next().await? {
-            Read::Event(envelope) => {
+            HistoryItem::Event(envelope) => {
                 if let Some(answer) = fold.take(envelope) {
                     return answer;
                 }
             }
-            Read::Hole(hole) => fold.stop(HistoryError::Hole(hole)),
-            Read::Malformed(malformed) => fold.stop(HistoryError::Malformed(malformed)),
-            Read::End => return fold.end(),
+            HistoryItem::Hole(hole) => fold.stop(HistoryError::Hole(hole)),
+            HistoryItem::Malformed(malformed) => fold.stop(HistoryError::Malformed(malformed)),
+            HistoryItem::End => return fold.end(),
         }
     }
 }
@@ -216,23 +216,23 @@ pub async fn fold_stream(
 /// See [`HistoryError`]; [`HistoryError::Compacted`] when `from` is no longer there.
 pub async fn stream_events(
     log: &dyn Log,
-    birth: LogBirth,
+    metadata: LogMetadata,
     stream: &StreamId,
     (from, to): (Option<Seq>, Option<Seq>),
     events_max: usize,
     now_ms: i64,
 ) -> Result<Vec<Envelope>, HistoryError> {
-    let mut history = StreamHistory::open(log, birth, stream, now_ms).await?;
+    let mut history = StreamHistory::open(log, metadata, stream, now_ms).await?;
     let mut events: Vec<Envelope> = Vec::new();
     let mut last = Seq::ZERO;
     let wanted = |seq: Seq| from.is_none_or(|from| from <= seq) && to.is_none_or(|to| seq <= to);
     let mut first_dense = None;
     loop {
         let envelope = match history.next().await? {
-            Read::Event(envelope) => envelope,
+            HistoryItem::Event(envelope) => envelope,
             // What stands behind a hole comes under a later epoch, from the same seq on.
-            Read::Hole(_) | Read::Malformed(_) => continue,
-            Read::End => break,
+            HistoryItem::Hole(_) | HistoryItem::Malformed(_) => continue,
+            HistoryItem::End => break,
         };
         let dense = envelope.seq == last.next();
         last = envelope.seq;

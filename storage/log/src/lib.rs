@@ -8,7 +8,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`birth`] | the birth of a log: its id and partition count |
+//! | [`metadata`] | the birth of a log: its id and partition count |
 //! | [`mod@claim`] | how a process becomes the one writer |
 //! | [`writer`] | the one writer: seq, epoch and state hash for every event |
 //! | [`acceptance`] | which records are events |
@@ -18,29 +18,29 @@
 //! | [`memory`] | the in-memory twin with its faults |
 
 pub mod acceptance;
-pub mod birth;
+pub mod catch_up;
 pub mod claim;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
-mod contract;
-pub mod ends;
 pub mod fold;
 pub mod history;
+mod log;
 pub mod memory;
+pub mod metadata;
 pub mod value;
 pub mod writer;
 
 pub use acceptance::{Acceptance, AcceptanceChanges, FoldRange, Outcome};
-pub use birth::{BirthError, BirthWish, read_birth, read_or_create_birth};
-pub use claim::{ClaimError, Claimant, Claiming, claim};
-pub use contract::{
-    Append, AppendError, Appended, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, ReadError,
-    Reader, Record, Recorded, UPSTREAM_TOPIC,
-};
-pub use ends::{Ends, starts};
+pub use catch_up::{CatchUpTarget, start_cursors};
+pub use claim::{ClaimAttempt, ClaimError, Claimant, claim};
 pub use fold::{begin_fold, begin_fold_of};
 pub use history::{
     HistoryError, PastEntry, PastState, StreamHistory, Until, fold_stream, stream_events,
 };
+pub use log::{
+    Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, ReadError, Reader,
+    Record, RecordPosition, StoredRecord, UPSTREAM_TOPIC,
+};
 pub use memory::{AppendFault, MemoryLog, MemorySettings};
-pub use writer::{Draft, Writer, WriterError, Written, repair};
+pub use metadata::{MetadataError, MetadataProposal, read_metadata, read_or_create_metadata};
+pub use writer::{Draft, EventPosition, Writer, WriterError, repair};

@@ -19,7 +19,9 @@ use uuid::Uuid;
 use self::faults::Faults;
 use self::reader::MemoryReader;
 use self::topic::Topic;
-use crate::contract::{Append, AppendError, Appended, Bounds, Description, Log, ReadError, Reader};
+use crate::log::{
+    Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition,
+};
 
 pub use self::faults::AppendFault;
 
@@ -162,7 +164,7 @@ impl MemoryLog {
     }
 
     /// The outcome of this handle's next append that has none yet, in the order injected.
-    pub fn inject(&self, fault: AppendFault) {
+    pub fn inject_fault(&self, fault: AppendFault) {
         self.faults().next.push_back(fault);
     }
 
@@ -249,7 +251,7 @@ impl Log for MemoryLog {
         .await
     }
 
-    async fn append(&self, appends: Vec<Append>) -> Result<Vec<Appended>, AppendError> {
+    async fn append(&self, appends: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
         self.thawed().await;
         let mut faults = self.faults();
         let mut state = self.state();

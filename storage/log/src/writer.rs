@@ -10,14 +10,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::{Claim, Heartbeat, LogBirth};
+use headwater_event::record::{Claim, Heartbeat, LogMetadata};
 use headwater_event::{
     Applied, Event, EventHeader, HashKey, ObjectHash, Partition, RecordKey, Removed, Seq,
     StateHash, StreamId, WriterEpoch,
 };
 
 use crate::acceptance::{Acceptance, Outcome, RepairKey};
-use crate::contract::{Append, AppendError, Description, Log, Record};
+use crate::log::{Append, AppendError, Description, Log, Record};
 use crate::value::{OBJECT_BYTES_MAX, ValueEncoder};
 
 /// The value of records that say everything by their key.
@@ -39,7 +39,7 @@ pub struct Draft {
 
 /// Where an event came to stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct EventPosition {
     /// The stream.
     pub stream: StreamId,
     /// The event's position.
@@ -84,7 +84,7 @@ pub enum WriterError {
 pub struct Writer {
     log: Arc<dyn Log>,
     claim: Claim,
-    birth: LogBirth,
+    metadata: LogMetadata,
     hash_key: HashKey,
     record_bytes_max: usize,
     encoder: ValueEncoder,
@@ -114,7 +114,7 @@ struct InFlight {
 #[derive(Default)]
 struct Staged {
     appends: Vec<Append>,
-    written: Vec<Written>,
+    written: Vec<EventPosition>,
     streams: HashMap<StreamId, Position>,
     heads_due: HashMap<StreamId, bool>,
     in_flight: HashMap<(StreamId, RepairKey), InFlight>,
@@ -128,7 +128,7 @@ impl Writer {
         claim: Claim,
         acceptance: &Acceptance,
     ) -> Self {
-        let birth = *acceptance.birth();
+        let metadata = *acceptance.metadata();
         let mut streams = HashMap::new();
         let mut heads_due = BTreeSet::new();
         for (stream, at) in acceptance.streams() {
@@ -142,8 +142,8 @@ impl Writer {
         Self {
             log,
             claim,
-            birth,
-            hash_key: HashKey::new(&birth.log_id),
+            metadata,
+            hash_key: HashKey::new(&metadata.log_id),
             record_bytes_max: description.record_bytes_max,
             encoder: ValueEncoder::new(),
             streams,
@@ -189,7 +189,7 @@ impl Writer {
     ///
     /// # Errors
     /// See [`WriterError`]. A call that is dropped before it returns leaves the writer dead.
-    pub async fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<Written>, WriterError> {
+    pub async fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<EventPosition>, WriterError> {
         let mut staged = Staged::default();
         for draft in drafts {
             self.stage(&mut staged, draft)?;
@@ -211,7 +211,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::append`].
-    pub async fn append_heads(&mut self) -> Result<Vec<Written>, WriterError> {
+    pub async fn append_heads(&mut self) -> Result<Vec<EventPosition>, WriterError> {
         let drafts = self.heads_due.iter().map(|stream| head(stream.clone())).collect();
         self.append(drafts).await
     }
@@ -223,7 +223,7 @@ impl Writer {
     /// As [`Writer::append`].
     pub async fn reconciled(&mut self) -> Result<(), WriterError> {
         let key = RecordKey::Reconciled(self.claim.epoch);
-        let partitions = (0..self.birth.partitions).map(Partition);
+        let partitions = (0..self.metadata.partitions).map(Partition);
         self.send(partitions.map(|partition| sign(&key, partition)).collect()).await
     }
 
@@ -331,12 +331,12 @@ impl Writer {
             let key = event.key().map_or_else(|| event.kind(), ToString::to_string);
             return Err(WriterError::TooLarge { stream, key, bytes, bytes_max });
         }
-        let partition = stream.partition(self.birth.partitions);
+        let partition = stream.partition(self.metadata.partitions);
         staged.appends.push(Append { partition, record });
         let (seq, hash) = (position.seq, position.hash);
         staged.streams.insert(stream.clone(), position);
         staged.heads_due.insert(stream.clone(), matches!(event, Event::Removed(_)));
-        staged.written.push(Written { stream, seq, hash });
+        staged.written.push(EventPosition { stream, seq, hash });
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use headwater_event::{EntryKey, Event, Partition, StreamId};
 use headwater_log::{
-    AppendFault, BirthWish, MemoryLog, MemorySettings, Writer, read_or_create_birth,
+    AppendFault, MemoryLog, MemorySettings, MetadataProposal, Writer, read_or_create_metadata,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -92,13 +92,13 @@ struct World {
 impl World {
     async fn new() -> Self {
         let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
-        let wish = BirthWish { previous: None, uuid: Uuid::from_u128(7) };
-        let birth = read_or_create_birth(&log, wish).await.expect("an empty log is born");
+        let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(7) };
+        let metadata = read_or_create_metadata(&log, wish).await.expect("an empty log is born");
         let mut followers = Vec::new();
         for _ in 0..2 {
-            followers.push(Replica::fold(&log, birth).await.expect("readable"));
+            followers.push(Replica::fold(&log, metadata).await.expect("readable"));
         }
-        let owner = Owner::new(&log, birth, 0).await;
+        let owner = Owner::new(&log, metadata, 0).await;
         let (former, wanted, history) = (Vec::new(), Wanted::new(), BTreeMap::new());
         Self { log, owner, former, followers, wanted, history }
     }
@@ -145,7 +145,7 @@ impl World {
         }
         if let (Some(fault), Some(_)) = (fault, &self.owner.writer) {
             let fatal = matches!(fault, AppendFault::Fatal { .. });
-            self.owner.log.inject(fault);
+            self.owner.log.inject_fault(fault);
             let _ = self.owner.append(drafts).await;
             if fatal {
                 self.replace_owner(None).await;
@@ -160,7 +160,7 @@ impl World {
         self.replace_owner(writer).await;
         let is_fatal = |fault: &AppendFault| matches!(fault, AppendFault::Fatal { .. });
         for fault in faults.into_iter().filter(|fault| !is_fatal(fault)) {
-            self.owner.log.inject(fault);
+            self.owner.log.inject_fault(fault);
             // It may win all the same, or lose to a claim of its own that came late.
             let _ = self.owner.claim().await;
         }
@@ -170,8 +170,8 @@ impl World {
     }
 
     async fn replace_owner(&mut self, writer: Option<Writer>) {
-        let birth = *self.owner.replica.acceptance.birth();
-        let next = Owner::new(&self.log, birth, self.owner.claims).await;
+        let metadata = *self.owner.replica.acceptance.metadata();
+        let next = Owner::new(&self.log, metadata, self.owner.claims).await;
         let old = std::mem::replace(&mut self.owner, next);
         self.former.push((old.log, writer));
     }
@@ -218,8 +218,8 @@ impl World {
 
     async fn check(&mut self) {
         self.settle().await;
-        let birth = *self.owner.replica.acceptance.birth();
-        let fresh = Replica::fold(&self.log, birth).await.expect("readable");
+        let metadata = *self.owner.replica.acceptance.metadata();
+        let fresh = Replica::fold(&self.log, metadata).await.expect("readable");
         for replica in self.followers.iter().chain([&self.owner.replica, &fresh]) {
             assert!(replica.acceptance.is_reconciled());
             assert_eq!(replica.entries(), self.wanted);

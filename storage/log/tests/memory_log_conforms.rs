@@ -74,7 +74,7 @@ impl Subject for Twin {
     }
 
     fn fail_next_append(&self, fault: AppendFault) {
-        self.0.inject(fault);
+        self.0.inject_fault(fault);
     }
 
     fn deliver_late(&self) {

@@ -36,7 +36,7 @@ pub struct PatchError {
 }
 
 /// What turns `base` into `object`; `None` where it is not worth its while.
-pub fn patch(base: &[u8], object: &[u8]) -> Option<Bytes> {
+pub fn create_patch(base: &[u8], object: &[u8]) -> Option<Bytes> {
     let room = object.len() / WORTH;
     if base.is_empty() || object.len().max(base.len()) > OBJECT_BYTES_MAX {
         return None;
@@ -70,7 +70,7 @@ pub fn patched_bytes(patch: &[u8]) -> Result<usize, PatchError> {
 ///
 /// # Errors
 /// When it is no patch of that base.
-pub fn patched(base: &[u8], patch: &[u8]) -> Result<Bytes, PatchError> {
+pub fn apply_patch(base: &[u8], patch: &[u8]) -> Result<Bytes, PatchError> {
     let size = patched_bytes(patch)?;
     let mut object = Vec::with_capacity(size);
     let mut decompress = |with: Option<&mut DCtx<'static>>| {
@@ -113,43 +113,43 @@ mod tests {
     #[test]
     fn an_update_of_a_field_is_a_small_part_of_the_object() {
         let (before, after) = (pod("shop:1.0"), pod("shop:1.1"));
-        let patch = patch(&before, &after).expect("worth it");
+        let patch = create_patch(&before, &after).expect("worth it");
         assert!(patch.len() * 10 < after.len(), "{} of {}", patch.len(), after.len());
         assert_eq!(patched_bytes(&patch), Ok(after.len()));
-        assert_eq!(patched(&before, &patch).expect("patched"), after);
+        assert_eq!(apply_patch(&before, &patch).expect("patched"), after);
     }
 
     #[test]
     fn what_has_nothing_in_common_is_no_patch() {
-        assert_eq!(patch(b"", &pod("shop")), None);
-        assert_eq!(patch(&pod("shop"), br#"{"data":{"a":"Zm9v"}}"#), None);
+        assert_eq!(create_patch(b"", &pod("shop")), None);
+        assert_eq!(create_patch(&pod("shop"), br#"{"data":{"a":"Zm9v"}}"#), None);
     }
 
     #[test]
     fn another_base_never_gives_the_object() {
-        let patch = patch(&pod("shop:1.0"), &pod("shop:1.1")).expect("worth it");
+        let patch = create_patch(&pod("shop:1.0"), &pod("shop:1.1")).expect("worth it");
         for other in [pod("till:3.0"), pod("shop:1.0")[1..].to_vec(), Vec::new()] {
-            assert_ne!(patched(&other, &patch).ok().as_deref(), Some(&pod("shop:1.1")[..]));
+            assert_ne!(apply_patch(&other, &patch).ok().as_deref(), Some(&pod("shop:1.1")[..]));
         }
     }
 
     #[test]
     fn a_patch_that_would_take_too_much_memory_is_refused_before() {
         let bomb = zstd::bulk::compress(&vec![0; OBJECT_BYTES_MAX + 1], 1).expect("compresses");
-        assert!(patched(b"base", &bomb).expect_err("too large").reason.contains("larger"));
+        assert!(apply_patch(b"base", &bomb).expect_err("too large").reason.contains("larger"));
     }
 
     proptest! {
         #[test]
         fn any_object_comes_back(base in any::<Vec<u8>>(), object in any::<Vec<u8>>()) {
-            if let Some(patch) = patch(&base, &object) {
-                prop_assert_eq!(patched(&base, &patch).expect("patched"), object);
+            if let Some(patch) = create_patch(&base, &object) {
+                prop_assert_eq!(apply_patch(&base, &patch).expect("patched"), object);
             }
         }
 
         #[test]
         fn any_bytes_are_refused_or_bounded(base in any::<Vec<u8>>(), bytes in any::<Vec<u8>>()) {
-            if let Ok(object) = patched(&base, &bytes) {
+            if let Ok(object) = apply_patch(&base, &bytes) {
                 prop_assert!(object.len() <= OBJECT_BYTES_MAX);
             }
         }

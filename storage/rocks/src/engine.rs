@@ -15,9 +15,9 @@ use rocksdb::{
 };
 
 use crate::error;
+use crate::memory::DatabaseMemory;
 use crate::open;
 use crate::role::Role;
-use crate::shared::Shared;
 
 /// The most room a scan asks for ahead of its rows: a limit is a bound, not a promise.
 const SCAN_CAPACITY_MAX: usize = 256;
@@ -72,11 +72,11 @@ impl RocksEngine {
     pub fn open(
         path: impl AsRef<Path>,
         role: Role,
-        shared: &Shared,
+        memory: &DatabaseMemory,
         schema: Schema,
     ) -> Result<Self, EngineError> {
         let path = path.as_ref();
-        let db = open::open(path, role, shared)?;
+        let db = open::open(path, role, memory)?;
         let engine = Self { db, path: path.to_owned(), poisoned: OnceLock::new() };
         schema.check(&engine)?;
         Ok(engine)

@@ -5,10 +5,10 @@
 //! instead of repaired.
 //!
 //! ```no_run
-//! use headwater_rocks::{Budget, Role, RocksEngine, Shared};
+//! use headwater_rocks::{Budget, Role, RocksEngine, DatabaseMemory};
 //! use headwater_store::{Engine, EngineError, schema};
 //!
-//! let shared = Shared::new(Budget::EDGE);
+//! let shared = DatabaseMemory::new(Budget::EDGE);
 //! let state = match RocksEngine::open("data/state", Role::State, &shared, schema::NODE_STATE) {
 //!     Err(EngineError::Corrupt { .. }) => {
 //!         headwater_rocks::move_aside("data/state").expect("a rename");
@@ -27,23 +27,23 @@
 //! |---|---|
 //! | [`engine`] | the engine |
 //! | [`role`] | what a database is for, and the options that follow |
-//! | [`shared`] | the memory of all databases of a process |
+//! | [`memory`] | the memory of all databases of a process |
 //! | [`directory`] | directories that are there after a power cut |
-//! | [`aside`] | moving a damaged database aside |
+//! | [`quarantine`] | moving a damaged database aside |
 //! | [`ballast`] | room kept back for a full disk |
 
-pub mod aside;
 pub mod ballast;
 pub mod directory;
 pub mod engine;
 mod error;
+pub mod memory;
 mod open;
+pub mod quarantine;
 pub mod role;
-pub mod shared;
 
-pub use aside::move_aside;
 pub use ballast::Ballast;
 pub use directory::create_durably;
 pub use engine::{RocksEngine, Stats};
+pub use memory::{Budget, DatabaseMemory, MemoryStats};
+pub use quarantine::move_aside;
 pub use role::Role;
-pub use shared::{Budget, Shared, SharedStats};

@@ -9,13 +9,13 @@ use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::directory;
 use crate::error;
+use crate::memory::DatabaseMemory;
 use crate::role::Role;
-use crate::shared::Shared;
 
 /// Opens the database in the directory `path`, or makes one if there is nothing.
-pub(crate) fn open(path: &Path, role: Role, shared: &Shared) -> Result<DB, EngineError> {
+pub(crate) fn open(path: &Path, role: Role, memory: &DatabaseMemory) -> Result<DB, EngineError> {
     directory::create_durably(path).map_err(|error| unreadable(path, &error))?;
-    let mut options = role.options(shared);
+    let mut options = role.options(memory);
     match find(path)? {
         Found::Database => refuse_unknown_families(path, &options)?,
         Found::Nothing => options.create_if_missing(true),

@@ -2,7 +2,7 @@
 
 use rocksdb::{BlockBasedOptions, DBCompressionType, DBRecoveryMode, LogLevel, Options};
 
-use crate::shared::Shared;
+use crate::memory::DatabaseMemory;
 
 /// What a database is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Role {
 
     /// Every bound that RocksDB would leave open, set. What a database is opened with, for whoever
     /// measures against a bare one.
-    pub fn options(self, shared: &Shared) -> Options {
+    pub fn options(self, memory: &DatabaseMemory) -> Options {
         let bounds = self.bounds();
         let mut options = Options::default();
         options.set_paranoid_checks(true);
@@ -109,12 +109,12 @@ impl Role {
         options.set_max_total_wal_size(bounds.wal);
 
         // Memory.
-        options.set_write_buffer_manager(&shared.write_buffers);
+        options.set_write_buffer_manager(&memory.write_buffers);
         options.set_write_buffer_size(bounds.write_buffer);
         options.set_max_write_buffer_number(2);
         options.set_arena_block_size(bounds.write_buffer / 16);
         options.set_max_open_files(bounds.open_files);
-        options.set_block_based_table_factory(&table_options(shared));
+        options.set_block_based_table_factory(&table_options(memory));
 
         // Disk.
         options.set_compression_type(DBCompressionType::Lz4);
@@ -132,10 +132,10 @@ impl Role {
     }
 }
 
-fn table_options(shared: &Shared) -> BlockBasedOptions {
+fn table_options(memory: &DatabaseMemory) -> BlockBasedOptions {
     let mut options = BlockBasedOptions::default();
     options.set_format_version(TABLE_FORMAT_VERSION);
-    options.set_block_cache(&shared.cache);
+    options.set_block_cache(&memory.cache);
     // Otherwise indexes and filters lie outside the budget, as long as their file is open.
     options.set_cache_index_and_filter_blocks(true);
     options.set_bloom_filter(FILTER_BITS_PER_KEY, false);

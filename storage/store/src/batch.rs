@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::codec::Value;
 use crate::engine::{Durability, Engine, EngineError, Range, Read, WriteBatch, WriteOp};
 use crate::key::{Key, PrefixOf};
-use crate::position::Position;
+use crate::position::CommitPosition;
 use crate::table::{Folded, Free, Table};
 
 /// The most a batch may weigh, in bytes of keys and values: an engine holds a batch in memory
@@ -207,7 +207,7 @@ impl Batch<Folded> {
     /// # Errors
     /// As [`Engine::write`]; [`EngineError::Refused`] when the batch cannot be written at all,
     /// or no position is given.
-    pub fn commit<P: Position>(
+    pub fn commit<P: CommitPosition>(
         mut self,
         engine: &(impl Engine + ?Sized),
         positions: &[P],

@@ -125,7 +125,7 @@ fn put(engine: &impl Engine, key: &[u8], value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Failure, MemoryEngine, Survives};
+    use crate::memory::{Failure, MemoryEngine, Survival};
 
     struct MemorySubject;
 
@@ -137,11 +137,11 @@ mod tests {
         }
 
         fn crash(&self, engine: MemoryEngine) -> MemoryEngine {
-            engine.crash(Survives::Everything)
+            engine.crash(Survival::Everything)
         }
 
         fn cut_power(&self, engine: MemoryEngine, seed: u64) -> MemoryEngine {
-            engine.crash(Survives::Some { seed })
+            engine.crash(Survival::Some { seed })
         }
     }
 

@@ -64,7 +64,7 @@ pub fn damage() -> impl Strategy<Value = Vec<Damage>> {
 ///
 /// # Errors
 /// As the engine.
-pub fn harm(engine: &dyn Engine, damages: &[Damage]) -> Result<(), EngineError> {
+pub fn apply_damage(engine: &dyn Engine, damages: &[Damage]) -> Result<(), EngineError> {
     let behind_schema = Range { from: vec![TableId::Meta.prefix() + 1].into(), to: None };
     let rows = engine.scan(&behind_schema, usize::MAX)?;
     if rows.is_empty() {

@@ -28,7 +28,7 @@ pub struct MemoryEngine {
 
 /// Which of the batches that were not synced are there after a crash. Always a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Survives {
+pub enum Survival {
     /// All: the process died, the machine did not.
     Everything,
     /// None: the power failed before anything more reached the disk.
@@ -106,21 +106,21 @@ impl MemoryEngine {
     /// Crashes: the engine as it opens again, with what `survives`. This instance takes no
     /// further write, as its process is gone.
     #[must_use]
-    pub fn crash(&self, survives: Survives) -> Self {
+    pub fn crash(&self, survives: Survival) -> Self {
         let mut inner = self.lock();
         let mut unsynced = inner.unsynced.clone();
         unsynced.extend(inner.unseen.clone());
         let kept = match survives {
-            Survives::Everything => unsynced.len(),
-            Survives::Synced => 0,
-            Survives::Some { seed } => draw(seed, unsynced.len()),
+            Survival::Everything => unsynced.len(),
+            Survival::Synced => 0,
+            Survival::Some { seed } => draw(seed, unsynced.len()),
         };
         unsynced.truncate(kept);
         let mut durable = inner.durable.clone();
         inner.poisoned.get_or_insert_with(|| "its process crashed".to_owned());
         drop(inner);
         self.crashed.notify_all();
-        if survives != Survives::Everything {
+        if survives != Survival::Everything {
             for batch in unsynced.drain(..) {
                 apply(&mut durable, batch);
             }
@@ -132,7 +132,7 @@ impl MemoryEngine {
     /// the disk is lost, and the new instance takes writes.
     #[must_use]
     pub fn reopen(&self) -> Self {
-        self.crash(Survives::Everything)
+        self.crash(Survival::Everything)
     }
 
     /// What was done since this instance was opened.

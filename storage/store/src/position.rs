@@ -17,14 +17,14 @@ pub const CHECKPOINTS: Table<StreamId, (Checkpoint, StateHash), Folded> =
 pub const CURSORS: Table<Partition, Cursor, Folded> = Table::new(TableId::Cursors);
 
 /// A position that [`Batch::commit`] stores with the state.
-pub trait Position {
+pub trait CommitPosition {
     /// Adds the position to the batch that moves the state there.
     fn put(&self, batch: &mut Batch<Folded>);
 }
 
 /// How far the state of one stream has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamPosition {
+pub struct StreamCheckpoint {
     /// Which stream.
     pub stream: StreamId,
     /// How far.
@@ -33,13 +33,13 @@ pub struct StreamPosition {
     pub hash: StateHash,
 }
 
-impl Position for StreamPosition {
+impl CommitPosition for StreamCheckpoint {
     fn put(&self, batch: &mut Batch<Folded>) {
         batch.put(&CHECKPOINTS, &self.stream, &(self.checkpoint, self.hash));
     }
 }
 
-impl Position for Cursor {
+impl CommitPosition for Cursor {
     fn put(&self, batch: &mut Batch<Folded>) {
         batch.put(&CURSORS, &self.partition, self);
     }

@@ -22,8 +22,6 @@ pub enum TableId {
     Pods = 0x12,
     /// A catch-up that is not yet visible.
     Staging = 0x13,
-    /// The durable mark that makes a staged catch-up visible, redone after a crash.
-    StagingCommits = 0x14,
     /// Statuses of the node's pods, as the pod worker reported them.
     PodStatuses = 0x15,
 
@@ -40,8 +38,6 @@ pub enum TableId {
     LogRecords = 0x30,
     /// Per partition: what the embedded log knows of itself.
     LogPartitions = 0x31,
-    /// Per partition and append time: the offset there.
-    LogTimes = 0x32,
     /// Per partition and record key: the offset of its latest record, for compaction.
     LogKeys = 0x33,
 
@@ -65,11 +61,7 @@ pub enum TableId {
     /// The cloud's picture of pod statuses, per node and pod.
     StatusPictures = 0x51,
     /// Where each node stands, as the hubs say.
-    Positions = 0x52,
-    /// What the controller has published, folded from its own topic.
-    Published = 0x53,
-    /// Objects a node asked for, and until when they are its interest.
-    RequestedInterest = 0x54,
+    NodeProgress = 0x52,
     /// Pods under deletion whose containers have all stopped, as their nodes say.
     Terminations = 0x55,
     /// Keys whose last record is older than the report that counts.
@@ -78,19 +70,24 @@ pub enum TableId {
     OwnClaim = 0x57,
 
     /// Objects that the log held once and may not hold yet again.
-    Inherited = 0x60,
+    InheritedEntries = 0x60,
     /// The highest epoch of a writer of the log that this controller ever met.
     HighestEpoch = 0x61,
     /// Per session and number: what the edge said there. Each session takes its own away.
-    SaidReports = 0x62,
+    SessionReports = 0x62,
 }
 
 /// The first byte of the tables that outlive the fold that they lie beside: those before it are
 /// wiped with it, [`TableId::Meta`] aside.
-pub const OUTLIVES_FOLD_FROM: u8 = TableId::Inherited.prefix();
+pub const FOLD_TABLES_END: u8 = TableId::InheritedEntries.prefix();
 
 /// Bytes of tables that no longer exist. Never to be given away again.
-pub const RETIRED: &[u8] = &[];
+pub const RETIRED: &[u8] = &[
+    0x14, // StagingCommits
+    0x32, // LogTimes
+    0x53, // Published
+    0x54, // RequestedInterest
+];
 
 impl TableId {
     /// Every table, in the order of their bytes.
@@ -100,7 +97,6 @@ impl TableId {
         Self::Entries,
         Self::Pods,
         Self::Staging,
-        Self::StagingCommits,
         Self::PodStatuses,
         Self::OutboxReports,
         Self::OutboxOrder,
@@ -108,7 +104,6 @@ impl TableId {
         Self::AcknowledgedStatuses,
         Self::LogRecords,
         Self::LogPartitions,
-        Self::LogTimes,
         Self::LogKeys,
         Self::Cursors,
         Self::Acceptance,
@@ -119,15 +114,13 @@ impl TableId {
         Self::HubKeys,
         Self::NodePictures,
         Self::StatusPictures,
-        Self::Positions,
-        Self::Published,
-        Self::RequestedInterest,
+        Self::NodeProgress,
         Self::Terminations,
         Self::StaleReports,
         Self::OwnClaim,
-        Self::Inherited,
+        Self::InheritedEntries,
         Self::HighestEpoch,
-        Self::SaidReports,
+        Self::SessionReports,
     ];
 
     /// The byte that begins each key of the table.
@@ -162,7 +155,6 @@ mod tests {
                 "11 Entries",
                 "12 Pods",
                 "13 Staging",
-                "14 StagingCommits",
                 "15 PodStatuses",
                 "20 OutboxReports",
                 "21 OutboxOrder",
@@ -170,7 +162,6 @@ mod tests {
                 "23 AcknowledgedStatuses",
                 "30 LogRecords",
                 "31 LogPartitions",
-                "32 LogTimes",
                 "33 LogKeys",
                 "40 Cursors",
                 "41 Acceptance",
@@ -181,15 +172,13 @@ mod tests {
                 "46 HubKeys",
                 "50 NodePictures",
                 "51 StatusPictures",
-                "52 Positions",
-                "53 Published",
-                "54 RequestedInterest",
+                "52 NodeProgress",
                 "55 Terminations",
                 "56 StaleReports",
                 "57 OwnClaim",
-                "60 Inherited",
+                "60 InheritedEntries",
                 "61 HighestEpoch",
-                "62 SaidReports",
+                "62 SessionReports",
             ]
         );
     }

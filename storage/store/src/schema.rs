@@ -103,7 +103,7 @@ mod tests {
     fn a_new_database_gets_its_schema_and_is_known_again() {
         let engine = MemoryEngine::new();
         HUB.check(&engine).expect("new");
-        let engine = engine.crash(crate::Survives::Synced);
+        let engine = engine.crash(crate::Survival::Synced);
         HUB.check(&engine).expect("known");
         assert_eq!(engine.counts().writes, 0, "a check of a known database writes nothing");
     }

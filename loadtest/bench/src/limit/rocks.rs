@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use headwater_rocks::{Budget, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, Role};
 use headwater_store::WriteOp;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 
@@ -37,7 +37,7 @@ pub(crate) fn write(written: &[Written], syncs: bool) -> Result<Taken, Failure> 
 /// # Errors
 /// When RocksDB cannot open it.
 pub(crate) fn open(folder: &Path) -> Result<DB, Failure> {
-    let mut options = Role::State.options(&Shared::new(Budget::EDGE));
+    let mut options = Role::State.options(&DatabaseMemory::new(Budget::EDGE));
     options.create_if_missing(true);
     DB::open(&options, folder).tried("opening RocksDB")
 }

@@ -11,8 +11,8 @@ use headwater_event::{Cursor, Event, LogId, NodeName, Partition, StreamId};
 use headwater_follow::Follower;
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::{
-    Append, AppendError, Appended, BirthWish, Bounds, Claimant, Description, Draft, Log, MemoryLog,
-    ReadError, Reader, Writer, read_or_create_birth,
+    Append, AppendError, Bounds, Claimant, Description, Draft, Log, MemoryLog, MetadataProposal,
+    ReadError, Reader, RecordPosition, Writer, read_or_create_metadata,
 };
 use headwater_store::MemoryEngine;
 use tokio::runtime::Runtime;
@@ -165,8 +165,8 @@ pub(crate) async fn claim_anew(
     log: &Arc<dyn Log>,
     previous: Option<LogId>,
 ) -> Result<Writer, Failure> {
-    let wish = BirthWish { previous, uuid: Uuid::new_v4() };
-    read_or_create_birth(&**log, wish).await.tried("beginning a log")?;
+    let wish = MetadataProposal { previous, uuid: Uuid::new_v4() };
+    read_or_create_metadata(&**log, wish).await.tried("beginning a log")?;
     let engine = Arc::new(MemoryEngine::new());
     let mut follower =
         Follower::open(&**log, engine, (), wall_clock()).await.tried("reading a log")?;
@@ -208,7 +208,7 @@ impl Log for Tap {
         self.log.describe().await
     }
 
-    async fn append(&self, records: Vec<Append>) -> Result<Vec<Appended>, AppendError> {
+    async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
         self.taken().extend(records.iter().cloned());
         self.log.append(records).await
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use headwater_edge::{Edge, EdgeConfig, EdgeDependencies};
 use headwater_event::NodeName;
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{
     Durability, Engine, EngineError, KeyValue, MemoryEngine, Range, Read, WriteBatch, schema,
 };
@@ -215,7 +215,7 @@ impl<const K: usize> Sides<'_, K> {
 }
 
 fn open(folder: &Path) -> Result<RocksEngine, Failure> {
-    let shared = Shared::new(Budget::EDGE);
+    let shared = DatabaseMemory::new(Budget::EDGE);
     RocksEngine::open(folder.join("state"), Role::State, &shared, schema::NODE_STATE)
         .tried("opening a database")
 }

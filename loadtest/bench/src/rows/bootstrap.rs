@@ -12,7 +12,7 @@ use headwater_event::{Event, NodeName, StreamId};
 use headwater_hub::{Hub, HubConfig, HubDependencies, HubLimits, HubMetrics, NoRequestHandler};
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::{Draft, Log};
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_session::HubSettings;
 use headwater_store::{WriteBatch, WriteOp, schema};
 use prometheus::Registry;
@@ -120,7 +120,7 @@ fn batch(drafts: &[Draft]) -> Written {
 /// How long a hub on an empty disk takes until it knows everything.
 fn fold(runtime: &Runtime, settings: &KafkaSettings) -> Result<Duration, Failure> {
     let folder = TempDir::new().tried("making a folder")?;
-    let shared = Shared::new(Budget::CLOUD_PART);
+    let shared = DatabaseMemory::new(Budget::CLOUD_PART);
     let engine = RocksEngine::open(folder.path().join("store"), Role::Fold, &shared, schema::HUB);
     let engine = Arc::new(engine.tried("opening a database")?);
     let downstream = KafkaLog::new(settings.clone()).tried("a log on Kafka")?;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use bytes::Bytes;
 use headwater_e2e::part::Part;
 use headwater_loadtest::kernel::{anonymous_bytes, memory_bytes};
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::schema;
 use tempfile::TempDir;
 
@@ -153,7 +153,7 @@ impl Drop for Held {
 /// # Errors
 /// When it cannot be opened.
 pub(crate) fn hold(folder: &Path) -> Result<(), Failure> {
-    let shared = Shared::new(Budget::EDGE);
+    let shared = DatabaseMemory::new(Budget::EDGE);
     let state = RocksEngine::open(folder.join("state"), Role::State, &shared, schema::NODE_STATE);
     let _held = state.tried("opening a database")?;
     println!("open");

@@ -6,7 +6,9 @@ use headwater_check::fencing::ReaderOutcome;
 use headwater_event::ReportKey;
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_log::acceptance::RepairKey;
-use headwater_log::{Batch, Ends, Log, Outcome, Recorded, begin_fold, read_birth, starts};
+use headwater_log::{
+    Batch, CatchUpTarget, Log, Outcome, StoredRecord, begin_fold, read_metadata, start_cursors,
+};
 
 use super::Evidence;
 
@@ -27,12 +29,12 @@ pub(super) fn read(
 }
 
 async fn read_downstream(log: &dyn Log, evidence: &mut Evidence) -> Result<(), Box<Failure>> {
-    evidence.birth = read_birth(log).await?;
-    let Some(birth) = evidence.birth else { return Ok(()) };
-    let mut acceptance = begin_fold(log, birth, 0).await?;
-    let mut ends = Ends::ahead_of(log, &acceptance.cursors()).await?;
+    evidence.log_metadata = read_metadata(log).await?;
+    let Some(log_metadata) = evidence.log_metadata else { return Ok(()) };
+    let mut acceptance = begin_fold(log, log_metadata, 0).await?;
+    let mut ends = CatchUpTarget::ahead_of(log, &acceptance.cursors()).await?;
     let mut reader = log.read(acceptance.cursors()).await?;
-    while !ends.are_reached() {
+    while !ends.is_reached() {
         let batch = reader.next().await?;
         let outcomes = acceptance.accept_batch(&batch, 0);
         for (recorded, outcome) in batch.records.iter().zip(outcomes) {
@@ -43,7 +45,7 @@ async fn read_downstream(log: &dyn Log, evidence: &mut Evidence) -> Result<(), B
     Ok(())
 }
 
-fn take(evidence: &mut Evidence, recorded: &Recorded, outcome: Outcome) {
+fn take(evidence: &mut Evidence, recorded: &StoredRecord, outcome: Outcome) {
     let seen = match outcome {
         Outcome::Claimed { claim, .. } => ReaderOutcome::Claim(claim.epoch),
         Outcome::Fenced(fenced) => {
@@ -68,10 +70,10 @@ fn take(evidence: &mut Evidence, recorded: &Recorded, outcome: Outcome) {
 }
 
 async fn read_upstream(log: &dyn Log, evidence: &mut Evidence) -> Result<(), Box<Failure>> {
-    let cursors = starts(log).await?;
-    let mut ends = Ends::ahead_of(log, &cursors).await?;
+    let cursors = start_cursors(log).await?;
+    let mut ends = CatchUpTarget::ahead_of(log, &cursors).await?;
     let mut reader = log.read(cursors).await?;
-    while !ends.are_reached() {
+    while !ends.is_reached() {
         let batch: Batch = reader.next().await?;
         for recorded in &batch.records {
             if let Err(error) = report(evidence, recorded) {
@@ -83,7 +85,7 @@ async fn read_upstream(log: &dyn Log, evidence: &mut Evidence) -> Result<(), Box
     Ok(())
 }
 
-fn report(evidence: &mut Evidence, recorded: &Recorded) -> Result<(), Box<Failure>> {
+fn report(evidence: &mut Evidence, recorded: &StoredRecord) -> Result<(), Box<Failure>> {
     let record = ReportRecord {
         key: recorded.record.key.clone(),
         value: recorded.record.value.clone(),

@@ -8,7 +8,8 @@ use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
 };
 use headwater_log::{
-    BirthWish, Claimant, Draft, Log, MemoryLog, MemorySettings, Writer, read_or_create_birth,
+    Claimant, Draft, Log, MemoryLog, MemorySettings, MetadataProposal, Writer,
+    read_or_create_metadata,
 };
 use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings;
@@ -37,8 +38,8 @@ impl Cloud {
             let log = log.clone();
             Arc::new(move || log.now_ms())
         };
-        let wish = BirthWish { previous: None, uuid: Uuid::from_u128(1) };
-        read_or_create_birth(&log, wish).await.expect("born");
+        let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
+        read_or_create_metadata(&log, wish).await.expect("born");
         let published = Arc::new(MemoryEngine::new());
         let opening = Follower::open(&log, published, (), clock.clone());
         let mut follower = opening.await.expect("can be followed");

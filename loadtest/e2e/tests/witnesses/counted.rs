@@ -4,7 +4,7 @@ use std::ops::{Deref, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Durability, Engine, EngineError, KeyValue, Range, Read, Schema, WriteBatch};
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ impl CountingEngine {
     /// An empty database of this role.
     pub(crate) fn new(role: Role, budget: Budget, schema: Schema) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let shared = Shared::new(budget);
+        let shared = DatabaseMemory::new(budget);
         let engine = RocksEngine::open(folder.path().join("db"), role, &shared, schema);
         Self { engine: engine.expect("opens"), calls: Calls::default(), _folder: folder }
     }

@@ -141,7 +141,7 @@ fn a_status_that_the_cloud_does_not_have_makes_it_wrong() {
     };
     fold.fold(&node(), id, &body, &mut batch);
     // A folded state moves only with a position; which one does not matter here.
-    let somewhere = headwater_store::StreamPosition {
+    let somewhere = headwater_store::StreamCheckpoint {
         stream: stream(),
         checkpoint: headwater_event::Checkpoint {
             log_id: log_id(),

@@ -9,7 +9,7 @@ use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::{NodeName, ResourceKey};
 use headwater_kafka::{KafkaLog, KafkaSettings, SettingsError};
 use headwater_log::Log;
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, EngineError, Schema, schema};
 use headwater_view::{PodStatusFold, StatusDigest};
 
@@ -25,7 +25,7 @@ const STATUSES_MAX: usize = 100_000;
 /// A target that has stopped; Kafka still runs.
 pub struct Stopped {
     target: Target,
-    memory: Shared,
+    memory: DatabaseMemory,
 }
 
 /// The two databases of a node.
@@ -77,7 +77,7 @@ pub enum StoppedError {
 
 impl Stopped {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, memory: Shared::new(Budget::CLOUD) }
+        Self { target, memory: DatabaseMemory::new(Budget::CLOUD) }
     }
 
     /// The downstream log.

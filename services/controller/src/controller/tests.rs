@@ -8,11 +8,13 @@ use headwater_check::{State, once::Once, prefix};
 use headwater_event::report::{Incarnation, SnapshotClosed};
 use headwater_event::upstream::encode_report;
 use headwater_event::{
-    Boot, Checkpoint, EntryKey, Envelope, Event, NodeStanding, Partition, Report, ReportBody,
-    ReportId, ReportKey, Seq, StateHash, StreamId, StreamStanding, WriterEpoch,
+    Boot, Checkpoint, EntryKey, Envelope, Event, NodeProgress, NodeStreamProgress, Partition,
+    Report, ReportBody, ReportId, ReportKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_follow::Follower;
-use headwater_log::{Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record, Recorded};
+use headwater_log::{
+    Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record, StoredRecord,
+};
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
 use headwater_view::{PodStatusSnapshot, Selection, StreamReader};
@@ -176,7 +178,7 @@ impl World {
         let (events, follower) = self.read().await;
         let mut once = Once::default();
         for event in events.iter().filter(|event| event.stream == stream) {
-            let log_id = follower.acceptance().birth().log_id;
+            let log_id = follower.acceptance().metadata().log_id;
             let to = Checkpoint { log_id, epoch: event.epoch, seq: event.seq };
             once.events(&stream, Seq(event.seq.0 - 1), to).expect("I3");
         }
@@ -373,7 +375,7 @@ async fn after_an_append_of_unknown_outcome_the_next_epoch_loses_and_doubles_not
         let world = World::new();
         let running = world.start().await;
         running.list([config("c", 1, "x")]).await;
-        running.log.inject(fault.clone());
+        running.log.inject_fault(fault.clone());
         running.set(config("c", 2, "y")).await;
         running.set(pod("p", "c")).await;
         running.set(pod("q", "c")).await;
@@ -394,7 +396,7 @@ async fn a_record_of_a_former_epoch_that_comes_late_is_mended() {
     let world = World::new();
     let running = world.start().await;
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
-    running.log.inject(AppendFault::UnknownWrittenLater);
+    running.log.inject_fault(AppendFault::UnknownWrittenLater);
     running.set(config("c", 2, "y")).await;
     running.reconciled(1).await;
     let was = world.said("node/a").await.len();
@@ -511,7 +513,7 @@ async fn a_log_made_again_gets_the_next_number_and_everything_anew() {
     let running = world.start().await;
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     let (_, follower) = world.read().await;
-    let was = follower.acceptance().birth().log_id;
+    let was = follower.acceptance().metadata().log_id;
     world.downstream.recreate(2);
     until_true("the pods in the new log", async || {
         world.downstream.bounds(Partition(0)).await.is_ok_and(|bounds| bounds.high.0 > 0)
@@ -519,7 +521,7 @@ async fn a_log_made_again_gets_the_next_number_and_everything_anew() {
     })
     .await;
     let (_, follower) = world.read().await;
-    assert!(follower.acceptance().birth().log_id.follows(&was));
+    assert!(follower.acceptance().metadata().log_id.follows(&was));
     running.controller.stop().await;
     world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
 }
@@ -530,10 +532,10 @@ async fn a_log_made_again_gets_the_next_number_from_a_controller_that_never_knew
     let running = world.start().await;
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     let (_, follower) = world.read().await;
-    let was = follower.acceptance().birth().log_id;
+    let was = follower.acceptance().metadata().log_id;
     running.controller.stop().await;
     let node: NodeName = "a".parse().expect("a name");
-    let stream = StreamStanding {
+    let stream = NodeStreamProgress {
         stream: StreamId::node(&node),
         log_id: was.to_string(),
         tail: Seq(1),
@@ -546,16 +548,16 @@ async fn a_log_made_again_gets_the_next_number_from_a_controller_that_never_knew
     world.downstream.recreate(2);
     let running = world.elsewhere().start().await;
     let (_, follower) = world.read().await;
-    assert!(follower.acceptance().birth().log_id.follows(&was));
+    assert!(follower.acceptance().metadata().log_id.follows(&was));
     running.controller.stop().await;
 }
 
-fn position(node: &NodeName, streams: Vec<StreamStanding>) -> Record {
+fn position(node: &NodeName, streams: Vec<NodeStreamProgress>) -> Record {
     position_record(node, &standing(streams))
 }
 
-fn standing(streams: Vec<StreamStanding>) -> NodeStanding {
-    NodeStanding {
+fn standing(streams: Vec<NodeStreamProgress>) -> NodeProgress {
+    NodeProgress {
         hub: "hub-1".to_owned(),
         connected: true,
         incarnation: Incarnation(1),
@@ -567,7 +569,7 @@ fn standing(streams: Vec<StreamStanding>) -> NodeStanding {
     }
 }
 
-fn position_record(node: &NodeName, standing: &NodeStanding) -> Record {
+fn position_record(node: &NodeName, standing: &NodeProgress) -> Record {
     Record {
         key: ReportKey::Position.record_key(node).into(),
         value: Some(serde_json::to_vec(standing).expect("JSON").into()),

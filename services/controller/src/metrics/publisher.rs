@@ -45,7 +45,7 @@ pub(crate) enum ChangeKind {
 /// Why publishing lost its log or its writer and began again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    ObjectIdentity,
+    LogMetadata,
     Claim,
     Engine,
     Fenced,
@@ -66,11 +66,11 @@ impl ChangeKind {
 
 impl FailureKind {
     const ALL: [Self; 6] =
-        [Self::ObjectIdentity, Self::Claim, Self::Engine, Self::Fenced, Self::Follow, Self::Write];
+        [Self::LogMetadata, Self::Claim, Self::Engine, Self::Fenced, Self::Follow, Self::Write];
 
     fn name(self) -> &'static str {
         match self {
-            Self::ObjectIdentity => "birth",
+            Self::LogMetadata => "birth",
             Self::Claim => "claim",
             Self::Engine => "engine",
             Self::Fenced => "fenced",

@@ -41,7 +41,7 @@ impl Publisher {
         writing: &mut WritableLog,
         mut group: Vec<Draft>,
     ) -> Result<(), PublishError> {
-        let partitions = writing.follower.acceptance().birth().partitions;
+        let partitions = writing.follower.acceptance().metadata().partitions;
         loop {
             let mut drafts = group.clone();
             let spans = spans::appends(&mut drafts, partitions);

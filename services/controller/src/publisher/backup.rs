@@ -26,7 +26,7 @@ const CHUNK_ENTRIES: usize = 256;
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Objects that the log held once and may not hold yet again.
-const BACKUP: Table<ResourceKey, Json<BackupObject>> = Table::new(TableId::Inherited);
+const BACKUP: Table<ResourceKey, Json<BackupObject>> = Table::new(TableId::InheritedEntries);
 
 /// The highest epoch of a writer that was met here, in any life of the log.
 const EPOCH: Table<(), Json<WriterEpoch>> = Table::new(TableId::HighestEpoch);

@@ -2,7 +2,7 @@
 
 use headwater_event::StreamId;
 use headwater_follow::{FollowError, TakeOverError};
-use headwater_log::{BirthError, ClaimError, WriterError};
+use headwater_log::{ClaimError, MetadataError, WriterError};
 use headwater_store::EngineError;
 
 use crate::metrics::FailureKind;
@@ -18,8 +18,8 @@ pub(super) enum PublishError {
     Fenced,
     #[error("stream {stream} takes nothing more in this epoch: {why}")]
     Stands { stream: StreamId, why: String },
-    #[error("the log has no birth")]
-    ObjectIdentity(#[from] BirthError),
+    #[error("the log has no usable metadata")]
+    LogMetadata(#[from] MetadataError),
     #[error("the log cannot be written")]
     Write(#[from] WriterError),
     #[error("what is published cannot be read")]
@@ -32,7 +32,7 @@ impl PublishError {
             Self::Follow(_) => FailureKind::Follow,
             Self::Claim(_) => FailureKind::Claim,
             Self::Fenced => FailureKind::Fenced,
-            Self::ObjectIdentity(_) => FailureKind::ObjectIdentity,
+            Self::LogMetadata(_) => FailureKind::LogMetadata,
             Self::Write(_) | Self::Stands { .. } => FailureKind::Write,
             Self::Engine(_) => FailureKind::Engine,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headwater_follow::{FollowError, Follower, WallClock};
-use headwater_log::{BirthWish, Ends, Log, read_or_create_birth};
+use headwater_log::{CatchUpTarget, Log, MetadataProposal, read_or_create_metadata};
 use headwater_store::Engine;
 
 use super::log_generation::last_life;
@@ -35,9 +35,9 @@ pub(super) async fn follow(
     rebuild: bool,
 ) -> Result<Follower<()>, PublishError> {
     let previous = last_life(log, upstream, &**engine).await?;
-    let wish = BirthWish { previous, uuid: draw() };
-    let birth = read_or_create_birth(log, wish).await?;
-    backup::keep(log, birth.log_id, &**engine, rebuild).await?;
+    let wish = MetadataProposal { previous, uuid: draw() };
+    let log_metadata = read_or_create_metadata(log, wish).await?;
+    backup::keep(log, log_metadata.log_id, &**engine, rebuild).await?;
     let (held, clock) = (engine.clone(), clock.clone());
     let mut follower = if rebuild {
         Follower::rebuild(log, held, (), clock).await?
@@ -46,9 +46,10 @@ pub(super) async fn follow(
     };
     // A fold that was complete in an earlier life may stand anywhere before the end: what a loss
     // of power took from it is still in the log.
-    let mut ends =
-        Ends::ahead_of(log, &follower.acceptance().cursors()).await.map_err(FollowError::from)?;
-    while !follower.is_folded() || !ends.are_reached() {
+    let mut ends = CatchUpTarget::ahead_of(log, &follower.acceptance().cursors())
+        .await
+        .map_err(FollowError::from)?;
+    while !follower.is_folded() || !ends.is_reached() {
         if let Some((cursor, _)) = follower.next().await?.read {
             ends.pass(&cursor);
         }

@@ -1,9 +1,9 @@
 //! Which lives the downstream log has had: one that is made anew gets the next number, so that
 //! edges follow.
 
-use headwater_event::{LogId, NodeStanding, ReportKey};
+use headwater_event::{LogId, NodeProgress, ReportKey};
 use headwater_follow::FollowError;
-use headwater_log::{Ends, Log, ReadError, Record, read_birth, starts};
+use headwater_log::{CatchUpTarget, Log, ReadError, Record, read_metadata, start_cursors};
 use headwater_store::Engine;
 use headwater_view::StreamReader;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ pub(crate) async fn last_life(
     let followed = StreamReader::new(engine).streams()?;
     let followed = followed.iter().map(|position| position.checkpoint.log_id);
     let followed = followed.max_by_key(|log| log.number);
-    if read_birth(downstream).await?.is_some() {
+    if read_metadata(downstream).await?.is_some() {
         return Ok(followed);
     }
     let told = told(upstream).await?;
@@ -30,11 +30,11 @@ pub(crate) async fn last_life(
 
 /// The highest life that the upstream log speaks of; by number, its UUID is not said in full.
 async fn told(upstream: &dyn Log) -> Result<Option<LogId>, ReadError> {
-    let cursors = starts(upstream).await?;
-    let mut ends = Ends::ahead_of(upstream, &cursors).await?;
+    let cursors = start_cursors(upstream).await?;
+    let mut ends = CatchUpTarget::ahead_of(upstream, &cursors).await?;
     let mut reader = upstream.read(cursors).await?;
     let mut highest = None;
-    while !ends.are_reached() {
+    while !ends.is_reached() {
         let batch = reader.next().await?;
         let numbers = batch.records.iter().filter_map(|recorded| number(&recorded.record));
         highest = highest.max(numbers.max());
@@ -46,7 +46,7 @@ async fn told(upstream: &dyn Log) -> Result<Option<LogId>, ReadError> {
 /// The highest life in which the node of a position record stands.
 fn number(record: &Record) -> Option<u64> {
     let Ok((_, ReportKey::Position)) = ReportKey::decode(&record.key) else { return None };
-    let standing: NodeStanding = serde_json::from_slice(record.value.as_deref()?).ok()?;
+    let standing: NodeProgress = serde_json::from_slice(record.value.as_deref()?).ok()?;
     let lives = standing.streams.iter().filter_map(|stream| stream.log_id.split_once('-'));
     lives.filter_map(|(number, _)| number.parse().ok()).filter(|number| *number < LIVES_MAX).max()
 }

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use headwater_event::{Applied, Change, HashKey, NodeName, ObjectHash, Seq};
 use headwater_session::message::Push;
-use headwater_store::{Failure, MemoryEngine, Read, Survives};
+use headwater_store::{Failure, MemoryEngine, Read, Survival};
 use headwater_view::StreamReader;
 use proptest::prelude::*;
 
@@ -256,7 +256,7 @@ fn absence_means_something_from_the_first_whole_stream_on() {
         matches!(&items[..], [WatchItem::Listing { objects, complete: true }] if objects.len() == 1),
         "{items:?}"
     );
-    let mut again = Bench::over(Arc::new(bench.engine.crash(Survives::Synced)));
+    let mut again = Bench::over(Arc::new(bench.engine.crash(Survival::Synced)));
     let mut watch = again.watch(Group::Edged);
     assert!(matches!(told(&mut watch)[..], [WatchItem::Listing { complete: true, .. }]));
 }
@@ -395,7 +395,7 @@ fn the_outbox_hears_of_pods_and_of_snapshot_requests() {
         bench.view_changes(),
         [ViewChange::SnapshotRequested(3), ViewChange::PodGone { pod, uid }]
     );
-    let mut again = Bench::over(Arc::new(bench.engine.crash(Survives::Synced)));
+    let mut again = Bench::over(Arc::new(bench.engine.crash(Survival::Synced)));
     let changes = again.view_changes();
     assert_eq!(changes[1], ViewChange::SnapshotRequested(3), "also after a start: {changes:?}");
 }
@@ -609,7 +609,7 @@ proptest! {
                     bench.group([ReplicaCommand::Tick(now_ms)]).expect("works");
                 }
                 Step::Crash(seed) => {
-                    let engine = bench.engine.crash(Survives::Some { seed });
+                    let engine = bench.engine.crash(Survival::Some { seed });
                     bench = Bench::with(Arc::new(engine), narrow());
                     let at = bench.replica.positions()[&private()].0.seq;
                     said = at.0;
@@ -634,7 +634,7 @@ proptest! {
             }
             let answers = bench.answers();
             said = durable(&answers).into_iter().fold(said, u64::max);
-            let survivor = bench.engine.crash(Survives::Synced);
+            let survivor = bench.engine.crash(Survival::Synced);
             let left = StreamReader::new(&survivor as &dyn Read);
             let (at, hash) = left.position(&private()).expect("reads").expect("complete").to_owned();
             prop_assert!(said <= at.seq.0, "told {said} durable, {} would be left", at.seq);

@@ -198,7 +198,7 @@ fn write(engine: &dyn Engine, row: &Row) -> Result<(), EngineError> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use headwater_store::{MemoryEngine, Survives};
+    use headwater_store::{MemoryEngine, Survival};
     use proptest::prelude::*;
 
     use super::*;
@@ -217,7 +217,7 @@ mod tests {
             let started = start(&engine, 1, number * 10);
             let boot = started.issuer.identity().boot;
             assert_eq!(boot, Boot { number, nonce: number * 10 });
-            engine = engine.crash(Survives::Synced);
+            engine = engine.crash(Survival::Synced);
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
                     prop_assert!(last < Some(id), "{id} is not above {last:?}");
                     last = Some(id);
                 }
-                engine = engine.crash(Survives::Synced);
+                engine = engine.crash(Survival::Synced);
             }
         }
     }

@@ -182,7 +182,7 @@ impl PodStatuses {
 
 #[cfg(test)]
 mod tests {
-    use headwater_store::{Durability, MemoryEngine, Survives};
+    use headwater_store::{Durability, MemoryEngine, Survival};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -229,7 +229,7 @@ mod tests {
             statuses.drop_orphan(&mut batch, &pod(name), &pods);
         }
         batch.write(&engine, Durability::Synced).expect("writes");
-        let found = open(&engine.crash(Survives::Synced));
+        let found = open(&engine.crash(Survival::Synced));
         for statuses in [&statuses, &found] {
             let news = statuses.news();
             assert_eq!(news.changed, [pod("a")]);

@@ -2,7 +2,7 @@
 
 use headwater_event::Boot;
 use headwater_event::report::SnapshotClosed;
-use headwater_store::{Failure, MemoryEngine, Survives};
+use headwater_store::{Failure, MemoryEngine, Survival};
 use headwater_view::{NodeStatuses, ReportOutcome};
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ impl Bench {
 
     /// Loses power, and starts again. What is told of the view before is told again.
     fn crash(self) -> Self {
-        let engine = Arc::new(self.engine.crash(Survives::Synced));
+        let engine = Arc::new(self.engine.crash(Survival::Synced));
         let (pods, complete) = (self.upstream.pods.clone(), self.upstream.complete);
         let requested = self.upstream.requested;
         let mut bench = Self::with(self.settings, engine, self.starts + 1);
@@ -261,7 +261,7 @@ fn a_disk_from_a_backup_is_found_out_whatever_was_acknowledged_in_it() {
         bench.list(&[("a", "u1")]);
         bench.status("a", "u1", "Running").expect("known");
         fold(if acknowledged { bench.forget_all() } else { bench.outbox() });
-        let backup = bench.engine.crash(Survives::Synced);
+        let backup = bench.engine.crash(Survival::Synced);
         let mut bench = Bench::with(bench.settings, Arc::new(backup.reopen()), 2);
         bench.list(&[("a", "u1")]);
         bench.status("a", "u1", "Failed").expect("known");

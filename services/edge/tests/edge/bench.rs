@@ -19,7 +19,7 @@ use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{Object, Operation, WatchEvent, WatchRequest};
-use headwater_store::{MemoryEngine, Survives};
+use headwater_store::{MemoryEngine, Survival};
 use hyper_util::rt::TokioIo;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -129,7 +129,7 @@ impl Bench {
     /// Loses power, and starts again on what was synced.
     pub(crate) async fn crash(self) -> Self {
         let (state, outbox) =
-            (self.state.crash(Survives::Synced), self.outbox.crash(Survives::Synced));
+            (self.state.crash(Survival::Synced), self.outbox.crash(Survival::Synced));
         // Its engines are dead; whatever it still says was said before.
         self.edge.stop().await;
         drop(self.dir);

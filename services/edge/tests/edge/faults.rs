@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headwater_edge::{Database, Edge, EdgeConfig, EdgeExit, EdgeStopped, HubAddress, StartError};
 use headwater_event::{Incarnation, ReportBody};
 use headwater_store::{
-    Durability, Engine, Failure, MemoryEngine, Range, Read, Survives, TableId, WriteBatch, schema,
+    Durability, Engine, Failure, MemoryEngine, Range, Read, Survival, TableId, WriteBatch, schema,
 };
 
 use crate::bench::{Bench, eventually, node, private, seams};
@@ -17,7 +17,7 @@ async fn two_machines_with_one_disk_are_held_and_named() {
     let bench = Bench::start(&[hub.address]).await;
     bench.until("a connection", |status| status.connected).await;
     bench.edge.stop().await;
-    let copy = |engine: &MemoryEngine| engine.crash(Survives::Everything);
+    let copy = |engine: &MemoryEngine| engine.crash(Survival::Everything);
     let hubs = [hub.address];
     let one = Bench::over(&hubs, copy(&bench.state), copy(&bench.outbox), 100).await;
     one.until("a connection", |status| status.connected).await;

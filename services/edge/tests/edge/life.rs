@@ -2,7 +2,7 @@
 
 use headwater_event::{Boot, Identity, Incarnation, ReportBody, Seq, StreamId};
 use headwater_proto::local::watch_event::Kind;
-use headwater_store::Survives;
+use headwater_store::Survival;
 use headwater_view::StreamReader;
 
 use crate::bench::{Bench, eventually, node, private, reported};
@@ -157,7 +157,7 @@ async fn nobody_is_told_what_a_loss_of_power_could_take() {
             seen.push(edged.change().await.1);
         }
         let acknowledged = hub.durable(&private());
-        let left = bench.state.crash(Survives::Synced);
+        let left = bench.state.crash(Survival::Synced);
         let reader = StreamReader::new(&left);
         let (at, _) = reader.position(&private()).expect("reads").expect("some of it");
         assert!(acknowledged <= at.seq, "{acknowledged} was acknowledged, {} is left", at.seq);

@@ -15,7 +15,7 @@ use headwater_proto::local::WatchRequest;
 use headwater_proto::local::operation::Verb;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::watch_event::Kind;
-use headwater_store::{MemoryEngine, Survives};
+use headwater_store::{MemoryEngine, Survival};
 use headwater_view::{PodStatusSnapshot, Selection, StatusDigest, StreamReader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -197,8 +197,8 @@ async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngi
         eventually("a write", || async { (bench.state.unsynced() > 0).then_some(()) }).await;
     }
     let survives = match world.rng.random_range(0..3) {
-        0 => Survives::Synced,
-        _ => Survives::Some { seed: world.rng.random() },
+        0 => Survival::Synced,
+        _ => Survival::Some { seed: world.rng.random() },
     };
     let stands = |engine: &MemoryEngine| {
         let position = StreamReader::new(engine).position(&private()).expect("reads");

@@ -1,12 +1,12 @@
 //! The past, from the log: a stream's state at a position, and its events.
 
 use bytes::Bytes;
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{Envelope, Event, Seq, StreamId};
 use headwater_log::history::{
-    HistoryError, PastState, Read, StreamHistory, Until, fold_stream, stream_events,
+    HistoryError, HistoryItem, PastState, StreamHistory, Until, fold_stream, stream_events,
 };
-use headwater_log::read_birth;
+use headwater_log::read_metadata;
 use headwater_proto::operator::{Entry, HistoryEvent, HistoryRequest, StateRequest, StateResponse};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
@@ -92,7 +92,7 @@ pub(super) async fn history(
                 () = sender.closed() => return,
             };
             let said = match next {
-                Ok(Read::Event(envelope)) => {
+                Ok(HistoryItem::Event(envelope)) => {
                     let wanted = from.is_none_or(|from| from <= envelope.seq)
                         && to.is_none_or(|to| envelope.seq <= to);
                     if !wanted {
@@ -100,8 +100,8 @@ pub(super) async fn history(
                     }
                     Ok(event(envelope, show))
                 }
-                Ok(Read::End | Read::Hole(_)) => continue,
-                Ok(Read::Malformed(malformed)) => Err(internal(&malformed)),
+                Ok(HistoryItem::End | HistoryItem::Hole(_)) => continue,
+                Ok(HistoryItem::Malformed(malformed)) => Err(internal(&malformed)),
                 Err(error) => Err(internal(&error)),
             };
             let failed = said.is_err();
@@ -127,8 +127,8 @@ fn known_stream(sight: &Sight, text: &str) -> Result<StreamId, Status> {
     Err(Status::not_found(format!("there is no stream {stream}; there are {names}")))
 }
 
-pub(super) async fn birth(sight: &Sight) -> Result<LogBirth, Status> {
-    read_birth(&*sight.logs()?.downstream)
+pub(super) async fn birth(sight: &Sight) -> Result<LogMetadata, Status> {
+    read_metadata(&*sight.logs()?.downstream)
         .await
         .map_err(|error| internal(&error))?
         .ok_or_else(|| Status::unavailable("the log is empty: nothing was published yet"))

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{NodeName, Report, ReportBody, ReportId, ResourceKey};
-use headwater_log::{Ends, Log, ReadError, Recorded, starts};
+use headwater_log::{CatchUpTarget, Log, ReadError, StoredRecord, start_cursors};
 use headwater_view::{NodeStatuses, ReportOutcome};
 use serde_json::Value;
 
@@ -26,11 +26,11 @@ impl PastStatuses {
     /// # Errors
     /// When the log cannot be read.
     pub(super) async fn read(log: &dyn Log, ms: i64) -> Result<Self, ReadError> {
-        let cursors = starts(log).await?;
-        let mut ends = Ends::ahead_of(log, &cursors).await?;
+        let cursors = start_cursors(log).await?;
+        let mut ends = CatchUpTarget::ahead_of(log, &cursors).await?;
         let mut past = Self::default();
         let mut reader = log.read(cursors).await?;
-        while !ends.are_reached() {
+        while !ends.is_reached() {
             let batch = reader.next().await?;
             batch.records.iter().filter(|recorded| recorded.time_ms <= ms).for_each(|recorded| {
                 past.take(recorded);
@@ -54,7 +54,7 @@ impl PastStatuses {
     }
 
     /// What cannot be read says nothing of the past, as it says nothing now.
-    fn take(&mut self, recorded: &Recorded) {
+    fn take(&mut self, recorded: &StoredRecord) {
         let record = ReportRecord {
             key: recorded.record.key.clone(),
             value: recorded.record.value.clone(),

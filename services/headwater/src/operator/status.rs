@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use headwater_controller::is_reachable;
 use headwater_edge::EdgeStatus;
-use headwater_event::{NodeName, NodeStanding, Seq, StreamId};
+use headwater_event::{NodeName, NodeProgress, Seq, StreamId};
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
 use headwater_view::StreamReader;
 
@@ -139,7 +139,7 @@ fn state_of(node: &NodeStatus, failed: bool) -> &'static str {
 }
 
 /// The nodes to tell of, with where each stands as a hub or the upstream log says.
-fn standings(sight: &Sight, now_ms: i64) -> BTreeMap<NodeName, Option<NodeStanding>> {
+fn standings(sight: &Sight, now_ms: i64) -> BTreeMap<NodeName, Option<NodeProgress>> {
     let of_log = |cloud: &CloudSight| {
         let mut standings = cloud.picture.standings().unwrap_or_else(|error| {
             tracing::warn!(%error, "where the nodes stand cannot be read");
@@ -160,7 +160,7 @@ fn standings(sight: &Sight, now_ms: i64) -> BTreeMap<NodeName, Option<NodeStandi
         let own = sight.nodes.keys();
         return own.map(|node| (node.clone(), known.remove(node))).collect();
     }
-    let mut all: BTreeMap<NodeName, Option<NodeStanding>> =
+    let mut all: BTreeMap<NodeName, Option<NodeProgress>> =
         known.into_iter().map(|(node, standing)| (node, Some(standing))).collect();
     if let Some(cloud) = &sight.cloud {
         for node in cloud.picture.nodes() {
@@ -170,7 +170,7 @@ fn standings(sight: &Sight, now_ms: i64) -> BTreeMap<NodeName, Option<NodeStandi
     all
 }
 
-fn of_standing(node: &NodeName, standing: Option<&NodeStanding>) -> NodeStatus {
+fn of_standing(node: &NodeName, standing: Option<&NodeProgress>) -> NodeStatus {
     let Some(standing) = standing else {
         return NodeStatus { name: node.to_string(), ..NodeStatus::default() };
     };

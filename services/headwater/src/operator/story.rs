@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use headwater_controller::Filter;
 use headwater_event::{EntryKey, Event, NodeName, ResourceKey, StreamId};
-use headwater_log::history::{Read, StreamHistory};
+use headwater_log::history::{HistoryItem, StreamHistory};
 use headwater_object::references::references;
 use headwater_proto::operator::{StoryEvent, StoryReference, StoryRequest, StoryResponse};
 use headwater_view::StreamReader;
@@ -141,9 +141,9 @@ async fn events(
     let mut before: BTreeMap<EntryKey, Bytes> = BTreeMap::new();
     loop {
         let envelope = match history.next().await.map_err(|error| internal(&error))? {
-            Read::Event(envelope) => envelope,
-            Read::Hole(_) | Read::Malformed(_) => continue,
-            Read::End => return Ok((newest.into(), earlier)),
+            HistoryItem::Event(envelope) => envelope,
+            HistoryItem::Hole(_) | HistoryItem::Malformed(_) => continue,
+            HistoryItem::End => return Ok((newest.into(), earlier)),
         };
         let Some(key) = envelope.event.key().cloned() else { continue };
         let is_wanted =

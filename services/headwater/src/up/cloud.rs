@@ -14,7 +14,7 @@ use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, NodeRequest,
     NodeRequestError, RequestHandler, Verb, WallClock,
 };
-use headwater_rocks::{Role, Shared};
+use headwater_rocks::{DatabaseMemory, Role};
 use headwater_session::HubSettings;
 use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::watch;
@@ -77,7 +77,7 @@ impl Cloud {
         args: &Up,
         settings: &Settings,
         data: &DataDir,
-        memory: &Shared,
+        memory: &DatabaseMemory,
         seen: &Metrics,
         clock: &WallClock,
     ) -> Result<Self, CloudError> {

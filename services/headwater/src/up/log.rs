@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogMetrics, LogTopic};
 use headwater_hub::WallClock;
-use headwater_log::{BirthError, Log, ReadError, read_birth};
-use headwater_rocks::{RocksEngine, Role, Shared};
+use headwater_log::{Log, MetadataError, ReadError, read_metadata};
+use headwater_rocks::{DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, EngineError, schema};
 use tokio::task::JoinHandle;
 
@@ -77,7 +77,7 @@ impl UpLog {
     pub(super) async fn open(
         settings: &Settings,
         data: &DataDir,
-        memory: &Shared,
+        memory: &DatabaseMemory,
         seen: &Metrics,
         clock: &WallClock,
     ) -> Result<Self, LogError> {
@@ -124,7 +124,7 @@ impl UpLog {
     }
 }
 
-fn open_database(path: &Path, memory: &Shared) -> Result<Arc<RocksEngine>, LogError> {
+fn open_database(path: &Path, memory: &DatabaseMemory) -> Result<Arc<RocksEngine>, LogError> {
     // As long as the replay window: it is read by whoever needs it.
     RocksEngine::open(path, Role::Log, memory, schema::LOG).map(Arc::new).map_err(|source| {
         let path = path.to_owned();
@@ -139,8 +139,8 @@ fn open_database(path: &Path, memory: &Shared) -> Result<Arc<RocksEngine>, LogEr
 /// A log whose first record is damaged cannot be followed by anybody: here it can still be said
 /// what to do.
 async fn refuse_damaged(log: &dyn Log, path: &Path) -> Result<(), LogError> {
-    match read_birth(log).await {
-        Err(BirthError::Read(ReadError::Corrupt { reason, .. })) => Err(LogError::Damaged {
+    match read_metadata(log).await {
+        Err(MetadataError::Read(ReadError::Corrupt { reason, .. })) => Err(LogError::Damaged {
             path: path.to_owned(),
             source: EngineError::Corrupt { reason },
         }),

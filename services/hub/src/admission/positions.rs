@@ -1,13 +1,13 @@
 //! Which position of a node is kept when its session ends.
 
-use headwater_event::{NodeStanding, StreamStanding};
+use headwater_event::{NodeProgress, NodeStreamProgress};
 
 /// The last position of a session, without the streams whose numbers are not ordered:
 /// `acked <= durable <= applied <= sent <= tail` holds in every stream of the result.
 ///
 /// Numbers are of two histories while a snapshot is due or partly sent, and when the edge is ahead
 /// of the hub. Such a stream keeps its position from `before`, if that one is ordered.
-pub(super) fn last_consistent(before: Option<&NodeStanding>, last: NodeStanding) -> NodeStanding {
+pub(super) fn last_consistent(before: Option<&NodeProgress>, last: NodeProgress) -> NodeProgress {
     let streams = last.streams.into_iter().filter_map(|stream| {
         if is_ordered(&stream) {
             return Some(stream);
@@ -15,11 +15,11 @@ pub(super) fn last_consistent(before: Option<&NodeStanding>, last: NodeStanding)
         let mut before = before?.streams.iter();
         before.find(|kept| kept.stream == stream.stream && is_ordered(kept)).cloned()
     });
-    NodeStanding { streams: streams.collect(), ..last }
+    NodeProgress { streams: streams.collect(), ..last }
 }
 
-fn is_ordered(stream: &StreamStanding) -> bool {
-    let StreamStanding { acked, durable, applied, sent, tail, .. } = stream;
+fn is_ordered(stream: &NodeStreamProgress) -> bool {
+    let NodeStreamProgress { acked, durable, applied, sent, tail, .. } = stream;
     [acked, durable, applied, sent, tail].is_sorted()
 }
 
@@ -29,9 +29,9 @@ mod tests {
 
     use super::*;
 
-    fn position(positions: &[(StreamId, [u64; 5])]) -> NodeStanding {
+    fn position(positions: &[(StreamId, [u64; 5])]) -> NodeProgress {
         let stream = |(stream, [acked, durable, applied, sent, tail]): &(StreamId, [u64; 5])| {
-            StreamStanding {
+            NodeStreamProgress {
                 stream: stream.clone(),
                 log_id: String::new(),
                 tail: Seq(*tail),
@@ -41,7 +41,7 @@ mod tests {
                 acked: Seq(*acked),
             }
         };
-        NodeStanding {
+        NodeProgress {
             hub: String::new(),
             connected: false,
             incarnation: Incarnation(1),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use headwater_event::{Identity, NodeName, NodeStanding};
+use headwater_event::{Identity, NodeName, NodeProgress};
 use headwater_session::message::{Refusal, RefusalCode};
 use headwater_session::{SessionId, SessionRegistry};
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ struct SessionTable {
     live: BTreeMap<SessionId, LiveSession>,
     /// Nodes whose link the operator cut.
     cut: BTreeSet<NodeName>,
-    positions: BTreeMap<NodeName, NodeStanding>,
+    positions: BTreeMap<NodeName, NodeProgress>,
 }
 
 /// A session, as others can end it.
@@ -172,7 +172,7 @@ impl Sessions {
     }
 
     /// Records the position of a node.
-    pub(crate) fn record_position(&self, node: &NodeName, position: NodeStanding) {
+    pub(crate) fn record_position(&self, node: &NodeName, position: NodeProgress) {
         self.lock().positions.insert(node.clone(), position);
     }
 
@@ -181,8 +181,8 @@ impl Sessions {
     pub(crate) fn record_last_position(
         &self,
         node: &NodeName,
-        position: NodeStanding,
-    ) -> Option<NodeStanding> {
+        position: NodeProgress,
+    ) -> Option<NodeProgress> {
         let mut table = self.lock();
         if table.registry.live(node).is_some() {
             return None;
@@ -193,7 +193,7 @@ impl Sessions {
     }
 
     /// The position of each node that has been connected to this hub.
-    pub(crate) fn positions(&self) -> BTreeMap<NodeName, NodeStanding> {
+    pub(crate) fn positions(&self) -> BTreeMap<NodeName, NodeProgress> {
         self.lock().positions.clone()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_follow::{FollowError, Follower, Step, WallClock};
-use headwater_log::acceptance::{Fenced, Hole};
+use headwater_log::acceptance::{FencedRecord, Hole};
 use headwater_log::{Log, Outcome};
 use headwater_telemetry::error_chain;
 
@@ -106,7 +106,7 @@ impl DownstreamFollower {
                          higher epoch continues it"
                     );
                 }
-                Outcome::Fenced(Fenced { stream, seq, epoch, claimed, .. }) => {
+                Outcome::Fenced(FencedRecord { stream, seq, epoch, claimed, .. }) => {
                     tracing::debug!(
                         %stream, seq = seq.0, epoch = epoch.0, claimed = claimed.0,
                         "an event of a fenced writer is ignored"

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_event::{Identity, NodeName, NodeStanding, ReportKey};
-use headwater_log::{Ends, Log, ReadError, starts};
+use headwater_event::{Identity, NodeName, NodeProgress, ReportKey};
+use headwater_log::{CatchUpTarget, Log, ReadError, start_cursors};
 
 use super::Fold;
 use super::follower::reopen_backoff;
@@ -67,10 +67,10 @@ impl IdentityFollower {
 
     async fn follow(&self) -> Result<Infallible, ReadError> {
         let log = &*self.log;
-        let cursors = starts(log).await?;
-        let mut ends = Ends::ahead_of(log, &cursors).await?;
+        let cursors = start_cursors(log).await?;
+        let mut ends = CatchUpTarget::ahead_of(log, &cursors).await?;
         let mut reader = log.read(cursors).await?;
-        if ends.are_reached() {
+        if ends.is_reached() {
             self.complete();
         }
         loop {
@@ -81,7 +81,7 @@ impl IdentityFollower {
                     continue;
                 };
                 let position = recorded.record.value.as_deref().map(serde_json::from_slice);
-                if let Some(Ok(NodeStanding { incarnation, boot, .. })) = position {
+                if let Some(Ok(NodeProgress { incarnation, boot, .. })) = position {
                     self.fold.identities().observe(&Identity { node, incarnation, boot });
                 }
             }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, Envelope, Event, StreamId};
-use headwater_object::patch::patch;
+use headwater_object::patch::create_patch;
 use headwater_store::EngineError;
 use headwater_view::{Continuity, StreamState};
 
@@ -67,5 +67,5 @@ impl Patches {
 }
 
 fn patch_of(base: Option<EntryKey>, before: &[u8], applied: &Applied) -> Option<Patch> {
-    patch(before, &applied.object).map(|bytes| Patch { base, bytes })
+    create_patch(before, &applied.object).map(|bytes| Patch { base, bytes })
 }

@@ -33,7 +33,7 @@ impl FoldState {
         let acceptance = follower.acceptance();
         let writer = acceptance.writer().filter(|_| !acceptance.is_released());
         Self {
-            log_id: Some(acceptance.birth().log_id),
+            log_id: Some(acceptance.metadata().log_id),
             folded: follower.is_folded(),
             reconciled: acceptance.is_reconciled(),
             claims: acceptance.partitions().values().map(PartitionState::claimed).collect(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater_event::{NodeName, NodeStanding, Seq, StreamId};
+use headwater_event::{NodeName, NodeProgress, Seq, StreamId};
 use headwater_session::{SourceError, StreamSource};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{StreamReader, Verification};
@@ -23,7 +23,7 @@ impl HubView {
     }
 
     /// The position of each node that has been connected to this hub.
-    pub fn node_positions(&self) -> BTreeMap<NodeName, NodeStanding> {
+    pub fn node_positions(&self) -> BTreeMap<NodeName, NodeProgress> {
         self.hub.sessions.positions()
     }
 

@@ -87,7 +87,7 @@ impl FoldMetrics {
         match error {
             // The log has no birth yet.
             FollowError::EmptyLog => {}
-            FollowError::Birth(_) => birth.inc(),
+            FollowError::Metadata(_) => birth.inc(),
             FollowError::Read(_)
             | FollowError::CompactedAway { .. }
             | FollowError::SeqRegressed { .. } => read.inc(),

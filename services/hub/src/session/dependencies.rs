@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_event::{NodeName, NodeStanding};
+use headwater_event::{NodeName, NodeProgress};
 use headwater_follow::WallClock;
 use headwater_session::HubSettings;
 use tokio_util::sync::CancellationToken;
@@ -45,14 +45,14 @@ pub(crate) struct SessionDependencies {
 
 impl SessionDependencies {
     /// Records the position of a node, and appends it upstream, where every part sees it.
-    pub(super) fn publish_position(&self, node: &NodeName, position: NodeStanding) {
+    pub(super) fn publish_position(&self, node: &NodeName, position: NodeProgress) {
         self.upstream.append_position(node, &position);
         self.sessions.record_position(node, position);
     }
 
     /// Publishes the position at which a session ended, unless another session of the node is
     /// live.
-    pub(super) fn publish_last_position(&self, node: &NodeName, position: NodeStanding) {
+    pub(super) fn publish_last_position(&self, node: &NodeName, position: NodeProgress) {
         if let Some(position) = self.sessions.record_last_position(node, position) {
             self.upstream.append_position(node, &position);
         }

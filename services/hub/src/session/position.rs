@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_event::{Identity, NodeName, NodeStanding, StreamStanding};
+use headwater_event::{Identity, NodeName, NodeProgress, NodeStreamProgress};
 use headwater_session::HubSession;
 use headwater_session::message::EdgeHeartbeat;
 use tokio::time::Instant;
@@ -108,8 +108,8 @@ impl PositionPublisher {
         session: &HubSession,
         hub: &SessionDependencies,
         connected: bool,
-    ) -> NodeStanding {
-        let streams = session.streams().map(|stream| StreamStanding {
+    ) -> NodeProgress {
+        let streams = session.streams().map(|stream| NodeStreamProgress {
             stream: stream.stream,
             log_id: stream.log_id.map(|log_id| log_id.to_string()).unwrap_or_default(),
             tail: stream.tail,
@@ -118,7 +118,7 @@ impl PositionPublisher {
             durable: stream.durable,
             acked: stream.acked,
         });
-        NodeStanding {
+        NodeProgress {
             hub: hub.name.clone(),
             connected,
             incarnation: identity.incarnation,

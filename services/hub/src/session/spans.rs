@@ -32,7 +32,7 @@ pub(super) fn push(push: &mut Push, node: &NodeName) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use headwater_event::{
-        Change, Checkpoint, Gone, LogId, Removed, Seq, StateHash, StreamId, WriterEpoch,
+        Change, Checkpoint, LogId, RemovalRuns, Removed, Seq, StateHash, StreamId, WriterEpoch,
     };
     use headwater_session::message::PushedChange;
     use headwater_telemetry::testing::ended_spans;
@@ -59,7 +59,7 @@ mod tests {
             mode,
             from: Seq(3),
             to: Checkpoint { log_id, epoch: WriterEpoch(1), seq: Seq(5) },
-            gone: Gone::default(),
+            gone: RemovalRuns::default(),
             changes: vec![pushed(None), pushed(Some(REMOTE))],
             hash: StateHash::EMPTY,
             part: 0,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use headwater_event::upstream::encode_report;
-use headwater_event::{NodeName, NodeStanding, Partition, Report, ReportId, ReportKey, StreamId};
+use headwater_event::{NodeName, NodeProgress, Partition, Report, ReportId, ReportKey, StreamId};
 use headwater_log::{Append, AppendError, Log, Record};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -96,7 +96,7 @@ impl UpstreamAppender {
 
     /// Queues the position of `node`, without a receipt. When the queue is full, the position is
     /// left out: a later one supersedes it.
-    pub(crate) fn append_position(&self, node: &NodeName, position: &NodeStanding) {
+    pub(crate) fn append_position(&self, node: &NodeName, position: &NodeProgress) {
         let Ok(value) = serde_json::to_vec(position) else { return };
         let record = Record {
             key: ReportKey::Position.record_key(node).into(),
@@ -279,8 +279,8 @@ mod tests {
     async fn an_append_of_unknown_outcome_is_retried_and_a_rejected_report_delays_no_other() {
         let settings = MemorySettings { record_bytes_max: 200, ..MemorySettings::default() };
         let log = MemoryLog::new(settings);
-        log.inject(AppendFault::UnknownLost);
-        log.inject(AppendFault::UnknownWritten);
+        log.inject_fault(AppendFault::UnknownLost);
+        log.inject_fault(AppendFault::UnknownWritten);
         let counted = Registry::new();
         let metrics = HubMetrics::new(&counted).expect("a fresh registry");
         let stop = CancellationToken::new();

@@ -13,7 +13,7 @@ use headwater_session::report_codec::BaseStore;
 use headwater_store::{Batch, Durability, Engine, EngineError, Table, TableId};
 
 /// By session and number: a body.
-const BASES: Table<(u64, u32), Bytes> = Table::new(TableId::SaidReports);
+const BASES: Table<(u64, u32), Bytes> = Table::new(TableId::SessionReports);
 
 /// The bases of one session.
 pub(crate) struct ReportBases {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_event::{Checkpoint, Gone, LogId, Seq, StateHash, StreamId};
+use headwater_event::{Checkpoint, LogId, RemovalRuns, Seq, StateHash, StreamId};
 
 use super::io::Violation;
 use crate::comparison::Comparison;
@@ -73,7 +73,7 @@ struct CatchUpTransfer {
     reader: Box<dyn CatchUp>,
     mode: PushMode,
     /// To be said with the first part.
-    gone: Gone,
+    gone: RemovalRuns,
     from: Seq,
     to: Checkpoint,
     hash: StateHash,
@@ -217,7 +217,7 @@ impl StreamSender {
         self.catching_up = Some(CatchUpTransfer {
             reader,
             mode,
-            gone: Gone::default(),
+            gone: RemovalRuns::default(),
             from,
             to: status.checkpoint,
             hash: status.hash,

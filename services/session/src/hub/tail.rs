@@ -1,6 +1,6 @@
 //! Events of the fold as a push.
 
-use headwater_event::{Checkpoint, Gone, Seq, StreamId};
+use headwater_event::{Checkpoint, RemovalRuns, Seq, StreamId};
 
 use crate::message::{Push, PushMode};
 use crate::source::{FoldStatus, SourceError, StreamSource};
@@ -26,7 +26,7 @@ pub(super) fn tail(
         mode: PushMode::Tail,
         from,
         to: Checkpoint { log_id: status.checkpoint.log_id, epoch, seq },
-        gone: Gone::default(),
+        gone: RemovalRuns::default(),
         changes: changes.collect(),
         hash,
         part: 0,

@@ -8,8 +8,8 @@ use headwater_check::once::Once;
 use headwater_check::removed::Removals;
 use headwater_check::{State, acknowledged, durable, gap, snapshot};
 use headwater_event::{
-    Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Gone, Identity, Incarnation,
-    NodeName, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
+    Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Identity, Incarnation, NodeName,
+    RemovalRuns, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
 };
 use headwater_session::message::{EdgeMessage, Push, PushMode, ReplicaPosition};
 use headwater_session::{
@@ -43,7 +43,7 @@ pub(crate) struct Edge {
     /// The outbox is synced with every write.
     pub(crate) outbox: BTreeMap<ReportId, Report>,
     reported: u64,
-    staged: BTreeMap<StreamId, (Gone, Vec<Change>)>,
+    staged: BTreeMap<StreamId, (RemovalRuns, Vec<Change>)>,
     /// Streams in which a push did not come out: nothing but what begins anew applies.
     broken: BTreeSet<StreamId>,
     /// What the session asked of the shell, in order.

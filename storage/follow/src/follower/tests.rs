@@ -8,10 +8,10 @@ use headwater_event::{
 };
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
-    AppendFault, BirthWish, Draft, MemoryLog, MemorySettings, WriterError, read_or_create_birth,
-    repair,
+    AppendFault, Draft, MemoryLog, MemorySettings, MetadataProposal, WriterError,
+    read_or_create_metadata, repair,
 };
-use headwater_store::{MemoryEngine, Range, Read, Survives};
+use headwater_store::{MemoryEngine, Range, Read, Survival};
 use headwater_view::{Selection, StreamReader};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -43,8 +43,8 @@ async fn log() -> MemoryLog {
 }
 
 async fn born(log: &MemoryLog, previous: Option<headwater_event::LogId>) {
-    let wish = BirthWish { previous, uuid: Uuid::new_v4() };
-    read_or_create_birth(log, wish).await.expect("an empty log can be born");
+    let wish = MetadataProposal { previous, uuid: Uuid::new_v4() };
+    read_or_create_metadata(log, wish).await.expect("an empty log can be born");
 }
 
 fn clock(log: &MemoryLog) -> WallClock {
@@ -273,7 +273,7 @@ async fn play(acts: Vec<Act>) {
                 owner.set(&streams[stream], key, object.as_deref()).await;
             }
             Act::Lose { stream, key: n, written } => {
-                owner.log.inject(AppendFault::UnknownSome(written));
+                owner.log.inject_fault(AppendFault::UnknownSome(written));
                 let drafts =
                     (0..3).map(|i| owner.draft(&streams[stream], key(n + i), Some("{\"lost\":1}")));
                 let drafts = drafts.collect();
@@ -286,7 +286,7 @@ async fn play(acts: Vec<Act>) {
                 owner.check_prefix(&follower);
             }
             Act::Crash { seed } => {
-                let survives = seed.map_or(Survives::Synced, |seed| Survives::Some { seed });
+                let survives = seed.map_or(Survival::Synced, |seed| Survival::Some { seed });
                 engine = Arc::new(engine.crash(survives));
                 follower = open(&log, &engine).await;
                 if follower.is_folded() {
@@ -296,7 +296,7 @@ async fn play(acts: Vec<Act>) {
             Act::Pass { ms } => {
                 // A running follower is never away: only a crashed one sleeps.
                 drain_or_rebuild(&mut follower, &log, &engine).await;
-                engine = Arc::new(engine.crash(Survives::Everything));
+                engine = Arc::new(engine.crash(Survival::Everything));
                 log.advance_clock(ms);
                 owner.writer.as_mut().expect("claimed").heartbeat().await.expect("appended");
                 owner.read().await;
@@ -392,7 +392,7 @@ async fn a_log_that_is_another_is_folded_anew() {
     let engine = Arc::new(MemoryEngine::new());
     let mut follower = open(&log, &engine).await;
     drain(&mut follower, &log).await;
-    let previous = follower.acceptance().birth().log_id;
+    let previous = follower.acceptance().metadata().log_id;
     log.recreate(PARTITIONS);
     let error = follower.next().await.expect_err("the log is another");
     assert!(error.needs_rebuild(), "{error}");
@@ -401,7 +401,7 @@ async fn a_log_that_is_another_is_folded_anew() {
     owner.set(&s, 3, Some("{}")).await;
     let mut follower = open(&log, &engine).await;
     drain(&mut follower, &log).await;
-    assert!(follower.acceptance().birth().log_id.follows(&previous));
+    assert!(follower.acceptance().metadata().log_id.follows(&previous));
     owner.check_prefix(&follower);
     owner.check_replay(&follower).await;
 }
@@ -533,7 +533,7 @@ async fn a_fold_that_was_broken_off_long_ago_begins_anew() {
         follower.next().await.expect("readable");
     }
     let is_half = !follower.is_folded();
-    let engine = Arc::new(engine.crash(Survives::Everything));
+    let engine = Arc::new(engine.crash(Survival::Everything));
     owner.set(&s, 1, None).await;
     owner.writer.as_mut().expect("claimed").append_heads().await.expect("appended");
     owner.read().await;
@@ -556,7 +556,7 @@ async fn a_hole_stops_a_stream_and_the_next_writer_resumes_it() {
     let s = stream("node/a");
     let mut follower = open(&log, &Arc::new(MemoryEngine::new())).await;
     owner.set(&s, 1, Some("{}")).await;
-    owner.log.inject(AppendFault::UnknownSome(vec![true, false, true]));
+    owner.log.inject_fault(AppendFault::UnknownSome(vec![true, false, true]));
     let drafts = (2..5).map(|n| owner.draft(&s, key(n), Some("{}"))).collect::<Vec<_>>();
     let outcome = owner.writer.as_mut().expect("claimed").append(drafts).await;
     assert!(matches!(outcome, Err(WriterError::Dead { .. })));

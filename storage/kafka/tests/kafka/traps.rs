@@ -6,7 +6,7 @@ use bytes::Bytes;
 use headwater_event::{Offset, Partition};
 use headwater_kafka::KafkaLog;
 use headwater_log::conformance::Settings;
-use headwater_log::{Append, Log, ReadError, Reader, Record, Recorded};
+use headwater_log::{Append, Log, ReadError, Reader, Record, StoredRecord};
 use tokio::time::{Instant, timeout};
 
 use crate::support::{Kafka, plan};
@@ -27,8 +27,8 @@ async fn reader(log: &KafkaLog) -> Box<dyn Reader> {
 /// Reads until the records satisfy `enough`.
 async fn read_until(
     reader: &mut dyn Reader,
-    enough: impl Fn(&[Recorded]) -> bool,
-) -> Vec<Recorded> {
+    enough: impl Fn(&[StoredRecord]) -> bool,
+) -> Vec<StoredRecord> {
     let mut records = Vec::new();
     while !enough(&records) {
         let batch = timeout(DEADLINE, reader.next()).await.expect("in time");
@@ -53,7 +53,7 @@ async fn what_is_there_outlives_a_broker_that_is_killed() {
     };
     assert!(after[0].offset > before[1].offset);
     let mut reader = reader(&log).await;
-    let is_whole = |records: &[Recorded]| records.last().is_some_and(|it| it.record.key == "c");
+    let is_whole = |records: &[StoredRecord]| records.last().is_some_and(|it| it.record.key == "c");
     let records = read_until(reader.as_mut(), is_whole).await;
     let keys: Vec<_> = records.iter().map(|it| it.record.key.clone()).collect();
     assert_eq!(keys[..2], ["a", "b"]);

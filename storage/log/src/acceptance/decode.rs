@@ -1,7 +1,7 @@
-//! From a record's bytes to what they say.
+//! Decodes the content of records.
 
 use bytes::Bytes;
-use headwater_event::record::{Claim, Heartbeat, LogBirth};
+use headwater_event::record::{Claim, Heartbeat, LogMetadata};
 use headwater_event::{
     Applied, EntryKey, Envelope, Event, EventHeader, Removed, StreamId, WriterEpoch,
 };
@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::MalformedReason;
-use crate::contract::{Record, Recorded};
+use crate::log::{Record, StoredRecord};
 use crate::value::decode_value;
 
-/// The event of a record whose header was read.
+/// Decodes the event of a record with this header.
 pub(super) fn envelope(
-    recorded: &Recorded,
+    recorded: &StoredRecord,
     stream: StreamId,
     key: Option<EntryKey>,
     header: EventHeader,
@@ -33,14 +33,14 @@ pub(super) fn envelope(
     Ok(Envelope { stream, seq, epoch, epoch_first_seq, time_ms, hash, traceparent, event })
 }
 
-/// The birth that a record with this UUID in its key tells of.
-pub(super) fn decode_birth(record: &Record, uuid: Uuid) -> Result<LogBirth, MalformedReason> {
-    let birth: LogBirth = reserved(record.value.as_ref())?;
-    same(birth.log_id.uuid == uuid)?;
-    Ok(birth)
+/// Decodes the log's metadata from a record with this UUID in its key.
+pub(super) fn decode_metadata(record: &Record, uuid: Uuid) -> Result<LogMetadata, MalformedReason> {
+    let metadata: LogMetadata = reserved(record.value.as_ref())?;
+    same(metadata.log_id.uuid == uuid)?;
+    Ok(metadata)
 }
 
-/// The claim that a record with this epoch and UUID in its key makes.
+/// Decodes the claim from a record with this epoch and UUID in its key.
 pub(super) fn decode_claim(
     record: &Record,
     epoch: WriterEpoch,
@@ -51,8 +51,7 @@ pub(super) fn decode_claim(
     Ok(claim)
 }
 
-/// What a writer's sign of life says. That there is one says enough: one that cannot be read is
-/// a sign of life.
+/// Decodes a heartbeat. A malformed value still is a heartbeat, because its presence suffices.
 pub(super) fn decode_heartbeat(record: &Record) -> Heartbeat {
     reserved(record.value.as_ref()).unwrap_or_default()
 }

@@ -1,136 +1,138 @@
-//! What became of a record.
+//! The outcome of a record: accepted as an event, or the reason why not.
 
 use headwater_event::header::HeaderError;
-use headwater_event::record::{Claim, LogBirth, RecordKeyError};
+use headwater_event::record::{Claim, LogMetadata, RecordKeyError};
 use headwater_event::{EntryKey, Envelope, Offset, Partition, Seq, StreamId, WriterEpoch};
 
 use crate::value::ValueError;
 
-/// What became of a record.
+/// The outcome of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is the next event of its stream.
+    /// The record is the next event of its stream.
     Accepted(Envelope),
-    /// Its epoch is not the one that counts in its partition.
-    Fenced(Fenced),
-    /// Events before it are missing: its stream stops here, until a higher epoch carries the
-    /// seq that is expected.
+    /// The record's epoch is not the highest claimed epoch of its partition.
+    Fenced(FencedRecord),
+    /// Events before the record are missing. Its stream stops until a higher epoch continues with
+    /// the expected seq.
     Hole(Hole),
-    /// A writer claimed a higher epoch in this partition: records of lower ones count no more.
+    /// A writer claimed a higher epoch in this partition. Records of lower epochs are invalid from
+    /// here on.
     Claimed {
-        /// Where.
+        /// The partition.
         partition: Partition,
         /// The claim.
         claim: Claim,
     },
-    /// The writer had appended all differences of its sources to this partition by here.
+    /// The writer has appended all differences of its sources to this partition.
     Reconciled {
-        /// Where.
+        /// The partition.
         partition: Partition,
         /// The writer's epoch, the highest claimed.
         epoch: WriterEpoch,
     },
-    /// The writer lives, or says that it has stopped.
+    /// The writer is alive, or has stopped in order.
     Heartbeat {
-        /// Its epoch.
+        /// The writer's epoch.
         epoch: WriterEpoch,
-        /// When the log appended the sign.
+        /// The time at which the log appended the heartbeat.
         time_ms: i64,
-        /// Whether it is the last one: the writer has stopped in order.
+        /// Whether this is the last heartbeat: the writer has stopped in order.
         released: bool,
     },
-    /// The birth of the log.
-    Born(LogBirth),
-    /// It cannot be read.
-    Malformed(Malformed),
-    /// It says nothing.
-    Ignored(Ignored),
+    /// The metadata of the log.
+    Metadata(LogMetadata),
+    /// The record cannot be decoded.
+    Malformed(MalformedRecord),
+    /// The record has no effect.
+    Ignored(IgnoreReason),
 }
 
-/// A record that does not count, because of its writer.
+/// A record of a writer whose epoch is not the highest claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fenced {
+pub struct FencedRecord {
     /// The stream.
     pub stream: StreamId,
-    /// The entry touched; `None` for the head. The current writer appends the truth again.
+    /// The entry of the record; `None` for the head. The current writer appends its valid value
+    /// again.
     pub key: Option<EntryKey>,
-    /// The seq that it claims.
+    /// The seq in the record.
     pub seq: Seq,
-    /// The epoch of its writer.
+    /// The epoch of the record's writer.
     pub epoch: WriterEpoch,
-    /// The highest epoch claimed before it in its partition.
+    /// The highest epoch claimed before the record in its partition.
     pub claimed: WriterEpoch,
 }
 
 /// A gap in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// The stream, which stands before `expected` from now on.
+    /// The stream, which is stopped before `expected`.
     pub stream: StreamId,
-    /// The seq that had to come.
+    /// The next seq of the stream.
     pub expected: Seq,
-    /// The seq that came.
+    /// The seq of the record.
     pub found: Seq,
-    /// The epoch of the record that came.
+    /// The epoch of the record.
     pub epoch: WriterEpoch,
 }
 
-/// Why a record says nothing.
+/// Why a record has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ignored {
-    /// It lies below the cursor.
+pub enum IgnoreReason {
+    /// The record's offset is below the cursor.
     ReadBefore,
-    /// Its partition is not among those read.
+    /// The reader does not read the record's partition.
     NotRead,
-    /// Its seq was accepted before.
+    /// The record's seq was accepted before.
     Duplicate,
-    /// Its stream stopped at a hole; the record's epoch cannot fill it any more.
+    /// The record's stream is stopped at a hole that its epoch can no longer fill.
     BehindHole,
     /// A heartbeat or `Reconciled` of a writer whose epoch is not the highest claimed.
     FormerWriter,
-    /// A claim of an epoch that is not above the highest claimed: it lost.
+    /// A claim of an epoch that is not above the highest claimed epoch.
     LostClaim,
-    /// A birth that is not the first: it lost.
-    LostBirth,
+    /// A metadata record that is not the first.
+    DuplicateMetadata,
 }
 
-/// A record that cannot be read. Its stream, where it names one, stops.
+/// A record that cannot be decoded. Its stream stops, if its key contains one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("partition {partition}, offset {offset}: the record cannot be read")]
-pub struct Malformed {
-    /// Where it lies.
+pub struct MalformedRecord {
+    /// The partition.
     pub partition: Partition,
-    /// Its offset.
+    /// The record's offset.
     pub offset: Offset,
-    /// The stream, where its key names one.
+    /// The stream in the record's key, if there is one.
     pub stream: Option<StreamId>,
-    /// What is wrong with it.
+    /// The defect.
     #[source]
     pub reason: MalformedReason,
 }
 
-/// What is wrong with a record.
+/// The defect of a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedReason {
-    /// Its key.
+    /// The key is malformed.
     #[error(transparent)]
     Key(#[from] RecordKeyError),
-    /// Its header.
+    /// The header is malformed.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// Its value.
+    /// The value is malformed.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// The value of a reserved record.
+    /// The value of a reserved record is malformed.
     #[error("the value of the reserved record is wrong: {reason}")]
     Reserved {
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// It lies in another partition than its stream belongs to.
+    /// The record is not in the partition of its stream.
     #[error("its stream belongs to partition {expected}")]
     Partition {
-        /// Where the stream belongs.
+        /// The partition of the stream.
         expected: Partition,
     },
 }

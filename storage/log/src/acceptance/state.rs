@@ -1,4 +1,4 @@
-//! What a reader keeps of each partition and of each stream: plain values, stored as they are.
+//! The state of a reader for each partition and each stream: plain values that a view stores.
 
 use std::collections::BTreeSet;
 
@@ -8,70 +8,71 @@ use headwater_event::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{FoldRange, Ignored, Outcome};
-use crate::contract::Recorded;
+use super::{FoldRange, IgnoreReason, Outcome};
+use crate::log::StoredRecord;
 
-/// How a partition is read.
+/// How the reader reads a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
-    /// From the start to the high watermark seen at the beginning; compaction leaves gaps.
+    /// From the start to the high watermark at the beginning. Compaction leaves gaps.
     Fold {
         /// The fold ends before this offset.
         until: Offset,
-        /// Records appended from here on cannot have been compacted away.
+        /// Compaction cannot have dropped records appended at or after this time.
         intact_from_ms: i64,
     },
-    /// Inside the replay window: every record is seen.
+    /// Inside the replay window. The reader receives every record.
     Follow,
 }
 
-/// What a reader keeps of a partition.
+/// The state of a reader in one partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionState {
-    /// Where to read on.
+    /// The position of the reader.
     pub cursor: Cursor,
-    /// How it is read.
+    /// How the reader reads the partition.
     pub mode: Mode,
     /// The claim of the highest epoch so far.
     pub claim: Option<Claim>,
     /// The highest epoch that has reconciled here while it was the highest claimed.
     pub reconciled: WriterEpoch,
-    /// The highest epoch whose writer has said, as its last word, that it stopped in order.
+    /// The highest epoch whose writer has stopped in order, with no later heartbeat.
     #[serde(default)]
     pub released: WriterEpoch,
-    /// The offset behind the last record met.
+    /// The offset after the last record.
     pub met: Offset,
-    /// The first record behind the last gap in the offsets of a fold.
+    /// The first record after the last gap in the offsets of a fold.
     pub last_gap: Option<Offset>,
-    /// When this reader last stood at the end of the partition, or began to fold it, by its own
-    /// clock: what it has not read and no fold covers was appended later.
+    /// The time at which this reader was last at the end of the partition, or began to fold it, by
+    /// its own clock. The log appended all unread records outside the fold later.
     pub caught_up_ms: Option<i64>,
 }
 
-/// How far a stream went.
+/// The position of a reader in one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StreamPosition {
-    /// The last event accepted.
+pub struct AcceptedPosition {
+    /// The seq of the last accepted event.
     pub seq: Seq,
     /// The epoch of its writer.
     pub epoch: WriterEpoch,
     /// The first seq of that epoch in the stream.
     pub epoch_first_seq: Seq,
-    /// The stream's state hash after it, as the writer recorded it.
+    /// The stream's state hash after the event, as the writer recorded it.
     pub hash: StateHash,
-    /// When the log appended it.
+    /// The time at which the log appended the event.
     pub time_ms: i64,
-    /// Where it lies in its partition.
+    /// The event's offset in its partition.
     pub offset: Offset,
-    /// Whether it was a removal: then a head record is due before its tombstone can go.
+    /// Whether the event was a removal. If so, the writer appends a head before compaction can drop
+    /// the tombstone.
     pub head_due: bool,
-    /// The stream stands before a hole; only an epoch above this one can resume it.
+    /// If present, the stream is stopped at a hole. Only a higher epoch can resume it.
     pub stopped: Option<WriterEpoch>,
-    /// Keys that records which do not count have touched, and no event since.
+    /// The keys whose last record is invalid.
     pub repairs: BTreeSet<RepairKey>,
 }
 
-/// A key whose last record in the log may not be the truth.
+/// A key whose last record in the log may be invalid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RepairKey {
     /// The stream's head.
@@ -81,7 +82,7 @@ pub enum RepairKey {
 }
 
 impl RepairKey {
-    /// What an event touches.
+    /// The key of an event.
     pub fn of(event: &Event) -> Self {
         event.key().map_or(Self::Head, |key| Self::Entry(key.clone()))
     }
@@ -110,24 +111,24 @@ impl PartitionState {
         self.claim.as_ref().map_or(WriterEpoch::default(), |claim| claim.epoch)
     }
 
-    /// Whether every record after the cursor is still there at `now_ms`, given how long the log
-    /// keeps superseded ones: what was not read yet was appended after this reader last stood at
-    /// the end. Half the window is left for clocks that differ and for reading on. A reader that
-    /// is outside drops its state and folds from the start; so does one whose fold was
-    /// interrupted for so long, as tombstones may have gone meanwhile.
+    /// Whether the log still has every record after the cursor at `now_ms`, given its replay window.
+    /// The log appended the unread records after this reader was last at the end. Half the window is
+    /// reserved for clock differences and for reading. A reader outside the window discards its
+    /// state and folds from the start, and so does a reader whose fold was interrupted for as long:
+    /// compaction may have dropped tombstones meanwhile.
     pub fn inside_window(&self, now_ms: i64, replay_window_ms: u64) -> bool {
         let away = self.caught_up_ms.and_then(|then| u64::try_from(now_ms.checked_sub(then)?).ok());
         away.is_some_and(|away_ms| away_ms <= replay_window_ms / 2)
     }
 
-    /// Moves over `recorded`; `false` if it lies below the cursor.
-    pub(super) fn meet(&mut self, recorded: &Recorded) -> bool {
+    /// Moves the cursor past `recorded`; `false` if the record is below the cursor.
+    pub(super) fn meet(&mut self, recorded: &StoredRecord) -> bool {
         if recorded.offset < self.cursor.next {
             return false;
         }
         self.cursor.next = recorded.offset.next();
         self.cursor.leader_epoch = recorded.leader_epoch;
-        // Before the first claim nothing counts, so nothing that did is missing.
+        // Before the first claim no record is valid, so no valid record is missing.
         if recorded.offset > self.met && self.claim.is_some() {
             self.last_gap = Some(recorded.offset);
         }
@@ -138,7 +139,7 @@ impl PartitionState {
         true
     }
 
-    /// Moves to the end of a batch.
+    /// Moves the cursor to the end of a batch.
     pub(super) fn pass(&mut self, cursor: Cursor, high: Offset, now_ms: i64) {
         self.cursor = cursor;
         if matches!(self.mode, Mode::Fold { until, .. } if cursor.next >= until) {
@@ -149,17 +150,17 @@ impl PartitionState {
         }
     }
 
-    /// Whether a fold may take an event that is not the next one behind `position`.
+    /// Whether a fold may accept an event that is not the next one after `position`.
     ///
-    /// Compaction leaves gaps in the offsets, an append that was lost never had one: so events
-    /// may be missing only where offsets are. And compaction drops a record only for a later one
-    /// that is past the replay window itself: so the event before a younger one is there. Where
-    /// offsets are missing, a fold may have taken an event that had come behind a hole; the next
-    /// writer then began at a lower seq.
+    /// Compaction leaves gaps in the offsets; a lost append never had an offset. So events may be
+    /// missing only where offsets are missing. Compaction drops a record only for a later record
+    /// that is itself older than the replay window. So the event before a younger one is present.
+    /// Where offsets are missing, a fold may have accepted an event after a hole; the next writer
+    /// then began at a lower seq.
     ///
-    /// Times that are ahead of the reader's clock by more than clocks may differ prove that the
-    /// two do not go together: then the clock decides nothing, and the state's hash alone tells.
-    pub(super) fn gap_allowed(&self, position: &StreamPosition, seq: Seq, time_ms: i64) -> bool {
+    /// If an append time is ahead of the reader's clock by more than the tolerance, the two clocks
+    /// are unrelated. The times then decide nothing, and only the state hash proves the fold.
+    pub(super) fn gap_allowed(&self, position: &AcceptedPosition, seq: Seq, time_ms: i64) -> bool {
         match (self.mode, self.last_gap) {
             (Mode::Fold { intact_from_ms, .. }, Some(gap)) => {
                 let began_ms = self.caught_up_ms.unwrap_or(i64::MAX);
@@ -172,23 +173,23 @@ impl PartitionState {
         }
     }
 
-    /// Whether records are missing behind the last event of `position` that was read. An append
-    /// that was lost leaves no such gap: its hole is the writer's to mend.
-    pub fn misses_behind(&self, position: &StreamPosition) -> bool {
+    /// Whether records are missing after the last event of `position`. A lost append leaves no such
+    /// gap: the writer repairs its hole.
+    pub fn misses_behind(&self, position: &AcceptedPosition) -> bool {
         self.last_gap.is_some_and(|gap| position.seq == Seq::ZERO || gap > position.offset)
     }
 
     pub(super) fn claim(&mut self, partition: Partition, claim: Claim) -> Outcome {
         if claim.epoch <= self.claimed() {
-            return Outcome::Ignored(Ignored::LostClaim);
+            return Outcome::Ignored(IgnoreReason::LostClaim);
         }
         self.claim = Some(claim.clone());
         Outcome::Claimed { partition, claim }
     }
 }
 
-impl StreamPosition {
-    /// Takes the next event.
+impl AcceptedPosition {
+    /// Advances to the next event.
     pub(super) fn advance(&mut self, envelope: &Envelope, offset: Offset, touched: &RepairKey) {
         self.offset = offset;
         self.seq = envelope.seq;
@@ -201,7 +202,7 @@ impl StreamPosition {
         self.repairs.remove(touched);
     }
 
-    /// Stops before the next event, which records of `epoch` and below cannot carry any more.
+    /// Stops before the next event. Records of `epoch` and below can no longer supply it.
     pub(super) fn stop(&mut self, epoch: WriterEpoch, touched: RepairKey) {
         self.stopped = self.stopped.max(Some(epoch));
         self.repairs.insert(touched);

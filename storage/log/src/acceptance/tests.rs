@@ -1,7 +1,7 @@
 //! The rules, told record by record.
 
 use bytes::Bytes;
-use headwater_event::record::{Claim, LogBirth};
+use headwater_event::record::{Claim, LogMetadata};
 use headwater_event::{
     Cursor, EventHeader, LeaderEpoch, LogId, Offset, Partition, Seq, StateHash, StreamId, TopicId,
     WriterEpoch,
@@ -9,7 +9,7 @@ use headwater_event::{
 use uuid::Uuid;
 
 use super::*;
-use crate::contract::Record;
+use crate::log::Record;
 
 const LAG_MS: i64 = 1000;
 
@@ -21,14 +21,19 @@ struct Story {
 
 impl Story {
     fn following() -> Self {
-        Self { acceptance: Acceptance::fold(birth(), vec![range(0)], 0, 0), next: 0 }
+        Self { acceptance: Acceptance::fold(metadata(), vec![range(0)], 0, 0), next: 0 }
     }
 
     /// Folds up to `high`; records before `intact_from` (an offset) may have lost neighbours.
     fn folding(high: u64, intact_from: u64) -> Self {
         let intact_from_ms = time_ms(intact_from);
         Self {
-            acceptance: Acceptance::fold(birth(), vec![range(high)], intact_from_ms, time_ms(high)),
+            acceptance: Acceptance::fold(
+                metadata(),
+                vec![range(high)],
+                intact_from_ms,
+                time_ms(high),
+            ),
             next: 0,
         }
     }
@@ -36,7 +41,7 @@ impl Story {
     fn read(&mut self, record: Record) -> Outcome {
         let offset = Offset(self.next);
         self.next += 1;
-        let recorded = Recorded {
+        let recorded = StoredRecord {
             partition: Partition(0),
             offset,
             leader_epoch: LeaderEpoch(0),
@@ -79,8 +84,8 @@ fn time_ms(offset: u64) -> i64 {
     i64::try_from(offset).expect("small") * LAG_MS
 }
 
-fn birth() -> LogBirth {
-    LogBirth { log_id: LogId { number: 1, uuid: Uuid::from_u128(1) }, partitions: 1 }
+fn metadata() -> LogMetadata {
+    LogMetadata { log_id: LogId { number: 1, uuid: Uuid::from_u128(1) }, partitions: 1 }
 }
 
 fn cursor(next: u64) -> Cursor {
@@ -163,7 +168,7 @@ fn a_frozen_writer_that_wakes_is_fenced_until_its_key_is_written_again() {
 fn of_two_claims_of_one_epoch_the_first_wins() {
     let mut story = Story::following();
     assert!(matches!(story.claim(1, 1), Outcome::Claimed { .. }));
-    assert_eq!(story.claim(1, 2), Outcome::Ignored(Ignored::LostClaim));
+    assert_eq!(story.claim(1, 2), Outcome::Ignored(IgnoreReason::LostClaim));
     let writer = story.acceptance.writer().expect("claimed");
     assert_eq!(writer.writer, Uuid::from_u128(1));
 }
@@ -176,8 +181,8 @@ fn a_hole_stops_the_stream_until_a_higher_epoch_fills_it() {
     let hole = Hole { stream: stream(), expected: Seq(2), found: Seq(4), epoch: WriterEpoch(1) };
     assert_eq!(story.event("d/pod/d", 1, 4), Outcome::Hole(hole));
     // What comes late, or later, from the same writer is not the history any more.
-    assert_eq!(story.event("d/pod/b", 1, 2), Outcome::Ignored(Ignored::BehindHole));
-    assert_eq!(story.event("d/pod/e", 1, 5), Outcome::Ignored(Ignored::BehindHole));
+    assert_eq!(story.event("d/pod/b", 1, 2), Outcome::Ignored(IgnoreReason::BehindHole));
+    assert_eq!(story.event("d/pod/e", 1, 5), Outcome::Ignored(IgnoreReason::BehindHole));
     assert_eq!(story.at(), (1, true));
     story.claim(2, 2);
     assert!(is_accepted(&story.event("d/pod/c", 2, 2)));
@@ -201,7 +206,7 @@ fn a_record_appended_twice_is_one_event() {
     let mut story = Story::following();
     story.claim(1, 1);
     assert!(is_accepted(&story.event("d/pod/a", 1, 1)));
-    assert_eq!(story.event("d/pod/a", 1, 1), Outcome::Ignored(Ignored::Duplicate));
+    assert_eq!(story.event("d/pod/a", 1, 1), Outcome::Ignored(IgnoreReason::Duplicate));
     assert!(is_accepted(&story.event("d/pod/a", 1, 2)));
 }
 
@@ -211,7 +216,7 @@ fn a_record_below_the_cursor_is_not_judged_again() {
     story.claim(1, 1);
     story.event("d/pod/a", 1, 1);
     story.next -= 1;
-    assert_eq!(story.event("d/pod/a", 1, 1), Outcome::Ignored(Ignored::ReadBefore));
+    assert_eq!(story.event("d/pod/a", 1, 1), Outcome::Ignored(IgnoreReason::ReadBefore));
     assert_eq!(story.repairs(), Vec::<String>::new());
 }
 
@@ -244,7 +249,7 @@ fn a_clock_that_is_not_the_log_s_decides_nothing() {
     // The reader's clock shows the time of offset 10; 4 offsets before it nothing is compacted.
     let mut story = Story::following();
     let range = vec![range(100)];
-    story.acceptance = Acceptance::fold(birth(), range, time_ms(6), time_ms(10));
+    story.acceptance = Acceptance::fold(metadata(), range, time_ms(6), time_ms(10));
     story.next = 8;
     story.claim(1, 1);
     story.skip();
@@ -282,7 +287,7 @@ fn reconciled_counts_only_from_the_newest_writer() {
     story.claim(2, 2);
     assert!(!story.acceptance.is_reconciled());
     let late = story.read(sign(RecordKey::Reconciled(WriterEpoch(1))));
-    assert_eq!(late, Outcome::Ignored(Ignored::FormerWriter));
+    assert_eq!(late, Outcome::Ignored(IgnoreReason::FormerWriter));
     assert!(!story.acceptance.is_reconciled());
 }
 
@@ -303,8 +308,8 @@ fn an_event_that_cannot_be_read_stops_its_stream() {
     let mut story = Story::following();
     story.claim(1, 1);
     let sealed = story.read(event("d/pod/a", 1, 1, Some("\u{3}secret")));
-    assert!(matches!(sealed, Outcome::Malformed(Malformed { stream: Some(_), .. })));
-    assert_eq!(story.event("d/pod/b", 1, 2), Outcome::Ignored(Ignored::BehindHole));
+    assert!(matches!(sealed, Outcome::Malformed(MalformedRecord { stream: Some(_), .. })));
+    assert_eq!(story.event("d/pod/b", 1, 2), Outcome::Ignored(IgnoreReason::BehindHole));
     assert!(matches!(
         story.read(sign(RecordKey::Heartbeat(WriterEpoch(1)))),
         Outcome::Heartbeat { .. }
@@ -345,7 +350,7 @@ fn what_changed_restores_the_same_state() {
     assert_eq!(story.acceptance.take_changes(), AcceptanceChanges::default());
     let text = serde_json::to_string(&(&changes.partitions, &changes.streams)).expect("JSON");
     let (partitions, streams): (Vec<_>, Vec<_>) = serde_json::from_str(&text).expect("JSON");
-    story.acceptance = Acceptance::restore(birth(), partitions, streams);
+    story.acceptance = Acceptance::restore(metadata(), partitions, streams);
     assert_eq!(story.repairs(), ["d/pod/a"]);
     assert!(is_accepted(&story.event("d/pod/b", 2, 2)));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_event::{Offset, Partition};
 
 use super::{Capability, Case, Settings, Subject, append, append_each, next, read_all, read_on};
-use crate::contract::{Append, AppendError, ReadError};
+use crate::log::{Append, AppendError, ReadError};
 
 pub(super) const CASES: &[Case] = &[
     Case {

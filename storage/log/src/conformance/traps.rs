@@ -4,9 +4,9 @@ use headwater_event::Partition;
 use uuid::Uuid;
 
 use super::{Capability, Case, Settings, Subject, append_each, keys, next, read_all, read_on};
-use crate::birth::{BirthWish, read_birth, read_or_create_birth};
-use crate::contract::{AppendError, ReadError};
+use crate::log::{AppendError, ReadError};
 use crate::memory::AppendFault;
+use crate::metadata::{MetadataProposal, read_metadata, read_or_create_metadata};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -218,24 +218,24 @@ async fn truncation(subject: &dyn Subject) {
 
 async fn recreation(subject: &dyn Subject) {
     let log = subject.log();
-    let wish = |previous, uuid| BirthWish { previous, uuid: Uuid::from_u128(uuid) };
-    let first = read_or_create_birth(log.as_ref(), wish(None, 1)).await.expect("born");
+    let wish = |previous, uuid| MetadataProposal { previous, uuid: Uuid::from_u128(uuid) };
+    let first = read_or_create_metadata(log.as_ref(), wish(None, 1)).await.expect("born");
     assert_eq!((first.log_id.number, first.partitions), (1, Settings::default().partitions));
-    let again = read_or_create_birth(log.as_ref(), wish(None, 2)).await.expect("read");
+    let again = read_or_create_metadata(log.as_ref(), wish(None, 2)).await.expect("read");
     assert_eq!(again, first, "a log is born once");
     let cursor = log.start(Partition(0)).await.expect("reachable");
     drop(log);
     subject.recreate().await;
     let log = subject.log();
     assert!(matches!(log.read(vec![cursor]).await, Err(ReadError::Recreated { .. })));
-    assert_eq!(read_birth(log.as_ref()).await.expect("readable"), None);
-    let second = read_or_create_birth(log.as_ref(), wish(Some(first.log_id), 3)).await;
+    assert_eq!(read_metadata(log.as_ref()).await.expect("readable"), None);
+    let second = read_or_create_metadata(log.as_ref(), wish(Some(first.log_id), 3)).await;
     let second = second.expect("born again");
     assert!(second.log_id.follows(&first.log_id));
     let mut known = second.log_id;
-    let again = read_or_create_birth(log.as_ref(), wish(Some(known), 4)).await;
+    let again = read_or_create_metadata(log.as_ref(), wish(Some(known), 4)).await;
     assert_eq!(again.expect("the same"), second);
     known.number += 1;
-    let refused = read_or_create_birth(log.as_ref(), wish(Some(known), 5)).await;
-    assert!(matches!(refused, Err(crate::BirthError::Regressed { .. })), "{refused:?}");
+    let refused = read_or_create_metadata(log.as_ref(), wish(Some(known), 5)).await;
+    assert!(matches!(refused, Err(crate::MetadataError::Regressed { .. })), "{refused:?}");
 }

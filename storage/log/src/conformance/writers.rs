@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{Applied, Event, Partition, Removed, Seq, StreamId};
 use uuid::Uuid;
 
 use super::{Capability, Case, Settings, Subject, next, read_all};
 use crate::acceptance::{Acceptance, RepairKey};
-use crate::birth::{BirthWish, read_or_create_birth};
 use crate::claim::{ClaimError, Claimant, claim};
-use crate::contract::{Append, Log, Reader};
 use crate::fold::begin_fold;
+use crate::log::{Append, Log, Reader};
+use crate::metadata::{MetadataProposal, read_or_create_metadata};
 use crate::writer::{Draft, Writer, repair};
 use crate::{Outcome, WriterError};
 
@@ -69,14 +69,14 @@ struct Follower {
 
 impl Follower {
     async fn new(log: &Arc<dyn Log>) -> Self {
-        let wish = BirthWish { previous: None, uuid: Uuid::from_u128(1) };
-        let birth = read_or_create_birth(log.as_ref(), wish).await.expect("a birth");
-        Self::of(log, birth, i64::MIN).await
+        let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
+        let metadata = read_or_create_metadata(log.as_ref(), wish).await.expect("a metadata");
+        Self::of(log, metadata, i64::MIN).await
     }
 
     /// A fold; `now_ms` is the reader's clock, before all records unless compaction has run.
-    async fn of(log: &Arc<dyn Log>, birth: LogBirth, now_ms: i64) -> Self {
-        let acceptance = begin_fold(log.as_ref(), birth, now_ms).await.expect("readable");
+    async fn of(log: &Arc<dyn Log>, metadata: LogMetadata, now_ms: i64) -> Self {
+        let acceptance = begin_fold(log.as_ref(), metadata, now_ms).await.expect("readable");
         let reader = log.read(acceptance.cursors()).await.expect("readable");
         let mut follower = Self { log: log.clone(), reader, acceptance, seen: Vec::new() };
         follower.catch_up().await;
@@ -84,7 +84,7 @@ impl Follower {
     }
 
     async fn catch_up(&mut self) {
-        for partition in 0..self.acceptance.birth().partitions {
+        for partition in 0..self.acceptance.metadata().partitions {
             let partition = Partition(partition);
             let high = self.log.bounds(partition).await.expect("reachable").high;
             while self.acceptance.partitions()[&partition].cursor.next < high {
@@ -198,18 +198,18 @@ async fn next_life(subject: &dyn Subject) {
     let mut former = Follower::new(&log).await;
     let mut zombie = former.claim(1).await.expect("the first claims");
     zombie.append(vec![applied("a"), applied("c")]).await.expect("alive");
-    let LogBirth { log_id: previous, partitions } = *former.acceptance.birth();
+    let LogMetadata { log_id: previous, partitions } = *former.acceptance.metadata();
     let late = read_all(log.as_ref(), stream().partition(partitions).0).await.pop();
     let late = late.expect("it was appended").record;
     subject.recreate().await;
     let log = subject.log();
-    let wish = BirthWish { previous: Some(previous), uuid: Uuid::from_u128(2) };
-    let birth = read_or_create_birth(log.as_ref(), wish).await.expect("a birth");
-    let mut owner = Follower::of(&log, birth, i64::MIN).await;
+    let wish = MetadataProposal { previous: Some(previous), uuid: Uuid::from_u128(2) };
+    let metadata = read_or_create_metadata(log.as_ref(), wish).await.expect("a metadata");
+    let mut owner = Follower::of(&log, metadata, i64::MIN).await;
     let mut writer = owner.claim(2).await.expect("the second claims");
     writer.append(vec![applied("b")]).await.expect("alive");
     // Neither a broker nor its client tells the lives apart.
-    let partition = stream().partition(birth.partitions);
+    let partition = stream().partition(metadata.partitions);
     log.append(vec![Append { partition, record: late }]).await.expect("reachable");
     owner.catch_up().await;
     assert_eq!(owner.events(), ["1 PodApplied d/pod/b"]);
@@ -297,8 +297,8 @@ async fn heads(subject: &dyn Subject) {
         subject.compact().await;
     }
     let followed = follower.acceptance.stream(&stream()).expect("met").clone();
-    let birth = *follower.acceptance.birth();
-    let fresh = Follower::of(&log, birth, i64::MAX).await;
+    let metadata = *follower.acceptance.metadata();
+    let fresh = Follower::of(&log, metadata, i64::MAX).await;
     assert_eq!(fresh.events(), ["3 Head"]);
     assert_eq!(fresh.acceptance.stream(&stream()), Some(&followed));
 }
@@ -311,8 +311,8 @@ async fn resumes(subject: &dyn Subject) {
     follower.catch_up().await;
     let changes = follower.acceptance.take_changes();
     writer.append(vec![applied("c")]).await.expect("alive");
-    let birth = *follower.acceptance.birth();
-    let acceptance = Acceptance::restore(birth, changes.partitions, changes.streams);
+    let metadata = *follower.acceptance.metadata();
+    let acceptance = Acceptance::restore(metadata, changes.partitions, changes.streams);
     let reader = log.read(acceptance.cursors()).await.expect("readable");
     let mut resumed = Follower { log: log.clone(), reader, acceptance, seen: Vec::new() };
     resumed.catch_up().await;

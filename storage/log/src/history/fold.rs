@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{
     EntryKey, Envelope, Event, HashKey, ObjectHash, Seq, StateHash, StreamId, WriterEpoch,
 };
@@ -27,7 +27,7 @@ pub(super) struct StreamFold {
 }
 
 impl StreamFold {
-    pub(super) fn new(stream: StreamId, birth: &LogBirth, until: Until) -> Self {
+    pub(super) fn new(stream: StreamId, metadata: &LogMetadata, until: Until) -> Self {
         let state = PastState {
             seq: Seq::ZERO,
             epoch: WriterEpoch::default(),
@@ -37,7 +37,7 @@ impl StreamFold {
         };
         Self {
             stream,
-            hash_key: HashKey::new(&birth.log_id),
+            hash_key: HashKey::new(&metadata.log_id),
             until,
             state,
             hashes: BTreeMap::new(),

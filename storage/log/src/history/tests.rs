@@ -7,24 +7,24 @@ use headwater_event::{Event, ObjectHash, Removed};
 use uuid::Uuid;
 
 use super::*;
-use crate::birth::{BirthWish, read_or_create_birth};
 use crate::claim::{Claimant, claim};
 use crate::fold::begin_fold;
 use crate::memory::{MemoryLog, MemorySettings};
+use crate::metadata::{MetadataProposal, read_or_create_metadata};
 use crate::writer::{Draft, Writer};
 
 const WINDOW_MS: u64 = 1000;
 const EVENTS_MAX: usize = 100;
 
 /// A log with one writer, and what the writer left under each key.
-struct Told {
+struct TestLog {
     log: MemoryLog,
-    birth: LogBirth,
+    metadata: LogMetadata,
     writer: Writer,
     held: BTreeMap<String, ObjectHash>,
 }
 
-impl Told {
+impl TestLog {
     async fn new() -> Self {
         let settings = MemorySettings {
             replay_window_ms: WINDOW_MS,
@@ -33,9 +33,9 @@ impl Told {
             ..MemorySettings::default()
         };
         let log = MemoryLog::new(settings);
-        let wish = BirthWish { previous: None, uuid: Uuid::from_u128(1) };
-        let birth = read_or_create_birth(&log, wish).await.expect("born");
-        let mut acceptance = begin_fold(&log, birth, 0).await.expect("readable");
+        let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
+        let metadata = read_or_create_metadata(&log, wish).await.expect("born");
+        let mut acceptance = begin_fold(&log, metadata, 0).await.expect("readable");
         let mut reader = log.read(acceptance.cursors()).await.expect("readable");
         while !acceptance.is_folded() {
             let batch = reader.next().await.expect("readable");
@@ -46,7 +46,7 @@ impl Told {
         let (clock, mut each) = (|| 0, |_: &_, _: Vec<_>| {});
         let writer = claim(&shared, reader.as_mut(), &mut acceptance, &claimant, &clock, &mut each);
         let writer = writer.await.expect("nobody else claims");
-        Self { log, birth, writer, held: BTreeMap::new() }
+        Self { log, metadata, writer, held: BTreeMap::new() }
     }
 
     /// Each event a tenth of a second after the one before: `a=1` applies, `a=` removes.
@@ -72,7 +72,7 @@ impl Told {
 
     async fn at(&self, until: Until) -> Result<String, HistoryError> {
         let now_ms = self.log.now_ms();
-        let state = fold_stream(&self.log, self.birth, &stream(), until, now_ms).await?;
+        let state = fold_stream(&self.log, self.metadata, &stream(), until, now_ms).await?;
         let entries = state.entries.iter().map(|(key, entry)| {
             let name = key.as_str().trim_start_matches("d/pod/");
             let object = String::from_utf8_lossy(&entry.applied.object);
@@ -86,7 +86,7 @@ impl Told {
         let range = (from.map(Seq), to.map(Seq));
         let now_ms = self.log.now_ms();
         let events =
-            stream_events(&self.log, self.birth, &stream(), range, EVENTS_MAX, now_ms).await?;
+            stream_events(&self.log, self.metadata, &stream(), range, EVENTS_MAX, now_ms).await?;
         Ok(events.iter().map(|envelope| envelope.seq.0).collect())
     }
 
@@ -102,7 +102,7 @@ fn stream() -> StreamId {
 
 #[tokio::test]
 async fn every_state_inside_the_window_can_be_shown() {
-    let mut told = Told::new().await;
+    let mut told = TestLog::new().await;
     told.tell(&["a=1", "b=1", "a=2", "b="]).await;
     told.writer.append_heads().await.expect("alive");
     for (seq, want) in
@@ -123,7 +123,7 @@ async fn every_state_inside_the_window_can_be_shown() {
 
 #[tokio::test]
 async fn a_state_that_compaction_took_is_refused_and_the_earliest_is_named() {
-    let mut told = Told::new().await;
+    let mut told = TestLog::new().await;
     told.tell(&["a=1", "b=1", "a=2", "c=1"]).await;
     told.age_and_compact();
     told.tell(&["a=3", "b=2"]).await;
@@ -143,7 +143,7 @@ async fn a_state_that_compaction_took_is_refused_and_the_earliest_is_named() {
 
 #[tokio::test]
 async fn events_are_listed_with_every_seq_or_not_at_all() {
-    let mut told = Told::new().await;
+    let mut told = TestLog::new().await;
     told.tell(&["a=1", "b=1", "a=2", "c=1"]).await;
     assert_eq!(told.events(None, None).await.expect("all"), [1, 2, 3, 4]);
     assert_eq!(told.events(Some(2), Some(3)).await.expect("some"), [2, 3]);
@@ -160,7 +160,7 @@ async fn events_are_listed_with_every_seq_or_not_at_all() {
 
 #[tokio::test]
 async fn a_state_that_does_not_hash_as_its_writer_said_is_not_shown() {
-    let mut told = Told::new().await;
+    let mut told = TestLog::new().await;
     told.tell(&["a=1"]).await;
     // A writer that is told wrongly what it replaces records a hash that no reader will find.
     told.held.insert("b".to_owned(), ObjectHash::of(b"never there"));
@@ -171,13 +171,14 @@ async fn a_state_that_does_not_hash_as_its_writer_said_is_not_shown() {
 
 #[tokio::test]
 async fn a_stream_can_be_followed_from_its_past() {
-    let mut told = Told::new().await;
+    let mut told = TestLog::new().await;
     told.tell(&["a=1"]).await;
     let mut history =
-        StreamHistory::open(&told.log, told.birth, &stream(), 0).await.expect("readable");
-    let is_event = |read: &Read, seq| matches!(read, Read::Event(it) if it.seq == Seq(seq));
+        StreamHistory::open(&told.log, told.metadata, &stream(), 0).await.expect("readable");
+    let is_event =
+        |read: &HistoryItem, seq| matches!(read, HistoryItem::Event(it) if it.seq == Seq(seq));
     assert!(is_event(&history.next().await.expect("readable"), 1));
-    assert_eq!(history.next().await.expect("readable"), Read::End);
+    assert_eq!(history.next().await.expect("readable"), HistoryItem::End);
     told.tell(&["a=2"]).await;
     assert!(is_event(&history.next().await.expect("readable"), 2));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::contract::{Append, AppendError};
+use crate::log::{Append, AppendError};
 
 /// The outcome of one append, chosen by a test.
 #[derive(Clone, Debug, PartialEq, Eq)]

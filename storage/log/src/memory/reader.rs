@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use headwater_event::Cursor;
 
 use super::{MemoryLog, unavailable};
-use crate::contract::{Batch, ReadError, Reader};
+use crate::log::{Batch, ReadError, Reader};
 
 /// The most records that one batch gives out.
 const BATCH_RECORDS_MAX: usize = 512;

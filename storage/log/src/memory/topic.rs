@@ -6,7 +6,7 @@ use bytes::Bytes;
 use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
 
 use super::new_topic_id;
-use crate::contract::{Append, Appended, ReadError, Record, Recorded};
+use crate::log::{Append, ReadError, Record, RecordPosition, StoredRecord};
 
 #[derive(Debug)]
 pub(super) struct Topic {
@@ -50,11 +50,11 @@ impl Topic {
     }
 
     /// Appends a record that was checked before.
-    pub(super) fn push(&mut self, append: Append, now_ms: i64) -> Appended {
+    pub(super) fn push(&mut self, append: Append, now_ms: i64) -> RecordPosition {
         let partition = append.partition;
         let offset =
             self.held(partition).map_or(Offset(0), |held| held.push(append.record, now_ms));
-        Appended { partition, offset }
+        RecordPosition { partition, offset }
     }
 
     pub(super) fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
@@ -163,8 +163,8 @@ impl Held {
 }
 
 impl Stored {
-    pub(super) fn recorded(&self, partition: Partition, offset: Offset) -> Recorded {
+    pub(super) fn recorded(&self, partition: Partition, offset: Offset) -> StoredRecord {
         let (time_ms, leader_epoch) = (self.time_ms, self.leader_epoch);
-        Recorded { partition, offset, leader_epoch, time_ms, record: self.record.clone() }
+        StoredRecord { partition, offset, leader_epoch, time_ms, record: self.record.clone() }
     }
 }

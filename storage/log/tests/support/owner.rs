@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{Applied, EntryKey, Event, ObjectHash, Removed, StreamId};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
@@ -29,9 +29,9 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) async fn new(log: &MemoryLog, birth: LogBirth, claims: u128) -> Self {
+    pub(crate) async fn new(log: &MemoryLog, metadata: LogMetadata, claims: u128) -> Self {
         let log = log.handle();
-        let replica = Replica::fold(&log, birth).await.expect("the log can be read");
+        let replica = Replica::fold(&log, metadata).await.expect("the log can be read");
         Self { log, replica, writer: None, claims }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{
     Applied, EntryKey, Envelope, Event, HashKey, ObjectHash, StateHash, StreamId,
 };
@@ -36,11 +36,11 @@ pub(crate) struct Folded {
 
 impl Replica {
     /// A replica that has folded the log to where it ends now.
-    pub(crate) async fn fold(log: &MemoryLog, birth: LogBirth) -> Result<Self, ReadError> {
-        let acceptance = begin_fold(log, birth, log.now_ms()).await?;
+    pub(crate) async fn fold(log: &MemoryLog, metadata: LogMetadata) -> Result<Self, ReadError> {
+        let acceptance = begin_fold(log, metadata, log.now_ms()).await?;
         let reader = log.read(acceptance.cursors()).await?;
         let folded = Folded {
-            hash_key: HashKey::new(&birth.log_id),
+            hash_key: HashKey::new(&metadata.log_id),
             streams: BTreeMap::new(),
             history: Vec::new(),
         };
@@ -58,7 +58,7 @@ impl Replica {
         };
         if !self.acceptance.partitions().values().all(inside) {
             let history = std::mem::take(&mut self.folded.history);
-            *self = Box::pin(Self::fold(&self.log, *self.acceptance.birth())).await?;
+            *self = Box::pin(Self::fold(&self.log, *self.acceptance.metadata())).await?;
             self.folded.history = history;
         }
         self.drain().await

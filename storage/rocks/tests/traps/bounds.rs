@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Durability, Engine, Range, Read, WriteBatch, schema};
 
 use crate::child;
@@ -107,7 +107,7 @@ fn many_databases_share_one_budget() {
     let directory = tempfile::tempdir().expect("a directory");
     // By itself, each of the ten would keep up to 2 MiB in its memtable.
     let budget = Budget { cache_bytes: 8 << 20, write_buffer_bytes: 4 << 20 };
-    let shared = Shared::new(budget);
+    let shared = DatabaseMemory::new(budget);
     let engines: Vec<_> = (0..DATABASES)
         .map(|n| {
             let path = directory.path().join(n.to_string());
@@ -144,7 +144,7 @@ fn many_databases_share_one_budget() {
 #[ignore = "runs as the child of an_edge_stays_inside_its_memory_and_file_limits"]
 fn child_churns_as_an_edge() {
     let Some(directory) = child::directory() else { return };
-    let shared = Shared::new(Budget::EDGE);
+    let shared = DatabaseMemory::new(Budget::EDGE);
     let open = |name: &str, role, schema| {
         RocksEngine::open(directory.join(name), role, &shared, schema).expect("opens")
     };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::conformance::Subject;
 use headwater_store::{Durability, Engine, EngineError, KeyValue, Range, Read, Schema, WriteBatch};
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ struct Cut {
 
 impl RocksSubject {
     fn open(&self, directory: TempDir) -> Cut {
-        let shared = Shared::new(Budget::EDGE);
+        let shared = DatabaseMemory::new(Budget::EDGE);
         let engine = RocksEngine::open(directory.path(), self.0, &shared, SCHEMA).expect("opens");
         Cut { engine, directory, synced: Mutex::default() }
     }

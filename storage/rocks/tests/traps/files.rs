@@ -4,17 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Durability, Engine, EngineError, Range, Read, WriteBatch, schema};
 
 /// Opens a state database with memory of its own, so that no block is cached from before.
 pub(crate) fn open_state(path: &Path) -> Result<RocksEngine, EngineError> {
-    RocksEngine::open(path, Role::State, &Shared::new(Budget::EDGE), schema::NODE_STATE)
+    RocksEngine::open(path, Role::State, &DatabaseMemory::new(Budget::EDGE), schema::NODE_STATE)
 }
 
 /// Opens an outbox with memory of its own.
 pub(crate) fn open_outbox(path: &Path) -> Result<RocksEngine, EngineError> {
-    RocksEngine::open(path, Role::Outbox, &Shared::new(Budget::EDGE), schema::OUTBOX)
+    RocksEngine::open(path, Role::Outbox, &DatabaseMemory::new(Budget::EDGE), schema::OUTBOX)
 }
 
 /// The files in `path` that end with `.<end>`, by name.

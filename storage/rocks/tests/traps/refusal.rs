@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::Stdio;
 
-use headwater_rocks::{Budget, RocksEngine, Role, Shared};
+use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Durability, EngineError, Schema, schema};
 use rocksdb::{DB, Options};
 
@@ -32,7 +32,7 @@ fn another_schema_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     drop(open_state(directory.path()).expect("opens"));
     let open = |schema| {
-        let shared = Shared::new(Budget::EDGE);
+        let shared = DatabaseMemory::new(Budget::EDGE);
         RocksEngine::open(directory.path(), Role::State, &shared, schema).map(drop)
     };
     let newer = Schema { version: schema::NODE_STATE.version + 1, ..schema::NODE_STATE };

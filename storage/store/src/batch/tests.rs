@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::codec::Json;
-use crate::memory::{Failure, MemoryEngine, Survives};
-use crate::position::{CHECKPOINTS, CURSORS, StreamPosition};
+use crate::memory::{Failure, MemoryEngine, Survival};
+use crate::position::{CHECKPOINTS, CURSORS, StreamCheckpoint};
 use crate::registry::TableId;
 
 const STATE: Table<(String, u64), u64, Folded> = Table::new(TableId::Entries);
@@ -25,8 +25,8 @@ fn cursor(next: u64) -> Cursor {
     }
 }
 
-fn position(stream: &str, seq: u64) -> StreamPosition {
-    StreamPosition {
+fn position(stream: &str, seq: u64) -> StreamCheckpoint {
+    StreamCheckpoint {
         stream: stream.parse().expect("well-formed"),
         checkpoint: Checkpoint {
             log_id: LogId { number: 1, uuid: Uuid::from_u128(9) },
@@ -50,7 +50,7 @@ fn state_and_position_fall_back_together() {
             batch.put(&STATE, &row(n), &n);
             batch.commit(&engine, &[cursor(n)], Durability::Buffered).expect("commits");
         }
-        let engine = engine.crash(Survives::Some { seed });
+        let engine = engine.crash(Survival::Some { seed });
         let at = CURSORS.get(&engine, &Partition(3)).expect("reads").map_or(0, |c| c.next.0);
         let rows = STATE.rows(&engine).count() as u64;
         assert_eq!(rows, at, "seed {seed}: the state is exactly what the cursor says");

@@ -32,11 +32,11 @@ fn numbered(count: u8, synced: u8) -> MemoryEngine {
 fn a_process_crash_loses_nothing_and_a_power_cut_what_was_not_synced() {
     let engine = numbered(5, 2);
     assert_eq!(engine.unsynced(), 3);
-    assert_eq!(rows_of(&engine.crash(Survives::Everything)).len(), 5);
-    assert_eq!(rows_of(&engine.crash(Survives::Synced)).len(), 2);
+    assert_eq!(rows_of(&engine.crash(Survival::Everything)).len(), 5);
+    assert_eq!(rows_of(&engine.crash(Survival::Synced)).len(), 2);
     // Still unsynced after the process came back: a later power cut takes it.
-    let reopened = engine.crash(Survives::Everything);
-    assert_eq!(rows_of(&reopened.crash(Survives::Synced)).len(), 2);
+    let reopened = engine.crash(Survival::Everything);
+    assert_eq!(rows_of(&reopened.crash(Survival::Synced)).len(), 2);
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn what_survives_a_power_cut_is_a_prefix_and_every_length_occurs() {
     let all = rows_of(&engine);
     let mut lengths = std::collections::BTreeSet::new();
     for seed in 0..100 {
-        let left = rows_of(&engine.crash(Survives::Some { seed }));
+        let left = rows_of(&engine.crash(Survival::Some { seed }));
         assert!(all.starts_with(&left), "seed {seed}: {left:?}");
-        assert_eq!(left, rows_of(&engine.crash(Survives::Some { seed })), "one seed, one outcome");
+        assert_eq!(left, rows_of(&engine.crash(Survival::Some { seed })), "one seed, one outcome");
         lengths.insert(left.len());
     }
     assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [2, 3, 4, 5]);
@@ -58,7 +58,7 @@ fn a_batch_survives_whole_or_not_at_all() {
     let engine = MemoryEngine::new();
     engine.write(batch(&[("a", "1"), ("b", "1")]), Durability::Buffered).expect("writes");
     for seed in 0..20 {
-        let left = rows_of(&engine.crash(Survives::Some { seed })).len();
+        let left = rows_of(&engine.crash(Survival::Some { seed })).len();
         assert!(left == 0 || left == 2, "seed {seed}: {left} rows");
     }
 }
@@ -88,13 +88,13 @@ fn after_a_failed_sync_nothing_that_was_unsynced_is_promised() {
     engine.fail_sync(1, Failure { disk_full: false, took_effect: false });
     assert!(matches!(engine.sync(), Err(EngineError::Write { disk_full: false, .. })));
     assert!(matches!(engine.sync(), Err(EngineError::Poisoned { .. })), "never retried");
-    assert_eq!(rows_of(&engine.crash(Survives::Synced)).len(), 1);
+    assert_eq!(rows_of(&engine.crash(Survival::Synced)).len(), 1);
 }
 
 #[test]
 fn a_crashed_instance_takes_no_write_from_who_still_holds_it() {
     let engine = numbered(1, 0);
-    let reopened = engine.crash(Survives::Synced);
+    let reopened = engine.crash(Survival::Synced);
     assert!(engine.write(batch(&[("z", "1")]), Durability::Synced).is_err());
     assert_eq!(rows_of(&reopened), []);
 }
@@ -115,7 +115,7 @@ fn a_sync_that_stalls_returns_at_the_crash_and_makes_nothing_durable() {
     engine.write(batch, Durability::Buffered).expect("a write goes on");
     let reopened = std::thread::scope(|scope| {
         let sync = scope.spawn(|| engine.sync());
-        let reopened = engine.crash(Survives::Synced);
+        let reopened = engine.crash(Survival::Synced);
         assert!(matches!(sync.join().expect("returns"), Err(EngineError::Poisoned { .. })));
         reopened
     });

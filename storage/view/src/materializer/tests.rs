@@ -2,7 +2,7 @@
 
 use headwater_event::{Cursor, Envelope, LeaderEpoch, Offset, Partition, TopicId};
 use headwater_store::position::CURSORS;
-use headwater_store::{Failure, MemoryEngine, Survives};
+use headwater_store::{Failure, MemoryEngine, Survival};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -110,7 +110,7 @@ proptest! {
             released.extend(now.effects);
         }
         let durable = materializer.durable_position(&history.stream);
-        let survivor = Arc::new(engine.crash(Survives::Synced));
+        let survivor = Arc::new(engine.crash(Survival::Synced));
         let at = history.assert_prefix(&*survivor);
         for effect in &released {
             prop_assert!(effect.seq.0 as usize <= at, "{effect:?} is above what survives, {at}");

@@ -1,6 +1,6 @@
 //! What moves a replica's stream forward: a tail, delta, snapshot or correction, whole or in parts.
 
-use headwater_event::{Checkpoint, Gone, Seq, StateHash, StreamId};
+use headwater_event::{Checkpoint, RemovalRuns, Seq, StateHash, StreamId};
 
 use super::change::{IncomingChange, PreparedChange};
 
@@ -43,7 +43,7 @@ pub struct Advance {
     /// The state hash at `to`. A state with another hash refuses the advance.
     pub hash: StateHash,
     /// The entries that part 0 of a correction removes, before anything changes.
-    pub(crate) gone: Gone,
+    pub(crate) gone: RemovalRuns,
     /// The changes, in order.
     pub(crate) changes: Vec<PreparedChange>,
     /// The number of this part, from 0. `stream`, `mode`, `from`, `to` and `hash` are the same in
@@ -68,13 +68,13 @@ impl Advance {
     ) -> Self {
         let changes =
             changes.into_iter().map(|change| PreparedChange::new(to.seq, change.into())).collect();
-        let gone = Gone::default();
+        let gone = RemovalRuns::default();
         Self { stream, mode, from, to, hash, gone, changes, part: 0, last_part: true }
     }
 
     /// The same correction, which removes the entries of `gone`.
     #[must_use]
-    pub fn with_gone(self, gone: Gone) -> Self {
+    pub fn with_gone(self, gone: RemovalRuns) -> Self {
         Self { gone, ..self }
     }
 

@@ -9,7 +9,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use headwater_event::{DigestKey, EntryDigest, EntryKey, Gone, Removed, StateHash, StreamId};
+use headwater_event::{
+    DigestKey, EntryDigest, EntryKey, RemovalRuns, Removed, StateHash, StreamId,
+};
 use headwater_store::{Durability, Engine, EngineError};
 
 use super::advance::Advance;
@@ -110,7 +112,7 @@ fn for_each(
     advance: &Advance,
     mut visit: impl FnMut(EntryKey, Entry, bool) -> Result<(), EngineError>,
 ) -> Result<(), FoldError<Refusal>> {
-    let mut goes = advance.gone.goes();
+    let mut goes = advance.gone.removals();
     for row in ENTRIES.rows_of(engine, rows) {
         let (row, entry) = row?;
         let key = row.entry_key_in(rows)?;
@@ -126,7 +128,7 @@ fn for_each(
 }
 
 /// The bytes that the removals of a correction take in a batch: a row's key each.
-pub(crate) fn gone_bytes(gone: &Gone) -> usize {
+pub(crate) fn gone_bytes(gone: &RemovalRuns) -> usize {
     const REMOVAL_BYTES: u64 = 128;
     usize::try_from(gone.count().saturating_mul(REMOVAL_BYTES)).unwrap_or(usize::MAX)
 }

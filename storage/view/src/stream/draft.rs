@@ -4,7 +4,7 @@
 //! an accepted draft enters the open batch.
 
 use headwater_event::{Applied, EntryKey, HashKey, ObjectHash, Removed, StateHash};
-use headwater_object::patch::patched;
+use headwater_object::patch::apply_patch;
 use headwater_store::{Batch, Engine, EngineError, Folded};
 
 use super::change::PreparedChange;
@@ -91,7 +91,7 @@ impl<'g> Draft<'g> {
             if *base == applied.key {
                 applied.uid = entry.uid;
             }
-            if let Ok(object) = patched(&entry.object, &applied.object) {
+            if let Ok(object) = apply_patch(&entry.object, &applied.object) {
                 applied.object = object;
             }
         }

@@ -7,7 +7,7 @@ use headwater_event::{
     Applied, Change, Checkpoint, EntryKey, Envelope, Event, HashKey, LogId, ObjectHash, Removed,
     Seq, StateHash, StreamId, WriterEpoch,
 };
-use headwater_object::patch::patch;
+use headwater_object::patch::create_patch;
 use headwater_store::Engine;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -142,7 +142,7 @@ impl History {
         let base = itself.filter(|(_, (uid, ..))| *uid == applied.uid);
         let base = base.or_else(|| state.iter().find(|(key, _)| **key != applied.key));
         let patched = base.and_then(|(key, (.., object))| {
-            let object = patch(object, &applied.object)?;
+            let object = create_patch(object, &applied.object)?;
             let uid = if *key == applied.key { String::new() } else { applied.uid.clone() };
             let change = Change::Applied(Applied { uid, object, ..applied.clone() });
             Some(IncomingChange { change, base: Some(key.clone()) })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use headwater_event::{Cursor, HashKey, LogId, Partition, StreamId};
-use headwater_store::{Batch, Durability, Engine, EngineError, Folded, StreamPosition};
+use headwater_store::{Batch, Durability, Engine, EngineError, Folded, StreamCheckpoint};
 
 use super::loaded_stream::LoadedStream;
 use super::position::PositionChanges;
@@ -113,7 +113,7 @@ impl OpenBatch {
                 self.moved.insert(stream.clone(), loaded.at);
                 positions.push(match loaded.at {
                     Some((checkpoint, hash)) => {
-                        BatchPosition::Stream(StreamPosition { stream, checkpoint, hash })
+                        BatchPosition::Stream(StreamCheckpoint { stream, checkpoint, hash })
                     }
                     None => BatchPosition::Dropped(stream),
                 });

@@ -2,7 +2,7 @@
 
 use headwater_event::{Checkpoint, EntryKey, HashKey, ObjectHash, StateHash, StreamId};
 use headwater_store::position::CHECKPOINTS;
-use headwater_store::{EngineError, Read, StreamPosition};
+use headwater_store::{EngineError, Read, StreamCheckpoint};
 
 use super::entry::{ENTRIES, Entry};
 use super::position::StatePosition;
@@ -66,10 +66,10 @@ impl<'r> StreamReader<'r> {
     ///
     /// # Errors
     /// As [`Read::scan`].
-    pub fn streams(&self) -> Result<Vec<StreamPosition>, EngineError> {
+    pub fn streams(&self) -> Result<Vec<StreamCheckpoint>, EngineError> {
         let position = |row| {
             let (stream, (checkpoint, hash)) = row?;
-            Ok(StreamPosition { stream, checkpoint, hash })
+            Ok(StreamCheckpoint { stream, checkpoint, hash })
         };
         CHECKPOINTS.rows(self.from).map(position).collect()
     }

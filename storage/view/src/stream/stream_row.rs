@@ -4,7 +4,8 @@ use bytes::Bytes;
 use headwater_event::{Cursor, StateHash, StreamId};
 use headwater_store::position::CHECKPOINTS;
 use headwater_store::{
-    Batch, DecodeError, EncodeError, Folded, Key, Position, StreamPosition, Table, TableId, Value,
+    Batch, CommitPosition, DecodeError, EncodeError, Folded, Key, StreamCheckpoint, Table, TableId,
+    Value,
 };
 
 /// The rows of streams. A stream in its first generation that agrees with the log has none.
@@ -37,7 +38,7 @@ impl StreamRow {
 /// A position that moves with a batch.
 pub(crate) enum BatchPosition {
     /// A stream reached a position.
-    Stream(StreamPosition),
+    Stream(StreamCheckpoint),
     /// A stream was dropped.
     Dropped(StreamId),
     /// A stream's row changed: another generation is visible or staged.
@@ -48,7 +49,7 @@ pub(crate) enum BatchPosition {
     None,
 }
 
-impl Position for BatchPosition {
+impl CommitPosition for BatchPosition {
     fn put(&self, batch: &mut Batch<Folded>) {
         match self {
             Self::Stream(position) => position.put(batch),

@@ -1,6 +1,6 @@
 //! Databases whose rows were damaged: the controller on them goes on, heals, or says why not.
 
-use headwater_store::damage::{damage, harm};
+use headwater_store::damage::{apply_damage, damage};
 use proptest::prelude::*;
 
 use super::*;
@@ -64,8 +64,8 @@ proptest! {
                 world.report("a", n, status(n)).await;
             }
             running.controller.stop().await;
-            harm(&*world.published, &published).expect("memory takes it");
-            harm(&*world.picture, &picture).expect("memory takes it");
+            apply_damage(&*world.published, &published).expect("memory takes it");
+            apply_damage(&*world.picture, &picture).expect("memory takes it");
             world.report("a", 6, status(6)).await;
             timeout(SOON, goes_on(&world)).await.expect("it does not hang");
         });

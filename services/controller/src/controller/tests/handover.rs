@@ -2,7 +2,7 @@
 
 use headwater_event::RecordKey;
 use headwater_event::record::Heartbeat;
-use headwater_log::{Ends, starts};
+use headwater_log::{CatchUpTarget, start_cursors};
 
 use super::*;
 
@@ -26,13 +26,13 @@ impl World {
 
     /// The signs of life in the log, by epoch: whether each says that it is the last.
     async fn signs(&self) -> Vec<(WriterEpoch, bool)> {
-        let cursors = starts(&self.downstream).await.expect("readable");
-        let mut ends = Ends::ahead_of(&self.downstream, &cursors).await.expect("readable");
+        let cursors = start_cursors(&self.downstream).await.expect("readable");
+        let mut ends = CatchUpTarget::ahead_of(&self.downstream, &cursors).await.expect("readable");
         let mut reader = self.downstream.read(cursors).await.expect("readable");
         let mut signs = Vec::new();
-        while !ends.are_reached() {
+        while !ends.is_reached() {
             let batch = reader.next().await.expect("readable");
-            for Recorded { record, .. } in &batch.records {
+            for StoredRecord { record, .. } in &batch.records {
                 let Ok(RecordKey::Heartbeat(epoch)) = RecordKey::decode(&record.key) else {
                     continue;
                 };

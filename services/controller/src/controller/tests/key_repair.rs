@@ -125,7 +125,7 @@ async fn a_repair_of_unknown_outcome_is_made_again() {
     let running = world.start_reading(upstream.clone(), vec![script], source).await;
     running.list([pod("p", "c")]).await;
     running.reconciled(0).await;
-    upstream.inject(AppendFault::UnknownLost);
+    upstream.inject_fault(AppendFault::UnknownLost);
     world.report("a", 5, status("Running")).await;
     world.report("a", 4, status("Stale")).await;
     running.has_repaired(1.0).await;

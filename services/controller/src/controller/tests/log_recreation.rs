@@ -68,14 +68,14 @@ async fn a_node_that_has_told_what_the_log_has_not_is_asked_again() {
     running.list([pod("p", "c")]).await;
     // One that has just come, or that still waits to be heard, says it by itself.
     let come = standing(Vec::new());
-    let waits = NodeStanding { meta_sync_ms: 1, outbox_depth: 1, ..come.clone() };
+    let waits = NodeProgress { meta_sync_ms: 1, outbox_depth: 1, ..come.clone() };
     for standing in [&come, &waits] {
         world.append_upstream(&node, position_record(&node, standing)).await;
     }
     let has_seen = async || running.controller.picture().standings().is_ok_and(|s| !s.is_empty());
     until_true("its standing", has_seen).await;
     assert!(!is_asked(&world).await);
-    let told = NodeStanding { outbox_depth: 0, ..waits };
+    let told = NodeProgress { outbox_depth: 0, ..waits };
     world.append_upstream(&node, position_record(&node, &told)).await;
     until_true("the question", async || is_asked(&world).await).await;
     running.controller.stop().await;

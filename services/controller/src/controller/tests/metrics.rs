@@ -68,7 +68,7 @@ async fn a_lost_writer_is_counted() {
     let of = |series: &str| value(&running.registry, &format!("headwater_controller_{series}"));
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     running.reconciled(0).await;
-    running.log.inject(AppendFault::UnknownLost);
+    running.log.inject_fault(AppendFault::UnknownLost);
     running.tell([SourceEvent::Apply(config("c", 2, "y"), Cause::default())]).await;
     until_true("another claim", async || of("claims_total") == Some(2.0)).await;
     assert_eq!(of(r#"append_failures_total{kind="dead"}"#), Some(1.0));

@@ -1,6 +1,6 @@
 //! A fold of what is published that a loss of power took back: the log has the rest.
 
-use headwater_store::Survives;
+use headwater_store::Survival;
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn a_source_is_told_all_that_was_published_also_after_a_loss_of_power() {
     running.list([pod("first", "c")]).await;
     running.controller.stop().await;
     // What is on the disk by now; what follows is lost with the power.
-    let synced = Arc::new(world.published.crash(Survives::Everything));
+    let synced = Arc::new(world.published.crash(Survival::Everything));
 
     let later = World { published: Arc::new(synced.reopen()), ..world.clone() };
     let running = later.start().await;

@@ -124,7 +124,7 @@ pub(super) async fn to_upstream(
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use headwater_event::{Checkpoint, Gone, LogId, Seq, StateHash, StreamId, WriterEpoch};
+    use headwater_event::{Checkpoint, LogId, RemovalRuns, Seq, StateHash, StreamId, WriterEpoch};
     use headwater_proto::replication;
     use headwater_session::message::{ParkNotice, Push, PushMode};
     use tokio_util::task::AbortOnDropHandle;
@@ -174,7 +174,7 @@ mod tests {
                 epoch: WriterEpoch(1),
                 seq: Seq(2),
             },
-            gone: Gone::default(),
+            gone: RemovalRuns::default(),
             changes: Vec::new(),
             hash: StateHash::EMPTY,
             part: 0,

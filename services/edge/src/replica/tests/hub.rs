@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use headwater_event::{
-    Applied, Change, Checkpoint, EntryDigest, Gone, HashKey, LogId, ObjectHash, Removed,
+    Applied, Change, Checkpoint, EntryDigest, HashKey, LogId, ObjectHash, RemovalRuns, Removed,
     ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_session::Comparison;
@@ -112,7 +112,7 @@ impl Hub {
             mode,
             from,
             to: Checkpoint { log_id, epoch, seq },
-            gone: Gone::default(),
+            gone: RemovalRuns::default(),
             changes,
             hash: self.hash,
             part: 0,

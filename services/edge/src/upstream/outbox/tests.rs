@@ -1,7 +1,7 @@
 //! The outbox is the latest of each key that the cloud has not acknowledged.
 
 use headwater_event::report::Incarnation;
-use headwater_store::{Durability, MemoryEngine, Survives};
+use headwater_store::{Durability, MemoryEngine, Survival};
 use proptest::prelude::*;
 
 use super::*;
@@ -106,7 +106,7 @@ fn the_outbox_survives_a_loss_of_power() {
     ] {
         held.put(body).expect("room");
     }
-    let engine = held.engine.crash(Survives::Synced);
+    let engine = held.engine.crash(Survival::Synced);
     let outbox = Outbox::open(&engine, OutboxSettings::default()).expect("opens");
     assert_eq!(outbox.read(&engine, None, 99).expect("reads"), held.read());
     assert_eq!(outbox.depth(), 4);
@@ -172,7 +172,7 @@ proptest! {
                     model.retain(|_, (seq, _)| *seq > through);
                 }
                 Step::Crash => {
-                    held.engine = held.engine.crash(Survives::Synced);
+                    held.engine = held.engine.crash(Survival::Synced);
                     held.outbox =
                         Outbox::open(&held.engine, OutboxSettings::default()).expect("opens");
                 }

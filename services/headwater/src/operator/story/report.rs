@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{NodeName, Report, ReportBody, ReportId, ReportKey, ResourceKey};
-use headwater_log::{Ends, Log, starts};
+use headwater_log::{CatchUpTarget, Log, start_cursors};
 use headwater_proto::operator::StoryReport;
 use serde_json::{Value, json};
 use tonic::Status;
@@ -20,11 +20,11 @@ pub(super) async fn reports(
     most: usize,
 ) -> Result<(Vec<StoryReport>, u64), Status> {
     let failed = |error: headwater_log::ReadError| internal(&error);
-    let cursors = starts(log).await.map_err(failed)?;
-    let mut ends = Ends::ahead_of(log, &cursors).await.map_err(failed)?;
+    let cursors = start_cursors(log).await.map_err(failed)?;
+    let mut ends = CatchUpTarget::ahead_of(log, &cursors).await.map_err(failed)?;
     let mut reader = log.read(cursors).await.map_err(failed)?;
     let mut told = Told { most, ..Told::default() };
-    while !ends.are_reached() {
+    while !ends.is_reached() {
         let batch = reader.next().await.map_err(failed)?;
         for recorded in &batch.records {
             // Most records are of other pods: their values need not be read.

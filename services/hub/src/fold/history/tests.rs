@@ -8,7 +8,7 @@ use headwater_check::State;
 use headwater_event::{
     Applied, Change, HashKey, LogId, ObjectHash, Removed, StateHash, WriterEpoch,
 };
-use headwater_object::patch::patched;
+use headwater_object::patch::apply_patch;
 use headwater_session::StreamSource;
 use headwater_store::{Durability, MemoryEngine};
 use headwater_view::FoldBounds;
@@ -170,7 +170,7 @@ fn check_tail(events: Vec<TailEvent>, all: &[Envelope], since: usize) {
         let change = event.change.map(|pushed| match (pushed.change, pushed.base) {
             (Change::Applied(applied), Some(base)) => {
                 let before = &held[&base];
-                let object = patched(&before.object, &applied.object).expect("a patch of it");
+                let object = apply_patch(&before.object, &applied.object).expect("a patch of it");
                 let uid = if base == applied.key { before.uid.clone() } else { applied.uid };
                 Change::Applied(Applied { object, uid, ..applied })
             }

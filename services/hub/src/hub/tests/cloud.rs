@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{
-    Applied, EntryKey, Envelope, Event, LogId, NodeName, NodeStanding, ObjectHash, Partition,
+    Applied, EntryKey, Envelope, Event, LogId, NodeName, NodeProgress, ObjectHash, Partition,
     Removed, ReportId, ReportKey, StreamId,
 };
 use headwater_follow::{Follower, WallClock};
 use headwater_log::{
-    BirthWish, Claimant, Draft, Log, MemoryLog, MemorySettings, Outcome, Writer,
-    read_or_create_birth,
+    Claimant, Draft, Log, MemoryLog, MemorySettings, MetadataProposal, Outcome, Writer,
+    read_or_create_metadata,
 };
 use headwater_store::MemoryEngine;
 use headwater_view::StreamReader;
@@ -45,8 +45,8 @@ impl TestCloud {
         previous: Option<LogId>,
     ) -> Self {
         let (downstream, upstream) = logs.clone();
-        let wish = BirthWish { previous, uuid: Uuid::new_v4() };
-        read_or_create_birth(&downstream, wish).await.expect("born");
+        let wish = MetadataProposal { previous, uuid: Uuid::new_v4() };
+        read_or_create_metadata(&downstream, wish).await.expect("born");
         let clock: WallClock = {
             let log = downstream.clone();
             Arc::new(move || log.now_ms())
@@ -78,7 +78,7 @@ impl TestCloud {
     }
 
     pub(super) fn log_id(&self) -> LogId {
-        self.follower.acceptance().birth().log_id
+        self.follower.acceptance().metadata().log_id
     }
 
     pub(super) async fn assign(&mut self, node: &str) {
@@ -131,7 +131,7 @@ impl TestCloud {
     }
 
     /// The positions of a node, record by record.
-    pub(super) async fn positions(&self, node: &NodeName) -> Vec<NodeStanding> {
+    pub(super) async fn positions(&self, node: &NodeName) -> Vec<NodeProgress> {
         let of_node = |record: ReportRecord| match ReportKey::decode(&record.key) {
             Ok((from, ReportKey::Position)) if from == *node => {
                 serde_json::from_slice(record.value.as_deref()?).ok()

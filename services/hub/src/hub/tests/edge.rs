@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_check::{State, isolation, prefix};
 use headwater_event::{
-    Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Gone, Identity, Incarnation,
-    NodeName, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
+    Assignment, Boot, Change, Checkpoint, DigestKey, EntryKey, Identity, Incarnation, NodeName,
+    RemovalRuns, Report, ReportBody, ReportId, Seq, StateHash, StreamId,
 };
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_client::ReplicationClient;
@@ -42,7 +42,7 @@ pub(super) struct TestEdge {
     encoder: EdgeMessageEncoder,
     receiver: Streaming<wire::HubMessage>,
     pub(super) replicas: BTreeMap<StreamId, TestReplica>,
-    staged: BTreeMap<StreamId, (Gone, Vec<Change>)>,
+    staged: BTreeMap<StreamId, (RemovalRuns, Vec<Change>)>,
     outbox: BTreeMap<ReportId, Report>,
     /// Each applied push: stream, mode, from, to.
     pub(super) pushes: Vec<(StreamId, PushMode, Seq, Seq)>,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use headwater_store::damage::{damage, harm};
+use headwater_store::damage::{apply_damage, damage};
 
 use super::*;
 
@@ -29,7 +29,7 @@ proptest! {
             let mut follower = open(&log, &engine).await;
             drain(&mut follower, &log).await;
             drop(follower);
-            harm(&*engine, &damages).expect("memory takes it");
+            apply_damage(&*engine, &damages).expect("memory takes it");
             for n in 0..after {
                 owner.set(&stream("node/a"), n, (n % 2 == 0).then_some("[]")).await;
             }

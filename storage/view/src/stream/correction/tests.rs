@@ -1,7 +1,7 @@
 //! Any state is corrected to any other, whole or not at all, whatever fails between.
 
 use headwater_event::{Applied, Change};
-use headwater_store::{Failure, MemoryEngine, Survives};
+use headwater_store::{Failure, MemoryEngine, Survival};
 use proptest::prelude::*;
 
 use super::*;
@@ -57,7 +57,7 @@ fn correction(history: &History, digests: &[EntryDigest], nonce: u64) -> Advance
             object: object.clone(),
         }));
     }
-    let gone = Gone::of(digests.iter().map(|digest| !stays.contains(digest)));
+    let gone = RemovalRuns::of(digests.iter().map(|digest| !stays.contains(digest)));
     let (stream, at, hash) = (history.stream.clone(), history.checkpoint(to), history.hashes[to]);
     let from = headwater_event::Seq::ZERO;
     Advance::new(stream, AdvanceMode::Correction, from, at, hash, changes).with_gone(gone)
@@ -138,7 +138,7 @@ proptest! {
             };
             let outcome = run();
             is_second(&engine, &first, &second);
-            let engine = Arc::new(engine.crash(Survives::Some { seed }));
+            let engine = Arc::new(engine.crash(Survival::Some { seed }));
             let was_second = is_second(&engine, &first, &second);
             let mut state = open(&engine, is_staged);
             prop_assert_eq!(is_second(&engine, &first, &second), was_second);
@@ -164,7 +164,7 @@ proptest! {
         let (first, second) = lives(&common, &one, &other);
         let (engine, mut state) = replica(&first, is_staged);
         let advance = correction(&second, &digests(&engine, &first, 7), 7);
-        let fits = advance.clone().with_gone(Gone::from_runs(runs));
+        let fits = advance.clone().with_gone(RemovalRuns::from_runs(runs));
         let outcome = state.apply_advance(fits, &mut Vec::new());
         state.commit(Durability::Buffered).expect("commits");
         let is_refused = matches!(

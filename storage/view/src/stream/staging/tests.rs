@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_store::{Failure, MemoryEngine, Range, Read, Survives};
+use headwater_store::{Failure, MemoryEngine, Range, Read, Survival};
 use proptest::prelude::*;
 
 use super::*;
@@ -58,7 +58,7 @@ proptest! {
             let at = history.assert_prefix(&*engine);
             prop_assert!(at == from || at == to, "half of it is visible: {at}");
 
-            let engine = Arc::new(engine.crash(Survives::Some { seed }));
+            let engine = Arc::new(engine.crash(Survival::Some { seed }));
             let at = history.assert_prefix(&*engine);
             prop_assert!(at == from || at == to, "half of it is visible after the crash: {at}");
             let mut state = open(&engine);

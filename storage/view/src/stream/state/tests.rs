@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use headwater_event::{LogId, Seq, StateHash, WriterEpoch};
-use headwater_store::{MemoryEngine, Survives};
+use headwater_store::{MemoryEngine, Survival};
 use proptest::prelude::*;
 
 use super::*;
@@ -87,7 +87,7 @@ proptest! {
             let back = believed.values().find(|held| removed.contains(&held.0));
             prop_assert_eq!(back, None, "a removed UID came back");
             if seed % 3 == 0 {
-                engine = Arc::new(engine.crash(Survives::Some { seed }));
+                engine = Arc::new(engine.crash(Survival::Some { seed }));
                 state = open(&engine);
                 let at = history.assert_prefix(&*engine);
                 prop_assert!(!synced || at == to, "a synced commit was lost");

@@ -1,7 +1,7 @@
 //! A fold with damaged rows: a session reads it or gets an error, and the fold continues.
 
 use headwater_session::CatchUp;
-use headwater_store::damage::{damage, harm};
+use headwater_store::damage::{apply_damage, damage};
 
 use super::*;
 
@@ -48,7 +48,7 @@ proptest! {
         changes.iter().for_each(|(key, object)| model.append(*key, *object));
         let engine = Arc::new(MemoryEngine::new());
         fold(&engine, &model.events, Continuity::Dense, 7, limits);
-        harm(&*engine, &damages).expect("memory takes it");
+        apply_damage(&*engine, &damages).expect("memory takes it");
         let tail = model.events.len();
         read(&engine, Seq(tail as u64));
         more.iter().for_each(|(key, object)| model.append(*key, *object));

@@ -4,15 +4,15 @@
 //! not noticed yet, was quicker: what it wrote has no claim in this life and is passed over.
 
 use bytes::Bytes;
-use headwater_event::record::LogBirth;
+use headwater_event::record::LogMetadata;
 use headwater_event::{LogId, Partition, RecordKey};
 use uuid::Uuid;
 
-use crate::contract::{Append, AppendError, Log, ReadError, Record};
+use crate::log::{Append, AppendError, Log, ReadError, Record};
 
 /// What a log to be born is to be.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BirthWish {
+pub struct MetadataProposal {
     /// The id of the last life of this log that anyone here knew: the new one gets the next
     /// number, so that edges follow.
     pub previous: Option<LogId>,
@@ -23,15 +23,15 @@ pub struct BirthWish {
 
 /// Why a log has no usable birth.
 #[derive(Debug, thiserror::Error)]
-pub enum BirthError {
+pub enum MetadataError {
     /// What lies where the birth should is none of our records: the topic is not one of ours.
-    #[error("the log begins with {key:?}, not with its birth: is this Headwater's topic?")]
+    #[error("the log begins with {key:?}, not with its metadata: is this Headwater's topic?")]
     NotALog {
         /// The key of the record that is there.
         key: String,
     },
     /// The birth record cannot be read.
-    #[error("the log's birth record cannot be read: {reason}")]
+    #[error("the log's metadata record cannot be read: {reason}")]
     Malformed {
         /// What is wrong with it.
         reason: String,
@@ -53,25 +53,25 @@ pub enum BirthError {
         found: LogId,
     },
     /// The log cannot be read.
-    #[error("the log's birth cannot be read")]
+    #[error("the log's metadata cannot be read")]
     Read(#[from] ReadError),
     /// The birth cannot be appended. Trying again is safe, with a fresh UUID: of two births the
     /// first counts.
-    #[error("the log's birth cannot be appended")]
+    #[error("the log's metadata cannot be appended")]
     Append(#[from] AppendError),
 }
 
 /// The birth of `log`, or `None` while it has none.
 ///
 /// # Errors
-/// See [`BirthError`].
-pub async fn read_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
-    let Some(birth) = find_birth(log).await? else { return Ok(None) };
+/// See [`MetadataError`].
+pub async fn read_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataError> {
+    let Some(metadata) = find_metadata(log).await? else { return Ok(None) };
     let found = log.describe().await?.partitions;
-    if birth.partitions == 0 || birth.partitions > found {
-        return Err(BirthError::Partitions { born: birth.partitions, found });
+    if metadata.partitions == 0 || metadata.partitions > found {
+        return Err(MetadataError::Partitions { born: metadata.partitions, found });
     }
-    Ok(Some(birth))
+    Ok(Some(metadata))
 }
 
 /// The birth of `log`; one without is born now, over all its partitions.
@@ -79,39 +79,42 @@ pub async fn read_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
 /// When two do this at once, both get the birth that lies first.
 ///
 /// # Errors
-/// See [`BirthError`]; [`BirthError::Regressed`] when the log is not the one known before nor
+/// See [`MetadataError`]; [`MetadataError::Regressed`] when the log is not the one known before nor
 /// its successor.
-pub async fn read_or_create_birth(log: &dyn Log, wish: BirthWish) -> Result<LogBirth, BirthError> {
-    let birth = match read_birth(log).await? {
-        Some(birth) => birth,
+pub async fn read_or_create_metadata(
+    log: &dyn Log,
+    wish: MetadataProposal,
+) -> Result<LogMetadata, MetadataError> {
+    let metadata = match read_metadata(log).await? {
+        Some(metadata) => metadata,
         None => {
             let number = wish.previous.map_or(1, |previous| previous.number.saturating_add(1));
             let partitions = log.describe().await?.partitions;
             let log_id = LogId { number, uuid: wish.uuid };
-            let append = append(&LogBirth { log_id, partitions })?;
+            let append = append(&LogMetadata { log_id, partitions })?;
             log.append(vec![append]).await?;
-            let Some(birth) = read_birth(log).await? else {
+            let Some(metadata) = read_metadata(log).await? else {
                 let reason = "it was appended and is not there".to_owned();
-                return Err(BirthError::Malformed { reason });
+                return Err(MetadataError::Malformed { reason });
             };
-            birth
+            metadata
         }
     };
     match wish.previous {
-        Some(known) if birth.log_id != known && !birth.log_id.follows(&known) => {
-            Err(BirthError::Regressed { known, found: birth.log_id })
+        Some(known) if metadata.log_id != known && !metadata.log_id.follows(&known) => {
+            Err(MetadataError::Regressed { known, found: metadata.log_id })
         }
-        _ => Ok(birth),
+        _ => Ok(metadata),
     }
 }
 
-fn append(birth: &LogBirth) -> Result<Append, BirthError> {
-    let value = serde_json::to_vec(birth)
-        .map_err(|error| BirthError::Malformed { reason: error.to_string() })?;
+fn append(metadata: &LogMetadata) -> Result<Append, MetadataError> {
+    let value = serde_json::to_vec(metadata)
+        .map_err(|error| MetadataError::Malformed { reason: error.to_string() })?;
     Ok(Append {
         partition: Partition(0),
         record: Record {
-            key: RecordKey::Log(birth.log_id.uuid).to_string().into(),
+            key: RecordKey::Log(metadata.log_id.uuid).to_string().into(),
             value: Some(Bytes::from(value)),
             header: Bytes::new(),
             traceparent: None,
@@ -120,7 +123,7 @@ fn append(birth: &LogBirth) -> Result<Append, BirthError> {
 }
 
 /// The first birth in partition 0.
-async fn find_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
+async fn find_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataError> {
     let partition = Partition(0);
     let bounds = log.bounds(partition).await?;
     if bounds.low >= bounds.high {
@@ -130,8 +133,8 @@ async fn find_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
     loop {
         let batch = reader.next().await?;
         for recorded in &batch.records {
-            if let Some(birth) = decode(&recorded.record)? {
-                return Ok(Some(birth));
+            if let Some(metadata) = decode(&recorded.record)? {
+                return Ok(Some(metadata));
             }
         }
         if batch.cursor.next >= bounds.high {
@@ -141,23 +144,23 @@ async fn find_birth(log: &dyn Log) -> Result<Option<LogBirth>, BirthError> {
 }
 
 /// The birth that a record is; `None` where it is another of our records.
-fn decode(record: &Record) -> Result<Option<LogBirth>, BirthError> {
+fn decode(record: &Record) -> Result<Option<LogMetadata>, MetadataError> {
     let uuid = match RecordKey::decode(&record.key) {
         Ok(RecordKey::Log(uuid)) => uuid,
         Ok(_) => return Ok(None),
         Err(_) => {
             let key = String::from_utf8_lossy(&record.key).into_owned();
-            return Err(BirthError::NotALog { key });
+            return Err(MetadataError::NotALog { key });
         }
     };
-    let malformed = |reason: &str| BirthError::Malformed { reason: reason.to_owned() };
+    let malformed = |reason: &str| MetadataError::Malformed { reason: reason.to_owned() };
     let value = record.value.as_deref().ok_or_else(|| malformed("it has no value"))?;
-    let birth: LogBirth = serde_json::from_slice(value)
-        .map_err(|error| BirthError::Malformed { reason: error.to_string() })?;
-    if birth.log_id.uuid != uuid {
+    let metadata: LogMetadata = serde_json::from_slice(value)
+        .map_err(|error| MetadataError::Malformed { reason: error.to_string() })?;
+    if metadata.log_id.uuid != uuid {
         return Err(malformed("its key and its value name different logs"));
     }
-    Ok(Some(birth))
+    Ok(Some(metadata))
 }
 
 #[cfg(test)]
@@ -176,35 +179,36 @@ mod tests {
         Append { partition: Partition(0), record }
     }
 
-    fn wish(previous: Option<LogId>) -> BirthWish {
-        BirthWish { previous, uuid: Uuid::new_v4() }
+    fn wish(previous: Option<LogId>) -> MetadataProposal {
+        MetadataProposal { previous, uuid: Uuid::new_v4() }
     }
 
     #[tokio::test]
     async fn what_a_former_writer_wrote_before_the_birth_is_passed_over() {
         let log = MemoryLog::new(MemorySettings::default());
-        let first = read_or_create_birth(&log, wish(None)).await.expect("born");
+        let first = read_or_create_metadata(&log, wish(None)).await.expect("born");
         log.recreate(2);
         let late = ["node/a d/configmap/c", "cluster !head", "!heartbeat 1", "!reconciled 1"];
         log.append(late.map(record).to_vec()).await.expect("taken");
-        assert_eq!(read_birth(&log).await.expect("readable"), None);
-        let birth = read_or_create_birth(&log, wish(Some(first.log_id))).await.expect("born");
-        assert!(birth.log_id.follows(&first.log_id));
+        assert_eq!(read_metadata(&log).await.expect("readable"), None);
+        let metadata = read_or_create_metadata(&log, wish(Some(first.log_id))).await.expect("born");
+        assert!(metadata.log_id.follows(&first.log_id));
         log.append(vec![record("!heartbeat 1")]).await.expect("taken");
-        assert_eq!(read_birth(&log).await.expect("readable"), Some(birth));
+        assert_eq!(read_metadata(&log).await.expect("readable"), Some(metadata));
     }
 
     #[tokio::test]
-    async fn of_two_births_the_first_counts_and_a_foreign_topic_is_refused() {
+    async fn of_two_metadata_records_the_first_counts_and_a_foreign_topic_is_refused() {
         let log = MemoryLog::new(MemorySettings::default());
-        let birth = read_or_create_birth(&log, wish(None)).await.expect("born");
-        let again = LogBirth { log_id: LogId { uuid: Uuid::new_v4(), ..birth.log_id }, ..birth };
+        let metadata = read_or_create_metadata(&log, wish(None)).await.expect("born");
+        let again =
+            LogMetadata { log_id: LogId { uuid: Uuid::new_v4(), ..metadata.log_id }, ..metadata };
         log.append(vec![append(&again).expect("encodes")]).await.expect("taken");
-        assert_eq!(read_birth(&log).await.expect("readable"), Some(birth));
+        assert_eq!(read_metadata(&log).await.expect("readable"), Some(metadata));
 
         let foreign = MemoryLog::new(MemorySettings::default());
         foreign.append(vec![record("orders-17")]).await.expect("taken");
-        let refused = read_or_create_birth(&foreign, wish(None)).await;
-        assert!(matches!(refused, Err(BirthError::NotALog { key }) if key == "orders-17"));
+        let refused = read_or_create_metadata(&foreign, wish(None)).await;
+        assert!(matches!(refused, Err(MetadataError::NotALog { key }) if key == "orders-17"));
     }
 }

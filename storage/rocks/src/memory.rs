@@ -53,7 +53,7 @@ impl Budget {
 
 /// The one cache and the one write buffer manager of a process. Cheap to clone.
 #[derive(Clone)]
-pub struct Shared {
+pub struct DatabaseMemory {
     budget: Budget,
     pub(crate) cache: Cache,
     pub(crate) write_buffers: WriteBufferManager,
@@ -61,7 +61,7 @@ pub struct Shared {
 
 /// What the databases of a process use of their budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedStats {
+pub struct MemoryStats {
     /// The budget.
     pub budget: Budget,
     /// Bytes in the cache, memtables included.
@@ -72,7 +72,7 @@ pub struct SharedStats {
     pub write_buffer_bytes: usize,
 }
 
-impl Shared {
+impl DatabaseMemory {
     /// Memory within `budget`.
     pub fn new(budget: Budget) -> Self {
         let mut options = LruCacheOptions::default();
@@ -91,8 +91,8 @@ impl Shared {
     }
 
     /// What is in use.
-    pub fn stats(&self) -> SharedStats {
-        SharedStats {
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats {
             budget: self.budget,
             cache_bytes: self.cache.get_usage(),
             pinned_bytes: self.cache.get_pinned_usage(),
@@ -101,8 +101,8 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for DatabaseMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Shared").field(&self.stats()).finish()
+        f.debug_tuple("DatabaseMemory").field(&self.stats()).finish()
     }
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use headwater_event::{Cursor, Offset, Partition};
 
-use crate::contract::{Log, ReadError};
+use crate::log::{Log, ReadError};
 
 /// The ends that a reader has not reached yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ends {
+pub struct CatchUpTarget {
     ahead: BTreeMap<Partition, Offset>,
 }
 
-impl Ends {
+impl CatchUpTarget {
     /// Where the partitions of `cursors` end now, as seen from there.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Ends {
     }
 
     /// Whether every one was reached.
-    pub fn are_reached(&self) -> bool {
+    pub fn is_reached(&self) -> bool {
         self.ahead.is_empty()
     }
 
@@ -39,7 +39,7 @@ impl Ends {
         match self.ahead.get(&cursor.partition) {
             Some(high) if cursor.next >= *high => {
                 self.ahead.remove(&cursor.partition);
-                self.are_reached()
+                self.is_reached()
             }
             _ => false,
         }
@@ -50,7 +50,7 @@ impl Ends {
 ///
 /// # Errors
 /// As [`Log::describe`] and [`Log::start`].
-pub async fn starts(log: &dyn Log) -> Result<Vec<Cursor>, ReadError> {
+pub async fn start_cursors(log: &dyn Log) -> Result<Vec<Cursor>, ReadError> {
     let mut cursors = Vec::new();
     for partition in (0..log.describe().await?.partitions).map(Partition) {
         cursors.push(log.start(partition).await?);
@@ -68,8 +68,8 @@ mod tests {
     #[tokio::test]
     async fn the_last_end_is_reached_once() {
         let log = MemoryLog::new(MemorySettings { partitions: 3, ..MemorySettings::default() });
-        let empty = Ends::ahead_of(&log, &starts(&log).await.expect("there")).await;
-        assert!(empty.expect("there").are_reached(), "an empty log has been read");
+        let empty = CatchUpTarget::ahead_of(&log, &start_cursors(&log).await.expect("there")).await;
+        assert!(empty.expect("there").is_reached(), "an empty log has been read");
         let record = |partition| Append {
             partition: Partition(partition),
             record: Record {
@@ -80,12 +80,12 @@ mod tests {
             },
         };
         log.append(vec![record(0), record(0), record(2)]).await.expect("appended");
-        let cursors = starts(&log).await.expect("there");
-        let mut ends = Ends::ahead_of(&log, &cursors).await.expect("there");
+        let cursors = start_cursors(&log).await.expect("there");
+        let mut ends = CatchUpTarget::ahead_of(&log, &cursors).await.expect("there");
         let read = |at: usize, by| Cursor { next: Offset(cursors[at].next.0 + by), ..cursors[at] };
         assert!(!ends.pass(&read(0, 1)), "one record is left");
-        assert!(!ends.pass(&read(2, 1)) && !ends.are_reached());
-        assert!(ends.pass(&read(0, 2)) && ends.are_reached());
+        assert!(!ends.pass(&read(2, 1)) && !ends.is_reached());
+        assert!(ends.pass(&read(0, 2)) && ends.is_reached());
         assert!(!ends.pass(&read(0, 3)), "only once");
     }
 }

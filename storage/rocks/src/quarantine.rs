@@ -11,7 +11,7 @@ use crate::directory::parent;
 
 /// How many damaged databases of one name are kept: enough to see a pattern, not enough to
 /// fill the disk. The oldest goes first.
-pub const KEPT_ASIDE_MAX: usize = 3;
+pub const DAMAGED_KEPT_MAX: usize = 3;
 
 /// Renames the directory `path` to `<path>.damaged-<n>`, with `n` the next number that was
 /// never used, and returns the new name. The database must be closed.
@@ -27,7 +27,7 @@ pub fn move_aside(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     // The new name must be on disk before a new database is made under the old one.
     File::open(parent(path))?.sync_all()?;
     kept.push(number);
-    let surplus = kept.len().saturating_sub(KEPT_ASIDE_MAX);
+    let surplus = kept.len().saturating_sub(DAMAGED_KEPT_MAX);
     for number in &kept[..surplus] {
         fs::remove_dir_all(name_aside(path, *number))?;
     }

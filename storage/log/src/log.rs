@@ -51,7 +51,7 @@ pub struct Append {
 
 /// Where an appended record came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct RecordPosition {
     /// The partition asked for.
     pub partition: Partition,
     /// The record's offset.
@@ -60,7 +60,7 @@ pub struct Appended {
 
 /// A record as it is read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct StoredRecord {
     /// The partition it lies in.
     pub partition: Partition,
     /// Its offset there.
@@ -81,7 +81,7 @@ pub struct Recorded {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Records of one partition, in offset order. Never empty unless the cursor moved.
-    pub records: Vec<Recorded>,
+    pub records: Vec<StoredRecord>,
     /// What to store with the state once every record is in it.
     pub cursor: Cursor,
     /// The partition's high watermark when the batch was read: the first offset not yet written.
@@ -208,7 +208,7 @@ pub trait Log: Send + Sync {
     ///
     /// # Errors
     /// See [`AppendError`]: certainly not written, or unknown.
-    async fn append(&self, records: Vec<Append>) -> Result<Vec<Appended>, AppendError>;
+    async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError>;
 
     /// What can be read of `partition` now.
     ///
