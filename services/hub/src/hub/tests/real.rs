@@ -75,7 +75,7 @@ async fn an_edge_connects_by_name_and_reports_what_is_wrong_with_a_certificate()
     issuer.files("headwater://hub/hub-1", &["hub.test"], Duration::from_secs(60));
     let lost = edge(&dir, vec![named(&hub)], issuer.connector("headwater://node/a")).await;
     let lost = lost.expect("starts");
-    trouble(&lost, &["hub.test", "called localhost", "--dns"]).await;
+    trouble(&lost, &["hub.test", "connects to localhost", "--dns"]).await;
     lost.stop().await;
     hub.stop().await;
 }
