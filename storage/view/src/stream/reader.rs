@@ -127,6 +127,25 @@ impl<'r> StreamReader<'r> {
         Ok(Some(Verification { checkpoint, kept, recomputed, entries }))
     }
 
+    /// Returns the first stream whose stored objects are not the folded ones; `None`: every stream
+    /// is intact. Reads every object, so use it over a snapshot.
+    ///
+    /// RocksDB finds a corrupt byte when it reads it, and a missing file when it opens. A truncated
+    /// list of files can pass for a shorter one, so objects may be missing. The state hash that is
+    /// stored with the position reveals that.
+    ///
+    /// # Errors
+    /// As [`Read::scan`].
+    pub fn find_damage(&self) -> Result<Option<(StreamId, Verification)>, EngineError> {
+        for position in self.streams()? {
+            let verification = self.verify(&position.stream)?;
+            if let Some(found) = verification.filter(|found| !found.agrees()) {
+                return Ok(Some((position.stream, found)));
+            }
+        }
+        Ok(None)
+    }
+
     pub(crate) fn read(&self) -> &dyn Read {
         self.from
     }
