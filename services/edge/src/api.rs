@@ -1,4 +1,5 @@
-//! The local API: gRPC on a unix socket that only the node's own user may open.
+//! The local API: gRPC on a unix socket that only the node's own user may open. `wire` converts the
+//! messages, `handler` carries out the operations, `socket` opens the socket.
 
 pub(crate) mod handler;
 mod socket;
@@ -22,22 +23,22 @@ use crate::meta::object::Object;
 use crate::meta::operation::OperationError;
 use crate::replica::watch::{Watch, WatchItem};
 
-/// The largest operation taken, in bytes: an object has at most 1.5 MiB.
+/// The most bytes of an operation; an object has at most 1.5 MiB.
 pub const REQUEST_BYTES_MAX: usize = 4 << 20;
 
-/// The largest answer given, in bytes: a whole replica of a large node.
+/// The most bytes of a response: the whole view of a large node.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The most operations at a time: each of a node's programs asks for a few.
+/// The most operations in progress; each of a node's programs sends a few.
 pub const OPERATIONS_MAX: usize = 256;
 
 /// How long an operation waits for the cloud: KubeEdge's RemoteQueryTimeout.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The most calls at a time over one connection.
+/// The most calls in progress on one connection.
 const CALLS_MAX: u32 = 512;
 
-/// Headers of a local caller are a few hundred bytes.
+/// The most bytes of request headers; a local caller sends a few hundred.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
 /// The bounds of the local API.
@@ -55,7 +56,7 @@ impl Default for LocalSettings {
     }
 }
 
-/// Serves until stopped. What runs then ends with those who own it.
+/// Serves until stopped. Watches end with the replica.
 pub(crate) async fn serve(
     listener: UnixListener,
     handler: ApiHandler,
@@ -81,7 +82,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// The service of one edge.
+/// The gRPC service of one edge.
 #[derive(Debug)]
 pub(crate) struct MetaService {
     pub(crate) handler: ApiHandler,
@@ -97,11 +98,11 @@ impl Meta for MetaService {
     ) -> Result<Response<proto::OperationResult>, Status> {
         let cause = request.metadata().get(headwater_telemetry::TRACEPARENT);
         let cause = cause.and_then(|cause| cause.to_str().ok()).map(str::to_owned);
-        let asked = request.into_inner();
-        let id = asked.id.clone();
-        let outcome = match wire::operation(asked) {
+        let operation = request.into_inner();
+        let id = operation.id.clone();
+        let outcome = match wire::operation(operation) {
             Ok(operation) => self.handler.carry_out(operation, cause).await,
-            Err(refused) => Err(refused),
+            Err(error) => Err(error),
         };
         Ok(Response::new(wire::result(id, outcome)))
     }
@@ -111,16 +112,16 @@ impl Meta for MetaService {
         request: Request<proto::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let filter = wire::filter(request.into_inner())
-            .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
         let watch = self
             .handler
             .watch(filter)
             .await
-            .map_err(|refused| status_of(&refused))?
+            .map_err(|error| status_of(&error))?
             .map_err(|too_many| Status::resource_exhausted(too_many.to_string()))?;
-        let told = WatchEvents { watch, listing: None };
-        let events = futures::stream::unfold(told, |mut told| async move {
-            told.next().await.map(|event| (Ok(event), told))
+        let events = WatchEvents { watch, listing: None };
+        let events = futures::stream::unfold(events, |mut events| async move {
+            events.next().await.map(|event| (Ok(event), events))
         });
         Ok(Response::new(Box::pin(events)))
     }
@@ -129,12 +130,12 @@ impl Meta for MetaService {
         &self,
         _: Request<proto::StatusRequest>,
     ) -> Result<Response<proto::EdgeStatus>, Status> {
-        let status = self.handler.status().await.map_err(|refused| status_of(&refused))?;
+        let status = self.handler.status().await.map_err(|error| status_of(&error))?;
         Ok(Response::new(wire::status(status)))
     }
 }
 
-/// What a watch is told, event by event.
+/// The events of a watch. A listing becomes one event for each object, between two marks.
 struct WatchEvents {
     watch: Watch,
     listing: Option<Listing>,
@@ -167,6 +168,6 @@ impl WatchEvents {
     }
 }
 
-fn status_of(refused: &OperationError) -> Status {
-    Status::unavailable(refused.to_string())
+fn status_of(error: &OperationError) -> Status {
+    Status::unavailable(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What an edge is told, and its bounds.
+//! The configuration of an edge.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use crate::connection::session::SessionSettings;
 use crate::replica::ReplicaSettings;
 use crate::upstream::UpstreamSettings;
 
-/// What an edge is told. Its engines and its surroundings are arguments of
+/// The configuration of an edge. Engines and dependencies are arguments of
 /// [`Edge::start`](crate::Edge::start).
 #[derive(Clone, Debug)]
 pub struct EdgeConfig {
     /// The node.
     pub node: NodeName,
-    /// The issue of the node's enrolment; a node that is enrolled anew gets the next one.
+    /// The number of the node's enrolment; a new enrolment has the next number.
     pub incarnation: Incarnation,
-    /// Where hubs listen. Without TLS on loopback only. None: the edge stays offline.
+    /// The addresses of hubs; without TLS on loopback only. Empty: the edge stays offline.
     pub hubs: Vec<HubAddress>,
-    /// How it knows its hubs, and they it.
+    /// The certificates that identify the edge and its hubs.
     pub tls: Option<Connector>,
-    /// Where the local API listens: a unix socket, of mode 0600.
+    /// The path of the local API's unix socket; its mode is 0600.
     pub socket: PathBuf,
     /// The bounds.
     pub settings: Settings,
@@ -32,18 +32,18 @@ pub struct EdgeConfig {
 /// The bounds of an edge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Of the session with a hub.
+    /// The session with a hub.
     pub session: SessionSettings,
-    /// Of the replica and its watches.
+    /// The replica and its watches.
     pub replica: ReplicaSettings,
-    /// Of the outbox and MetaSync.
+    /// The outbox and MetaSync.
     pub upstream: UpstreamSettings,
-    /// Of the local API.
+    /// The local API.
     pub local: LocalSettings,
 }
 
 impl EdgeConfig {
-    /// An edge of `node` in its first issue, without TLS, with the default bounds.
+    /// An edge of `node` in its first enrolment, without TLS, with the default bounds.
     pub fn new(
         node: NodeName,
         hubs: impl IntoIterator<Item = impl Into<HubAddress>>,

@@ -1,5 +1,5 @@
-//! What an edge reads besides its engines: the clocks and chance. Arguments, so that a test
-//! decides them.
+//! The dependencies of an edge besides its engines: clocks, random numbers and metrics. A test or a
+//! simulation passes its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::metrics::EdgeCounts;
 
-/// What an edge is started with besides its configuration.
+/// What an edge needs from outside, besides its configuration and its engines.
 #[derive(Clone, Debug)]
 pub struct EdgeDependencies {
-    /// The time.
+    /// The clocks.
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub chance: Arc<dyn Chance>,
-    /// What it counts.
+    /// The metrics of this edge.
     pub metrics: EdgeCounts,
 }
 
-/// What time it is.
+/// The clocks of an edge.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Milliseconds since the Unix epoch: data for people, orders nothing.
+    /// Milliseconds since the Unix epoch. Data for people; orders nothing.
     fn wall_ms(&self) -> i64;
 
-    /// Milliseconds of a clock that never goes back: for every wait and deadline.
+    /// Milliseconds of a clock that never goes back. For every wait and deadline.
     fn monotonic_ms(&self) -> u64;
 }
 
-/// Where an edge gets its random numbers.
+/// The source of random numbers of an edge.
 pub trait Chance: Send + Sync + fmt::Debug {
-    /// The next number, every bit of it random.
+    /// Draws the next number; all its bits are random.
     fn draw(&self) -> u64;
 }
 
@@ -39,7 +39,7 @@ pub struct SystemClock {
     started: Instant,
 }
 
-/// The random numbers of the process.
+/// The random number generator of the process.
 #[derive(Debug, Default)]
 pub struct SystemChance;
 
@@ -54,7 +54,7 @@ impl Default for EdgeDependencies {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic side begins now.
+    /// A clock whose monotonic time begins now.
     pub fn new() -> Self {
         Self { started: Instant::now() }
     }

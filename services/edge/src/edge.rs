@@ -1,26 +1,26 @@
-//! An edge: two threads that own a database each, one that syncs, a task that owns the session, a
-//! server.
+//! A running edge: two threads that own a database each, one that syncs, a task that owns the
+//! session, a server.
 //!
 //! ```text
-//!   local API ---ask---> handler ---> session task <----> hub
-//!                         |  |        |     ^
-//!                         |  |        v     |
-//!                         |  +---> replica thread (state database) <---> sync thread
-//!                         |           | pods
-//!                         |           v
-//!                         +------> upstream thread (outbox database)
+//!   local API --request--> handler ---> session task <----> hub
+//!                           |  |           |     ^
+//!                           |  |           v     |
+//!                           |  +---> replica thread (state database) <---> sync thread
+//!                           |              | pods
+//!                           |              v
+//!                           +-------> outbox thread (outbox database)
 //! ```
 //!
-//! When one of them ends, all do, and the exit says why: whoever opened the engines closes them,
-//! repairs what is to be repaired, and starts the edge again.
+//! When one of them ends, all end, and the exit has the reason. The caller that opened the engines
+//! closes them, repairs what is damaged, and starts the edge again.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use headwater_identity::Principal;
 use headwater_store::{Engine, EngineError};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
@@ -28,24 +28,22 @@ use crate::api::handler::ApiHandler;
 use crate::config::EdgeConfig;
 use crate::connection::link::connect;
 use crate::connection::session::SessionCommand;
+use crate::database_thread::DatabaseThread;
 use crate::dependencies::EdgeDependencies;
 use crate::exit::{Database, EdgeExit, StartError};
-use crate::parts::{EdgeParts, OwnerFuture};
+use crate::parts::EdgeParts;
 use crate::replica::ReplicaCommand;
 use crate::status::EdgeStatus;
 use crate::upstream::UpstreamCommand;
 
-/// How long calls under way may take to end when the edge stops.
+/// How long calls in progress may take to end when the edge stops.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-
-/// Threads of an edge do shallow work: hundreds of edges fit one process.
-const STACK_BYTES: usize = 1 << 20;
 
 /// The edge of one node.
 #[derive(Debug)]
 pub struct Edge;
 
-/// A running edge. Clones are handles of the same one; dropping them stops nothing.
+/// A handle of a running edge. Cheap to clone. The edge runs on when its handles are dropped.
 #[derive(Clone, Debug)]
 pub struct EdgeHandle {
     handler: ApiHandler,
@@ -53,64 +51,42 @@ pub struct EdgeHandle {
     exit: watch::Receiver<Option<EdgeExit>>,
 }
 
-/// The edge is not there any more.
+/// The edge has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the edge has stopped")]
 pub struct EdgeStopped;
 
 impl Edge {
-    /// Starts an edge over its two databases. The local API answers when this returns, whether
-    /// or not a hub can be reached.
+    /// Starts an edge over its two databases. When this returns, the local API serves, with or
+    /// without a hub.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing runs then, and the engines are let go.
+    /// See [`StartError`]. Nothing runs then, and the engines are released.
     pub async fn start(
         config: EdgeConfig,
         state: Arc<dyn Engine>,
         outbox: Arc<dyn Engine>,
-        seams: EdgeDependencies,
+        dependencies: EdgeDependencies,
     ) -> Result<EdgeHandle, StartError> {
-        match &config.tls {
-            Some(tls) => tls.check_owner(&Principal::Node(config.node.clone()))?,
-            None => {
-                if let Some(address) = config.hubs.iter().find(|hub| !hub.is_loopback()).cloned() {
-                    return Err(StartError::NotLoopback { address });
-                }
-            }
-        }
+        check_tls(&config)?;
         let listener = api::bind(&config.socket)?;
-        let opened = {
-            let (config, tls) = (config.clone(), config.tls.clone());
-            let dial = Arc::new(move |hub| Box::pin(connect(hub, tls.clone())) as _);
-            // Opening reads and syncs.
-            tokio::task::spawn_blocking(move || {
-                EdgeParts::open(&config, state, outbox, seams, dial)
-            })
-        };
         let EdgeParts { replica, syncer, upstream, session, handler } =
-            opened.await.unwrap_or_else(|panic| {
-                let reason = format!("opening it broke: {panic}");
-                let source = EngineError::Read { reason };
-                Err(StartError::Engine { database: Database::State, source })
-            })?;
-        let (to_replica, to_upstream) = (handler.replica.clone(), handler.upstream.clone());
-        let replica_ended = on_thread("replica", &config, Database::State, replica)?;
-        let syncer_ended = on_thread("sync", &config, Database::State, syncer)?;
-        let upstream_ended = on_thread("outbox", &config, Database::Outbox, upstream)?;
+            open(&config, state, outbox, dependencies).await?;
+        let (commands, node) = ((handler.replica.clone(), handler.upstream.clone()), &config.node);
         let stop = CancellationToken::new();
-        let (exit_sender, exit) = watch::channel(None);
-        let parts = RunningEdge {
-            replica_ended,
-            syncer_ended,
-            upstream_ended,
+        let running = RunningEdge {
+            replica: DatabaseThread::start("replica", node, Database::State, replica)?,
+            syncer: DatabaseThread::start("sync", node, Database::State, syncer)?,
+            upstream: DatabaseThread::start("outbox", node, Database::Outbox, upstream)?,
             session: tokio::spawn(session.run(stop.child_token())),
             server: tokio::spawn(api::serve(listener, handler.clone(), stop.child_token())),
-            replica: to_replica,
-            upstream: to_upstream,
+            replica_commands: commands.0,
+            upstream_commands: commands.1,
             stop: stop.clone(),
         };
+        let (exit_sender, exit) = watch::channel(None);
         tokio::spawn(async move {
-            let exit = parts.end().await;
+            let exit = running.end().await;
             match &exit {
                 EdgeExit::Stopped => tracing::info!("the edge stopped"),
                 exit => tracing::error!(error = exit as &dyn std::error::Error, "the edge ended"),
@@ -122,7 +98,7 @@ impl Edge {
 }
 
 impl EdgeHandle {
-    /// Where the edge stands.
+    /// Returns the status of the edge.
     ///
     /// # Errors
     /// When it has stopped.
@@ -130,7 +106,7 @@ impl EdgeHandle {
         self.handler.status().await.map_err(|_| EdgeStopped)
     }
 
-    /// Cuts the link to the cloud: a fault to try things with.
+    /// Cuts the link to the cloud, to try an outage.
     ///
     /// # Errors
     /// When the edge has stopped.
@@ -146,113 +122,110 @@ impl EdgeHandle {
         self.handler.session.send(SessionCommand::Cut(false)).await.map_err(|_| EdgeStopped)
     }
 
-    /// Waits until the edge has ended, and says why. Both engines are let go then.
+    /// Waits until the edge has ended, and returns the reason. Both engines are released then.
     pub async fn exited(&self) -> EdgeExit {
         let mut exit = self.exit.clone();
         match exit.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(exit)) => exit.clone(),
-            _ => EdgeExit::Defect { what: "nobody waited for the edge".to_owned() },
+            _ => EdgeExit::Defect { what: "the runtime dropped the edge".to_owned() },
         }
     }
 
-    /// Stops the edge and waits until it has. What is applied is made durable first; the pods
-    /// of the node are not touched.
+    /// Stops the edge and waits until it has ended. What is applied is made durable first. The pods
+    /// of the node run on.
     pub async fn stop(&self) -> EdgeExit {
         self.stop.cancel();
         self.exited().await
     }
 }
 
-/// Runs `work` on a thread of its own; what it ended with comes through the channel.
-fn on_thread(
-    part: &str,
-    config: &EdgeConfig,
-    database: Database,
-    work: OwnerFuture,
-) -> Result<oneshot::Receiver<Result<(), EdgeExit>>, StartError> {
-    let (ended, end) = oneshot::channel();
-    thread::Builder::new()
-        .name(format!("{part} {}", config.node))
-        .stack_size(STACK_BYTES)
-        .spawn(move || {
-            let _ = ended.send(futures::executor::block_on(work));
-        })
-        .map_err(|source| StartError::Thread { database, source })?;
-    Ok(end)
+/// Refuses a certificate of another node, and a remote hub without TLS.
+fn check_tls(config: &EdgeConfig) -> Result<(), StartError> {
+    match &config.tls {
+        Some(tls) => tls.check_owner(&Principal::Node(config.node.clone()))?,
+        None => {
+            if let Some(address) = config.hubs.iter().find(|hub| !hub.is_loopback()).cloned() {
+                return Err(StartError::NotLoopback { address });
+            }
+        }
+    }
+    Ok(())
 }
 
-type Served = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// Opens the parts of an edge on a thread that may block: opening reads and syncs.
+async fn open(
+    config: &EdgeConfig,
+    state: Arc<dyn Engine>,
+    outbox: Arc<dyn Engine>,
+    dependencies: EdgeDependencies,
+) -> Result<EdgeParts, StartError> {
+    let (config, tls) = (config.clone(), config.tls.clone());
+    let dial = Arc::new(move |hub| Box::pin(connect(hub, tls.clone())) as _);
+    let opening = tokio::task::spawn_blocking(move || {
+        EdgeParts::open(&config, state, outbox, dependencies, dial)
+    });
+    opening.await.unwrap_or_else(|panic| {
+        let reason = format!("opening it panicked: {panic}");
+        let source = EngineError::Read { reason };
+        Err(StartError::Engine { database: Database::State, source })
+    })
+}
 
-/// Everything that runs.
+type ServerResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// The threads and tasks of a running edge.
 struct RunningEdge {
-    replica_ended: oneshot::Receiver<Result<(), EdgeExit>>,
-    syncer_ended: oneshot::Receiver<Result<(), EdgeExit>>,
-    upstream_ended: oneshot::Receiver<Result<(), EdgeExit>>,
-    session: tokio::task::JoinHandle<()>,
-    server: tokio::task::JoinHandle<Served>,
-    replica: mpsc::Sender<ReplicaCommand>,
-    upstream: mpsc::Sender<UpstreamCommand>,
+    replica: DatabaseThread,
+    syncer: DatabaseThread,
+    upstream: DatabaseThread,
+    session: JoinHandle<()>,
+    server: JoinHandle<ServerResult>,
+    replica_commands: mpsc::Sender<ReplicaCommand>,
+    upstream_commands: mpsc::Sender<UpstreamCommand>,
     stop: CancellationToken,
 }
 
 impl RunningEdge {
-    /// Waits for the first of them to end, or for the word to stop; then ends all.
+    /// Waits until one of them ends, or the edge is stopped; then ends all.
     async fn end(mut self) -> EdgeExit {
-        let (mut replica_exit, mut upstream_exit, mut server_ended) = (None, None, false);
+        let mut is_serving = true;
         let first = tokio::select! {
             biased;
-            // Told to stop, they all end; that is then the reason.
+            // A stopped edge ends in all its parts, so the stop is the reason.
             () = self.stop.cancelled() => Some(EdgeExit::Stopped),
-            end = &mut self.replica_ended => {
-                replica_exit = Some(ended("the replica", end));
-                None
-            }
-            end = &mut self.upstream_ended => {
-                upstream_exit = Some(ended("the outbox", end));
-                None
-            }
-            end = &mut self.session => {
-                end.err().map(|panic| EdgeExit::Defect { what: format!("the session: {panic}") })
-            }
+            () = self.replica.ended() => None,
+            () = self.upstream.ended() => None,
+            end = &mut self.session => end.err().map(|panic| defect("the session", &panic)),
             end = &mut self.server => {
-                server_ended = true;
-                let why = match end {
-                    Ok(Ok(())) => "it ended".to_owned(),
-                    Ok(Err(error)) => error.to_string(),
-                    Err(panic) => panic.to_string(),
-                };
-                Some(EdgeExit::Defect { what: format!("the local API: {why}") })
+                is_serving = false;
+                Some(server_end(end))
             }
         };
         self.stop.cancel();
-        if replica_exit.is_none() {
-            // It takes it, or is gone.
-            let _ = self.replica.send(ReplicaCommand::Stop).await;
-            replica_exit = Some(ended("the replica", (&mut self.replica_ended).await));
-        }
-        // It ends when the replica has; only then is the engine let go.
-        let _ = self.syncer_ended.await;
-        if upstream_exit.is_none() {
-            let _ = self.upstream.send(UpstreamCommand::Stop).await;
-            upstream_exit = Some(ended("the outbox", (&mut self.upstream_ended).await));
-        }
-        if !server_ended && tokio::time::timeout(DRAIN_MAX, &mut self.server).await.is_err() {
+        // An owner that has ended takes no command.
+        let _ = self.replica_commands.send(ReplicaCommand::Stop).await;
+        self.replica.ended().await;
+        // The syncer ends with the replica, and releases the engine.
+        self.syncer.ended().await;
+        let _ = self.upstream_commands.send(UpstreamCommand::Stop).await;
+        self.upstream.ended().await;
+        if is_serving && tokio::time::timeout(DRAIN_MAX, &mut self.server).await.is_err() {
             self.server.abort();
         }
-        // A database that failed on the way out is worth more than the word to stop.
-        let failed = replica_exit.flatten().or(upstream_exit.flatten());
-        failed.or(first).unwrap_or(EdgeExit::Stopped)
+        // The failure of a database matters more than the stop.
+        let failure = self.replica.into_failure().or(self.upstream.into_failure());
+        failure.or(first).unwrap_or(EdgeExit::Stopped)
     }
 }
 
-/// Why a thread ended, unless it was told to.
-fn ended(
-    who: &str,
-    end: Result<Result<(), EdgeExit>, oneshot::error::RecvError>,
-) -> Option<EdgeExit> {
+fn server_end(end: Result<ServerResult, tokio::task::JoinError>) -> EdgeExit {
     match end {
-        Ok(Ok(())) => None,
-        Ok(Err(exit)) => Some(exit),
-        Err(_) => Some(EdgeExit::Defect { what: format!("{who} panicked") }),
+        Ok(Ok(())) => defect("the local API", &"it ended"),
+        Ok(Err(error)) => defect("the local API", &error),
+        Err(panic) => defect("the local API", &panic),
     }
+}
+
+fn defect(part: &str, what: &dyn std::fmt::Display) -> EdgeExit {
+    EdgeExit::Defect { what: format!("{part}: {what}") }
 }

@@ -11,50 +11,50 @@ use crate::upstream::identity::OlderIncarnation;
 /// One of an edge's two databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Database {
-    /// The replicated state: can be moved aside and is then rebuilt from the hub.
+    /// The replicated state. After it is moved aside, the edge rebuilds it from the hub.
     State,
-    /// Identity, statuses and reports: moved aside, the next start is a new one to the cloud,
-    /// which gets a full snapshot; reports that were not acknowledged are lost.
+    /// Identity, statuses and reports. After it is moved aside, the edge sends a full snapshot;
+    /// reports that were not acknowledged are lost.
     Outbox,
 }
 
-/// Why an edge did not start. Nothing runs.
+/// Why an edge did not start. Nothing of it runs.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A database cannot be used; see [`EngineError`] for what to do.
+    /// A database cannot be used. [`EngineError`] says what to do.
     #[error("the {database:?} database of the node cannot be used")]
     Engine {
-        /// Which.
+        /// The database.
         database: Database,
-        /// Why.
+        /// The cause.
         source: EngineError,
     },
-    /// The configured enrolment is not the newest.
+    /// The configured incarnation is older than the stored one.
     #[error(transparent)]
     OlderIncarnation(#[from] OlderIncarnation),
-    /// A hub that is reached over a network, and there is no TLS.
+    /// A hub is remote, and the edge has no TLS.
     #[error(
-        "hub {address} is not on loopback: without TLS an edge speaks to loopback only; give it a \
-         certificate"
+        "hub {address} is not on loopback: without TLS an edge connects to loopback only; give the \
+         edge a certificate"
     )]
     NotLoopback {
         /// The hub.
         address: HubAddress,
     },
-    /// The certificate is not one of this node.
+    /// The certificate is of another node.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The local API's socket cannot be made.
+    /// The socket of the local API cannot be created.
     #[error("the local API cannot listen on {path}")]
     Socket {
-        /// Its path.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// No socket can have that path.
+    /// The path of the socket is too long.
     #[error(
-        "the socket path {path} has {bytes} bytes, and a unix socket's path at most {most}: \
+        "the socket path {path} has {bytes} bytes, but a unix socket's path has at most {most}: \
          choose a shorter data directory"
     )]
     SocketPath {
@@ -62,36 +62,36 @@ pub enum StartError {
         path: PathBuf,
         /// Its length.
         bytes: usize,
-        /// What there is room for.
+        /// The most bytes of a path.
         most: usize,
     },
-    /// No thread could be started.
-    #[error("no thread for the node's {database:?} database")]
+    /// The system started no thread.
+    #[error("cannot start the thread of the node's {database:?} database")]
     Thread {
-        /// Whose.
+        /// The database of the thread.
         database: Database,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
-/// Why an edge ended. When it is known, everything has stopped and both engines are let go.
+/// Why an edge ended. All its parts have ended then, and both engines are released.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EdgeExit {
-    /// It was asked to.
+    /// It was stopped.
     #[error("stopped")]
     Stopped,
-    /// A database failed: close it; move it aside if it is damaged, make room if the disk is
-    /// full, then start again.
+    /// A database failed. Close it, move it aside if it is damaged, make room if the disk is full,
+    /// then start again.
     #[error("the {database:?} database failed")]
     Engine {
-        /// Which.
+        /// The database.
         database: Database,
-        /// How.
+        /// The cause.
         #[source]
         error: EngineError,
     },
-    /// A part of the edge broke; starting again begins from what is durable.
+    /// A part of the edge has a defect. The next start begins from what is durable.
     #[error("a defect of the edge: {what}")]
     Defect {
         /// What happened.
@@ -100,7 +100,7 @@ pub enum EdgeExit {
 }
 
 impl EdgeExit {
-    /// The database that is damaged and is to be moved aside before the next start.
+    /// The damaged database, which must be moved aside before the next start.
     pub fn damaged(&self) -> Option<Database> {
         match self {
             Self::Engine { database, error: EngineError::Corrupt { .. } } => Some(*database),
@@ -108,14 +108,14 @@ impl EdgeExit {
         }
     }
 
-    /// Whether the disk is full: starting again needs room first.
+    /// Whether the disk is full. The next start needs room first.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Engine { error: EngineError::Write { disk_full: true, .. }, .. })
     }
 }
 
 impl StartError {
-    /// The database that is damaged and is to be moved aside before the next start.
+    /// The damaged database, which must be moved aside before the next start.
     pub fn damaged(&self) -> Option<Database> {
         match self {
             Self::Engine { database, source: EngineError::Corrupt { .. } } => Some(*database),

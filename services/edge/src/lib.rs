@@ -4,11 +4,11 @@
 //! always be rebuilt from the hub, and the outbox, whose every write is synced.
 //!
 //! ```text
-//!                 +--------------------------------------+
-//!                 |                                      v
-//!   api --> connection --> replica --> upstream --> meta (pure)
-//!    |           |                        ^           ^
-//!    +-----------+------------------------+-----------+
+//!   api ----> connection ----> replica ----> upstream
+//!    |            |               |              |
+//!    +------------+-------+-------+--------------+
+//!                         v
+//!             meta, metrics, dependencies
 //! ```
 //!
 //! | wing | job |
@@ -18,10 +18,14 @@
 //! | [`replica`] | owns the state database: folds pushes, syncs, serves reads and watches |
 //! | [`upstream`] | owns the outbox database: identity, reports, pod statuses, MetaSync |
 //! | [`meta`] | MetaManager's operations, objects and routing; no I/O |
+//! | [`metrics`], [`dependencies`] | what the edge counts; its clocks and random numbers |
 //!
-//! The modules at the top compose them: [`edge`] (threads and tasks), [`tasks`] (the same without
-//! threads), `parts` (the wiring), [`config`], [`dependencies`], [`metrics`], [`status`], [`exit`].
-//! An arrow means "sends commands to, or uses the types of"; no arrow points back.
+//! A wing sends commands to the wings on its right, and none sends commands to the left: replies and
+//! events return over channels that belong to the wing on the right.
+//!
+//! The modules at the top compose the wings. [`edge`] runs them on threads (`database_thread`) and tasks,
+//! [`tasks`] gives them to a caller that runs them itself, and `parts` connects them by channels.
+//! [`config`], [`status`] and [`exit`] are what a caller sees of them.
 //!
 //! Two invariants hold everywhere. Subscribers, the hub and the outbox receive only durable
 //! changes of the view. A report leaves the outbox only when the cloud has acknowledged it.
@@ -29,12 +33,12 @@
 pub mod api;
 pub mod config;
 pub mod connection;
+mod database_thread;
 pub mod dependencies;
 pub mod edge;
 pub mod exit;
 pub mod meta;
 pub mod metrics;
-mod owner;
 mod parts;
 pub mod replica;
 pub mod status;

@@ -1,4 +1,4 @@
-//! MetaManager's vocabulary: operations, what they ask for, and routing. Pure.
+//! MetaManager's vocabulary: operations, objects and routing. Nothing in this wing does I/O.
 
 pub(crate) mod object;
 pub(crate) mod operation;

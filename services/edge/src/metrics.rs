@@ -1,27 +1,30 @@
-//! What an edge counts. Several edges may share a process, so each family has a label `node`; the
-//! handles of one node are bound once, and counting is an atomic addition.
+//! The metrics of an edge. Several edges may share a process, so each family has a label `node`.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+mod counts;
+mod kinds;
 
-use headwater_event::{NodeName, StreamId};
-use headwater_session::EdgeStreamStatus;
-use headwater_view::AdvanceMode;
-use prometheus::core::Collector;
+use std::sync::{Arc, Mutex};
+
+use headwater_event::NodeName;
 use prometheus::{
-    Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry,
+    Error, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Registry,
+    register_gauge_vec_with_registry, register_histogram_vec_with_registry,
+    register_int_counter_vec_with_registry, register_int_gauge_vec_with_registry,
 };
 
-/// Bounds of durations, in seconds: from a quick commit to a minute of a network that is slow.
+pub use self::counts::EdgeCounts;
+use self::counts::Handles;
+use self::kinds::{ERROR_KINDS, RESYNCS};
+pub(crate) use self::kinds::{ErrorKind, Resync};
+
+/// Buckets of durations, in seconds: from a quick commit to a minute on a slow network.
 pub(crate) const SECONDS: [f64; 15] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// Bounds of batches, in changes: up to the most that one commit gathers.
+/// Buckets of batches, in changes: up to the most of one commit.
 const CHANGES: [f64; 8] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0];
 
-/// The families of all edges of a process.
+/// The metric families of all edges of a process.
 #[derive(Clone, Debug)]
 pub struct EdgeMetrics {
     applied: IntGaugeVec,
@@ -46,112 +49,26 @@ pub struct EdgeMetrics {
     errors: IntCounterVec,
 }
 
-/// What one edge counts; without a registry, nothing. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct EdgeCounts(Option<Arc<Handles>>);
-
-/// Why a stream was brought forward otherwise than event by event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resync {
-    /// It was far behind.
-    Delta,
-    /// There was nothing to go on from.
-    Snapshot,
-    /// What it held was compared with the complete state.
-    Correction,
-    /// It differed from the log; a snapshot follows.
-    Diverged,
-}
-
-/// What went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorKind {
-    /// No hub accepted a connection.
-    Connect,
-    /// A connection broke.
-    Link,
-    /// A hub said what the protocol does not know.
-    Malformed,
-    /// A hub refused the session.
-    Refused,
-    /// A session ended over something else.
-    Session,
-    /// A report found no room.
-    OutboxFull,
-}
-
-const RESYNCS: [(Resync, &str); 4] = [
-    (Resync::Delta, "delta"),
-    (Resync::Snapshot, "snapshot"),
-    (Resync::Correction, "correction"),
-    (Resync::Diverged, "diverged"),
-];
-
-const ERROR_KINDS: [(ErrorKind, &str); 6] = [
-    (ErrorKind::Connect, "connect"),
-    (ErrorKind::Link, "link"),
-    (ErrorKind::Malformed, "malformed"),
-    (ErrorKind::Refused, "refused"),
-    (ErrorKind::Session, "session"),
-    (ErrorKind::OutboxFull, "outbox_full"),
-];
-
-#[derive(Debug)]
-struct Handles {
-    node: String,
-    families: EdgeMetrics,
-    streams: Mutex<BTreeMap<StreamId, StreamHandles>>,
-    batch_changes: Histogram,
-    apply_seconds: Histogram,
-    sync_seconds: Histogram,
-    propagation_seconds: Histogram,
-    resyncs: [IntCounter; RESYNCS.len()],
-    outbox_records: IntGauge,
-    outbox_bytes: IntGauge,
-    outbox_dropped: IntCounter,
-    connected: IntGauge,
-    last_contact: Gauge,
-    last_meta_sync: Gauge,
-    sessions: IntCounter,
-    waiting_pushes: IntGauge,
-    watches: IntGauge,
-    watches_ended: IntCounter,
-    errors: [IntCounter; ERROR_KINDS.len()],
-}
-
-#[derive(Debug)]
-struct StreamHandles {
-    applied: IntGauge,
-    durable: IntGauge,
-    tail: IntGauge,
-    lag: IntGauge,
-}
-
 impl EdgeMetrics {
     /// Registers the families.
     ///
     /// # Errors
     /// When one is registered already.
     pub fn new(registry: &Registry) -> Result<Self, Error> {
-        let to = |collector: Box<dyn Collector>| registry.register(collector);
-        let gauge = |name, help, labels: &[&str]| {
-            let gauge = IntGaugeVec::new(Opts::new(name, help), labels)?;
-            to(Box::new(gauge.clone())).map(|()| gauge)
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            register_int_gauge_vec_with_registry!(name, help, labels, registry)
         };
-        let time = |name, help| {
-            let gauge = GaugeVec::new(Opts::new(name, help), &["node"])?;
-            to(Box::new(gauge.clone())).map(|()| gauge)
+        let time = |name: &str, help: &str| {
+            register_gauge_vec_with_registry!(name, help, &["node"], registry)
         };
-        let counter = |name, help, labels: &[&str]| {
-            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
-            to(Box::new(counter.clone())).map(|()| counter)
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register_int_counter_vec_with_registry!(name, help, labels, registry)
         };
-        let histogram = |name, help, buckets: &[f64]| {
+        let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-            let histogram = HistogramVec::new(options, &["node"])?;
-            to(Box::new(histogram.clone())).map(|()| histogram)
+            register_histogram_vec_with_registry!(options, &["node"], registry)
         };
-        let (of_node, of_stream) = (&["node"], &["node", "stream"]);
+        let (of_node, of_stream): (&[&str], &[&str]) = (&["node"], &["node", "stream"]);
         Ok(Self {
             applied: gauge(
                 "headwater_edge_applied_seq",
@@ -165,17 +82,17 @@ impl EdgeMetrics {
             )?,
             tail: gauge(
                 "headwater_edge_tail_seq",
-                "The last event of a stream that a hub has told of; 0: none yet.",
+                "The last event of a stream that a hub has announced; 0: none yet.",
                 of_stream,
             )?,
             lag: gauge(
                 "headwater_edge_replication_lag_events",
-                "Events of a stream that a hub has told of and that are not in the node's view.",
+                "Events of a stream that a hub has announced and that are not in the node's view.",
                 of_stream,
             )?,
             batch_changes: histogram(
                 "headwater_edge_apply_batch_changes",
-                "Changes that one commit gathered.",
+                "Changes in one commit.",
                 &CHANGES,
             )?,
             apply_seconds: histogram(
@@ -190,13 +107,13 @@ impl EdgeMetrics {
             )?,
             propagation_seconds: histogram(
                 "headwater_edge_propagation_seconds",
-                "From an event's writing in the cloud, by its clock, to when watchers on the node \
-                 may see it, by the node's; only events that came one by one.",
+                "From the writing of an event in the cloud, by its clock, to its visibility on the \
+                 node, by the node's; only events that were pushed one by one.",
                 &SECONDS,
             )?,
             resyncs: counter(
                 "headwater_edge_resyncs_total",
-                "Times that a stream was brought forward otherwise than event by event.",
+                "Catch-ups of a stream other than event by event.",
                 &["node", "reason"],
             )?,
             outbox_records: gauge(
@@ -211,7 +128,7 @@ impl EdgeMetrics {
             )?,
             outbox_dropped: counter(
                 "headwater_edge_outbox_dropped_total",
-                "Messages of functions that gave way in a full outbox.",
+                "Messages of functions that a full outbox discarded.",
                 of_node,
             )?,
             connected: gauge(
@@ -221,7 +138,7 @@ impl EdgeMetrics {
             )?,
             last_contact: time(
                 "headwater_edge_last_contact_timestamp_seconds",
-                "When a hub last said anything, in seconds since the Unix epoch; 0: never.",
+                "When a hub last sent a message, in seconds since the Unix epoch; 0: never.",
             )?,
             last_meta_sync: time(
                 "headwater_edge_last_meta_sync_timestamp_seconds",
@@ -235,7 +152,7 @@ impl EdgeMetrics {
             )?,
             waiting_pushes: gauge(
                 "headwater_edge_waiting_pushes",
-                "Pushes that were received and wait to be applied.",
+                "Received pushes that wait to be applied.",
                 of_node,
             )?,
             watches: gauge("headwater_edge_watches", "Watches of the node's view.", of_node)?,
@@ -244,15 +161,11 @@ impl EdgeMetrics {
                 "Watches that were ended because they did not keep up.",
                 of_node,
             )?,
-            errors: counter(
-                "headwater_edge_errors_total",
-                "What went wrong, by kind.",
-                &["node", "kind"],
-            )?,
+            errors: counter("headwater_edge_errors_total", "Errors by kind.", &["node", "kind"])?,
         })
     }
 
-    /// What the edge of `node` counts: the same, whenever it is asked for.
+    /// The counts of the edge of `node`. Every call returns the same series.
     pub fn of(&self, node: &NodeName) -> EdgeCounts {
         let of = [node.as_str()];
         let resyncs =
@@ -283,168 +196,10 @@ impl EdgeMetrics {
     }
 }
 
-impl EdgeCounts {
-    /// Whether anything is counted: a clock need not be read otherwise.
-    pub(crate) fn counts(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// A batch of `changes` was folded and committed.
-    pub(crate) fn applied(&self, changes: usize, took: Duration) {
-        let Some(handles) = &self.0 else { return };
-        handles.batch_changes.observe(f64::from(u32::try_from(changes).unwrap_or(u32::MAX)));
-        handles.apply_seconds.observe(took.as_secs_f64());
-    }
-
-    /// What is applied was synced.
-    pub(crate) fn synced(&self, took: Duration) {
-        if let Some(handles) = &self.0 {
-            handles.sync_seconds.observe(took.as_secs_f64());
-        }
-    }
-
-    /// An event written at `written_ms` may be seen at `now_ms`; clocks of two machines may
-    /// disagree about which was first.
-    pub(crate) fn propagated(&self, written_ms: i64, now_ms: i64) {
-        if let Some(handles) = &self.0 {
-            let ms = u64::try_from(now_ms.saturating_sub(written_ms)).unwrap_or(0);
-            handles.propagation_seconds.observe(Duration::from_millis(ms).as_secs_f64());
-        }
-    }
-
-    /// A stream was brought forward by other means than its tail.
-    pub(crate) fn resynced(&self, by: Resync) {
-        if let Some(handles) = &self.0 {
-            count(&handles.resyncs, &RESYNCS, by);
-        }
-    }
-
-    /// Something went wrong.
-    pub(crate) fn failed(&self, how: ErrorKind) {
-        if let Some(handles) = &self.0 {
-            count(&handles.errors, &ERROR_KINDS, how);
-        }
-    }
-
-    /// Where the streams stand, all of them.
-    pub(crate) fn streams(&self, streams: &[EdgeStreamStatus]) {
-        let Some(handles) = &self.0 else { return };
-        let (families, node) = (&handles.families, handles.node.as_str());
-        let mut known = handles.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|stream, _| {
-            let is_there = streams.iter().any(|there| there.stream == *stream);
-            if !is_there {
-                let labels = [node, &stream.to_string()];
-                for family in [&families.applied, &families.durable, &families.tail, &families.lag]
-                {
-                    // It is there, for its handle is.
-                    let _ = family.remove_label_values(&labels);
-                }
-            }
-            is_there
-        });
-        for stream in streams {
-            let of = known.entry(stream.stream.clone()).or_insert_with(|| {
-                let labels = [node, &stream.stream.to_string()];
-                StreamHandles {
-                    applied: families.applied.with_label_values(&labels),
-                    durable: families.durable.with_label_values(&labels),
-                    tail: families.tail.with_label_values(&labels),
-                    lag: families.lag.with_label_values(&labels),
-                }
-            });
-            of.set(stream);
-        }
-    }
-
-    /// What the outbox holds.
-    pub(crate) fn outbox(&self, records: usize, bytes: usize) {
-        let Some(handles) = &self.0 else { return };
-        handles.outbox_records.set(i64::try_from(records).unwrap_or(i64::MAX));
-        handles.outbox_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-    }
-
-    /// Messages gave way in the full outbox.
-    pub(crate) fn gave_way(&self, messages: u64) {
-        if let Some(handles) = &self.0 {
-            handles.outbox_dropped.inc_by(messages);
-        }
-    }
-
-    /// The pod status snapshot was derived.
-    pub(crate) fn meta_synced(&self, now_ms: i64) {
-        if let Some(handles) = &self.0 {
-            handles.last_meta_sync.set(seconds(now_ms));
-        }
-    }
-
-    /// Whether a hub has welcomed the session.
-    pub(crate) fn connected(&self, connected: bool) {
-        let Some(handles) = &self.0 else { return };
-        handles.connected.set(connected.into());
-        handles.sessions.inc_by(connected.into());
-    }
-
-    /// A hub said something.
-    pub(crate) fn heard(&self, now_ms: i64) {
-        if let Some(handles) = &self.0 {
-            handles.last_contact.set(seconds(now_ms));
-        }
-    }
-
-    /// Pushes wait to be applied.
-    pub(crate) fn waiting(&self, pushes: usize) {
-        if let Some(handles) = &self.0 {
-            handles.waiting_pushes.set(i64::try_from(pushes).unwrap_or(i64::MAX));
-        }
-    }
-
-    /// So many watches are open, and so many were ended because they lag.
-    pub(crate) fn watches(&self, open: usize, newly_ended: u64) {
-        let Some(handles) = &self.0 else { return };
-        handles.watches.set(i64::try_from(open).unwrap_or(i64::MAX));
-        handles.watches_ended.inc_by(newly_ended);
-    }
-}
-
-impl StreamHandles {
-    fn set(&self, stream: &EdgeStreamStatus) {
-        let number = |seq: u64| i64::try_from(seq).unwrap_or(i64::MAX);
-        let applied = stream.applied.map_or(0, |checkpoint| checkpoint.seq.0);
-        let tail = stream.tail.0;
-        self.applied.set(number(applied));
-        self.durable.set(number(stream.durable.0));
-        self.tail.set(number(tail));
-        self.lag.set(number(tail.saturating_sub(applied)));
-    }
-}
-
-impl Resync {
-    /// How a push of this mode counts.
-    pub(crate) fn by(mode: AdvanceMode) -> Option<Self> {
-        match mode {
-            AdvanceMode::Tail => None,
-            AdvanceMode::Delta => Some(Self::Delta),
-            AdvanceMode::Snapshot => Some(Self::Snapshot),
-            AdvanceMode::Correction => Some(Self::Correction),
-        }
-    }
-}
-
-fn count<K: PartialEq>(counters: &[IntCounter], kinds: &[(K, &str)], kind: K) {
-    let counter = kinds.iter().zip(counters).find(|((known, _), _)| *known == kind);
-    if let Some((_, counter)) = counter {
-        counter.inc();
-    }
-}
-
-fn seconds(ms: i64) -> f64 {
-    Duration::from_millis(u64::try_from(ms).unwrap_or(0)).as_secs_f64()
-}
-
 #[cfg(test)]
 mod tests {
-    use headwater_event::{Checkpoint, Seq, StateHash};
+    use headwater_event::{Checkpoint, Seq, StateHash, StreamId};
+    use headwater_session::EdgeStreamStatus;
     use prometheus::TextEncoder;
 
     use super::*;
@@ -494,14 +249,14 @@ mod tests {
             "headwater_edge_propagation_seconds_sum{node=\"b\"} 0.25",
             "headwater_edge_propagation_seconds_count{node=\"b\"} 2",
         ] {
-            assert!(text.lines().any(|said| said == line), "{line} in\n{text}");
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
         let again = EdgeMetrics::new(&registry);
         assert!(again.is_err(), "families are registered once");
     }
 
     #[test]
-    fn a_stream_that_is_dropped_is_no_longer_told_of() {
+    fn a_stream_that_is_dropped_loses_its_series() {
         let (registry, metrics) = counted();
         let counts = metrics.of(&node("a"));
         let (own, shared) = (StreamId::node(&node("a")), StreamId::Cluster);

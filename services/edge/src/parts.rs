@@ -1,4 +1,4 @@
-//! The parts of an edge, opened over its databases and wired together; nothing runs yet.
+//! The parts of an edge, opened over its databases and connected by channels. None of them runs yet.
 
 use std::sync::Arc;
 
@@ -7,44 +7,44 @@ use futures::future::BoxFuture;
 use headwater_event::{Assignment, EntryKey, StreamId};
 use headwater_session::EdgeState;
 use headwater_session::message::ReplicaPosition;
-use headwater_store::{Engine, schema};
+use headwater_store::{Engine, EngineError, schema};
 use headwater_view::StreamReader;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::api::handler::ApiHandler;
 use crate::config::EdgeConfig;
-use crate::connection::session::{LinkDialer, Session, SessionDependencies};
+use crate::connection::dialer::LinkDialer;
+use crate::connection::session::{Session, SessionDependencies};
 use crate::dependencies::EdgeDependencies;
 use crate::exit::{Database, EdgeExit, StartError};
-use crate::replica::integrity;
 use crate::replica::{EdgeReplica, ReplicaError, Syncer};
 use crate::upstream::{EdgeUpstream, OpenError, UpstreamDependencies};
 
-/// Questions that wait for an owner. Each asker waits for its answer, so this is no backlog.
-const QUESTIONS_MAX: usize = 1_024;
+/// Commands that wait for an owner. Each caller waits for its reply, so this is no backlog.
+const COMMANDS_MAX: usize = 1_024;
 
-/// What an owner may say before the session has heard it.
-const ANSWERS_MAX: usize = 1_024;
+/// Events of an owner that wait for the session.
+const EVENTS_MAX: usize = 1_024;
 
-/// The work of the owner of a database, to its end. It blocks.
+/// The whole work of the owner of a database. It blocks on the disk.
 pub(crate) type OwnerFuture = BoxFuture<'static, Result<(), EdgeExit>>;
 
 /// See the module.
 pub(crate) struct EdgeParts {
-    /// Owns the state database.
+    /// The owner of the state database.
     pub(crate) replica: OwnerFuture,
-    /// Syncs the state database for its owner; ends with it.
+    /// Syncs the state database; ends with its owner.
     pub(crate) syncer: OwnerFuture,
-    /// Owns the outbox.
+    /// The owner of the outbox database.
     pub(crate) upstream: OwnerFuture,
-    /// Holds the session.
+    /// The session with a hub.
     pub(crate) session: Session,
-    /// The ways to all three.
+    /// The local API; has the channels to the other parts.
     pub(crate) handler: ApiHandler,
 }
 
 impl EdgeParts {
-    /// Opens an edge; reads both databases and syncs the outbox.
+    /// Opens an edge: checks and reads both databases, and syncs the outbox.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -52,47 +52,48 @@ impl EdgeParts {
         config: &EdgeConfig,
         state: Arc<dyn Engine>,
         outbox: Arc<dyn Engine>,
-        seams: EdgeDependencies,
+        dependencies: EdgeDependencies,
         dial: LinkDialer,
     ) -> Result<Self, StartError> {
+        let EdgeDependencies { clock, chance, metrics } = dependencies;
         let of_state = |source| StartError::Engine { database: Database::State, source };
         let of_outbox = |source| StartError::Engine { database: Database::Outbox, source };
         schema::NODE_STATE.check(&*state).map_err(of_state)?;
         schema::OUTBOX.check(&*outbox).map_err(of_outbox)?;
-        integrity::check(&*state).map_err(of_state)?;
-        let (to_replica, replica_commands) = mpsc::channel(QUESTIONS_MAX);
-        let (to_upstream, upstream_commands) = mpsc::channel(QUESTIONS_MAX);
-        let (to_session, commands) = mpsc::channel(QUESTIONS_MAX);
-        let (answer, answers) = mpsc::channel(ANSWERS_MAX);
-        let (event, events) = mpsc::channel(ANSWERS_MAX);
+        check_intact(&*state).map_err(of_state)?;
+
+        let (session_commands, session_inbox) = mpsc::channel(COMMANDS_MAX);
+        let (replica_commands, replica_inbox) = mpsc::channel(COMMANDS_MAX);
+        let (upstream_commands, upstream_inbox) = mpsc::channel(COMMANDS_MAX);
+        let (replica_event_sender, replica_events) = mpsc::channel(EVENTS_MAX);
+        let (upstream_event_sender, upstream_events) = mpsc::channel(EVENTS_MAX);
+        let (connected_sender, connected) = watch::channel(false);
 
         let private = StreamId::node(&config.node);
-        let settings = config.settings.replica;
-        let (replica, syncer) = EdgeReplica::open(
-            Arc::clone(&state),
-            private.clone(),
-            settings,
-            answer,
-            to_upstream.clone(),
-        )
-        .map_err(of_state)?;
-        let replica = replica.counting(seams.metrics.clone(), seams.clock.clone());
         let assignment = StreamReader::new(&*state)
             .entry(&private, &EntryKey::Streams)
             .map_err(of_state)?
             .and_then(|entry| Assignment::decode(&config.node, &entry.object).ok());
-        let around = UpstreamDependencies {
-            engine: outbox,
-            clock: seams.clock.clone(),
-            chance: seams.chance.clone(),
-            session: event,
-            metrics: seams.metrics.clone(),
-        };
+        let (replica, syncer) = EdgeReplica::open(
+            state,
+            private,
+            config.settings.replica,
+            replica_event_sender,
+            upstream_commands.clone(),
+        )
+        .map_err(of_state)?;
+        let replica = replica.counting(metrics.clone(), clock.clone());
         let (upstream, upstream_status) = EdgeUpstream::open(
             config.node.clone(),
             config.incarnation,
             config.settings.upstream,
-            around,
+            UpstreamDependencies {
+                engine: outbox,
+                clock: clock.clone(),
+                chance: chance.clone(),
+                session: upstream_event_sender,
+                metrics: metrics.clone(),
+            },
         )
         .map_err(|error| match error {
             OpenError::Engine(source) => of_outbox(source),
@@ -101,38 +102,39 @@ impl EdgeParts {
         let positions = replica.positions().iter().map(|(stream, (checkpoint, hash))| {
             ReplicaPosition { stream: stream.clone(), checkpoint: *checkpoint, hash: *hash }
         });
-        let state =
-            EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment };
-        let (connected_sender, connected) = watch::channel(false);
-        let wires = SessionDependencies {
-            commands,
-            replica: to_replica.clone(),
-            answers,
-            upstream: to_upstream.clone(),
-            events,
-            upstream_status: upstream_status.clone(),
-            connected: connected_sender,
-            metrics: seams.metrics,
-        };
-        let EdgeDependencies { clock, chance, .. } = seams;
-        let hubs = config.hubs.clone();
-        let settings = config.settings.session.clone();
-        let session = Session::new(settings, state, hubs, dial, clock, chance, wires);
+        let session = Session::new(
+            config.settings.session.clone(),
+            EdgeState { identity: upstream.identity(), positions: positions.collect(), assignment },
+            config.hubs.clone(),
+            SessionDependencies {
+                dial,
+                clock,
+                chance,
+                metrics,
+                commands: session_inbox,
+                replica: replica_commands.clone(),
+                replica_events,
+                upstream: upstream_commands.clone(),
+                upstream_events,
+                upstream_status: upstream_status.clone(),
+                connected: connected_sender,
+            },
+        );
         let handler = ApiHandler {
             node: config.node.clone(),
             query_timeout: config.settings.local.query_timeout,
             room: Arc::new(Semaphore::new(config.settings.local.operations_max)),
-            session: to_session,
-            replica: to_replica,
-            upstream: to_upstream,
+            session: session_commands,
+            replica: replica_commands,
+            upstream: upstream_commands,
             connected,
             upstream_status,
         };
         Ok(Self {
-            replica: replica.run(replica_commands).map(replica_end).boxed(),
+            replica: replica.run(replica_inbox).map(|end| end.map_err(EdgeExit::from)).boxed(),
             syncer: Syncer::run(syncer).map(Ok).boxed(),
             upstream: upstream
-                .run(upstream_commands)
+                .run(upstream_inbox)
                 .map(|end| {
                     end.map_err(|error| EdgeExit::Engine { database: Database::Outbox, error })
                 })
@@ -143,12 +145,26 @@ impl EdgeParts {
     }
 }
 
-fn replica_end(end: Result<(), ReplicaError>) -> Result<(), EdgeExit> {
-    end.map_err(|error| match error {
-        ReplicaError::Engine(error) => EdgeExit::Engine { database: Database::State, error },
-        ReplicaError::Defect(refusal) => {
-            EdgeExit::Defect { what: format!("an accepted push was refused: {refusal}") }
+/// Checks that the objects of every stream are the folded ones.
+///
+/// # Errors
+/// [`EngineError::Corrupt`] when they are not; else as the engine.
+fn check_intact(engine: &dyn Engine) -> Result<(), EngineError> {
+    let snapshot = engine.snapshot();
+    let Some((stream, found)) = StreamReader::new(&*snapshot).find_damage()? else { return Ok(()) };
+    let (seq, kept, recomputed) = (found.checkpoint.seq, found.kept, found.recomputed);
+    let reason = format!("{stream} {seq}: the objects hash to {recomputed}, not to {kept}");
+    Err(EngineError::Corrupt { reason })
+}
+
+impl From<ReplicaError> for EdgeExit {
+    fn from(error: ReplicaError) -> Self {
+        match error {
+            ReplicaError::Engine(error) => Self::Engine { database: Database::State, error },
+            ReplicaError::Defect(refusal) => {
+                Self::Defect { what: format!("an accepted push was refused: {refusal}") }
+            }
+            error @ ReplicaError::SyncerEnded => Self::Defect { what: error.to_string() },
         }
-        error @ ReplicaError::NobodySyncs => EdgeExit::Defect { what: error.to_string() },
-    })
+    }
 }

@@ -1,4 +1,4 @@
-//! Where an edge stands, as others read it.
+//! The status of an edge.
 
 use headwater_event::Identity;
 use headwater_session::EdgeStreamStatus;
@@ -6,22 +6,22 @@ use headwater_session::EdgeStreamStatus;
 use crate::connection::session::SessionStatus;
 use crate::upstream::UpstreamStatus;
 
-/// Where an edge stands.
+/// The status of an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeStatus {
-    /// Who it is.
+    /// The identity of this start.
     pub identity: Identity,
     /// Whether a hub has welcomed its session.
     pub connected: bool,
-    /// The hub that was tried last, as it was given; `None` before the first.
+    /// The hub that was dialed last, as it was configured; `None` before the first.
     pub hub: Option<String>,
     /// Reports that the cloud has not acknowledged.
     pub outbox_depth: usize,
-    /// When the pod status snapshot was last derived, wall clock in milliseconds; 0: never.
+    /// When the pod status snapshot was last derived: wall clock in milliseconds; 0: never.
     pub last_meta_sync_ms: i64,
-    /// Its streams.
+    /// The streams of the node.
     pub streams: Vec<EdgeStreamStatus>,
-    /// Why it cannot go on, or does not do all it should.
+    /// What keeps the edge from its work, and needs a person.
     pub trouble: Option<String>,
 }
 

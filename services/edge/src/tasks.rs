@@ -1,6 +1,6 @@
-//! An edge without threads, sockets or a network of its own: its caller drives its tasks, carries
-//! its words to hubs, and calls its local API directly. This is how a simulation holds one; all
-//! that decides anything is the same.
+//! An edge without threads, sockets or a network: the caller runs its tasks, connects it to hubs, and
+//! calls its local API directly. A simulation runs an edge like this. Every decision is made by the
+//! same code as in a running edge.
 
 use std::sync::Arc;
 
@@ -18,41 +18,41 @@ use tonic::Status;
 use crate::api::MetaService;
 use crate::config::EdgeConfig;
 use crate::connection::address::HubAddress;
-use crate::connection::link::{ended, take_up};
+use crate::connection::link::{adopt, ended};
 use crate::dependencies::EdgeDependencies;
 use crate::edge::Edge;
 use crate::exit::{EdgeExit, StartError};
 use crate::parts::EdgeParts;
 
-/// Asks a hub for a connection.
+/// Connects to a hub.
 pub type HubDialer =
     Arc<dyn Fn(HubAddress) -> BoxFuture<'static, Result<HubStreams, Status>> + Send + Sync>;
 
-/// A connection to a hub.
+/// The two directions of a connection to a hub.
 pub struct HubStreams {
-    /// What the edge says.
+    /// The messages of the edge.
     pub to_hub: mpsc::Sender<replication::EdgeMessage>,
-    /// What the hub says.
+    /// The messages of the hub.
     pub from_hub: BoxStream<'static, Result<replication::HubMessage, Status>>,
 }
 
-/// The parts of an edge. Dropping their futures at any time is a loss of power.
+/// The tasks of an edge. Dropping them at any time is a power cut.
 pub struct EdgeTasks<M> {
-    /// Folds the view.
+    /// The owner of the state database.
     pub replica: BoxFuture<'static, Result<(), EdgeExit>>,
-    /// Syncs the view.
+    /// Syncs the state database.
     pub syncer: BoxFuture<'static, Result<(), EdgeExit>>,
-    /// Keeps the outbox.
+    /// The owner of the outbox database.
     pub outbox: BoxFuture<'static, Result<(), EdgeExit>>,
-    /// Holds the session.
+    /// The session with a hub.
     pub session: BoxFuture<'static, ()>,
     /// The local API.
     pub meta: M,
 }
 
 impl Edge {
-    /// Opens an edge over its two databases; the futures are to be polled in a Tokio runtime,
-    /// each in a task of its own.
+    /// Opens an edge over its two databases. The caller runs each future in a task of a Tokio
+    /// runtime.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -60,21 +60,21 @@ impl Edge {
         config: &EdgeConfig,
         state: Arc<dyn Engine>,
         outbox: Arc<dyn Engine>,
-        seams: EdgeDependencies,
+        dependencies: EdgeDependencies,
         dial: HubDialer,
     ) -> Result<EdgeTasks<impl Meta + use<>>, StartError> {
         let dial = Arc::new(move |hub: HubAddress| {
-            let asked = dial(hub.clone());
+            let dialed = dial(hub.clone());
             async move {
-                match asked.await {
-                    Ok(wire) => Ok(take_up(hub, wire.to_hub, wire.from_hub)),
+                match dialed.await {
+                    Ok(streams) => Ok(adopt(hub, streams.to_hub, streams.from_hub)),
                     Err(status) => Err(ended(hub, status, &PeerRefusalCell::default())),
                 }
             }
             .boxed()
         });
         let EdgeParts { replica, syncer, upstream, session, handler } =
-            EdgeParts::open(config, state, outbox, seams, dial)?;
+            EdgeParts::open(config, state, outbox, dependencies, dial)?;
         Ok(EdgeTasks {
             replica,
             syncer,

@@ -407,20 +407,14 @@ fn is_recent(state: &PartitionState, now_ms: i64, replay_window_ms: u64) -> bool
     }
 }
 
-/// Whether the stored objects are those that were folded. An engine finds a rotten byte where it
-/// reads it; a list of files that lost its end it may take for a shorter list, and go on with a
-/// hole. The state hash that is kept with the position tells.
+/// Whether the stored objects are the folded ones.
 fn is_intact(engine: &dyn Engine) -> Result<bool, EngineError> {
     let snapshot = engine.snapshot();
-    let reader = StreamReader::new(&*snapshot);
-    for position in reader.streams()? {
-        let stream = position.stream;
-        if reader.verify(&stream)?.is_some_and(|found| !found.agrees()) {
-            tracing::error!(%stream, "the stored fold has lost objects; it is folded anew");
-            return Ok(false);
-        }
+    let damage = StreamReader::new(&*snapshot).find_damage()?;
+    if let Some((stream, _)) = &damage {
+        tracing::error!(%stream, "the stored fold has lost objects; it is folded anew");
     }
-    Ok(true)
+    Ok(damage.is_none())
 }
 
 /// Empties what was folded into `engine`, cursors included: all but its schema and the tables that

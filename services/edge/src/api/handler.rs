@@ -1,4 +1,4 @@
-//! The handler: carries out MetaManager's operations by asking those who own what they touch.
+//! The handler: carries out MetaManager's operations with the help of the owners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,32 +19,34 @@ use crate::status::EdgeStatus;
 use crate::upstream::pod_statuses::PodStatus;
 use crate::upstream::{StatusesOf, UpstreamCommand, UpstreamStatus};
 
-/// Who speaks when the edge itself does.
+/// The source of operations that the edge itself makes.
 const SOURCE: &str = "meta";
 
-/// What an operation came to.
+/// What an operation resulted in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is done.
     Done { unchanged: bool },
-    /// What was asked for.
+    /// The objects of a query.
     Objects(Vec<Object>),
 }
 
-/// The ways to those who own things. Cheap to clone.
+/// The handler of one edge: the channels to the owners and to the session. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiHandler {
     pub(crate) node: NodeName,
     pub(crate) query_timeout: Duration,
+    /// Bounds the operations in progress.
     pub(crate) room: Arc<Semaphore>,
     pub(crate) session: mpsc::Sender<SessionCommand>,
     pub(crate) replica: mpsc::Sender<ReplicaCommand>,
     pub(crate) upstream: mpsc::Sender<UpstreamCommand>,
+    /// Whether a hub has welcomed the session.
     pub(crate) connected: watch::Receiver<bool>,
     pub(crate) upstream_status: watch::Receiver<UpstreamStatus>,
 }
 
-/// The metadata of an object that the cloud answered with.
+/// What the handler reads of an object from the cloud.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct CloudObject {
@@ -59,58 +61,44 @@ struct Metadata {
 }
 
 impl ApiHandler {
-    /// Carries an operation out; `cause` is the trace context that came with it.
+    /// Carries out an operation. `cause` is the caller's trace context.
     ///
     /// # Errors
-    /// When it is not done; see [`OperationError`].
+    /// When the operation is refused; see [`OperationError`].
     pub(crate) async fn carry_out(
         &self,
         operation: Operation,
         cause: Option<String>,
     ) -> Result<Outcome, OperationError> {
         let Ok(_room) = self.room.try_acquire() else {
-            let reason = "too many operations are under way: ask again".to_owned();
+            let reason = "too many operations are in progress; retry".to_owned();
             return Err(OperationError::Unavailable(reason));
         };
         match plan(&self.node, &operation)? {
             Plan::SetStatus { pod, uid, status } => {
                 let status = PodStatus { uid, status };
-                let changed = ask(&self.upstream, |reply| UpstreamCommand::SetStatus {
-                    pod,
-                    status,
-                    cause,
-                    reply,
-                });
-                changed.await?.map(done_if)
+                self.change(|reply| UpstreamCommand::SetStatus { pod, status, cause, reply }).await
             }
             Plan::RemoveStatus { pod } => {
-                ask(&self.upstream, |reply| UpstreamCommand::RemoveStatus { pod, reply })
-                    .await?
-                    .map(done_if)
+                self.change(|reply| UpstreamCommand::RemoveStatus { pod, reply }).await
             }
             Plan::Report(body) => {
-                ask(&self.upstream, |reply| UpstreamCommand::Report { body, reply })
-                    .await?
-                    .map(|()| done_if(true))
+                self.change(|reply| UpstreamCommand::Report { body, reply }).await
             }
             Plan::Terminate { pod, uid } => {
-                ask(&self.upstream, |reply| UpstreamCommand::Terminate { pod, uid, cause, reply })
-                    .await?
-                    .map(done_if)
+                self.change(|reply| UpstreamCommand::Terminate { pod, uid, cause, reply }).await
             }
-            Plan::MetaSync => {
-                ask(&self.upstream, |reply| UpstreamCommand::MetaSync { reply }).await?.map(done_if)
-            }
+            Plan::MetaSync => self.change(|reply| UpstreamCommand::MetaSync { reply }).await,
             Plan::Deliver(group) => match self.deliver(group, operation).await? {
-                0 => Err(OperationError::NoExecutor(format!("nobody of group {group} watches"))),
-                _ => Ok(done_if(true)),
+                0 => Err(OperationError::NoExecutor(format!("group {group} has no subscriber"))),
+                _ => Ok(Outcome::Done { unchanged: false }),
             },
             Plan::IsConnected(connected) if *self.connected.borrow() == connected => {
-                Ok(done_if(false))
+                Ok(Outcome::Done { unchanged: true })
             }
-            Plan::IsConnected(_) => Err(OperationError::Forbidden(
-                "the connection is what it is: nobody sets it from here".to_owned(),
-            )),
+            Plan::IsConnected(_) => {
+                Err(OperationError::Forbidden("connection state is read-only".to_owned()))
+            }
             Plan::Find { key, cloud } => self.find(&operation, key, cloud).await,
             Plan::List { namespace, kind } => self.list(namespace, kind).await,
         }
@@ -124,18 +112,19 @@ impl ApiHandler {
         &self,
         filter: Filter,
     ) -> Result<Result<Watch, TooManyWatches>, OperationError> {
-        ask(&self.replica, |reply| ReplicaCommand::Watch { filter, reply }).await
+        request(&self.replica, |reply| ReplicaCommand::Watch { filter, reply }).await
     }
 
-    /// Where the edge stands.
+    /// Returns the status of the edge.
     ///
     /// # Errors
-    /// When it stops.
+    /// When the edge stops.
     pub(crate) async fn status(&self) -> Result<EdgeStatus, OperationError> {
-        let session = ask(&self.session, SessionCommand::Status).await?;
+        let session = request(&self.session, SessionCommand::Status).await?;
         Ok(EdgeStatus::new(session, &self.upstream_status.borrow()))
     }
 
+    /// Looks up an object in the view, and in the cloud where `cloud` asks for that.
     async fn find(
         &self,
         operation: &Operation,
@@ -143,45 +132,55 @@ impl ApiHandler {
         cloud: CloudQuery,
     ) -> Result<Outcome, OperationError> {
         if key.kind() == "podstatus" {
-            let of = StatusesOf::Pod(key.with_kind("pod"));
-            let found = self.statuses(of).await?;
+            let found = self.statuses(StatusesOf::Pod(key.with_kind("pod"))).await?;
             return if found.is_empty() {
                 Err(not_found(&key))
             } else {
                 Ok(Outcome::Objects(found))
             };
         }
-        let here = {
+        let local = {
             let key = key.clone();
-            ask(&self.replica, |reply| ReplicaCommand::Find { key, reply }).await?
+            request(&self.replica, |reply| ReplicaCommand::Find { key, reply }).await?
         };
         let is_connected = *self.connected.borrow();
-        let goes_out = match cloud {
+        let queries_cloud = match cloud {
             CloudQuery::Never => false,
-            CloudQuery::WhenAbsent => here.is_none(),
+            CloudQuery::WhenAbsent => local.is_none(),
             CloudQuery::Always => true,
         };
-        let found = match here {
-            here if goes_out && is_connected => match (self.ask_cloud(&key).await?, here) {
-                (Ok(object), _) => object_of(key, object),
-                (Err(RequestError::Unavailable(_)), Some(here)) => here,
-                (Err(RequestError::Unavailable(reason)), None) => {
-                    return Err(OperationError::Unavailable(format!("{key}: {reason}")));
-                }
-                (Err(RequestError::NotFound), _) => return Err(not_found(&key)),
-                (Err(error @ RequestError::Forbidden), _) => {
-                    return Err(OperationError::Forbidden(format!("{key}: {error}")));
-                }
-            },
-            Some(here) => here,
-            None if goes_out => {
-                let reason = format!("{key} is not here, and there is no connection to the cloud");
+        let found = match local {
+            local if queries_cloud && is_connected => self.find_in_cloud(key, local).await?,
+            Some(local) => local,
+            None if queries_cloud => {
+                let reason = format!(
+                    "{key}: the view has no such object, and there is no connection to the cloud"
+                );
                 return Err(OperationError::Unavailable(reason));
             }
             None => return Err(not_found(&key)),
         };
-        self.wake(operation, &found).await;
+        self.notify(operation, &found).await;
         Ok(Outcome::Objects(vec![found]))
+    }
+
+    /// Requests an object from the cloud. The local one serves while the cloud is unavailable.
+    async fn find_in_cloud(
+        &self,
+        key: ResourceKey,
+        local: Option<Object>,
+    ) -> Result<Object, OperationError> {
+        match (self.request_cloud(&key).await?, local) {
+            (Ok(object), _) => Ok(cloud_object(key, object)),
+            (Err(RequestError::Unavailable(_)), Some(local)) => Ok(local),
+            (Err(RequestError::Unavailable(reason)), None) => {
+                Err(OperationError::Unavailable(format!("{key}: {reason}")))
+            }
+            (Err(RequestError::NotFound), _) => Err(not_found(&key)),
+            (Err(error @ RequestError::Forbidden), _) => {
+                Err(OperationError::Forbidden(format!("{key}: {error}")))
+            }
+        }
     }
 
     async fn list(
@@ -192,27 +191,36 @@ impl ApiHandler {
         let found = if kind == "podstatus" {
             self.statuses(StatusesOf::Namespace(namespace)).await?
         } else {
-            ask(&self.replica, |reply| ReplicaCommand::List { namespace, kind, reply }).await?
+            request(&self.replica, |reply| ReplicaCommand::List { namespace, kind, reply }).await?
         };
         Ok(Outcome::Objects(found))
     }
 
     async fn statuses(&self, of: StatusesOf) -> Result<Vec<Object>, OperationError> {
-        ask(&self.upstream, |reply| UpstreamCommand::Statuses { of, reply }).await
+        request(&self.upstream, |reply| UpstreamCommand::Statuses { of, reply }).await
     }
 
-    async fn ask_cloud(&self, key: &ResourceKey) -> Result<CloudResponse, OperationError> {
+    async fn request_cloud(&self, key: &ResourceKey) -> Result<CloudResponse, OperationError> {
         let (key, timeout) = (key.clone(), self.query_timeout);
-        ask(&self.session, |reply| SessionCommand::Ask { key, timeout, reply }).await
+        request(&self.session, |reply| SessionCommand::Request { key, timeout, reply }).await
     }
 
-    /// An answer wakes the group it is routed to, unless that is who asked.
-    async fn wake(&self, operation: &Operation, found: &Object) {
+    /// Sends a command to the owner of the outbox, which replies whether it changed anything.
+    async fn change(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<bool, OperationError>>) -> UpstreamCommand,
+    ) -> Result<Outcome, OperationError> {
+        let changed = request(&self.upstream, command).await??;
+        Ok(Outcome::Done { unchanged: !changed })
+    }
+
+    /// Delivers a found object to the group to which it is routed, unless the caller belongs to it.
+    async fn notify(&self, operation: &Operation, found: &Object) {
         let Route::To(group) = route(OperationSource::Cloud, found.key.kind()) else { return };
         if Group::named(&operation.source) == Some(group) {
             return;
         }
-        let answer = Operation {
+        let response = Operation {
             id: String::new(),
             parent_id: operation.id.clone(),
             source: SOURCE.to_owned(),
@@ -220,36 +228,32 @@ impl ApiHandler {
             resource: found.key.to_string(),
             content: found.object.clone(),
         };
-        // Whoever does not watch is not woken.
-        let _ = self.deliver(group, answer).await;
+        // A group without subscribers needs no response.
+        let _ = self.deliver(group, response).await;
     }
 
     async fn deliver(&self, group: Group, operation: Operation) -> Result<usize, OperationError> {
-        ask(&self.replica, |reply| ReplicaCommand::Deliver { group, operation, reply }).await
+        request(&self.replica, |reply| ReplicaCommand::Deliver { group, operation, reply }).await
     }
 }
 
-/// CloudQuery an owner and waits for its answer.
-async fn ask<C, T>(
+/// Sends a command to an owner, and waits for the reply.
+async fn request<C, T>(
     owner: &mpsc::Sender<C>,
-    question: impl FnOnce(oneshot::Sender<T>) -> C,
+    command: impl FnOnce(oneshot::Sender<T>) -> C,
 ) -> Result<T, OperationError> {
     let stopping =
-        || OperationError::Unavailable("the edge stops: ask again when it runs".to_owned());
-    let (reply, answer) = oneshot::channel();
-    owner.send(question(reply)).await.map_err(|_| stopping())?;
-    answer.await.map_err(|_| stopping())
-}
-
-fn done_if(changed: bool) -> Outcome {
-    Outcome::Done { unchanged: !changed }
+        || OperationError::Unavailable("the edge stops; retry when it runs again".to_owned());
+    let (reply, response) = oneshot::channel();
+    owner.send(command(reply)).await.map_err(|_| stopping())?;
+    response.await.map_err(|_| stopping())
 }
 
 fn not_found(key: &ResourceKey) -> OperationError {
     OperationError::NotFound(format!("{key}: not found"))
 }
 
-fn object_of(key: ResourceKey, object: Bytes) -> Object {
+fn cloud_object(key: ResourceKey, object: Bytes) -> Object {
     let CloudObject { metadata } = serde_json::from_slice(&object).unwrap_or_default();
     let Metadata { uid, resource_version } = metadata;
     Object { key, uid, resource_version, object }

@@ -8,14 +8,14 @@ use tokio::net::UnixListener;
 
 use crate::exit::StartError;
 
-/// `sockaddr_un` has room for 108 bytes, the last of them zero.
+/// `sockaddr_un` has 108 bytes for the path; the last one is zero.
 const PATH_BYTES_MAX: usize = 107;
 
-/// What the name of a socket ends in until it has its mode.
+/// The suffix of a socket until its mode is set.
 const UNREADY: &str = ".new";
 
-/// Listens on `path`. The socket appears there only once nobody else may open it, and takes the
-/// place of one that a killed process left behind.
+/// Listens on `path`. The socket appears there when its mode admits only this user, and replaces one
+/// that a killed process left behind.
 pub(crate) fn bind(path: &Path) -> Result<UnixListener, StartError> {
     let mut unready = path.as_os_str().to_owned();
     unready.push(UNREADY);

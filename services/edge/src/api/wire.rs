@@ -1,4 +1,4 @@
-//! Between the local API's messages and what the edge makes of them.
+//! Conversions between the messages of the local API and the edge's own types.
 
 use headwater_event::ResourceKey;
 use headwater_proto::local::operation::Verb as WireVerb;
@@ -13,14 +13,14 @@ use crate::meta::routing::Group;
 use crate::replica::watch::Filter;
 use crate::status::EdgeStatus;
 
-/// The most types that a watch may name: more than there are.
+/// The most types that a watch may name; more than exist.
 const TYPES_MAX: usize = 64;
 
-/// Characters of a wrong name that its refusal repeats: a refusal travels in headers, which are
-/// bounded at both ends.
+/// The most characters of an invalid name that an error repeats. Errors travel in headers, which both
+/// ends bound.
 const SHOWN_MAX: usize = 64;
 
-/// Every verb, as it is said and as it is meant.
+/// Every verb: on the wire and here.
 const VERBS: [(WireVerb, Verb); 13] = [
     (WireVerb::Insert, Verb::Insert),
     (WireVerb::Update, Verb::Update),
@@ -37,33 +37,33 @@ const VERBS: [(WireVerb, Verb); 13] = [
     (WireVerb::ControllerUnpublishVolume, Verb::ControllerUnpublishVolume),
 ];
 
-/// The operation that is meant.
-pub(super) fn operation(asked: proto::Operation) -> Result<Operation, OperationError> {
-    let said = asked.verb();
-    let verb = VERBS.iter().find(|(wire, _)| *wire == said).map(|(_, verb)| *verb);
+/// Parses an operation.
+pub(super) fn operation(message: proto::Operation) -> Result<Operation, OperationError> {
+    let wire_verb = message.verb();
+    let verb = VERBS.iter().find(|(wire, _)| *wire == wire_verb).map(|(_, verb)| *verb);
     let verb =
         verb.ok_or_else(|| OperationError::Invalid("the operation has no verb".to_owned()))?;
-    let proto::Operation { id, parent_id, source, resource, content, .. } = asked;
+    let proto::Operation { id, parent_id, source, resource, content, .. } = message;
     Ok(Operation { id, parent_id, source, verb, resource, content })
 }
 
-/// What a watch is to see.
+/// Parses the filter of a watch.
 pub(super) fn filter(request: proto::WatchRequest) -> Result<Filter, OperationError> {
     let proto::WatchRequest { subscriber, types, namespace } = request;
     let group = Group::named(&subscriber).ok_or_else(|| {
         let shown: String = subscriber.chars().take(SHOWN_MAX).collect();
-        OperationError::Invalid(format!("{shown:?} is no group: want edged, mesh or function"))
+        OperationError::Invalid(format!("{shown:?} is no group; use edged, mesh or function"))
     })?;
     if types.len() > TYPES_MAX {
         let types = types.len();
         return Err(OperationError::Invalid(format!(
-            "{types} types are named, at most {TYPES_MAX} may"
+            "the watch names {types} types; the most is {TYPES_MAX}"
         )));
     }
     Ok(Filter { group, types, namespace: (!namespace.is_empty()).then_some(namespace) })
 }
 
-/// What an operation came to.
+/// Formats the result of an operation.
 pub(super) fn result(
     id: String,
     outcome: Result<Outcome, OperationError>,
@@ -73,12 +73,12 @@ pub(super) fn result(
         Ok(Outcome::Objects(objects)) => WireOutcome::Objects(proto::Objects {
             objects: objects.into_iter().map(object).collect(),
         }),
-        Err(refused) => WireOutcome::Failure(failure(refused)),
+        Err(error) => WireOutcome::Failure(failure(error)),
     };
     proto::OperationResult { id, outcome: Some(outcome) }
 }
 
-/// Where the edge stands.
+/// Formats the status of the edge.
 pub(super) fn status(status: EdgeStatus) -> proto::EdgeStatus {
     let streams = status.streams.into_iter().map(|stream| proto::StreamStatus {
         stream: stream.stream.to_string(),
@@ -102,28 +102,28 @@ pub(super) fn status(status: EdgeStatus) -> proto::EdgeStatus {
     }
 }
 
-/// A listing begins.
+/// The event that begins a listing.
 pub(super) fn init() -> proto::WatchEvent {
     event(Kind::Init)
 }
 
-/// An object of a listing.
+/// The event of an object in a listing.
 pub(super) fn init_apply(listed: Object) -> proto::WatchEvent {
     proto::WatchEvent { object: Some(object(listed)), ..event(Kind::InitApply) }
 }
 
-/// A listing has ended.
+/// The event that ends a listing.
 pub(super) fn init_done(complete: bool) -> proto::WatchEvent {
     proto::WatchEvent { complete, ..event(Kind::InitDone) }
 }
 
-/// An object came or changed.
+/// The event of an object that was added or changed.
 pub(super) fn apply(applied: Object, traceparent: Option<String>) -> proto::WatchEvent {
     let traceparent = traceparent.unwrap_or_default();
     proto::WatchEvent { object: Some(object(applied)), traceparent, ..event(Kind::Apply) }
 }
 
-/// An object left.
+/// The event of an object that was removed.
 pub(super) fn delete(
     key: &ResourceKey,
     uid: String,
@@ -134,11 +134,11 @@ pub(super) fn delete(
     proto::WatchEvent { object: Some(object), traceparent, ..event(Kind::Delete) }
 }
 
-/// An operation for the subscriber.
+/// The event of an operation for the subscriber.
 pub(super) fn delivered(operation: Operation) -> proto::WatchEvent {
     let Operation { id, parent_id, source, verb, resource, content } = operation;
-    let said = VERBS.iter().find(|(_, meant)| *meant == verb).map(|(wire, _)| *wire);
-    let verb = said.unwrap_or_default().into();
+    let wire_verb = VERBS.iter().find(|(_, known)| *known == verb).map(|(wire, _)| *wire);
+    let verb = wire_verb.unwrap_or_default().into();
     let operation = proto::Operation { id, parent_id, source, verb, resource, content };
     proto::WatchEvent { operation: Some(operation), ..event(Kind::Operation) }
 }
@@ -152,8 +152,8 @@ fn object(object: Object) -> proto::Object {
     proto::Object { key: key.to_string(), uid, resource_version, object }
 }
 
-fn failure(refused: OperationError) -> proto::Failure {
-    let (code, message) = match refused {
+fn failure(error: OperationError) -> proto::Failure {
+    let (code, message) = match error {
         OperationError::Invalid(message) => (Code::Invalid, message),
         OperationError::Forbidden(message) => (Code::Forbidden, message),
         OperationError::NotFound(message) => (Code::NotFound, message),

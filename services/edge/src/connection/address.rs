@@ -1,19 +1,18 @@
-//! Where a hub is found.
+//! The address of a hub.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Where a hub is found: a DNS name or an IP address, and a port. A name is looked up at each
-/// connection. Cheap to clone.
+/// A DNS name or an IP address, and a port. Each connection resolves the name anew. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HubAddress {
     host: Arc<str>,
     port: u16,
 }
 
-/// Why a text is no address of a hub.
+/// The text is no address of a hub.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no HOST:PORT: hub.example.org:7300, 192.0.2.1:7300 or [2001:db8::1]:7300")]
 pub struct HubAddressError {
@@ -21,7 +20,7 @@ pub struct HubAddressError {
 }
 
 impl HubAddress {
-    /// The DNS name or the IP address, without brackets: as a certificate has it.
+    /// The DNS name or the IP address, without brackets, as in a certificate.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -31,7 +30,7 @@ impl HubAddress {
         self.port
     }
 
-    /// Whether it can be meant for this machine alone.
+    /// Whether the address can only mean this machine. Resolves no name.
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<IpAddr>() {
             Ok(ip) => ip.is_loopback(),
@@ -66,7 +65,7 @@ impl FromStr for HubAddress {
 
 impl fmt::Display for HubAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Only an IPv6 address has one.
+        // Only an IPv6 address has a colon.
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
         } else {
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_addresses_are_read_and_written_alike() {
+    fn an_address_is_displayed_as_it_is_parsed() {
         for text in ["hub.example.org:7300", "192.0.2.1:7300", "[2001:db8::1]:7300", "hub:1"] {
             let address: HubAddress = text.parse().expect(text);
             assert_eq!(address.to_string(), text);
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_without_asking_anyone() {
+    fn loopback_is_recognised_without_a_lookup() {
         for (text, loopback) in [
             ("127.0.0.1:1", true),
             ("127.9.9.9:1", true),

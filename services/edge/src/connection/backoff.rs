@@ -1,44 +1,51 @@
-//! How long to wait before connecting again: full jitter, so that ten thousand edges that lost
-//! one hub do not come back at one moment.
+//! How long to wait before the next connection. Each wait is a random share of its bound (full
+//! jitter): ten thousand edges that lose one hub do not return at the same moment.
 //!
-//! Waits grow while somebody answers and has no session to give. Where nobody answers at all they
-//! do not: nobody is burdened, and a link that is mended is to be used at once.
+//! The bound doubles while hubs respond without accepting a session. It does not grow while no
+//! machine responds: such attempts burden no hub, and the edge must find a repaired link at once.
 
 use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 /// The bounds of the waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffSettings {
-    /// The longest first wait; each further one may be twice as long.
+    /// The first bound; each further one is twice as long.
     pub base: Duration,
-    /// No wait is longer.
+    /// The largest bound.
     pub cap: Duration,
-    /// A session that lasted this long begins the waits anew.
+    /// A session that lasted this long resets the bound.
     pub stable: Duration,
-    /// The longest wait while nobody answers.
+    /// The bound while no machine responds.
     pub probe: Duration,
 }
 
-/// The longest first wait: a restarted hub is found again without a person noticing.
+/// The first bound: an edge finds a restarted hub before a person notices.
 pub const BACKOFF_BASE: Duration = Duration::from_millis(250);
 
-/// The longest wait: a hub that comes back after a long outage sees every edge within it.
+/// The largest bound: after a long outage every edge returns to its hub within this time.
 pub const BACKOFF_CAP: Duration = Duration::from_secs(300);
 
-/// A session that held for a minute was no part of the trouble before it.
+/// A session of a minute has nothing to do with the failures before it.
 pub const BACKOFF_STABLE: Duration = Duration::from_secs(60);
 
-/// The longest wait while nobody answers: with the second between two attempts at one connection, a
-/// link is found again within two of its mending.
+/// The bound while no machine responds. With the second between two attempts at one connection, an
+/// edge finds a repaired link within two seconds.
 pub const BACKOFF_PROBE: Duration = Duration::from_secs(1);
 
-/// Counts the failures in a row.
+/// The waits after failures in a row. Each method takes a number whose bits are all random.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     settings: BackoffSettings,
-    /// How many hubs are tried in turn: the waits grow once none of them could be had.
-    hubs: u32,
-    failures: u32,
+    /// The bounds to come.
+    bounds: ExponentialBackoff,
+    /// The present bound.
+    bound: Duration,
+    /// The failures under the present bound.
+    failures: usize,
+    /// The bound doubles once each hub has failed under it.
+    hubs: usize,
 }
 
 impl Default for BackoffSettings {
@@ -49,39 +56,47 @@ impl Default for BackoffSettings {
 
 impl Backoff {
     pub(crate) fn new(settings: BackoffSettings, hubs: usize) -> Self {
-        let hubs = u32::try_from(hubs.max(1)).unwrap_or(u32::MAX);
-        Self { settings, hubs, failures: 0 }
+        let mut bounds = ExponentialBuilder::new()
+            .with_min_delay(settings.base)
+            .with_max_delay(settings.cap)
+            .with_factor(2.0)
+            .without_max_times()
+            .build();
+        let bound = bounds.next().unwrap_or(settings.cap).min(settings.cap);
+        Self { settings, bounds, bound, failures: 0, hubs: hubs.max(1) }
     }
 
-    /// The wait after one more failure; `drawn` is random in every bit.
-    pub(crate) fn after_failure(&mut self, drawn: u64) -> Duration {
-        let factor = 2_u32.saturating_pow(self.failures / self.hubs);
-        let most = self.settings.base.saturating_mul(factor).min(self.settings.cap);
-        self.failures = self.failures.saturating_add(1);
-        share(most, drawn)
+    /// The wait after one more failure.
+    pub(crate) fn after_failure(&mut self, random: u64) -> Duration {
+        if self.failures == self.hubs {
+            self.bound = self.bounds.next().unwrap_or(self.settings.cap);
+            self.failures = 0;
+        }
+        self.failures += 1;
+        share(self.bound, random)
     }
 
-    /// The wait after a session that ended in order: nothing failed.
-    pub(crate) fn after_move(&self, drawn: u64) -> Duration {
-        share(self.settings.base, drawn)
+    /// The wait after a hub asked the edge to connect to another one. That is no failure.
+    pub(crate) fn after_move(&self, random: u64) -> Duration {
+        share(self.settings.base, random)
     }
 
-    /// The wait after nobody answered: it says nothing of the hub.
-    pub(crate) fn after_no_response(&self, drawn: u64) -> Duration {
-        share(self.settings.probe, drawn)
+    /// The wait after no machine responded. That says nothing about a hub.
+    pub(crate) fn after_no_response(&self, random: u64) -> Duration {
+        share(self.settings.probe, random)
     }
 
-    /// A session has ended after `lasted`.
+    /// Resets the bound if the session that ended was stable.
     pub(crate) fn session_ended(&mut self, lasted: Duration) {
         if lasted >= self.settings.stable {
-            self.failures = 0;
+            *self = Self::new(self.settings, self.hubs);
         }
     }
 }
 
-/// Any wait up to `most`, all alike.
-fn share(most: Duration, drawn: u64) -> Duration {
-    let share = u128::from(drawn) * most.as_millis() / u128::from(u64::MAX);
+/// A share of `bound`, uniformly distributed.
+fn share(bound: Duration, random: u64) -> Duration {
+    let share = u128::from(random) * bound.as_millis() / u128::from(u64::MAX);
     Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
@@ -92,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_wait_doubles_up_to_the_cap() {
+    fn the_bound_doubles_up_to_the_cap() {
         let settings = BackoffSettings {
             base: Duration::from_millis(100),
             cap: Duration::from_millis(350),
@@ -109,7 +124,11 @@ mod tests {
             "a short session changes nothing"
         );
         backoff.session_ended(Duration::from_secs(1));
-        assert_eq!(backoff.after_failure(u64::MAX).as_millis(), 100, "a stable one begins anew");
+        assert_eq!(
+            backoff.after_failure(u64::MAX).as_millis(),
+            100,
+            "a stable one resets the bound"
+        );
         assert_eq!(backoff.after_failure(0), Duration::ZERO, "the jitter is full");
     }
 
@@ -125,16 +144,16 @@ mod tests {
         let waits: Vec<_> = (0..5).map(|_| backoff.after_failure(u64::MAX).as_millis()).collect();
         assert_eq!(waits, [100, 100, 200, 200, 350]);
         assert_eq!(backoff.after_move(u64::MAX).as_millis(), 100, "nothing failed");
-        assert_eq!(backoff.after_failure(u64::MAX).as_millis(), 350, "and nothing is forgotten");
+        assert_eq!(backoff.after_failure(u64::MAX).as_millis(), 350, "and the bound is kept");
     }
 
     #[test]
-    fn while_nobody_answers_the_waits_stay_short() {
+    fn while_no_machine_responds_the_bound_stays() {
         let mut backoff = Backoff::new(BackoffSettings::default(), 1);
         for _ in 0..100 {
             assert_eq!(backoff.after_no_response(u64::MAX), BACKOFF_PROBE);
         }
-        assert_eq!(backoff.after_failure(u64::MAX), BACKOFF_BASE, "nobody has refused yet");
+        assert_eq!(backoff.after_failure(u64::MAX), BACKOFF_BASE, "no hub has refused yet");
         assert_eq!(backoff.after_no_response(0), Duration::ZERO, "the jitter is full");
     }
 
@@ -142,8 +161,8 @@ mod tests {
         #[test]
         fn no_wait_exceeds_the_cap(draws: Vec<u64>) {
             let mut backoff = Backoff::new(BackoffSettings::default(), 1);
-            for drawn in draws {
-                prop_assert!(backoff.after_failure(drawn) <= BACKOFF_CAP);
+            for random in draws {
+                prop_assert!(backoff.after_failure(random) <= BACKOFF_CAP);
             }
         }
     }

@@ -1,10 +1,12 @@
-//! A connection to a hub: gRPC, both directions bounded.
+//! The gRPC stream to a hub, bounded in both directions.
 //!
-//! A task of its own reads what the hub says, and waits where the session does not take it, so
-//! that HTTP/2 holds the hub back. The session's clock runs outside, whatever the socket does.
+//! A separate task reads the stream. When the session does not take its messages, the reader
+//! waits, and HTTP/2 flow control slows the hub. The session's own timers do not depend on the
+//! socket.
 
 use std::error::Error;
 use std::io;
+use std::iter::successors;
 
 use futures::{Stream, StreamExt};
 use headwater_identity::{Connector, PeerRefusal, PeerRefusalCell};
@@ -17,20 +19,20 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
-use crate::connection::address::HubAddress;
-use crate::connection::transport::{DialError, dial};
+use super::address::HubAddress;
+use super::transport::{DialError, dial};
 use crate::metrics::ErrorKind;
 
-/// The largest message, either way: one object of the largest size and its frame.
+/// The largest message in either direction: one object of the largest size, and its frame.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Messages that wait to be written: acknowledgements and reports, which the session bounds.
+/// Messages that wait to be written: acknowledgements and reports. The session bounds both.
 const OUTGOING_MAX: usize = 64;
 
-/// Messages that were read and wait for the session: the next is ready when it has done one.
+/// Messages that were read and wait for the session, so that the next is ready at once.
 const INCOMING_MAX: usize = 4;
 
-/// An open connection.
+/// An open stream to a hub.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) outgoing: mpsc::Sender<replication::EdgeMessage>,
@@ -38,51 +40,51 @@ pub(crate) struct Link {
     _reader: AbortOnDropHandle<()>,
 }
 
-/// Why there is no connection, or no more.
+/// Why there is no stream, or why it ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    /// Nobody accepted it.
+    /// The connection was not made.
     #[error("cannot connect to hub {address}")]
     Connect {
         /// The hub.
         address: HubAddress,
-        /// What happened.
+        /// The cause.
         source: DialError,
     },
-    /// The hub did not like who we are.
+    /// The hub refused the node's certificate.
     #[error("cannot connect to hub {address}")]
     Refused {
         /// The hub.
         address: HubAddress,
-        /// What it said.
+        /// The hub's reason.
         source: PeerRefusal,
     },
-    /// The hub ended it, or it broke.
-    #[error("the connection to hub {address} ended: {}", in_words(status))]
+    /// The hub ended the stream, or the connection broke.
+    #[error("the connection to hub {address} ended: {}", root_cause(status))]
     Ended {
         /// The hub.
         address: HubAddress,
-        /// What the hub or the transport said.
+        /// The status of the hub or of the transport.
         status: Box<Status>,
     },
-    /// The hub closed the stream without a word.
+    /// The hub closed the stream without a status.
     #[error("hub {address} closed the session")]
     Closed {
         /// The hub.
         address: HubAddress,
     },
-    /// The hub said what the protocol does not know.
+    /// The hub sent a message that is not of the protocol.
     #[error("hub {address} sent a malformed message")]
     Malformed {
         /// The hub.
         address: HubAddress,
-        /// What is wrong with it.
+        /// The defect of the message.
         source: WireError,
     },
 }
 
 impl LinkError {
-    /// What a person has to do something about: a certificate, a clock, a name.
+    /// A failure that needs a person: a certificate, a clock, a name.
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
             Self::Connect { address, source: DialError::Tls(error) } => {
@@ -93,13 +95,13 @@ impl LinkError {
         }
     }
 
-    /// Whether nobody answered at all.
+    /// Whether no machine responded.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Connect { source, .. } if source.is_unreachable())
     }
 
-    /// How it is counted.
-    pub(crate) fn counts_as(&self) -> ErrorKind {
+    /// The kind under which the failure is counted.
+    pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Connect { .. } | Self::Refused { .. } => ErrorKind::Connect,
             Self::Ended { .. } | Self::Closed { .. } => ErrorKind::Link,
@@ -109,7 +111,7 @@ impl LinkError {
 }
 
 impl Link {
-    /// A connection whose `reader` says `incoming`.
+    /// A stream whose `reader` sends `incoming`.
     pub(crate) fn new(
         outgoing: mpsc::Sender<replication::EdgeMessage>,
         incoming: mpsc::Receiver<Result<HubMessage, LinkError>>,
@@ -119,87 +121,84 @@ impl Link {
     }
 }
 
-/// What happened to a connection, in a few words: what it began with, and not what each layer above
-/// made of it.
-fn in_words(status: &Status) -> String {
-    let (mut io, mut first, mut cause) = (None, None, status.source());
-    while let Some(error) = cause {
-        io = io.or(error.downcast_ref::<io::Error>());
-        first = Some(error);
-        cause = error.source();
-    }
+/// The root cause of a status in a few words. Each layer above it repeats it in its own terms.
+fn root_cause(status: &Status) -> String {
+    let causes = || successors(status.source(), |&error| error.source());
+    let io = causes().find_map(|error| error.downcast_ref::<io::Error>());
     match io.map(io::Error::kind) {
         Some(io::ErrorKind::UnexpectedEof) => "it broke off".to_owned(),
         Some(io::ErrorKind::ConnectionReset) => "it was reset".to_owned(),
-        Some(io::ErrorKind::TimedOut) => "nothing came through any more".to_owned(),
+        Some(io::ErrorKind::TimedOut) => "it timed out".to_owned(),
         Some(kind) => kind.to_string(),
-        None => match first {
-            Some(first) => first.to_string(),
+        None => match causes().last() {
+            Some(root) => root.to_string(),
             None if status.message().is_empty() => status.code().description().to_owned(),
             None => status.message().to_owned(),
         },
     }
 }
 
-/// Connects to a hub. Nothing has been said when this returns.
+/// Connects to a hub and opens the stream. Returns before anything is sent.
 pub(crate) async fn connect(
     address: HubAddress,
     tls: Option<Connector>,
 ) -> Result<Link, LinkError> {
     let dialed = dial(&address, tls.as_ref()).await;
-    let (channel, verdict) =
+    let (channel, refusal) =
         dialed.map_err(|source| LinkError::Connect { address: address.clone(), source })?;
     let mut client = ReplicationClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let (outgoing, said) = mpsc::channel(OUTGOING_MAX);
-    let (heard, incoming) = mpsc::channel(INCOMING_MAX);
+    let (outgoing, to_hub) = mpsc::channel(OUTGOING_MAX);
+    let (received, incoming) = mpsc::channel(INCOMING_MAX);
     let reader = tokio::spawn(async move {
-        // A hub may answer only once it was greeted: the session begins before that.
-        match client.session(ReceiverStream::new(said)).await {
-            Ok(response) => hear(address, verdict, response.into_inner(), heard).await,
+        // A hub may respond only after the hello, so the session begins before the response.
+        match client.session(ReceiverStream::new(to_hub)).await {
+            Ok(response) => read(address, refusal, response.into_inner(), received).await,
             Err(status) => {
-                let _ = heard.send(Err(ended(address, status, &verdict))).await;
+                let _ = received.send(Err(ended(address, status, &refusal))).await;
             }
         }
     });
     Ok(Link::new(outgoing, incoming, AbortOnDropHandle::new(reader)))
 }
 
-/// Takes up a connection that somebody else made: `said` goes to the hub, `hub` comes from it.
-pub(crate) fn take_up(
+/// Makes a link of a stream that the caller opened: `to_hub` carries messages to the hub,
+/// `from_hub` its messages.
+pub(crate) fn adopt(
     address: HubAddress,
-    said: mpsc::Sender<replication::EdgeMessage>,
-    hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + 'static,
+    to_hub: mpsc::Sender<replication::EdgeMessage>,
+    from_hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Send + Unpin + 'static,
 ) -> Link {
-    let (heard, incoming) = mpsc::channel(INCOMING_MAX);
-    let reader = tokio::spawn(hear(address, PeerRefusalCell::default(), hub, heard));
-    Link::new(said, incoming, AbortOnDropHandle::new(reader))
+    let (received, incoming) = mpsc::channel(INCOMING_MAX);
+    let reader = tokio::spawn(read(address, PeerRefusalCell::default(), from_hub, received));
+    Link::new(to_hub, incoming, AbortOnDropHandle::new(reader))
 }
 
-/// Reads what a hub says until it ends, or nobody hears it any more.
-async fn hear(
+/// Reads the hub's messages until the stream ends or the session drops the link.
+async fn read(
     address: HubAddress,
-    verdict: PeerRefusalCell,
-    mut hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Unpin,
-    heard: mpsc::Sender<Result<HubMessage, LinkError>>,
+    refusal: PeerRefusalCell,
+    mut from_hub: impl Stream<Item = Result<replication::HubMessage, Status>> + Unpin,
+    received: mpsc::Sender<Result<HubMessage, LinkError>>,
 ) {
     loop {
-        let message = match hub.next().await {
+        let message = match from_hub.next().await {
             Some(Ok(message)) => HubMessage::try_from(message)
                 .map_err(|source| LinkError::Malformed { address: address.clone(), source }),
             None => Err(LinkError::Closed { address: address.clone() }),
-            Some(Err(status)) => Err(ended(address.clone(), status, &verdict)),
+            Some(Err(status)) => Err(ended(address.clone(), status, &refusal)),
         };
         let is_last = message.is_err();
-        if heard.send(message).await.is_err() || is_last {
+        if received.send(message).await.is_err() || is_last {
             return;
         }
     }
 }
 
-pub(crate) fn ended(address: HubAddress, status: Status, verdict: &PeerRefusalCell) -> LinkError {
-    match verdict.refusal() {
+/// Why a stream ended with `status`. A refusal by TLS explains it better than the status.
+pub(crate) fn ended(address: HubAddress, status: Status, refusal: &PeerRefusalCell) -> LinkError {
+    match refusal.refusal() {
         Some(source) => LinkError::Refused { address, source },
         None => LinkError::Ended { address, status: Box::new(status) },
     }
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_told_in_a_few_words() {
+    fn the_end_of_a_link_names_its_root_cause() {
         let ended = |status: Status| {
             let address = "127.0.0.1:7300".parse().expect("an address");
             LinkError::Ended { address, status: Box::new(status) }.to_string()
@@ -221,7 +220,7 @@ mod tests {
             ended(Status::from_error(Box::new(rude))),
             "the connection to hub 127.0.0.1:7300 ended: it broke off"
         );
-        let said = ended(Status::failed_precondition("a session begins with a hello, and soon"));
-        assert!(said.ends_with("ended: a session begins with a hello, and soon"), "{said}");
+        let refused = ended(Status::failed_precondition("a session begins with a hello, and soon"));
+        assert!(refused.ends_with("ended: a session begins with a hello, and soon"), "{refused}");
     }
 }

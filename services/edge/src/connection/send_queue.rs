@@ -1,4 +1,4 @@
-//! What waits to be said to the hub, in order.
+//! The messages of one connection that wait to be sent to the hub, in order.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,8 @@ use headwater_proto::replication;
 use headwater_proto::wire::EdgeMessageEncoder;
 use headwater_session::message::EdgeMessage;
 
-/// The messages of one connection that its socket has not taken. The session bounds reports and
-/// requests; what is cumulative replaces its forerunner, so a hub that reads slowly makes no
-/// queue of it.
+/// Messages that the link has not taken. The session bounds reports and requests. A cumulative
+/// message replaces the one before it, so a slow hub does not lengthen the queue.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     waiting: VecDeque<EdgeMessage>,
@@ -16,10 +15,10 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Adds a message.
+    /// Queues a message.
     pub(crate) fn push(&mut self, message: EdgeMessage) {
         match &message {
-            // Said earlier, it is as true: what stands behind it may build on it.
+            // The newer acknowledgement may be sent earlier: later messages may depend on it.
             EdgeMessage::Ack(_) => {
                 let is_ack = |waiting: &&mut EdgeMessage| matches!(waiting, EdgeMessage::Ack(_));
                 if let Some(waiting) = self.waiting.iter_mut().find(is_ack) {
@@ -27,7 +26,7 @@ impl SendQueue {
                     return;
                 }
             }
-            // It goes behind the acknowledgement that covers its positions.
+            // A heartbeat follows the acknowledgement that covers its positions.
             EdgeMessage::Heartbeat(_) => {
                 self.waiting.retain(|waiting| !matches!(waiting, EdgeMessage::Heartbeat(_)));
             }
@@ -36,19 +35,14 @@ impl SendQueue {
         self.waiting.push_back(message);
     }
 
-    /// Whether nothing waits.
+    /// Whether no message waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes the next message, as the socket is to have it.
+    /// Takes the next message, encoded for the wire.
     pub(crate) fn pop(&mut self) -> Option<replication::EdgeMessage> {
         self.waiting.pop_front().map(|message| self.encoder.encode(message))
-    }
-
-    /// Forgets everything: it belonged to another connection.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -71,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_what_is_cumulative_is_said_and_all_of_the_rest() {
-        let mut outgoing = SendQueue::default();
+    fn only_the_newest_of_a_cumulative_kind_is_sent_and_all_others() {
+        let mut queue = SendQueue::default();
         for message in [heartbeat(1), ack(1), reports(), ack(2), heartbeat(2), reports(), ack(3)] {
-            outgoing.push(message);
+            queue.push(message);
         }
-        let said: Vec<_> = std::iter::from_fn(|| outgoing.pop()).collect();
-        assert_eq!(said, [ack(3), reports(), heartbeat(2), reports()].map(Into::into));
+        let sent: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(sent, [ack(3), reports(), heartbeat(2), reports()].map(Into::into));
     }
 }

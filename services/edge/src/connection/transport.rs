@@ -1,4 +1,4 @@
-//! How a connection to a hub is made: its name looked up, TCP, TLS, HTTP/2, within one deadline.
+//! The transport to a hub: DNS, TCP, TLS and HTTP/2, within one deadline.
 
 use std::io;
 use std::time::Duration;
@@ -13,53 +13,53 @@ use tokio::time::{Instant, timeout_at};
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-use crate::connection::address::HubAddress;
+use super::address::HubAddress;
 
-/// How long a hub may take to accept a connection, its name being looked up included.
+/// How long a hub may take to accept a connection, with the DNS lookup.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// TCP says the first packet of a connection again ever more rarely. Another connection is begun
-/// each second while those before go on, so that a link which comes back is found by then.
+/// TCP retransmits the first packet of a connection at growing intervals. The edge starts another
+/// attempt each second beside the earlier ones, so that it finds a repaired link within a second.
 const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A hub that says nothing for so long is asked: a little more than the 10 s after which each
-/// speaks by itself, so that one that is well is never asked.
+/// After this much silence the transport pings the hub. A healthy hub sends a heartbeat every 10 s
+/// and is never pinged.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(12);
 
-/// How long a hub may take to answer: a link over which that takes longer carries nothing.
+/// How long a hub may take to answer a ping. A slower link is of no use.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Response headers of a hub are a few hundred bytes.
+/// The most bytes of response headers; a hub sends a few hundred.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
-/// Why a hub gave no connection.
+/// Why there is no connection to a hub.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    /// It has no address.
+    /// The name has no address.
     #[error("its name cannot be looked up")]
     Lookup(#[source] io::Error),
-    /// Its name means other machines, to whom nothing is said without TLS.
-    #[error("its name means no address of this machine, and without TLS no other is spoken to")]
+    /// The name resolves to other machines, and the edge has no TLS.
+    #[error("without TLS an edge connects to loopback only, and its name is no loopback address")]
     NotLoopback,
-    /// Nobody listens there, or nothing comes through.
-    #[error("nobody answers there")]
+    /// TCP failed: the port is closed, or there is no route.
+    #[error("it does not respond")]
     Tcp(#[source] io::Error),
-    /// Nothing comes back, not even a refusal.
-    #[error("nobody answers there within {} s", CONNECT_TIMEOUT.as_secs())]
+    /// No packet came back, not even a refusal.
+    #[error("it does not respond within {} s", CONNECT_TIMEOUT.as_secs())]
     NoResponse,
-    /// Somebody answers, and is too slow.
+    /// The hub responds too slowly.
     #[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
     Late,
-    /// It is not the hub, or one of the certificates is not good.
+    /// TLS failed: it is not the hub, or one of the certificates is invalid.
     #[error(transparent)]
     Tls(#[from] ConnectError),
-    /// What answers speaks something else.
-    #[error("no HTTP/2 with it")]
+    /// The peer does not use HTTP/2.
+    #[error("it does not use HTTP/2")]
     Http2(#[from] tonic::transport::Error),
 }
 
 impl DialError {
-    /// Whether nobody answered at all, so that no hub was burdened.
+    /// Whether no machine responded, so that the attempt put no load on a hub.
     pub(crate) fn is_unreachable(&self) -> bool {
         use io::ErrorKind as Kind;
         match self {
@@ -76,8 +76,8 @@ impl DialError {
     }
 }
 
-/// Connects to a hub. Without TLS on loopback only. What the hub thinks of the node's certificate
-/// becomes known with the first that is read.
+/// Connects to a hub; without TLS on loopback only. TLS 1.3 delivers a refusal of the node's
+/// certificate with the first bytes that are read.
 pub(crate) async fn dial(
     hub: &HubAddress,
     tls: Option<&Connector>,
@@ -85,16 +85,16 @@ pub(crate) async fn dial(
     let deadline = Instant::now() + CONNECT_TIMEOUT;
     let reached = timeout_at(deadline, reach(hub, tls.is_some())).await;
     let stream = reached.unwrap_or(Err(DialError::NoResponse))?;
-    let speaking = async {
+    let handshake = async {
         match tls {
-            None => speak(hub, "http", stream).await,
-            Some(tls) => speak(hub, "https", tls.connect(hub.host(), stream).await?).await,
+            None => http2(hub, "http", stream).await,
+            Some(tls) => http2(hub, "https", tls.connect(hub.host(), stream).await?).await,
         }
     };
-    timeout_at(deadline, speaking).await.unwrap_or(Err(DialError::Late))
+    timeout_at(deadline, handshake).await.unwrap_or(Err(DialError::Late))
 }
 
-/// The first connection that comes about; the caller bounds the time.
+/// Opens TCP connections until one is accepted. The caller bounds the time.
 async fn reach(hub: &HubAddress, may_leave: bool) -> Result<TcpStream, DialError> {
     let found = lookup_host((hub.host(), hub.port())).await.map_err(DialError::Lookup)?;
     let found: Vec<_> = found.filter(|at| may_leave || at.ip().is_loopback()).collect();
@@ -114,7 +114,8 @@ async fn reach(hub: &HubAddress, may_leave: bool) -> Result<TcpStream, DialError
     Ok(stream)
 }
 
-async fn speak<S>(
+/// Opens HTTP/2 over a connected stream.
+async fn http2<S>(
     hub: &HubAddress,
     scheme: &str,
     stream: S,
@@ -122,14 +123,14 @@ async fn speak<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (stream, verdict) = RefusalDetector::new(stream);
+    let (stream, refusal) = RefusalDetector::new(stream);
     let mut stream = Some(TokioIo::new(stream));
-    // For one connection: the next is dialed anew, for the hub may be another by then.
+    // The channel must not reconnect by itself: the next hub may be another.
     let once = service_fn(move |_| {
         let stream = stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
         async { stream }
     });
-    // The transport takes the stream as it is; to the hub it is what it is.
+    // The stream already has its TLS, so tonic gets `http`. The requests carry the true scheme.
     let origin = Endpoint::from_shared(format!("{scheme}://{hub}"))?.uri().clone();
     let channel = Endpoint::from_shared(format!("http://{hub}"))?
         .origin(origin)
@@ -139,7 +140,7 @@ where
         .http2_max_header_list_size(HEADERS_BYTES_MAX)
         .connect_with_connector(once)
         .await?;
-    Ok((channel, verdict))
+    Ok((channel, refusal))
 }
 
 #[cfg(test)]
@@ -150,11 +151,11 @@ mod tests {
 
     async fn failed(hub: &str) -> DialError {
         let hub = hub.parse().expect("an address");
-        dial(&hub, None).await.expect_err("nobody speaks there")
+        dial(&hub, None).await.expect_err("no connection")
     }
 
     #[tokio::test]
-    async fn who_refuses_is_heard() {
+    async fn a_refused_connection_is_a_response() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
         drop(listener);
@@ -163,15 +164,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_packets_are_lost_nobody_is_heard_until_they_are_not() {
+    async fn lost_packets_are_no_response() {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
-        // With as many connections as it may hold, the system drops the first packet of others.
+        // A full accept queue makes the system drop the first packet of further connections.
         let listener = socket.listen(1).expect("a listener");
         let address = listener.local_addr().expect("bound");
-        let held = [TcpStream::connect(address).await, TcpStream::connect(address).await];
-        let unheard = failed(&address.to_string()).await;
-        assert!(matches!(unheard, DialError::NoResponse) && unheard.is_unreachable(), "{unheard}");
-        drop(held);
+        let queued = [TcpStream::connect(address).await, TcpStream::connect(address).await];
+        let error = failed(&address.to_string()).await;
+        assert!(matches!(error, DialError::NoResponse) && error.is_unreachable(), "{error}");
+        drop(queued);
     }
 }

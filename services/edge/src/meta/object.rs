@@ -4,7 +4,7 @@ use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, ResourceKey};
 use headwater_view::Entry;
 
-/// An object of the view.
+/// An object of the view, or a pod's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) key: ResourceKey,

@@ -1,17 +1,17 @@
-//! MetaManager's operations: what each asks the edge to do. Pure.
+//! MetaManager's operations, and the plan that each leads to. Pure.
 //!
-//! | operation | who | what comes of it |
+//! | operation | source | effect |
 //! |---|---|---|
 //! | insert, update | edged, of its Node | a report |
-//! | insert, update | edged, of a podstatus | the pod's status, if it is another |
+//! | insert, update | edged, of a podstatus | the pod's status, if it changed |
 //! | insert, update, delete, response | a function | a message to the cloud |
-//! | insert, update, delete, response | anyone else | delivered by routing |
+//! | insert, update, delete, response | any other | a delivery by routing |
 //! | delete | edged, of a pod | a report that it has terminated |
-//! | delete | edged, of a podstatus | the status is forgotten |
-//! | query | anyone | the view, the statuses, or the cloud |
-//! | connection | anyone | whether that is so; nobody sets it from here |
-//! | meta sync | anyone | the pod status snapshot, now |
-//! | action, action result, volume operations | anyone | nobody executes them |
+//! | delete | edged, of a podstatus | the status is removed |
+//! | query | any | a read of the view, of the statuses, or of the cloud |
+//! | connection | any | a check; the connection state is read-only |
+//! | meta sync | any | the pod status snapshot is derived now |
+//! | action, action result, volume operations | any | a refusal: the node has no executor |
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 
 use crate::meta::routing::{CloudQuery, Group, OperationSource, Route, cloud_query, route};
 
-/// What is asked for.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Insert,
@@ -40,7 +40,7 @@ pub(crate) enum Verb {
     ControllerUnpublishVolume,
 }
 
-/// An operation as it was asked for.
+/// An operation as the caller sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Operation {
     pub(crate) id: String,
@@ -51,86 +51,89 @@ pub(crate) struct Operation {
     pub(crate) content: Bytes,
 }
 
-/// What an operation asks the edge to do.
+/// What the edge does for an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Note a pod's status.
+    /// Store a pod's status.
     SetStatus { pod: ResourceKey, uid: String, status: Bytes },
-    /// Forget a pod's status.
+    /// Remove a pod's status.
     RemoveStatus { pod: ResourceKey },
     /// Report to the cloud.
     Report(ReportBody),
-    /// Report that a pod has terminated, if it is still there.
+    /// Report that a pod has terminated, if the node still has it.
     Terminate { pod: ResourceKey, uid: String },
-    /// Hand the operation to the watches of a group.
+    /// Deliver the operation to the watches of a group.
     Deliver(Group),
-    /// Look one object up.
+    /// Look up one object.
     Find { key: ResourceKey, cloud: CloudQuery },
-    /// Look all objects of a type up; no namespace means every one.
+    /// Look up all objects of a type; `None`: of every namespace.
     List { namespace: Option<String>, kind: String },
-    /// Say whether the connection is as the operation has it.
+    /// Check whether the connection state is this one.
     IsConnected(bool),
     /// Derive the pod status snapshot now.
     MetaSync,
 }
 
-/// Why an operation is not done. Nothing of it was done.
+/// Why an operation is refused. It has had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OperationError {
-    /// It is no well-formed operation.
+    /// The operation is malformed.
     #[error("{0}")]
     Invalid(String),
-    /// Who asks may not.
+    /// The source may not do that.
     #[error("{0}")]
     Forbidden(String),
-    /// There is nothing of that name.
+    /// There is no such object.
     #[error("{0}")]
     NotFound(String),
-    /// It needs what is not there just now: the cloud, or room.
+    /// The operation needs something that is missing now: the cloud, or room.
     #[error("{0}")]
     Unavailable(String),
-    /// Nobody executes it.
+    /// The node has no executor for it.
     #[error("{0}")]
     NoExecutor(String),
 }
 
 /// The content of a podstatus, and of a pod's deletion.
 #[derive(Deserialize)]
-struct OfPod<'a> {
+struct PodContent<'a> {
     uid: String,
     #[serde(borrow)]
     status: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Connected {
+struct ConnectionContent {
     connected: bool,
 }
 
-/// A resource as it stands in an operation: one object, or all of a type.
+/// The resource of an operation: one object, or all objects of a type.
 enum Resource {
     One(ResourceKey),
     All { namespace: Option<String>, kind: String },
 }
 
-/// What `operation` asks of the edge of `node`.
+/// Plans `operation` for the edge of `node`.
 ///
 /// # Errors
-/// When it asks for nothing that can be done, whatever the state of the edge.
+/// When the edge refuses the operation in any state.
 pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, OperationError> {
-    let speaker = OperationSource::named(&operation.source);
+    let source = OperationSource::named(&operation.source);
     match operation.verb {
         Verb::Query => query(&operation.resource),
         Verb::MetaSync => Ok(Plan::MetaSync),
         Verb::Connection => connection(operation),
         Verb::Insert | Verb::Update | Verb::Delete | Verb::Response => {
             let Resource::One(key) = resource(&operation.resource)? else {
-                return Err(invalid(&operation.resource, "it names no single object"));
+                return Err(invalid(
+                    &operation.resource,
+                    "the operation needs one object, not a whole type",
+                ));
             };
-            if speaker == OperationSource::Edged {
+            if source == OperationSource::Edged {
                 return of_edged(node, operation, key);
             }
-            match route(speaker, key.kind()) {
+            match route(source, key.kind()) {
                 Route::Outbox => message(operation, key),
                 Route::To(group) => Ok(Plan::Deliver(group)),
             }
@@ -141,7 +144,7 @@ pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, Opera
         | Verb::DeleteVolume
         | Verb::ControllerPublishVolume
         | Verb::ControllerUnpublishVolume) => {
-            Err(OperationError::NoExecutor(format!("nobody on this node executes {verb}")))
+            Err(OperationError::NoExecutor(format!("this node has no executor for {verb}")))
         }
     }
 }
@@ -155,7 +158,7 @@ fn of_edged(
     match (operation.verb, key.kind()) {
         (Verb::Insert | Verb::Update, "node") => {
             if key.namespace().is_some() || key.name() != node.as_str() {
-                let reason = format!("{key}: edged of node {node} reports that node and no other");
+                let reason = format!("{key}: edged of node {node} may report that node only");
                 return Err(OperationError::Forbidden(reason));
             }
             let object: &RawValue = parse(&key, content)?;
@@ -165,7 +168,7 @@ fn of_edged(
             Ok(Plan::Report(ReportBody::Node { object: content.clone() }))
         }
         (Verb::Insert | Verb::Update, "podstatus") => {
-            let OfPod { uid, status } = parse(&key, content)?;
+            let PodContent { uid, status } = parse(&key, content)?;
             let Some(status) = status.filter(|status| status.get().starts_with('{')) else {
                 return Err(invalid(key.as_str(), "a podstatus has a JSON object as its status"));
             };
@@ -174,15 +177,15 @@ fn of_edged(
         }
         (Verb::Delete, "podstatus") => Ok(Plan::RemoveStatus { pod: key.with_kind("pod") }),
         (Verb::Delete, "pod") => {
-            let OfPod { uid, .. } = parse(&key, content)?;
+            let PodContent { uid, .. } = parse(&key, content)?;
             Ok(Plan::Terminate { pod: key, uid })
         }
         (Verb::Response, kind) => match route(OperationSource::Edged, kind) {
             Route::Outbox => message(operation, key),
-            // What edged answers is not for edged.
-            Route::To(Group::Edged) => {
-                Err(OperationError::NoExecutor(format!("{key}: nobody waits for this answer")))
-            }
+            // A response of edged is not for edged.
+            Route::To(Group::Edged) => Err(OperationError::NoExecutor(format!(
+                "{key}: no subscriber waits for this response"
+            ))),
             Route::To(group) => Ok(Plan::Deliver(group)),
         },
         (verb, kind) => Err(OperationError::Forbidden(format!(
@@ -201,7 +204,7 @@ fn message(operation: &Operation, key: ResourceKey) -> Result<Plan, OperationErr
         }
     };
     if matches!(key.kind(), "node" | "podstatus" | "podtermination") {
-        let reason = format!("{key}: only edged speaks of nodes and pods");
+        let reason = format!("{key}: only edged may report nodes and pods");
         return Err(OperationError::Forbidden(reason));
     }
     Ok(Plan::Report(ReportBody::Message { key, content }))
@@ -218,9 +221,10 @@ fn query(text: &str) -> Result<Plan, OperationError> {
 }
 
 fn connection(operation: &Operation) -> Result<Plan, OperationError> {
-    let Connected { connected } = serde_json::from_slice(&operation.content).map_err(|error| {
-        invalid(&operation.resource, &format!("want {{\"connected\": bool}}: {error}"))
-    })?;
+    let ConnectionContent { connected } =
+        serde_json::from_slice(&operation.content).map_err(|error| {
+            invalid(&operation.resource, &format!("want {{\"connected\": bool}}: {error}"))
+        })?;
     Ok(Plan::IsConnected(connected))
 }
 
@@ -229,7 +233,7 @@ fn resource(text: &str) -> Result<Resource, OperationError> {
     if text.split('/').count() != 2 {
         return text.parse().map(Resource::One).map_err(malformed);
     }
-    // A name that any key may have makes a key of the two parts, and checks them.
+    // With a valid name the two parts become a key, whose parser checks them.
     let key: ResourceKey = format!("{text}/x").parse().map_err(malformed)?;
     let namespace = key.namespace().map(str::to_owned);
     Ok(Resource::All { namespace, kind: key.kind().to_owned() })

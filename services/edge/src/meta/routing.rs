@@ -1,26 +1,27 @@
-//! Who gets what: by who speaks and of what type the resource is, as in KubeEdge's MetaManager.
+//! Routing by the source of an operation and the type of its resource, as in KubeEdge's MetaManager.
+//! Pure.
 //!
-//! Pure. An operation is delivered to the watches of one group, or goes to the outbox; an object
-//! of the view belongs to the group that its type is routed to when the cloud speaks.
+//! An operation goes to the watches of one group, or to the outbox. An object of the view belongs to
+//! the group to which its type is routed when the source is the cloud.
 
 use std::fmt;
 
-/// Who speaks.
+/// The source of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationSource {
-    /// The cloud, by a stream or by an answer.
+    /// The cloud, by a stream or by a response.
     Cloud,
     /// The pod worker.
     Edged,
-    /// What manages the functions of the node.
+    /// The manager of the node's functions.
     FunctionManager,
     /// A function, or an application of the node.
     Function,
-    /// Anyone else.
+    /// Any other program.
     Other,
 }
 
-/// Who watches: the routing groups.
+/// A group of subscribers, to which operations and objects are routed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
     /// The pod worker.
@@ -31,27 +32,27 @@ pub enum Group {
     Function,
 }
 
-/// Where something goes.
+/// The destination of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// To the watches of a group.
+    /// The watches of a group.
     To(Group),
-    /// Into the outbox, and so to the cloud.
+    /// The outbox, and through it the cloud.
     Outbox,
 }
 
 /// Whether a query goes to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudQuery {
-    /// Never: what is not here is not there either.
+    /// Never: the cloud has no object that the view lacks.
     Never,
-    /// When it is not here.
+    /// When the view lacks the object.
     WhenAbsent,
-    /// Whenever there is a connection: others change it without telling this node.
+    /// Whenever there is a connection: the cloud changes the object without a push to this node.
     Always,
 }
 
-/// The types that services are made of, and KubeEdge's lists of them.
+/// The types of which services consist, and KubeEdge's lists of them.
 const MESH: [&str; 7] = [
     "service",
     "servicelist",
@@ -62,7 +63,7 @@ const MESH: [&str; 7] = [
     "podlist",
 ];
 
-/// Types that may live in the cloud alone until a node asks for them.
+/// Types whose objects may be in the cloud only.
 const CLOUD: [&str; 9] = [
     "configmap",
     "secret",
@@ -75,12 +76,12 @@ const CLOUD: [&str; 9] = [
     "certificatesigningrequest",
 ];
 
-/// Types whose truth is in the cloud.
+/// Types of which the cloud has the newest state.
 const ALWAYS: [&str; 2] = ["node", "volumeattachment"];
 
-/// Where what `speaker` says of a resource of type `kind` goes.
-pub fn route(speaker: OperationSource, kind: &str) -> Route {
-    match speaker {
+/// Routes an operation of `source` on a resource of type `kind`.
+pub fn route(source: OperationSource, kind: &str) -> Route {
+    match source {
         OperationSource::Function => Route::Outbox,
         OperationSource::FunctionManager => Route::To(Group::Function),
         _ if MESH.contains(&kind) => Route::To(Group::Mesh),
@@ -100,7 +101,7 @@ pub fn cloud_query(kind: &str) -> CloudQuery {
 }
 
 impl OperationSource {
-    /// Who `source` of an operation is. KubeEdge's names are understood.
+    /// The source of that name; KubeEdge's names are accepted too.
     pub fn named(source: &str) -> Self {
         match source {
             "cloud" | "edgecontroller" => Self::Cloud,
@@ -113,7 +114,7 @@ impl OperationSource {
 }
 
 impl Group {
-    /// The group of that name. KubeEdge's names are understood.
+    /// The group of that name; KubeEdge's names are accepted too.
     pub fn named(subscriber: &str) -> Option<Self> {
         match subscriber {
             "edged" => Some(Self::Edged),
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_speaker_and_type_has_its_place() {
+    fn every_source_and_type_has_a_route() {
         use Group::{Edged, Function, Mesh};
         let table = [
             ("edgecontroller", "pod", Route::To(Edged)),
@@ -164,7 +165,7 @@ mod tests {
             ("edgefunction", "result", Route::Outbox),
             ("function", "service", Route::Outbox),
             ("function", "pod", Route::Outbox),
-            ("somebody", "membership", Route::To(Edged)),
+            ("other", "membership", Route::To(Edged)),
             ("", "", Route::To(Edged)),
         ];
         for (source, kind, expected) in table {
@@ -179,10 +180,10 @@ mod tests {
     #[test]
     fn every_object_of_the_view_is_seen_by_one_group() {
         for kind in ["pod", "configmap", "service", "endpointslice", "node", "unheard-of"] {
-            let seers = [Group::Edged, Group::Mesh, Group::Function]
+            let groups = [Group::Edged, Group::Mesh, Group::Function]
                 .into_iter()
                 .filter(|group| group.sees(kind));
-            assert_eq!(seers.count(), 1, "{kind}");
+            assert_eq!(groups.count(), 1, "{kind}");
         }
         for group in [Group::Edged, Group::Mesh, Group::Function] {
             assert_eq!(Group::named(&group.to_string()), Some(group));
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn node_and_volume_attachment_always_ask() {
+    fn nodes_and_volume_attachments_are_always_queried() {
         for (kind, expected) in [
             ("node", CloudQuery::Always),
             ("volumeattachment", CloudQuery::Always),

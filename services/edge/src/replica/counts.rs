@@ -1,4 +1,4 @@
-//! What the replica counts: batches, their time, and how long events were on their way.
+//! The metrics of the replica: batches, durations, and how long events were in flight.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,50 +6,51 @@ use std::time::{Duration, Instant};
 use crate::dependencies::{Clock, SystemClock};
 use crate::metrics::{EdgeCounts, Resync};
 
-/// The counts of a replica. Clocks are read only where something is counted.
+/// The counts of a replica. Without metrics no clock is read.
 #[derive(Debug)]
 pub(super) struct ReplicaCounts {
     metrics: EdgeCounts,
     clock: Arc<dyn Clock>,
-    /// How long folding the open batch has taken, and its changes.
+    /// How long the folds of the open batch have taken.
     folding: Duration,
+    /// The changes in the open batch.
     changes: usize,
-    /// Watches that lagged and are counted already.
-    lagging: u64,
+    /// Lagging watches that are counted already.
+    lagged: u64,
 }
 
-/// When something began.
+/// Measures a duration, if it is counted.
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch(Option<Instant>);
 
 impl ReplicaCounts {
     pub(super) fn new(metrics: EdgeCounts, clock: Arc<dyn Clock>) -> Self {
-        Self { metrics, clock, folding: Duration::ZERO, changes: 0, lagging: 0 }
+        Self { metrics, clock, folding: Duration::ZERO, changes: 0, lagged: 0 }
     }
 
-    /// Something begins that takes time.
-    pub(super) fn begin(&self) -> Stopwatch {
+    /// Starts a stopwatch.
+    pub(super) fn start(&self) -> Stopwatch {
         Stopwatch(self.metrics.counts().then(Instant::now))
     }
 
-    /// So many changes were folded into the open batch.
-    pub(super) fn folded(&mut self, changes: usize, began: &Stopwatch) {
-        self.folding += began.elapsed();
+    /// Counts changes that were folded into the open batch.
+    pub(super) fn folded(&mut self, changes: usize, stopwatch: &Stopwatch) {
+        self.folding += stopwatch.elapsed();
         self.changes += changes;
     }
 
-    /// The open batch was committed.
-    pub(super) fn committed(&mut self, began: &Stopwatch) {
-        let took = std::mem::take(&mut self.folding) + began.elapsed();
+    /// Counts the commit of the open batch.
+    pub(super) fn committed(&mut self, stopwatch: &Stopwatch) {
+        let took = std::mem::take(&mut self.folding) + stopwatch.elapsed();
         self.metrics.applied(std::mem::take(&mut self.changes), took);
     }
 
-    /// What is applied was synced.
-    pub(super) fn synced(&self, began: &Stopwatch) {
-        self.metrics.synced(began.elapsed());
+    /// Counts a sync.
+    pub(super) fn synced(&self, stopwatch: &Stopwatch) {
+        self.metrics.synced(stopwatch.elapsed());
     }
 
-    /// Events that were written at these times may be seen now.
+    /// Counts events, by the times of their writing, that watches can see now.
     pub(super) fn visible(&self, written_ms: impl Iterator<Item = i64>) {
         let mut now_ms = None;
         for written_ms in written_ms {
@@ -58,14 +59,14 @@ impl ReplicaCounts {
         }
     }
 
-    /// A stream was brought forward by other means than its tail.
+    /// Counts a catch-up of a stream other than by its tail.
     pub(super) fn resynced(&self, by: Resync) {
         self.metrics.resynced(by);
     }
 
-    /// So many watches are open, and so many have lagged since the start.
+    /// Counts the open watches, and those that lagged since the start.
     pub(super) fn watches(&mut self, open: usize, lagged: u64) {
-        let newly = lagged.saturating_sub(std::mem::replace(&mut self.lagging, lagged));
+        let newly = lagged.saturating_sub(std::mem::replace(&mut self.lagged, lagged));
         self.metrics.watches(open, newly);
     }
 }

@@ -1,4 +1,4 @@
-//! What the edge folds: pushes of its streams, and streams that it no longer has.
+//! The fold of the edge: pushes of its streams, and the removal of streams that it no longer has.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use headwater_view::{
 };
 use tracing::Span;
 
-/// A push, or one part of it, with its objects hashed and encoded: done where it is received, so
-/// that the thread that folds has that much less to do.
+/// A push, or one part of it, with its objects hashed and encoded. The session prepares it, which
+/// relieves the thread that folds.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedPush {
-    /// What it brings.
+    /// The changes, and the positions that they lead from and to.
     pub(crate) advance: Advance,
     causes: HashMap<EntryKey, ChangeCause>,
-    /// When the log appended the first of its events.
+    /// When the log appended the first event.
     appended_ms: Option<i64>,
 }
 
@@ -30,20 +30,20 @@ pub(crate) enum FoldInput {
     Drop(StreamId),
 }
 
-/// What was done, and what caused it.
+/// An effect of the fold, and its cause.
 #[derive(Clone, Debug)]
 pub(crate) struct AppliedEffect {
     pub(crate) effect: Effect,
     pub(crate) cause: ChangeCause,
-    /// When the log appended it, or the first event that came with it.
+    /// When the log appended the event, or the first event of its push.
     pub(crate) appended_ms: Option<i64>,
 }
 
-/// What caused a change, as far as that was told.
+/// The trace of a change, as far as the hub sent one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeCause {
     traceparent: Option<String>,
-    /// From when the change was folded to when it is let out.
+    /// From the fold of the change to its release.
     span: Option<Span>,
 }
 
@@ -54,7 +54,7 @@ impl ChangeCause {
         Self { traceparent: Some(traceparent), span: Some(span) }
     }
 
-    /// What goes along with the change: this part of its trace, else what came.
+    /// The trace context of the change: this span's, else the hub's.
     pub(crate) fn traceparent(&self) -> Option<String> {
         let here = self.span.as_ref().and_then(headwater_telemetry::traceparent);
         here.or_else(|| self.traceparent.clone())
@@ -62,7 +62,7 @@ impl ChangeCause {
 }
 
 impl FoldInput {
-    /// How many changes it holds.
+    /// How many changes the input has.
     pub(crate) fn changes(&self) -> usize {
         match self {
             Self::Push(push) => push.advance.changes(),
@@ -71,11 +71,11 @@ impl FoldInput {
     }
 }
 
-/// Folds pushes.
+/// The projection of pushes into the view.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeFold {
-    /// Whether a catch-up became visible whose entries are to be read again before more is
-    /// folded.
+    /// Whether a catch-up became visible as a whole. The owner must list the view again before it
+    /// folds more.
     pub(crate) replaced: bool,
 }
 
@@ -99,7 +99,7 @@ impl Projection for EdgeFold {
             }
             FoldInput::Drop(stream) => state.drop_stream(&stream, &mut effects)?,
         }
-        // What did not change wakes nobody, and is no reason for a sync.
+        // An effect without a change notifies no watch and requires no sync.
         for effect in effects.into_iter().filter(Effect::wakes) {
             self.replaced |= effect.kind == EffectKind::Replaced;
             let cause = key_of(&effect.kind).and_then(|key| causes.get(key).cloned());
@@ -127,7 +127,7 @@ impl From<Push> for PreparedPush {
             PushMode::Snapshot => AdvanceMode::Snapshot,
             PushMode::Correction => AdvanceMode::Correction,
         };
-        // A head changes no key; without one, each change has a seq of its own.
+        // A head changes no key. Without a head, each change has a seq of its own.
         let is_each =
             mode == AdvanceMode::Tail && changes.len() as u64 == to.seq.0.saturating_sub(from.0);
         let appended_ms = changes.first().and_then(|pushed| pushed.appended_ms);

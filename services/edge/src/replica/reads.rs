@@ -1,5 +1,5 @@
-//! What is read of the replica. This thread alone writes, and has made everything durable before
-//! it reads for others on the node.
+//! Reads of the replica. The owner is the only writer, and makes everything durable before it reads
+//! for others on the node.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use headwater_event::{DigestKey, EntryDigest, EntryKey, ResourceKey, StreamId};
 use headwater_store::EngineError;
 use headwater_view::{EffectKind, Selection, StreamReader};
 
-use super::EdgeReplica;
+use super::owner::EdgeReplica;
+use super::watch::{Filter, WatchItem};
 use crate::meta::object::Object;
-use crate::replica::watch::{Filter, WatchItem};
 use crate::upstream::ViewChange;
 
 /// How many entries one read of a listing takes from the engine.
 const LISTING_CHUNK: usize = 64;
 
 impl EdgeReplica {
-    /// Everything that a watch sees.
+    /// Lists everything that a watch sees.
     pub(super) fn listing(&self, filter: &Filter) -> Result<WatchItem, EngineError> {
         let mut objects = Vec::new();
         for stream in self.positions().keys() {
@@ -35,7 +35,7 @@ impl EdgeReplica {
         Ok(WatchItem::Listing { objects, complete: self.complete })
     }
 
-    /// What the outbox thread must know of the view.
+    /// Lists what the outbox thread must know of the view.
     pub(super) fn list_pods(&self) -> Result<Vec<ViewChange>, EngineError> {
         let mut pods = BTreeMap::new();
         self.read(&self.private, Selection::Kind("pod"), |object| {
@@ -49,6 +49,7 @@ impl EdgeReplica {
         Ok(changes)
     }
 
+    /// Looks up one object.
     pub(super) fn find(&self, key: ResourceKey) -> Result<Option<Object>, EngineError> {
         let key = EntryKey::Resource(key);
         for stream in self.positions().keys() {
@@ -59,6 +60,7 @@ impl EdgeReplica {
         Ok(None)
     }
 
+    /// Calls `take` with each selected object of a stream.
     pub(super) fn read(
         &self,
         stream: &StreamId,
@@ -80,7 +82,7 @@ impl EdgeReplica {
         }
     }
 
-    /// What a stream holds, or nothing where that is too much to say.
+    /// The digests of a stream's entries; empty where there are more than `entries_max`.
     pub(super) fn digests(
         &self,
         stream: &StreamId,
@@ -92,12 +94,12 @@ impl EdgeReplica {
     }
 
     fn reader(&self) -> StreamReader<'_> {
-        // This thread alone writes: the engine's present state stands still.
+        // No snapshot is needed: the owner is the only writer.
         StreamReader::new(&*self.engine)
     }
 }
 
-/// What the outbox thread must know of an effect.
+/// The change that the outbox thread must know of; `None`: it needs none.
 pub(super) fn view_change(effected: &EffectKind) -> Option<ViewChange> {
     match effected {
         EffectKind::Added(applied) | EffectKind::Changed(applied) => match &applied.key {
@@ -117,7 +119,7 @@ pub(super) fn view_change(effected: &EffectKind) -> Option<ViewChange> {
     }
 }
 
-/// The request's number; one that is none asks for nothing.
+/// The number of a snapshot request; `None`: the entry is malformed.
 fn snapshot_request(object: &[u8]) -> Option<ViewChange> {
     serde_json::from_slice(object).ok().map(ViewChange::SnapshotRequested)
 }

@@ -1,11 +1,11 @@
-//! Syncs of the state database, beside the fold: the next group is folded and written while one
-//! is made durable.
+//! Syncs of the state database beside the fold: the owner folds and writes the next group while the
+//! syncer makes one durable.
 //!
 //! ```text
-//!  replica --ticket--> syncer --Engine::sync--> what it made durable, or why not --> replica
+//!  owner --ticket--> syncer --Engine::sync--> what it made durable, or the error --> owner
 //! ```
 //!
-//! One sync is under way at a time: what gathers meanwhile shares the next, and none can succeed
+//! One sync runs at a time. Commits that gather meanwhile share the next one, and no sync can succeed
 //! beside one that fails.
 
 use std::sync::Arc;
@@ -17,93 +17,95 @@ use tokio::sync::mpsc;
 use super::ReplicaError;
 use super::counts::Stopwatch;
 
-/// One sync is under way at a time, and so is one word of it in either direction.
-const UNDER_WAY_MAX: usize = 1;
+/// One sync runs at a time, so each channel carries one message at a time.
+const RUNNING_MAX: usize = 1;
 
-/// What a sync made durable.
+/// What a sync made durable, or why it failed.
 type Outcome = Result<SyncTicket, EngineError>;
 
-/// Syncs when it is asked to; blocks on the disk. Ends with the replica, or with the first sync
-/// that fails.
+/// Syncs on request; blocks on the disk. Ends with the owner, or with the first sync that fails.
 #[derive(Debug)]
 pub(crate) struct Syncer {
     engine: Arc<dyn Engine>,
-    asked: mpsc::Receiver<SyncTicket>,
-    ended: mpsc::Sender<Outcome>,
+    requests: mpsc::Receiver<SyncTicket>,
+    outcomes: mpsc::Sender<Outcome>,
 }
 
-/// The replica's end of its [`Syncer`].
+/// The owner's end of its [`Syncer`].
 #[derive(Debug)]
 pub(super) struct SyncHandle {
-    ask: mpsc::Sender<SyncTicket>,
-    ended: mpsc::Receiver<Outcome>,
-    /// When the sync that is under way began.
-    under_way: Option<Stopwatch>,
+    requests: mpsc::Sender<SyncTicket>,
+    outcomes: mpsc::Receiver<Outcome>,
+    /// Since the running sync began.
+    running: Option<Stopwatch>,
 }
 
-/// A sync that is over, and when it began.
+/// A sync that has ended.
 #[derive(Debug)]
 pub(super) struct CompletedSync {
     pub(super) ticket: SyncTicket,
-    pub(super) began: Stopwatch,
+    /// Since the sync began.
+    pub(super) stopwatch: Stopwatch,
 }
 
 impl Syncer {
-    /// A syncer of `engine`, and the way to it.
+    /// A syncer of `engine`, and the handle for its owner.
     pub(super) fn new(engine: Arc<dyn Engine>) -> (Self, SyncHandle) {
-        let (ask, asked) = mpsc::channel(UNDER_WAY_MAX);
-        let (ended_sender, ended) = mpsc::channel(UNDER_WAY_MAX);
-        (Self { engine, asked, ended: ended_sender }, SyncHandle { ask, ended, under_way: None })
+        let (request_sender, requests) = mpsc::channel(RUNNING_MAX);
+        let (outcome_sender, outcomes) = mpsc::channel(RUNNING_MAX);
+        let handle = SyncHandle { requests: request_sender, outcomes, running: None };
+        (Self { engine, requests, outcomes: outcome_sender }, handle)
     }
 
-    /// Syncs until nobody asks any more.
+    /// Syncs until the owner has ended, or a sync fails.
     pub(crate) async fn run(mut self) {
         while self.sync_once().await {}
     }
 
-    /// Whether it goes on.
+    /// Runs the next sync. False: there is no further one.
     pub(super) async fn sync_once(&mut self) -> bool {
-        let Some(ticket) = self.asked.recv().await else { return false };
+        let Some(ticket) = self.requests.recv().await else { return false };
         let outcome = self.engine.sync().map(|()| ticket);
         let is_synced = outcome.is_ok();
-        self.ended.send(outcome).await.is_ok() && is_synced
+        self.outcomes.send(outcome).await.is_ok() && is_synced
     }
 }
 
 impl SyncHandle {
-    /// Whether a sync is under way.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
+    /// Whether a sync is running.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
-    /// Lets the syncer make durable what `ticket` covers. None may be under way.
+    /// Requests a sync of what `ticket` covers. None may be running.
     pub(super) fn begin(
         &mut self,
         ticket: SyncTicket,
-        began: Stopwatch,
+        stopwatch: Stopwatch,
     ) -> Result<(), ReplicaError> {
-        self.under_way = Some(began);
-        self.ask.try_send(ticket).map_err(|_| ReplicaError::NobodySyncs)
+        self.running = Some(stopwatch);
+        self.requests.try_send(ticket).map_err(|_| ReplicaError::SyncerEnded)
     }
 
-    /// Waits for the sync that is under way; for ever if there is none. May be given up.
+    /// Waits for the end of the running sync; forever, where none is running. Dropping the future
+    /// loses nothing.
     pub(super) async fn end(&mut self) -> Result<CompletedSync, ReplicaError> {
-        let outcome = self.ended.recv().await;
-        self.over(outcome)
+        let outcome = self.outcomes.recv().await;
+        self.complete(outcome)
     }
 
-    /// The sync that was under way, if it is over.
+    /// The sync that was running, if it has ended.
     pub(super) fn try_end(&mut self) -> Result<Option<CompletedSync>, ReplicaError> {
-        match self.ended.try_recv() {
-            Ok(outcome) => self.over(Some(outcome)).map(Some),
+        match self.outcomes.try_recv() {
+            Ok(outcome) => self.complete(Some(outcome)).map(Some),
             Err(mpsc::error::TryRecvError::Empty) => Ok(None),
-            Err(mpsc::error::TryRecvError::Disconnected) => self.over(None).map(Some),
+            Err(mpsc::error::TryRecvError::Disconnected) => self.complete(None).map(Some),
         }
     }
 
-    fn over(&mut self, outcome: Option<Outcome>) -> Result<CompletedSync, ReplicaError> {
-        let ticket = outcome.ok_or(ReplicaError::NobodySyncs)??;
-        let began = self.under_way.take().unwrap_or_default();
-        Ok(CompletedSync { ticket, began })
+    fn complete(&mut self, outcome: Option<Outcome>) -> Result<CompletedSync, ReplicaError> {
+        let ticket = outcome.ok_or(ReplicaError::SyncerEnded)??;
+        let stopwatch = self.running.take().unwrap_or_default();
+        Ok(CompletedSync { ticket, stopwatch })
     }
 }

@@ -1,7 +1,7 @@
-//! Watches: who waits for which changes, each behind a queue of its own.
+//! Watches: subscriptions to the view, each with a bounded queue of its own.
 //!
-//! What comes here is durable. A watch that does not keep up is ended, never waited for, and
-//! watches again; nobody else notices.
+//! Watches receive only durable changes. The replica never waits for a watch: one that does not keep
+//! up is ended, and its subscriber watches again. Other watches are not affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,15 +17,15 @@ use crate::meta::routing::Group;
 /// The most items that wait for one watch: a burst of every object of a node, several times.
 pub const WATCH_ITEMS_MAX: usize = 4_096;
 
-/// The most bytes of objects that wait for one watch, besides its listings. Watches share the
-/// objects' memory, so this bounds what the slowest of them keeps alive.
+/// The most bytes of objects that wait for one watch, without its listings. Watches share the
+/// objects' memory, so this bounds what the slowest watch keeps alive.
 pub const WATCH_BYTES_MAX: usize = 8 << 20;
 
-/// The most watches at a time: each of the few programs of a node needs one.
+/// The most open watches: each of the few programs of a node needs one.
 pub const WATCHES_MAX: usize = 64;
 
-/// The most listings that wait for one watch: the first, and one that a catch-up made before the
-/// first was taken. Each weighs what the watch sees of the replica.
+/// The most listings that wait for one watch: the first, and one that a catch-up caused before the
+/// subscriber took the first. Each has the size of all that the watch sees.
 const LISTINGS_MAX: usize = 2;
 
 /// The bounds of watches.
@@ -39,27 +39,26 @@ pub struct WatchSettings {
     pub watches_max: usize,
 }
 
-/// What a watch is told.
+/// What a watch receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WatchItem {
-    /// The whole view, as far as the watch sees it: what is not in it is not there, if
-    /// `complete`.
+    /// All objects that the watch sees. If `complete`, the node has no others.
     Listing { objects: Vec<Object>, complete: bool },
-    /// An object came or changed.
+    /// An object was added or changed.
     Applied { object: Object, traceparent: Option<String> },
-    /// An object left.
+    /// An object was removed.
     Removed { key: ResourceKey, uid: String, traceparent: Option<String> },
     /// An operation for the group.
     Operation(Operation),
 }
 
-/// What a watch sees.
+/// Which objects a watch sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub(crate) group: Group,
-    /// Only these types; empty: all of the group.
+    /// Only these types; empty: all types of the group.
     pub(crate) types: Vec<String>,
-    /// Only this namespace.
+    /// Only this namespace; `None`: every one.
     pub(crate) namespace: Option<String>,
 }
 
@@ -70,24 +69,24 @@ pub(crate) struct Watch {
     waiting: Arc<QueueUsage>,
 }
 
-/// What is in the queue of a watch.
+/// How full the queue of a watch is.
 #[derive(Debug, Default)]
 struct QueueUsage {
     bytes: AtomicUsize,
     listings: AtomicUsize,
 }
 
-/// There are as many watches as there may be.
+/// The number of open watches is at its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} watches are open, and no more may be: end one first")]
+#[error("{0} watches are open, which is the most; end one first")]
 pub(crate) struct TooManyWatches(usize);
 
-/// The sending ends of all watches. One task owns them.
+/// The sending ends of all watches. The owner of the replica holds them.
 #[derive(Debug)]
 pub(crate) struct Watchers {
     settings: WatchSettings,
     watchers: Vec<Watcher>,
-    /// How many were ended because they lag.
+    /// How many watches were ended because they lagged.
     lagged: Arc<AtomicU64>,
 }
 
@@ -119,7 +118,7 @@ impl Filter {
 }
 
 impl Watch {
-    /// The next item; `None`: the watch did not keep up, or the edge stops.
+    /// Waits for the next item; `None`: the watch did not keep up, or the edge stops.
     pub(crate) async fn next(&mut self) -> Option<WatchItem> {
         let item = self.items.recv().await?;
         self.waiting.take(&item);
@@ -129,7 +128,7 @@ impl Watch {
 
 #[cfg(test)]
 impl Watch {
-    /// The next item that is there.
+    /// The next item in the queue.
     pub(crate) fn try_next(&mut self) -> Option<WatchItem> {
         let item = self.items.try_recv().ok()?;
         self.waiting.take(&item);
@@ -142,7 +141,7 @@ impl Watchers {
         Self { settings, watchers: Vec::new(), lagged: Arc::default() }
     }
 
-    /// Opens a watch, which begins with `listing`.
+    /// Opens a watch whose first item is `listing`.
     pub(crate) fn open(
         &mut self,
         filter: Filter,
@@ -156,37 +155,37 @@ impl Watchers {
         let waiting = Arc::new(QueueUsage::default());
         let lagged = Arc::clone(&self.lagged);
         let watcher = Watcher { filter, items: sender, waiting: Arc::clone(&waiting), lagged };
-        if watcher.tell(listing, &self.settings) {
+        if watcher.send(listing, &self.settings) {
             self.watchers.push(watcher);
         }
         Ok(Watch { items, waiting })
     }
 
-    /// How many are open, as far as is known.
-    pub(crate) fn open_ones(&self) -> usize {
+    /// How many watches are open. A watch that its subscriber dropped counts until the next item.
+    pub(crate) fn len(&self) -> usize {
         self.watchers.len()
     }
 
-    /// How many were ended because they lag, since the start.
+    /// How many watches were ended because they lagged, since the start.
     pub(crate) fn lagged(&self) -> u64 {
         self.lagged.load(Ordering::Relaxed)
     }
 
-    /// Tells every watch that sees `key`.
-    pub(crate) fn tell(&mut self, key: &ResourceKey, item: &WatchItem) {
+    /// Sends an item to every watch that sees `key`.
+    pub(crate) fn send(&mut self, key: &ResourceKey, item: &WatchItem) {
         let settings = self.settings;
         self.watchers
-            .retain(|watcher| !watcher.filter.sees(key) || watcher.tell(item.clone(), &settings));
+            .retain(|watcher| !watcher.filter.sees(key) || watcher.send(item.clone(), &settings));
     }
 
-    /// Tells every watch what `listing` makes of its filter.
+    /// Sends every watch the listing of its filter.
     pub(crate) fn list<E>(
         &mut self,
         mut listing: impl FnMut(&Filter) -> Result<WatchItem, E>,
     ) -> Result<(), E> {
         let mut kept = Vec::with_capacity(self.watchers.len());
         for watcher in self.watchers.drain(..) {
-            if watcher.tell(listing(&watcher.filter)?, &self.settings) {
+            if watcher.send(listing(&watcher.filter)?, &self.settings) {
                 kept.push(watcher);
             }
         }
@@ -194,14 +193,14 @@ impl Watchers {
         Ok(())
     }
 
-    /// Hands an operation to the watches of a group. Tells how many took it.
+    /// Delivers an operation to the watches of a group. Returns how many took it.
     pub(crate) fn deliver(&mut self, group: Group, operation: &Operation) -> usize {
         let (settings, mut taken) = (self.settings, 0);
         self.watchers.retain(|watcher| {
             if watcher.filter.group != group {
                 return true;
             }
-            let took = watcher.tell(WatchItem::Operation(operation.clone()), &settings);
+            let took = watcher.send(WatchItem::Operation(operation.clone()), &settings);
             taken += usize::from(took);
             took
         });
@@ -210,28 +209,28 @@ impl Watchers {
 }
 
 impl Watcher {
-    /// False: the watch is gone, or is ended now because it lags.
-    fn tell(&self, item: WatchItem, settings: &WatchSettings) -> bool {
-        let told = self.waiting.add(&item, settings.bytes_max)
+    /// Queues an item. False: the subscriber has left, or the watch is ended because it lags.
+    fn send(&self, item: WatchItem, settings: &WatchSettings) -> bool {
+        let queued = self.waiting.add(&item, settings.bytes_max)
             && match self.items.try_send(item) {
                 Ok(()) => true,
                 Err(TrySendError::Closed(_)) => return false,
                 Err(TrySendError::Full(_)) => false,
             };
-        if !told {
+        if !queued {
             self.lagged.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(group = %self.filter.group, "a watch lags and is ended");
         }
-        told
+        queued
     }
 }
 
 impl QueueUsage {
-    /// Counts an item before it is sent: the receiver takes it off as soon as it is there.
-    /// False: there is no room for it.
+    /// Counts an item before it is sent, because the receiver subtracts it as soon as it arrives.
+    /// False: there is no room.
     fn add(&self, item: &WatchItem, bytes_max: usize) -> bool {
         if matches!(item, WatchItem::Listing { .. }) {
-            // Needed whole, whatever it weighs.
+            // A listing is needed whole, whatever its size.
             return self.listings.fetch_add(1, Ordering::Relaxed) < LISTINGS_MAX;
         }
         let bytes = item.bytes();
@@ -247,7 +246,7 @@ impl QueueUsage {
 }
 
 impl WatchItem {
-    /// What the item counts against the bound of bytes.
+    /// The bytes that count against the bound.
     fn bytes(&self) -> usize {
         match self {
             Self::Listing { .. } | Self::Removed { .. } => 0,
@@ -305,7 +304,7 @@ mod tests {
         assert_eq!(quick.next().await, Some(listing()));
         for turn in 0..4 {
             let (key, item) = applied("a/pod/x", 2);
-            watchers.tell(&key, &item);
+            watchers.send(&key, &item);
             assert_eq!(quick.next().await, Some(item), "turn {turn}");
         }
         let mut seen = 0;
@@ -322,11 +321,11 @@ mod tests {
         watch.next().await.expect("the listing");
         let (key, item) = applied("a/pod/x", 8);
         for _ in 0..3 {
-            watchers.tell(&key, &item);
+            watchers.send(&key, &item);
             assert_eq!(watch.next().await, Some(item.clone()));
         }
-        watchers.tell(&key, &item);
-        watchers.tell(&key, &item);
+        watchers.send(&key, &item);
+        watchers.send(&key, &item);
         assert_eq!(watch.next().await, Some(item));
         assert_eq!(watch.next().await, None, "16 bytes are more than 10");
     }

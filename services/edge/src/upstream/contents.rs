@@ -1,41 +1,41 @@
-//! What an outbox database holds, for whoever looks into one that nobody runs on: a test after a
-//! crash, a person after an accident.
+//! The contents of an outbox database on which no edge runs: for a test after a crash, or for a
+//! person after an accident.
 
 use headwater_event::{Identity, NodeName, Report};
 use headwater_store::{Engine, EngineError};
 use headwater_view::PodStatusSnapshot;
 
-use crate::upstream::identity;
-use crate::upstream::outbox::{Outbox, OutboxSettings};
-use crate::upstream::pod_statuses::PodStatuses;
+use super::identity;
+use super::outbox::{Outbox, OutboxSettings};
+use super::pod_statuses::PodStatuses;
 
-/// What an outbox database holds.
+/// The contents of an outbox database.
 #[derive(Clone, Debug)]
 pub struct OutboxContents {
-    /// The last start of the node on it; `None`: there was none.
+    /// The last start of the node; `None`: there was none.
     pub identity: Option<Identity>,
     /// The reports that the cloud has not acknowledged, in order.
     pub reports: Vec<Report>,
-    /// What the cloud knows of the pods once it has these reports; `None`: a full snapshot is
-    /// due, until then nothing is known of what it knows.
+    /// The cloud's pod status snapshot once it has these reports. `None`: a full snapshot is due,
+    /// and the cloud's is unknown until then.
     pub reported: Option<PodStatusSnapshot>,
 }
 
-/// Reads the outbox database of `node`. Changes nothing.
+/// Reads the outbox database of `node`. Writes nothing.
 ///
 /// # Errors
-/// As the engine; a row that cannot be read is [`EngineError::Corrupt`].
+/// As the engine. A malformed row is [`EngineError::Corrupt`].
 pub fn read_outbox(engine: &dyn Engine, node: &NodeName) -> Result<OutboxContents, EngineError> {
     let outbox = Outbox::open(engine, OutboxSettings::default())?;
     let (identity, has_base) = match identity::last(engine, node)? {
         Some((identity, has_base)) => (Some(identity), has_base),
         None => (None, false),
     };
-    let told = has_base.then(|| PodStatuses::open(engine, node)).transpose()?;
+    let statuses = has_base.then(|| PodStatuses::open(engine, node)).transpose()?;
     Ok(OutboxContents {
         identity,
         reports: outbox.read(engine, None, usize::MAX)?,
-        reported: told.map(PodStatuses::into_told),
+        reported: statuses.map(PodStatuses::into_reported),
     })
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use crate::upstream::identity::Issuer;
 
     #[test]
-    fn an_outbox_says_who_wrote_it() {
+    fn the_contents_name_the_last_start() {
         let node: NodeName = "gw-1".parse().expect("a name");
         let engine = MemoryEngine::new();
         let empty = read_outbox(&engine, &node).expect("readable");

@@ -1,4 +1,4 @@
-//! Who this start of the edge is, and which report ids it may issue.
+//! The identity of this start of the edge, and the report ids that it may issue.
 //!
 //! ```text
 //!   start:  boot n+1, fresh nonce, ids up to r+1000 reserved      one synced write
@@ -6,15 +6,15 @@
 //!   raise:  boot = max(own, known) + 1, fresh nonce               with the reissued outbox
 //! ```
 //!
-//! Ids go on where the last reserved block ended, also across starts: whatever a crash or an old
-//! disk image brings back, no id is issued twice with other content.
+//! Ids continue behind the last reserved block, also across starts. No id is issued twice with
+//! different contents, whatever a crash or an old disk image restores.
 
 use headwater_event::{Boot, Identity, Incarnation, NodeName, ReportId};
 use headwater_store::{Batch, Durability, Engine, EngineError, Json, Table, TableId};
 use serde::{Deserialize, Serialize};
 
-/// How many report ids one synced write reserves: a write in a thousand is no cost, and a
-/// start wastes no more of the 64-bit range than that.
+/// How many report ids one synced write reserves. One write per thousand reports is cheap, and a
+/// start wastes at most this much of the 64-bit range.
 pub const RESERVED_BLOCK: u64 = 1_000;
 
 const IDENTITY: Table<(), Json<Row>> = Table::new(TableId::Identity);
@@ -27,7 +27,7 @@ pub(crate) struct Issuer {
     next: u64,
 }
 
-/// The configured incarnation is older than what the disk has.
+/// The configured incarnation is older than the stored one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "node {node} is configured as incarnation {configured}, its outbox is of incarnation {stored}: \
@@ -36,9 +36,9 @@ pub(crate) struct Issuer {
 pub struct OlderIncarnation {
     /// The node.
     pub node: NodeName,
-    /// As configured.
+    /// The configured incarnation.
     pub configured: u64,
-    /// As stored.
+    /// The stored incarnation.
     pub stored: u64,
 }
 
@@ -47,23 +47,22 @@ struct Row {
     incarnation: Incarnation,
     boot: Boot,
     reserved_through: u64,
-    /// What the cloud knows the pods by: which request the last full snapshot answered. Without
-    /// it, a full snapshot is due.
+    /// The snapshot request that the last full snapshot answered. `None`: a full snapshot is due.
     base: Option<u64>,
-    /// The first report of the last full snapshot, until the cloud has acknowledged its end.
+    /// The first report of the last full snapshot, until the cloud acknowledges its end.
     full_since: Option<ReportId>,
 }
 
-/// What a start found.
+/// A start of the node.
 #[derive(Debug)]
 pub(crate) struct NodeStart {
     pub(crate) issuer: Issuer,
-    /// What the outbox holds was said by an identity that no longer counts.
+    /// The outbox holds reports of an earlier incarnation.
     pub(crate) enrolled_anew: bool,
 }
 
 impl Issuer {
-    /// Begins a start of `node`: its boot number is raised and synced when this returns.
+    /// Begins a start of `node`. Its boot number is raised and synced when this returns.
     ///
     /// # Errors
     /// As the engine, and as [`OlderIncarnation`].
@@ -101,7 +100,7 @@ impl Issuer {
         Ok(Ok(NodeStart { issuer, enrolled_anew }))
     }
 
-    /// Who this start is.
+    /// The identity of this start.
     pub(crate) fn identity(&self) -> Identity {
         Identity { node: self.node.clone(), incarnation: self.row.incarnation, boot: self.row.boot }
     }
@@ -111,10 +110,10 @@ impl Issuer {
         &self.node
     }
 
-    /// An id that was never issued.
+    /// Issues a new id.
     ///
     /// # Errors
-    /// When the next block cannot be reserved; nothing was issued.
+    /// When the next block cannot be reserved; no id is issued.
     pub(crate) fn issue(&mut self, engine: &dyn Engine) -> Result<ReportId, EngineError> {
         if self.next > self.row.reserved_through {
             let mut row = self.row.clone();
@@ -127,26 +126,25 @@ impl Issuer {
         Ok(ReportId { incarnation: self.row.incarnation, boot: self.row.boot.number, seq })
     }
 
-    /// Moves past `known`, another start of this node that the cloud has heard of. Counts with
-    /// the batch.
+    /// Moves the boot number past `known`, another start of this node that the cloud knows. Takes
+    /// effect with the batch.
     pub(crate) fn raise(&mut self, batch: &mut Batch, known: &Identity, nonce: u64) {
         let number = self.row.boot.number.max(known.boot.number).saturating_add(1);
         self.row.boot = Boot { number, nonce };
         self.put(batch);
     }
 
-    /// Which snapshot request the cloud's base answers; `None`: a full snapshot is due.
+    /// The snapshot request that the cloud's base answers; `None`: a full snapshot is due.
     pub(crate) fn base(&self) -> Option<u64> {
         self.row.base
     }
 
-    /// The first report of a full snapshot whose end is not acknowledged.
+    /// The first report of a full snapshot whose end is not acknowledged yet.
     pub(crate) fn full_since(&self) -> Option<ReportId> {
         self.row.full_since
     }
 
-    /// A full snapshot that answers request `base`, from report `full_since` on, is in the batch;
-    /// or its end was acknowledged; or there is no base any more.
+    /// Sets the base and the first report of the full snapshot. Takes effect with the batch.
     pub(crate) fn set_base(
         &mut self,
         batch: &mut Batch,
@@ -163,7 +161,7 @@ impl Issuer {
     }
 }
 
-/// The last start of `node` on `engine`, and whether the cloud has had a full snapshot of it.
+/// Reads the last start of `node` on `engine`, and whether its outbox had a full snapshot.
 ///
 /// # Errors
 /// As the engine.
@@ -182,7 +180,7 @@ fn next_block(reserved_through: u64) -> Result<u64, EngineError> {
     reserved_through.checked_add(RESERVED_BLOCK).ok_or_else(|| at_its_end("report ids"))
 }
 
-/// Nobody has counted that far: something else wrote the number.
+/// No edge counts that far: the row is damaged.
 fn at_its_end(what: &str) -> EngineError {
     let reason = format!("the outbox: its {what} are counted to the end of 64 bits");
     EngineError::Corrupt { reason }
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_has_counted_to_are_damage() {
+    fn a_number_at_the_end_of_64_bits_is_damage() {
         let node: NodeName = "gw-1".parse().expect("a node name");
         for (boot, reserved_through) in [(u64::MAX, 0), (0, u64::MAX), (0, u64::MAX - 999)] {
             let engine = MemoryEngine::new();

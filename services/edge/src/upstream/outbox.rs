@@ -1,10 +1,10 @@
-//! The outbox: reports that the cloud has not acknowledged, the latest per key, in the order of
+//! The outbox: reports that the cloud has not acknowledged, the latest of each key, in the order of
 //! their ids.
 //!
-//! Rows lie by id; which key has which id is in memory, made from the rows at the start. A report
-//! that replaces another of its key goes to the end, so what matters in order (a pod's last
-//! status, then its termination) stays in order. Bounded: when it is full, the oldest messages
-//! of functions give way, counted; nothing else ever does.
+//! The rows are keyed by id. The index from key to id is in memory and is built from the rows at
+//! the start. A report that replaces another of its key goes to the end, so reports whose order
+//! matters (a pod's last status, then its termination) stay in order. The outbox is bounded: when
+//! it is full, it discards the oldest messages of functions and counts them, and nothing else.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,14 +16,14 @@ use headwater_store::{Batch, Engine, EngineError, Proto, Table, TableId};
 
 const REPORTS: Table<ReportId, Proto<Row>> = Table::new(TableId::OutboxReports);
 
-/// The most reports held: a node's pods, several times over, and a day of messages.
+/// The most reports: several for each pod of a node, and a day of messages.
 pub const OUTBOX_REPORTS_MAX: usize = 8_192;
 
-/// The most bytes of reports held, whatever the settings say: all of them are issued anew in one
-/// write batch when the boot number is raised, and a batch has at most 8 MiB.
+/// The most bytes of reports, whatever the settings allow. When the boot number is raised, one write
+/// batch issues all of them anew, and a batch has at most 8 MiB.
 pub const OUTBOX_BYTES_MAX: usize = 6 << 20;
 
-/// How much an outbox holds.
+/// The bounds of an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxSettings {
     /// See [`OUTBOX_REPORTS_MAX`].
@@ -32,7 +32,7 @@ pub struct OutboxSettings {
     pub bytes_max: usize,
 }
 
-/// The outbox is full, and holds nothing that may give way. Nothing was changed.
+/// The outbox is full, and has no message that it may discard. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the outbox is full ({reports} reports, {bytes} bytes): it empties when a hub takes them")]
 pub struct OutboxFull {
@@ -42,24 +42,25 @@ pub struct OutboxFull {
     pub bytes: usize,
 }
 
-/// The index of the outbox; the reports themselves stay on disk.
+/// The index of the outbox. The reports stay on disk.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     settings: OutboxSettings,
-    by_id: BTreeMap<ReportId, Slot>,
+    by_id: BTreeMap<ReportId, IndexEntry>,
     by_key: BTreeMap<ReportKey, ReportId>,
     bytes: usize,
     dropped: u64,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct IndexEntry {
     key: ReportKey,
     bytes: usize,
-    gives_way: bool,
+    /// Whether a full outbox may discard the report.
+    is_discardable: bool,
 }
 
-/// A report as it is stored: its upstream record. Field numbers are never reused.
+/// A stored report: its upstream record. Field numbers are never reused.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Row {
     #[prost(bytes = "bytes", tag = "1")]
@@ -73,10 +74,10 @@ struct Row {
 }
 
 impl Outbox {
-    /// The outbox as `engine` has it.
+    /// Reads the outbox from `engine`.
     ///
     /// # Errors
-    /// As the engine; a row that is no report is [`EngineError::Corrupt`].
+    /// As the engine. A malformed row is [`EngineError::Corrupt`].
     pub(crate) fn open(engine: &dyn Engine, settings: OutboxSettings) -> Result<Self, EngineError> {
         let mut outbox = Self {
             settings: OutboxSettings {
@@ -92,15 +93,15 @@ impl Outbox {
             let (id, Proto(row)) = row?;
             let (node, report) = row.decode()?;
             let key = key_of(&report.body, &node)?;
-            outbox.insert(id, key, row.bytes(), gives_way(&report.body));
+            outbox.insert(id, key, row.bytes(), is_discardable(&report.body));
         }
         Ok(outbox)
     }
 
-    /// Puts a report in the place of the former one of its key.
+    /// Stores a report in the place of the earlier one of its key.
     ///
     /// # Errors
-    /// When there is no room: nothing was changed.
+    /// When there is no room; nothing is changed then.
     pub(crate) fn put(
         &mut self,
         batch: &mut Batch,
@@ -112,12 +113,12 @@ impl Outbox {
         let Ok(record) = encode_report(node, report) else { return Err(full) };
         let row = Row::new(record, report.traceparent.clone());
         let replaced = self.by_key.get(&key).copied();
-        let give_way = self.room_for(replaced, row.bytes()).ok_or(full)?;
-        self.dropped += give_way.len() as u64;
-        for id in give_way.into_iter().chain(replaced) {
+        let discarded = self.room_for(replaced, row.bytes()).ok_or(full)?;
+        self.dropped += discarded.len() as u64;
+        for id in discarded.into_iter().chain(replaced) {
             self.remove(batch, id);
         }
-        self.insert(report.id, key, row.bytes(), gives_way(&report.body));
+        self.insert(report.id, key, row.bytes(), is_discardable(&report.body));
         batch.put(&REPORTS, &report.id, &Proto(row));
         Ok(())
     }
@@ -159,59 +160,59 @@ impl Outbox {
         Ok(reports)
     }
 
-    /// Whether a report of `key` is held.
+    /// Whether there is a report of `key`.
     pub(crate) fn holds(&self, key: &ReportKey) -> bool {
         self.by_key.contains_key(key)
     }
 
-    /// The keys of the reports held, in the order of the reports.
+    /// The keys of the reports, in the order of the reports.
     pub(crate) fn keys(&self) -> Vec<ReportKey> {
-        self.by_id.values().map(|slot| slot.key.clone()).collect()
+        self.by_id.values().map(|entry| entry.key.clone()).collect()
     }
 
-    /// How many reports are held.
+    /// How many reports there are.
     pub(crate) fn depth(&self) -> usize {
         self.by_id.len()
     }
 
-    /// How many bytes of reports are held.
+    /// How many bytes the reports have.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many messages gave way since the start.
+    /// How many messages were discarded since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// What must give way so that `bytes` have room; `None`: there is no room.
+    /// The messages to discard so that `bytes` have room; `None`: there is no room.
     fn room_for(&self, replaced: Option<ReportId>, bytes: usize) -> Option<Vec<ReportId>> {
-        let freed = replaced.and_then(|id| self.by_id.get(&id)).map_or(0, |slot| slot.bytes);
+        let freed = replaced.and_then(|id| self.by_id.get(&id)).map_or(0, |entry| entry.bytes);
         let mut reports = self.by_id.len() + 1 - usize::from(replaced.is_some());
-        let mut held = self.bytes - freed + bytes;
-        let mut give_way = Vec::new();
+        let mut total = self.bytes - freed + bytes;
+        let mut discarded = Vec::new();
         let mut candidates =
-            self.by_id.iter().filter(|(id, slot)| slot.gives_way && Some(**id) != replaced);
-        while reports > self.settings.reports_max || held > self.settings.bytes_max {
-            let (id, slot) = candidates.next()?;
-            give_way.push(*id);
+            self.by_id.iter().filter(|(id, entry)| entry.is_discardable && Some(**id) != replaced);
+        while reports > self.settings.reports_max || total > self.settings.bytes_max {
+            let (id, entry) = candidates.next()?;
+            discarded.push(*id);
             reports -= 1;
-            held -= slot.bytes;
+            total -= entry.bytes;
         }
-        Some(give_way)
+        Some(discarded)
     }
 
-    fn insert(&mut self, id: ReportId, key: ReportKey, bytes: usize, gives_way: bool) {
+    fn insert(&mut self, id: ReportId, key: ReportKey, bytes: usize, is_discardable: bool) {
         self.by_key.insert(key.clone(), id);
-        self.by_id.insert(id, Slot { key, bytes, gives_way });
+        self.by_id.insert(id, IndexEntry { key, bytes, is_discardable });
         self.bytes += bytes;
     }
 
     fn remove(&mut self, batch: &mut Batch, id: ReportId) {
-        let Some(slot) = self.by_id.remove(&id) else { return };
-        self.bytes -= slot.bytes;
-        if self.by_key.get(&slot.key) == Some(&id) {
-            self.by_key.remove(&slot.key);
+        let Some(entry) = self.by_id.remove(&id) else { return };
+        self.bytes -= entry.bytes;
+        if self.by_key.get(&entry.key) == Some(&id) {
+            self.by_key.remove(&entry.key);
         }
         batch.delete(&REPORTS, &id);
     }
@@ -256,7 +257,7 @@ fn corrupt(reason: &str) -> EngineError {
     EngineError::Corrupt { reason: format!("the outbox: {reason}") }
 }
 
-fn gives_way(body: &ReportBody) -> bool {
+fn is_discardable(body: &ReportBody) -> bool {
     matches!(body, ReportBody::Message { .. })
 }
 

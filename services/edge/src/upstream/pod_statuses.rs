@@ -1,9 +1,8 @@
-//! The statuses of the node's pods as the pod worker reported them, and what of them the cloud
-//! has been told.
+//! The statuses of the node's pods: the current ones, and the reported ones.
 //!
-//! *Told* is what the cloud has once the outbox is empty: it is written together with the
-//! outbox, so MetaSync is the difference between the two, however many reports are still on
-//! their way.
+//! The current statuses come from the pod worker. The reported statuses are those that the cloud
+//! has once the outbox is empty. They are written together with the outbox, so MetaSync is the
+//! difference between the two, however many reports are still in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +14,7 @@ use headwater_view::metasync::{Difference, diff, full};
 use headwater_view::{PodStatusSnapshot, StatusDigest};
 
 const STATUSES: Table<ResourceKey, Proto<StatusRow>> = Table::new(TableId::PodStatuses);
-const TOLD: Table<ResourceKey, Proto<ToldRow>> = Table::new(TableId::AcknowledgedStatuses);
+const REPORTED: Table<ResourceKey, Proto<ReportedRow>> = Table::new(TableId::AcknowledgedStatuses);
 
 /// The status of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +29,10 @@ pub(crate) struct PodStatuses {
     statuses: BTreeMap<ResourceKey, PodStatus>,
     /// The snapshot of `statuses`.
     current: PodStatusSnapshot,
-    told: PodStatusSnapshot,
-    /// The pods that the two differ in, so that no change is looked for among all of them.
-    open: BTreeSet<ResourceKey>,
+    /// The snapshot that the reports in the outbox lead to.
+    reported: PodStatusSnapshot,
+    /// The pods in which the two differ: the difference needs no scan of all pods.
+    differing: BTreeSet<ResourceKey>,
 }
 
 /// Field numbers are never reused.
@@ -46,7 +46,7 @@ struct StatusRow {
 
 /// Field numbers are never reused.
 #[derive(Clone, PartialEq, prost::Message)]
-struct ToldRow {
+struct ReportedRow {
     #[prost(string, tag = "1")]
     uid: String,
     #[prost(bytes = "bytes", tag = "2")]
@@ -54,7 +54,7 @@ struct ToldRow {
 }
 
 impl PodStatuses {
-    /// The statuses of `node` as `engine` has them.
+    /// Reads the statuses of `node` from `engine`.
     ///
     /// # Errors
     /// As the engine.
@@ -66,23 +66,24 @@ impl PodStatuses {
             current.set(pod.clone(), StatusDigest::of(&uid, &status));
             statuses.insert(pod, PodStatus { uid, status });
         }
-        let mut told = PodStatusSnapshot::new(node);
-        for row in TOLD.rows(engine) {
-            let (pod, Proto(ToldRow { uid, hash })) = row?;
+        let mut reported = PodStatusSnapshot::new(node);
+        for row in REPORTED.rows(engine) {
+            let (pod, Proto(ReportedRow { uid, hash })) = row?;
             let hash = <[u8; 32]>::try_from(hash.as_ref()).map_err(|error| {
                 let error = DecodeError::malformed("the hash of a status", &error);
                 EngineError::Corrupt { reason: format!("the outbox: {error}") }
             })?;
-            told.set(pod, StatusDigest { uid, status: ObjectHash(hash) });
+            reported.set(pod, StatusDigest { uid, status: ObjectHash(hash) });
         }
-        let Difference { changed, removed } = diff(&told, &current);
-        let open = changed.into_iter().chain(removed.into_iter().map(|(pod, _)| pod)).collect();
-        Ok(Self { statuses, current, told, open })
+        let Difference { changed, removed } = diff(&reported, &current);
+        let differing =
+            changed.into_iter().chain(removed.into_iter().map(|(pod, _)| pod)).collect();
+        Ok(Self { statuses, current, reported, differing })
     }
 
-    /// What the cloud has been told.
-    pub(crate) fn into_told(self) -> PodStatusSnapshot {
-        self.told
+    /// The reported snapshot.
+    pub(crate) fn into_reported(self) -> PodStatusSnapshot {
+        self.reported
     }
 
     /// Every status, by pod.
@@ -90,12 +91,12 @@ impl PodStatuses {
         &self.statuses
     }
 
-    /// The pod status snapshot.
+    /// The current snapshot.
     pub(crate) fn snapshot(&self) -> &PodStatusSnapshot {
         &self.current
     }
 
-    /// Notes the status of a pod. False: it says what was noted already.
+    /// Stores the status of a pod. False: it did not change.
     pub(crate) fn set(&mut self, batch: &mut Batch, pod: ResourceKey, status: PodStatus) -> bool {
         let same = self.statuses.get(&pod).is_some_and(|held| {
             held.uid == status.uid && same_status(&held.status, &status.status)
@@ -111,7 +112,7 @@ impl PodStatuses {
         true
     }
 
-    /// Forgets the status of a pod. False: there was none.
+    /// Removes the status of a pod. False: there was none.
     pub(crate) fn remove(&mut self, batch: &mut Batch, pod: &ResourceKey) -> bool {
         batch.delete(&STATUSES, pod);
         self.current.remove(pod);
@@ -119,7 +120,7 @@ impl PodStatuses {
         self.statuses.remove(pod).is_some()
     }
 
-    /// Forgets the status of a pod that is not among `pods`, a map of their UIDs.
+    /// Removes the status of a pod that is not in `pods`, a map of their UIDs.
     pub(crate) fn drop_orphan(
         &mut self,
         batch: &mut Batch,
@@ -131,51 +132,53 @@ impl PodStatuses {
         }
     }
 
-    /// What the cloud has not been told.
-    pub(crate) fn news(&self) -> Difference {
-        let mut news = Difference::default();
-        for pod in &self.open {
-            match (self.current.get(pod), self.told.get(pod)) {
-                (None, Some(told)) => news.removed.push((pod.clone(), told.uid.clone())),
-                _ => news.changed.push(pod.clone()),
+    /// What differs from the reported snapshot.
+    pub(crate) fn difference(&self) -> Difference {
+        let mut difference = Difference::default();
+        for pod in &self.differing {
+            match (self.current.get(pod), self.reported.get(pod)) {
+                (None, Some(reported)) => {
+                    difference.removed.push((pod.clone(), reported.uid.clone()))
+                }
+                _ => difference.changed.push(pod.clone()),
             }
         }
-        news
+        difference
     }
 
-    /// What a full snapshot tells.
+    /// All of the current snapshot, as a difference.
     pub(crate) fn everything(&self) -> Difference {
         full(&self.current)
     }
 
-    /// Notes that the report of the pod's status is in the outbox.
-    pub(crate) fn tell(&mut self, batch: &mut Batch, pod: &ResourceKey) {
+    /// Records that the outbox has the report of the pod's status.
+    pub(crate) fn reported(&mut self, batch: &mut Batch, pod: &ResourceKey) {
         let Some(digest) = self.current.get(pod).cloned() else { return };
         let hash = Bytes::copy_from_slice(&digest.status.0);
-        batch.put(&TOLD, pod, &Proto(ToldRow { uid: digest.uid.clone(), hash }));
-        self.told.set(pod.clone(), digest);
+        batch.put(&REPORTED, pod, &Proto(ReportedRow { uid: digest.uid.clone(), hash }));
+        self.reported.set(pod.clone(), digest);
         self.compare(pod);
     }
 
-    /// Notes that the report that the pod has no status is in the outbox.
-    pub(crate) fn tell_removed(&mut self, batch: &mut Batch, pod: &ResourceKey) {
-        batch.delete(&TOLD, pod);
-        self.told.remove(pod);
+    /// Records that the outbox has the report that the pod has no status.
+    pub(crate) fn removal_reported(&mut self, batch: &mut Batch, pod: &ResourceKey) {
+        batch.delete(&REPORTED, pod);
+        self.reported.remove(pod);
         self.compare(pod);
     }
 
-    /// Notes that a full snapshot has been told to its end: it named no other pods.
-    pub(crate) fn tell_end(&mut self, batch: &mut Batch) {
-        for (pod, _) in self.news().removed {
-            self.tell_removed(batch, &pod);
+    /// Records that the outbox has a full snapshot with its end: it removes all other pods.
+    pub(crate) fn full_reported(&mut self, batch: &mut Batch) {
+        for (pod, _) in self.difference().removed {
+            self.removal_reported(batch, &pod);
         }
     }
 
     fn compare(&mut self, pod: &ResourceKey) {
-        if self.current.get(pod) == self.told.get(pod) {
-            self.open.remove(pod);
+        if self.current.get(pod) == self.reported.get(pod) {
+            self.differing.remove(pod);
         } else {
-            self.open.insert(pod.clone());
+            self.differing.insert(pod.clone());
         }
     }
 }
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_the_same_is_no_change() {
+    fn an_equivalent_status_is_no_change() {
         let mut statuses = open(&MemoryEngine::new());
         let mut batch = Batch::new();
         let running = r#"{"phase":"Running","conditions":[{"type":"Ready"}]}"#;
@@ -213,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn news_are_what_the_cloud_was_not_told_also_after_a_crash() {
+    fn the_difference_is_what_was_not_reported_also_after_a_crash() {
         let engine = MemoryEngine::new();
         let mut statuses = open(&engine);
         let mut batch = Batch::new();
         for name in ["a", "b", "c"] {
             statuses.set(&mut batch, pod(name), status("u", "{}"));
-            statuses.tell(&mut batch, &pod(name));
+            statuses.reported(&mut batch, &pod(name));
         }
         statuses.set(&mut batch, pod("a"), status("u", r#"{"phase":"Running"}"#));
         let pods = [("a", "u"), ("b", "u"), ("c", "another")]
@@ -231,17 +234,17 @@ mod tests {
         batch.write(&engine, Durability::Synced).expect("writes");
         let found = open(&engine.crash(Survival::Synced));
         for statuses in [&statuses, &found] {
-            let news = statuses.news();
-            assert_eq!(news.changed, [pod("a")]);
-            assert_eq!(news.removed, [(pod("c"), "u".to_owned())]);
-            assert_eq!(news, diff(&statuses.told, &statuses.current));
+            let difference = statuses.difference();
+            assert_eq!(difference.changed, [pod("a")]);
+            assert_eq!(difference.removed, [(pod("c"), "u".to_owned())]);
+            assert_eq!(difference, diff(&statuses.reported, &statuses.current));
             assert_eq!(statuses.everything().changed, [pod("a"), pod("b")]);
         }
     }
 
     proptest! {
         #[test]
-        fn news_are_the_difference_whatever_came(steps in vec((0..5_u8, 0..4_u8, 0..3_u8), 0..40)) {
+        fn the_kept_difference_is_the_computed_one(steps in vec((0..5_u8, 0..4_u8, 0..3_u8), 0..40)) {
             let engine = MemoryEngine::new();
             let mut statuses = open(&engine);
             let mut batch = Batch::new();
@@ -250,14 +253,14 @@ mod tests {
                 match step {
                     0 => drop(statuses.set(&mut batch, name, status("u", &format!("[{text}]")))),
                     1 => drop(statuses.remove(&mut batch, &name)),
-                    2 => statuses.tell(&mut batch, &name),
-                    3 => statuses.tell_removed(&mut batch, &name),
-                    _ => statuses.tell_end(&mut batch),
+                    2 => statuses.reported(&mut batch, &name),
+                    3 => statuses.removal_reported(&mut batch, &name),
+                    _ => statuses.full_reported(&mut batch),
                 }
-                prop_assert_eq!(statuses.news(), diff(&statuses.told, &statuses.current));
+                prop_assert_eq!(statuses.difference(), diff(&statuses.reported, &statuses.current));
             }
             batch.write(&engine, Durability::Synced).expect("writes");
-            prop_assert_eq!(open(&engine).news(), statuses.news());
+            prop_assert_eq!(open(&engine).difference(), statuses.difference());
         }
     }
 }

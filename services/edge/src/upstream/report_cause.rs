@@ -1,12 +1,12 @@
-//! What caused a report: its trace goes on in it.
+//! The trace of a report: it continues the trace of the change that caused it.
 
 use headwater_event::ResourceKey;
 use tracing::Span;
 
-/// The most bytes of a trace context: W3C's is of 55.
+/// The most bytes of a trace context; one by W3C has 55.
 const TRACEPARENT_BYTES_MAX: usize = 64;
 
-/// From when a pod's change was told here to when its report is on disk.
+/// The span from the pod worker's report to the synced write.
 #[derive(Debug)]
 pub(super) struct ReportCause {
     span: Span,
@@ -14,7 +14,7 @@ pub(super) struct ReportCause {
 }
 
 impl ReportCause {
-    /// The cause that somebody of this node named, if it may be one.
+    /// The cause that the caller named. `None`: none, or one that is too long.
     pub(super) fn of(pod: &ResourceKey, traceparent: Option<String>) -> Option<Self> {
         let traceparent = traceparent.filter(|text| text.len() <= TRACEPARENT_BYTES_MAX)?;
         let span = tracing::info_span!("report", key = %pod);
@@ -22,7 +22,7 @@ impl ReportCause {
         Some(Self { span, traceparent })
     }
 
-    /// What goes along with the report: this part of the trace, else what came.
+    /// The trace context of the report: this span's, else the caller's.
     pub(super) fn traceparent(&self) -> String {
         headwater_telemetry::traceparent(&self.span).unwrap_or_else(|| self.traceparent.clone())
     }

@@ -1,4 +1,4 @@
-//! An edge under test, and what asks it.
+//! An edge under test, and its clients.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -26,10 +26,10 @@ use tokio::net::UnixStream;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 
-/// How long anything may take before a test calls it missing.
+/// How long a condition may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A running edge with its engines.
@@ -58,7 +58,7 @@ struct Counting(AtomicU64);
 
 impl Chance for Counting {
     fn draw(&self) -> u64 {
-        // Spread over all bits: what is drawn is a nonce, and a share of a wait.
+        // Spread over all bits: callers use it as a nonce, and as a share of a wait.
         self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn private() -> StreamId {
     StreamId::node(&node())
 }
 
-pub(crate) fn seams(seed: u64) -> EdgeDependencies {
+pub(crate) fn dependencies(seed: u64) -> EdgeDependencies {
     EdgeDependencies {
         chance: Arc::new(Counting(AtomicU64::new(seed))),
         ..EdgeDependencies::default()
@@ -95,20 +95,20 @@ impl Bench {
         outbox: MemoryEngine,
         seed: u64,
     ) -> Self {
-        Self::with(addresses(hubs), state, outbox, seams(seed)).await
+        Self::with(addresses(hubs), state, outbox, dependencies(seed)).await
     }
 
     /// An edge with empty engines, and this clock.
     pub(crate) async fn with_clock(hubs: &[SocketAddr], clock: Arc<dyn Clock>) -> Self {
-        let seams = EdgeDependencies { clock, ..seams(1) };
-        Self::with(addresses(hubs), MemoryEngine::new(), MemoryEngine::new(), seams).await
+        let dependencies = EdgeDependencies { clock, ..dependencies(1) };
+        Self::with(addresses(hubs), MemoryEngine::new(), MemoryEngine::new(), dependencies).await
     }
 
     async fn with(
         hubs: Vec<HubAddress>,
         state: MemoryEngine,
         outbox: MemoryEngine,
-        seams: EdgeDependencies,
+        dependencies: EdgeDependencies,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("edge.sock");
@@ -119,7 +119,7 @@ impl Bench {
             ..BackoffSettings::default()
         };
         let (state, outbox) = (Arc::new(state), Arc::new(outbox));
-        let edge = Edge::start(config.clone(), state.clone(), outbox.clone(), seams)
+        let edge = Edge::start(config.clone(), state.clone(), outbox.clone(), dependencies)
             .await
             .expect("starts");
         let meta = Meta { client: MetaClient::new(channel(&config.socket).await) };
@@ -130,17 +130,17 @@ impl Bench {
     pub(crate) async fn crash(self) -> Self {
         let (state, outbox) =
             (self.state.crash(Survival::Synced), self.outbox.crash(Survival::Synced));
-        // Its engines are dead; whatever it still says was said before.
+        // The crashed engines fail every write, so the edge reports nothing new.
         self.edge.stop().await;
         drop(self.dir);
-        Self::with(self.config.hubs, state, outbox, seams(1_000)).await
+        Self::with(self.config.hubs, state, outbox, dependencies(1_000)).await
     }
 
     pub(crate) async fn status(&self) -> EdgeStatus {
         self.edge.status().await.expect("runs")
     }
 
-    /// Waits until the edge's status is so.
+    /// Waits until the edge's status satisfies the condition.
     pub(crate) async fn until(
         &self,
         what: &str,
@@ -163,7 +163,7 @@ impl Bench {
 }
 
 impl Meta {
-    /// Asks for an operation.
+    /// Sends an operation.
     pub(crate) async fn ask(
         &self,
         source: &str,
@@ -184,7 +184,7 @@ impl Meta {
         result.outcome.expect("an outcome")
     }
 
-    /// Asks for what must be done; gives whether it changed anything.
+    /// Sends an operation that must succeed. Returns whether it changed anything.
     pub(crate) async fn done(
         &self,
         source: &str,
@@ -198,7 +198,7 @@ impl Meta {
         }
     }
 
-    /// Asks for what must fail.
+    /// Sends an operation that must fail. Returns the code.
     pub(crate) async fn refused(
         &self,
         source: &str,
@@ -212,7 +212,7 @@ impl Meta {
         }
     }
 
-    /// Asks for objects.
+    /// Queries objects.
     pub(crate) async fn objects(&self, source: &str, resource: &str) -> Vec<Object> {
         match self.ask(source, Verb::Query, resource, "").await {
             Outcome::Objects(objects) => objects.objects,
@@ -220,7 +220,7 @@ impl Meta {
         }
     }
 
-    /// Reports the phase of a pod; gives whether it is another.
+    /// Reports the phase of a pod. Returns whether it changed.
     pub(crate) async fn report(&self, pod: &str, uid: &str, phase: &str) -> bool {
         let content = format!(r#"{{"uid":"{uid}","status":{{"phase":"{phase}"}}}}"#);
         self.done("edged", Verb::Update, &format!("d/podstatus/{pod}"), &content).await
@@ -249,7 +249,7 @@ impl Watching {
             .expect("the watch goes on")
     }
 
-    /// Reads a listing; gives its keys and whether it is complete.
+    /// Reads a listing. Returns its keys and whether it is complete.
     pub(crate) async fn listing(&mut self) -> (Vec<String>, bool) {
         let mut event = self.next().await;
         while event.kind() != Kind::Init {
@@ -282,7 +282,7 @@ impl Watching {
     }
 }
 
-/// Waits until something is there.
+/// Waits until `look` returns a value.
 pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut look: impl FnMut() -> F,
@@ -301,7 +301,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     }
 }
 
-/// Waits until a report like this was appended.
+/// Waits until the hub has appended a matching report.
 pub(crate) async fn reported(
     hub: &crate::hub::Hub,
     what: &str,

@@ -8,7 +8,7 @@ use headwater_store::{
     Durability, Engine, Failure, MemoryEngine, Range, Read, Survival, TableId, WriteBatch, schema,
 };
 
-use crate::bench::{Bench, eventually, node, private, seams};
+use crate::bench::{Bench, dependencies, eventually, node, private};
 use crate::hub::Hub;
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_replica_that_lost_an_object_is_named() {
     batch.delete(lost);
     state.write(batch, Durability::Synced).expect("writes");
     let engines = (Arc::new(state), Arc::new(bench.outbox.reopen()));
-    let refused = Edge::start(bench.config.clone(), engines.0, engines.1, seams(9)).await;
+    let refused = Edge::start(bench.config.clone(), engines.0, engines.1, dependencies(9)).await;
     let refused = refused.expect_err("the objects are not those that were folded");
     assert_eq!(refused.damaged(), Some(Database::State), "{refused:?}");
 }
@@ -106,7 +106,8 @@ async fn a_damaged_outbox_is_named_and_a_new_one_begins_with_everything() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = EdgeConfig::new(node(), vec![hub.address], dir.path().join("edge.sock"));
     let engines = (Arc::new(MemoryEngine::new()), Arc::new(damaged));
-    let refused = Edge::start(config, engines.0, engines.1, seams(1)).await.expect_err("damaged");
+    let refused =
+        Edge::start(config, engines.0, engines.1, dependencies(1)).await.expect_err("damaged");
     assert_eq!(refused.damaged(), Some(Database::Outbox), "{refused:?}");
 
     let bench = Bench::start(&[hub.address]).await;
@@ -135,7 +136,7 @@ async fn what_must_not_start_does_not() {
     let socket = dir.path().join("edge.sock");
     let engines = || (Arc::new(MemoryEngine::new()), Arc::new(MemoryEngine::new()));
     let start = |config: EdgeConfig, (state, outbox): (Arc<MemoryEngine>, Arc<MemoryEngine>)| {
-        Edge::start(config, state, outbox, seams(1))
+        Edge::start(config, state, outbox, dependencies(1))
     };
     let afar: HubAddress = "192.0.2.1:7300".parse().expect("an address");
     let config = EdgeConfig::new(node(), [afar.clone()], socket.clone());

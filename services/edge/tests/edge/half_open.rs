@@ -1,4 +1,4 @@
-//! A link that is open and carries nothing: both ends believe in it until the silence is too long.
+//! A half-open link: it carries nothing, and both ends keep it until the silence is too long.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::bench::{Bench, node, private};
 use crate::hub::Hub;
 
-/// A clock that a test can push forward.
+/// A clock that a test can advance.
 #[derive(Debug)]
-struct Pushed {
+struct AdvancedClock {
     clock: SystemClock,
     ahead_ms: AtomicU64,
 }
 
-impl Clock for Pushed {
+impl Clock for AdvancedClock {
     fn wall_ms(&self) -> i64 {
         self.clock.wall_ms()
     }
@@ -32,7 +32,7 @@ impl Clock for Pushed {
     }
 }
 
-/// A middle that passes bytes on, or swallows them and says nothing.
+/// A proxy that forwards bytes, or discards them silently.
 struct Middle {
     address: SocketAddr,
     swallows: watch::Sender<bool>,
@@ -64,7 +64,7 @@ async fn pass_on(
     swallowing: watch::Receiver<bool>,
 ) {
     let mut buffer = vec![0; 16 << 10];
-    // What was swallowed once is missing for ever: nothing more of this connection makes sense.
+    // After a gap, no further bytes of the connection make sense.
     let mut swallowed = false;
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         swallowed |= *swallowing.borrow();
@@ -81,10 +81,10 @@ impl fmt::Debug for Middle {
 }
 
 #[tokio::test]
-async fn an_edge_gives_a_silent_hub_up_and_comes_back_by_another_connection() {
+async fn an_edge_abandons_a_silent_hub_and_returns_over_a_new_connection() {
     let hub = Hub::start(&node()).await;
     let middle = Middle::before(hub.address).await;
-    let clock = Arc::new(Pushed { clock: SystemClock::new(), ahead_ms: AtomicU64::new(0) });
+    let clock = Arc::new(AdvancedClock { clock: SystemClock::new(), ahead_ms: AtomicU64::new(0) });
     let bench = Bench::with_clock(&[middle.address], clock.clone()).await;
     bench.until("a connection", |status| status.connected).await;
 
@@ -92,13 +92,13 @@ async fn an_edge_gives_a_silent_hub_up_and_comes_back_by_another_connection() {
     hub.apply(&private(), "d/pod/web", "u1", "{}");
     let silence_ms_max = EdgeSettings::default().silence_ms_max;
     assert!(silence_ms_max <= 45_000, "a half-open link ends within 45 s");
-    assert!(bench.status().await.connected, "nobody can know yet");
+    assert!(bench.status().await.connected, "the silence is still short");
     clock.ahead_ms.fetch_add(silence_ms_max + 1, Ordering::Relaxed);
     bench.until("the end of the silence", |status| !status.connected).await;
 
     middle.swallows.send_replace(false);
     let (seq, _) = hub.head(&private());
-    // What was still being said to the silent middle is given up in its turn.
+    // The next silence ends a connection that was opened while the middle swallowed bytes.
     clock.ahead_ms.fetch_add(silence_ms_max + 1, Ordering::Relaxed);
     bench.until_durable(&private(), seq).await;
     bench.until("a connection", |status| status.connected).await;

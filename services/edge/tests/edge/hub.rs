@@ -30,11 +30,11 @@ use uuid::Uuid;
 /// A hub with its log.
 pub(crate) struct Hub {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
     _server: AbortOnDropHandle<()>,
 }
 
-struct Shared {
+struct HubState {
     state: Mutex<State>,
     moved: watch::Sender<u64>,
 }
@@ -72,7 +72,7 @@ impl Hub {
         source.begin(log_id());
         source.claim(WriterEpoch(1));
         source.set_readiness(Readiness::Reconciled);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HubState {
             state: Mutex::new(State {
                 source,
                 registry: SessionRegistry::default(),
@@ -210,14 +210,14 @@ pub(crate) fn checkpoint(seq: Seq) -> Checkpoint {
     Checkpoint { log_id: log_id(), epoch: WriterEpoch(1), seq }
 }
 
-impl Shared {
+impl HubState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 struct Service {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
 }
 
 type Outbound = mpsc::Sender<Result<wire::HubMessage, Status>>;
@@ -236,7 +236,11 @@ impl Replication for Service {
     }
 }
 
-async fn serve(shared: Arc<Shared>, mut inbound: Streaming<wire::EdgeMessage>, outbound: Outbound) {
+async fn serve(
+    shared: Arc<HubState>,
+    mut inbound: Streaming<wire::EdgeMessage>,
+    outbound: Outbound,
+) {
     let (dismiss, mut dismissed) = mpsc::channel(1);
     let (id, mut settings) = {
         let mut state = shared.state();

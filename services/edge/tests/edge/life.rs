@@ -42,7 +42,7 @@ async fn an_edge_joins_follows_and_reports() {
 }
 
 #[tokio::test]
-async fn offline_an_edge_keeps_what_it_has_and_says_it_later() {
+async fn an_offline_edge_keeps_its_reports_and_sends_them_later() {
     let hub = Hub::start(&node()).await;
     hub.apply(&private(), "d/pod/web", "u1", "{}");
     let bench = Bench::start(&[hub.address]).await;
@@ -98,7 +98,7 @@ async fn after_a_loss_of_power_an_edge_goes_on_from_what_was_synced() {
 }
 
 #[tokio::test]
-async fn without_any_hub_an_edge_serves_what_it_has() {
+async fn an_edge_without_a_hub_serves_its_view() {
     let hub = Hub::start(&node()).await;
     hub.apply(&private(), "d/pod/web", "u1", "{}");
     let bench = Bench::start(&[hub.address]).await;
@@ -114,11 +114,11 @@ async fn without_any_hub_an_edge_serves_what_it_has() {
 #[tokio::test]
 async fn an_edge_tries_the_next_hub() {
     let hub = Hub::start(&node()).await;
-    let nobody = {
+    let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.local_addr().expect("bound")
     };
-    let bench = Bench::start(&[nobody, hub.address]).await;
+    let bench = Bench::start(&[closed, hub.address]).await;
     bench.until("a connection", |status| status.connected).await;
     bench.edge.stop().await;
 }
@@ -143,8 +143,8 @@ async fn an_edge_leaves_a_hub_that_stops() {
 }
 
 #[tokio::test]
-async fn nobody_is_told_what_a_loss_of_power_could_take() {
-    for told in [1, 10, 60, 150] {
+async fn only_what_survives_a_power_cut_is_released() {
+    for received in [1, 10, 60, 150] {
         let hub = Hub::start(&node()).await;
         let bench = Bench::start(&[hub.address]).await;
         let mut edged = bench.meta.watch("edged").await;
@@ -153,7 +153,7 @@ async fn nobody_is_told_what_a_loss_of_power_could_take() {
             hub.apply(&private(), &format!("d/pod/p{n}"), "u", "{}");
         }
         let mut seen = Vec::new();
-        while seen.len() < told {
+        while seen.len() < received {
             seen.push(edged.change().await.1);
         }
         let acknowledged = hub.durable(&private());
@@ -164,7 +164,7 @@ async fn nobody_is_told_what_a_loss_of_power_could_take() {
         for key in &seen {
             let key = key.parse().expect("a key");
             let entry = reader.entry(&private(), &key).expect("reads");
-            assert!(entry.is_some(), "{key} was told, and is lost");
+            assert!(entry.is_some(), "{key} was released, and is lost");
         }
         assert!(reader.verify(&private()).expect("reads").expect("some of it").agrees());
         bench.edge.stop().await;

@@ -70,7 +70,7 @@ async fn edged_registers_its_node_and_ends_its_pods() {
 }
 
 #[tokio::test]
-async fn a_query_is_answered_here_first_and_by_the_cloud_when_it_must() {
+async fn a_query_reads_the_view_first_and_the_cloud_where_it_must() {
     let (hub, bench) = joined().await;
     let meta = &bench.meta;
     let found = meta.objects("edged", "d/configmap/c").await;
@@ -89,7 +89,7 @@ async fn a_query_is_answered_here_first_and_by_the_cloud_when_it_must() {
     assert_eq!((woken.verb(), woken.resource.as_str()), (Verb::Response, "d/secret/s"));
     assert_eq!(meta.refused("edged", Verb::Query, "d/secret/t", "").await, Code::Forbidden);
 
-    // A node is always asked for, though it is here.
+    // A node is always requested from the cloud, even if the view has it.
     hub.apply(&private(), "null/node/gw-1", "u8", r#"{"old":true}"#);
     assert_eq!(edged.change().await, (Kind::Apply, "null/node/gw-1".to_owned()));
     hub.answer("null/node/gw-1", r#"{"new":true}"#);
@@ -105,7 +105,7 @@ async fn a_query_is_answered_here_first_and_by_the_cloud_when_it_must() {
 }
 
 #[tokio::test]
-async fn functions_speak_to_the_cloud_and_their_manager_to_them() {
+async fn functions_send_to_the_cloud_and_their_manager_to_them() {
     let (hub, bench) = joined().await;
     assert!(bench.meta.done("function", Verb::Update, "d/result/f", "[1]").await);
     reported(&hub, "the message", |body| {
@@ -127,7 +127,7 @@ async fn functions_speak_to_the_cloud_and_their_manager_to_them() {
 }
 
 #[tokio::test]
-async fn what_nobody_executes_and_what_is_no_operation_is_refused() {
+async fn an_operation_without_an_executor_or_a_verb_is_refused() {
     let (_hub, bench) = joined().await;
     for verb in [
         Verb::Action,
@@ -151,7 +151,7 @@ async fn what_nobody_executes_and_what_is_no_operation_is_refused() {
 }
 
 #[tokio::test]
-async fn the_socket_is_the_users_own_and_says_what_it_serves() {
+async fn only_the_user_may_open_the_socket_and_it_reports_what_it_serves() {
     let (_hub, bench) = joined().await;
     let mode = std::fs::metadata(&bench.config.socket).expect("a socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

@@ -1,5 +1,5 @@
-//! Power cuts at random moments under load, many a seed: what the edge told anybody is what it
-//! still knows, and what the cloud was told is in the log or still in the outbox.
+//! Power cuts at random moments under load, for many seeds. The edge still has all that it released;
+//! each report is in the log or still in the outbox.
 //!
 //! `HEADWATER_SEEDS=N` for more seeds.
 
@@ -42,10 +42,10 @@ fn seeds() -> u64 {
 /// What the log holds, by seq.
 type Log = BTreeMap<Seq, (EntryKey, Option<Bytes>)>;
 
-/// What a subscriber was told: an object that came or changed, or one that left.
-type Told = Arc<Mutex<Vec<(String, Option<Bytes>)>>>;
+/// What a subscriber received: an object that was added or changed, or one that was removed.
+type Received = Arc<Mutex<Vec<(String, Option<Bytes>)>>>;
 
-/// What all seeds came to.
+/// The totals of all seeds.
 #[derive(Debug, Default)]
 struct Tally {
     cuts: u64,
@@ -53,7 +53,7 @@ struct Tally {
     lost: u64,
     /// Batches of the state database that a cut took.
     batches: u64,
-    told: u64,
+    received: u64,
     reports: u64,
 }
 
@@ -62,7 +62,7 @@ struct World {
     log: Log,
     rng: StdRng,
     next: u64,
-    /// The phase that the edge last said it has taken, of each pod that stays.
+    /// The phase that the edge last accepted, of each pod that stays.
     phases: BTreeMap<u64, String>,
 }
 
@@ -141,7 +141,7 @@ impl World {
         state
     }
 
-    /// The seq of which somebody was told.
+    /// The seq of a change that a subscriber received.
     fn seq_of(&self, key: &str, object: Option<&Bytes>) -> Option<Seq> {
         let is_it = |change: &(EntryKey, Option<Bytes>)| {
             change.0.as_str() == key && change.1.as_ref() == object
@@ -150,13 +150,13 @@ impl World {
     }
 }
 
-/// Follows what a subscriber is told, until the edge is gone.
-async fn follow(bench: &Bench) -> (Told, tokio::task::JoinHandle<()>) {
-    let told = Told::default();
+/// Records what a subscriber receives, until the edge has ended.
+async fn follow(bench: &Bench) -> (Received, tokio::task::JoinHandle<()>) {
+    let received = Received::default();
     let mut client = bench.meta.client();
     let request = WatchRequest { subscriber: "edged".to_owned(), ..WatchRequest::default() };
     let mut events = client.watch(request).await.expect("watches").into_inner();
-    let notes = Arc::clone(&told);
+    let notes = Arc::clone(&received);
     let following = tokio::spawn(async move {
         while let Ok(Some(event)) = events.message().await {
             let kind = event.kind();
@@ -165,16 +165,16 @@ async fn follow(bench: &Bench) -> (Told, tokio::task::JoinHandle<()>) {
             notes.lock().expect("no panic").push((object.key, bytes));
         }
     });
-    (told, following)
+    (received, following)
 }
 
 /// Loads the edge, cuts its power, and checks what is left; gives the engines.
 async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngine, MemoryEngine) {
-    // Where somebody watches, everything is synced at once; where nobody does, much can be lost.
+    // With a watch everything is synced at once; without one, much can be lost.
     let watches = world.rng.random_bool(0.5);
-    let (told, following) = match watches {
+    let (received, following) = match watches {
         true => follow(&bench).await,
-        false => (Told::default(), tokio::spawn(async {})),
+        false => (Received::default(), tokio::spawn(async {})),
     };
     for _ in 0..world.rng.random_range(0..60) {
         world.step(&bench).await;
@@ -200,29 +200,29 @@ async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngi
         0 => Survival::Synced,
         _ => Survival::Some { seed: world.rng.random() },
     };
-    let stands = |engine: &MemoryEngine| {
+    let position = |engine: &MemoryEngine| {
         let position = StreamReader::new(engine).position(&private()).expect("reads");
         position.map_or(Seq::ZERO, |(checkpoint, _)| checkpoint.seq)
     };
     tally.batches += bench.state.unsynced() as u64;
-    let applied = stands(&bench.state);
+    let applied = position(&bench.state);
     let (state, outbox) = (bench.state.crash(survives), bench.outbox.crash(survives));
-    // Whatever is said from now on was said before: nothing can be written any more.
+    // The crashed engines fail every write, so the edge releases nothing new.
     bench.edge.stop().await;
     following.await.expect("follows to the end");
 
-    let at = stands(&state);
+    let at = position(&state);
     tally.cuts += 1;
     tally.lost += applied.0.saturating_sub(at.0);
     check_replica(world, &state, at);
     let acked = world.hub.durable(&private());
     durable::check(&node(), &private(), "acknowledged", acked, at).expect("I8");
-    for (key, object) in told.lock().expect("no panic").iter() {
-        tally.told += 1;
+    for (key, object) in received.lock().expect("no panic").iter() {
+        tally.received += 1;
         match object {
             Some(_) => {
                 let seq = world.seq_of(key, object.as_ref()).expect("it was in the log");
-                durable::check(&node(), &private(), "told a watch of", seq, at).expect("I8");
+                durable::check(&node(), &private(), "released to a watch", seq, at).expect("I8");
             }
             // The same key is removed more than once; one of them must be left.
             None => {
@@ -230,7 +230,7 @@ async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngi
                     .log
                     .range(..=at)
                     .any(|(_, (of, object))| of.as_str() == key && object.is_none());
-                assert!(gone, "I8 a watch was told that {key} is gone, at {at} it never was");
+                assert!(gone, "I8 a watch received that {key} is gone, at {at} it never was");
             }
         }
     }
@@ -238,7 +238,7 @@ async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngi
     (state, outbox)
 }
 
-/// I1: what is left is the fold of the log up to where it stands.
+/// I1: what is left is the fold of the log up to its position.
 fn check_replica(world: &World, state: &MemoryEngine, at: Seq) {
     let reader = StreamReader::new(state);
     if at == Seq::ZERO {
@@ -267,7 +267,7 @@ fn check_reports(world: &World, outbox: &MemoryEngine, tally: &mut Tally) {
         assert!(before.is_none_or(|before| before.body == report.body), "one id, two reports");
     }
     tally.reports += all.len() as u64;
-    let Some(told) = contents.reported else { return };
+    let Some(reported) = contents.reported else { return };
     // What the cloud knows once it has what waits; so what does not wait must be in the log.
     let mut known = PodStatusSnapshot::new(&node());
     for report in all.values() {
@@ -281,14 +281,14 @@ fn check_reports(world: &World, outbox: &MemoryEngine, tally: &mut Tally) {
             _ => {}
         }
     }
-    assert_eq!(known.hash(), told.hash(), "I2 {known:?}\n{told:?}");
+    assert_eq!(known.hash(), reported.hash(), "I2 {known:?}\n{reported:?}");
     let first_waiting = waiting.first().copied();
     let forgotten = all.keys().filter(|id| first_waiting.is_none_or(|first| **id < first));
     acknowledged::check(&node(), forgotten, &in_log).expect("I2");
 }
 
 #[tokio::test]
-async fn nothing_that_was_told_is_lost_whenever_the_power_goes() {
+async fn nothing_that_was_released_is_lost_by_a_power_cut() {
     let mut tally = Tally::default();
     for seed in 0..seeds() {
         // Shown when it fails.
@@ -300,7 +300,7 @@ async fn nothing_that_was_told_is_lost_whenever_the_power_goes() {
             let nonce = seed * 100 + cut as u64 + 2;
             bench = Bench::over(&[world.hub.address], state, outbox, nonce).await;
         }
-        let (_told, _following) = follow(&bench).await;
+        let (_received, _following) = follow(&bench).await;
         let (seq, _) = world.hub.head(&private());
         bench.until_durable(&private(), seq).await;
         // A first snapshot waits until the pod worker has had its say about every pod.
@@ -332,5 +332,5 @@ async fn nothing_that_was_told_is_lost_whenever_the_power_goes() {
     }
     println!("{tally:?}");
     assert!(tally.batches > 0 && tally.lost > 0, "the engines forget: {tally:?}");
-    assert!(tally.told > 0 && tally.reports > 0, "somebody was told something: {tally:?}");
+    assert!(tally.received > 0 && tally.reports > 0, "the edge released something: {tally:?}");
 }

@@ -1,10 +1,15 @@
-//! What each operation cloud_query, and which ask for nothing that can be done.
+//! The plan of each operation, and the operations that the edge refuses in any state.
 
 use proptest::prelude::*;
 
 use super::*;
 
-fn asked(source: &str, verb: Verb, resource: &str, content: &str) -> Result<Plan, OperationError> {
+fn planned(
+    source: &str,
+    verb: Verb,
+    resource: &str,
+    content: &str,
+) -> Result<Plan, OperationError> {
     let node = "gw-1".parse().expect("a node name");
     let operation = Operation {
         id: "1".to_owned(),
@@ -26,11 +31,11 @@ fn edged_reports_its_node_its_statuses_and_their_end() {
     let object = Bytes::from_static(br#"{"kind":"Node"}"#);
     for verb in [Verb::Insert, Verb::Update] {
         assert_eq!(
-            asked("edged", verb, "null/node/gw-1", r#"{"kind":"Node"}"#),
+            planned("edged", verb, "null/node/gw-1", r#"{"kind":"Node"}"#),
             Ok(Plan::Report(ReportBody::Node { object: object.clone() }))
         );
         assert_eq!(
-            asked(
+            planned(
                 "edged",
                 verb,
                 "d/podstatus/web",
@@ -44,17 +49,17 @@ fn edged_reports_its_node_its_statuses_and_their_end() {
         );
     }
     assert_eq!(
-        asked("edged", Verb::Delete, "d/pod/web", r#"{"uid":"u1"}"#),
+        planned("edged", Verb::Delete, "d/pod/web", r#"{"uid":"u1"}"#),
         Ok(Plan::Terminate { pod: key("d/pod/web"), uid: "u1".to_owned() })
     );
     assert_eq!(
-        asked("edged", Verb::Delete, "d/podstatus/web", ""),
+        planned("edged", Verb::Delete, "d/podstatus/web", ""),
         Ok(Plan::RemoveStatus { pod: key("d/pod/web") })
     );
 }
 
 #[test]
-fn edged_speaks_of_nothing_else() {
+fn edged_may_report_nothing_else() {
     for (verb, resource, content) in [
         (Verb::Update, "null/node/gw-2", "{}"),
         (Verb::Update, "d/node/gw-1", "{}"),
@@ -62,13 +67,13 @@ fn edged_speaks_of_nothing_else() {
         (Verb::Update, "d/pod/web", "{}"),
         (Verb::Insert, "d/secret/s", "{}"),
     ] {
-        let refused = asked("edged", verb, resource, content).expect_err(resource);
+        let refused = planned("edged", verb, resource, content).expect_err(resource);
         assert!(matches!(refused, OperationError::Forbidden(_)), "{verb} {resource}: {refused:?}");
     }
 }
 
 #[test]
-fn what_is_malformed_is_invalid() {
+fn a_malformed_operation_is_invalid() {
     for (verb, resource, content) in [
         (Verb::Update, "d/podstatus/web", ""),
         (Verb::Update, "d/podstatus/web", r#"{"uid":"u"}"#),
@@ -84,7 +89,7 @@ fn what_is_malformed_is_invalid() {
         (Verb::Query, "", ""),
         (Verb::Connection, "null/connection/gw-1", "true"),
     ] {
-        let refused = asked("edged", verb, resource, content).expect_err(resource);
+        let refused = planned("edged", verb, resource, content).expect_err(resource);
         assert!(
             matches!(refused, OperationError::Invalid(_)),
             "{verb} {resource} {content}: {refused:?}"
@@ -93,63 +98,66 @@ fn what_is_malformed_is_invalid() {
 }
 
 #[test]
-fn what_functions_say_goes_to_the_cloud() {
+fn messages_of_functions_go_to_the_cloud() {
     assert_eq!(
-        asked("function", Verb::Update, "d/result/f", "[1, 2]"),
+        planned("function", Verb::Update, "d/result/f", "[1, 2]"),
         Ok(Plan::Report(ReportBody::Message {
             key: key("d/result/f"),
             content: Bytes::from_static(b"[1, 2]"),
         }))
     );
     assert_eq!(
-        asked("function", Verb::Delete, "d/result/f", ""),
+        planned("function", Verb::Delete, "d/result/f", ""),
         Ok(Plan::Report(ReportBody::Message {
             key: key("d/result/f"),
             content: Bytes::from_static(b"null"),
         }))
     );
     assert!(matches!(
-        asked("function", Verb::Update, "d/result/f", "{"),
+        planned("function", Verb::Update, "d/result/f", "{"),
         Err(OperationError::Invalid(_))
     ));
     for foreign in ["null/node/gw-1", "d/podstatus/web"] {
-        let refused = asked("function", Verb::Update, foreign, "{}").expect_err(foreign);
+        let refused = planned("function", Verb::Update, foreign, "{}").expect_err(foreign);
         assert!(matches!(refused, OperationError::Forbidden(_)), "{foreign}: {refused:?}");
     }
 }
 
 #[test]
-fn what_others_say_is_delivered_by_routing() {
+fn operations_of_others_are_delivered_by_routing() {
     for (source, resource, group) in [
         ("function-manager", "d/rule/r", Group::Function),
         ("mesh", "d/endpoints/e", Group::Mesh),
         ("operator", "d/pod/p", Group::Edged),
     ] {
         for verb in [Verb::Insert, Verb::Update, Verb::Delete, Verb::Response] {
-            assert_eq!(asked(source, verb, resource, ""), Ok(Plan::Deliver(group)), "{source}");
+            assert_eq!(planned(source, verb, resource, ""), Ok(Plan::Deliver(group)), "{source}");
         }
     }
-    assert_eq!(asked("edged", Verb::Response, "d/endpoints/e", ""), Ok(Plan::Deliver(Group::Mesh)));
+    assert_eq!(
+        planned("edged", Verb::Response, "d/endpoints/e", ""),
+        Ok(Plan::Deliver(Group::Mesh))
+    );
 }
 
 #[test]
 fn a_query_names_one_object_or_all_of_a_type() {
     assert_eq!(
-        asked("edged", Verb::Query, "d/secret/s", ""),
+        planned("edged", Verb::Query, "d/secret/s", ""),
         Ok(Plan::Find { key: key("d/secret/s"), cloud: CloudQuery::WhenAbsent })
     );
     assert_eq!(
-        asked("edged", Verb::Query, "d/secret", ""),
+        planned("edged", Verb::Query, "d/secret", ""),
         Ok(Plan::List { namespace: Some("d".to_owned()), kind: "secret".to_owned() })
     );
     assert_eq!(
-        asked("edged", Verb::Query, "null/node", ""),
+        planned("edged", Verb::Query, "null/node", ""),
         Ok(Plan::List { namespace: None, kind: "node".to_owned() })
     );
 }
 
 #[test]
-fn what_nobody_executes_says_so() {
+fn an_operation_without_an_executor_is_refused() {
     for verb in [
         Verb::Action,
         Verb::ActionResult,
@@ -158,7 +166,7 @@ fn what_nobody_executes_says_so() {
         Verb::ControllerPublishVolume,
         Verb::ControllerUnpublishVolume,
     ] {
-        let refused = asked("function-manager", verb, "d/x/y", "{}").expect_err("nobody");
+        let refused = planned("function-manager", verb, "d/x/y", "{}").expect_err("no executor");
         assert!(matches!(refused, OperationError::NoExecutor(_)), "{verb}: {refused:?}");
     }
 }
@@ -166,10 +174,10 @@ fn what_nobody_executes_says_so() {
 #[test]
 fn connection_and_meta_sync_are_understood() {
     assert_eq!(
-        asked("edged", Verb::Connection, "null/connection/gw-1", r#"{"connected":true}"#),
+        planned("edged", Verb::Connection, "null/connection/gw-1", r#"{"connected":true}"#),
         Ok(Plan::IsConnected(true))
     );
-    assert_eq!(asked("", Verb::MetaSync, "", ""), Ok(Plan::MetaSync));
+    assert_eq!(planned("", Verb::MetaSync, "", ""), Ok(Plan::MetaSync));
 }
 
 proptest! {
@@ -181,6 +189,6 @@ proptest! {
             Verb::CreateVolume, Verb::DeleteVolume, Verb::ControllerPublishVolume,
             Verb::ControllerUnpublishVolume,
         ];
-        let _ = asked(&source, verbs[verb], &resource, &content);
+        let _ = planned(&source, verbs[verb], &resource, &content);
     }
 }

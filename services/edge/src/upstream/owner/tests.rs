@@ -1,11 +1,18 @@
 //! MetaSync: whatever is lost, repeated or restarted, the cloud ends with the node's snapshot.
 
+use std::collections::BTreeMap;
+
+use futures::executor::block_on;
 use headwater_event::Boot;
 use headwater_event::report::SnapshotClosed;
+use headwater_event::{Report, ResourceKey};
 use headwater_store::{Failure, MemoryEngine, Survival};
 use headwater_view::{NodeStatuses, ReportOutcome};
 use proptest::prelude::*;
 
+use super::super::ViewChange;
+use super::super::outbox::OutboxSettings;
+use super::super::pod_statuses::PodStatus;
 use super::*;
 
 #[derive(Debug, Default)]
@@ -47,7 +54,7 @@ impl Bench {
 
     fn with(settings: UpstreamSettings, engine: Arc<MemoryEngine>, starts: u64) -> Self {
         let (session, events) = mpsc::channel(1_000);
-        let around = UpstreamDependencies {
+        let dependencies = UpstreamDependencies {
             engine: engine.clone(),
             clock: Arc::new(StillClock),
             chance: Arc::new(SameChance(starts)),
@@ -55,15 +62,16 @@ impl Bench {
             metrics: EdgeCounts::default(),
         };
         let (upstream, status) =
-            EdgeUpstream::open(node(), Incarnation(1), settings, around).expect("opens");
+            EdgeUpstream::open(node(), Incarnation(1), settings, dependencies).expect("opens");
         Self { engine, upstream, events, status, settings, starts }
     }
 
-    /// Loses power, and starts again. What is told of the view before is told again.
+    /// Loses power and starts again. The replica reports the same view again.
     fn crash(self) -> Self {
         let engine = Arc::new(self.engine.crash(Survival::Synced));
-        let (pods, complete) = (self.upstream.pods.clone(), self.upstream.complete);
-        let requested = self.upstream.requested;
+        let (pods, complete) =
+            (self.upstream.meta_sync.view.pods.clone(), self.upstream.meta_sync.view.complete);
+        let requested = self.upstream.meta_sync.view.requested;
         let mut bench = Self::with(self.settings, engine, self.starts + 1);
         bench.view([
             ViewChange::Listed { pods, complete },
@@ -73,7 +81,7 @@ impl Bench {
     }
 
     fn ask(&mut self, command: UpstreamCommand) {
-        self.upstream.group(command, || None).expect("the engine works");
+        block_on(self.upstream.run_group(command, || None)).expect("the engine works");
     }
 
     fn view(&mut self, changes: impl IntoIterator<Item = ViewChange>) {
@@ -102,8 +110,7 @@ impl Bench {
     }
 
     fn outbox(&mut self) -> Vec<Report> {
-        let engine = self.engine.clone();
-        self.upstream.outbox.read(&*engine, None, usize::MAX).expect("reads")
+        self.upstream.writer.read(None, usize::MAX).expect("reads")
     }
 
     fn bodies(&mut self) -> Vec<ReportBody> {
@@ -278,7 +285,7 @@ fn a_disk_from_a_backup_is_found_out_whatever_was_acknowledged_in_it() {
         bench.view([ViewChange::SnapshotRequested(1)]);
         let told = fold(bench.forget_all());
         assert!(matches!(told, Some(ReportOutcome::Closed { agrees: true, .. })), "{told:?}");
-        assert_eq!(cloud.snapshot(), bench.upstream.statuses.snapshot());
+        assert_eq!(cloud.snapshot(), bench.upstream.meta_sync.statuses.snapshot());
     }
 }
 
@@ -359,7 +366,7 @@ fn a_snapshot_that_finds_no_room_is_told_when_there_is_some() {
         }
     }
     assert_eq!(bench.status.borrow().trouble, None);
-    assert_eq!(cloud.snapshot(), bench.upstream.statuses.snapshot());
+    assert_eq!(cloud.snapshot(), bench.upstream.meta_sync.statuses.snapshot());
     assert!(!cloud.differs() && cloud.snapshot().len() == 3);
 }
 
@@ -371,7 +378,8 @@ fn a_failed_write_answers_nobody() {
     let status = PodStatus { uid: "u1".to_owned(), status: phase_of("Running") };
     let (reply, mut answer) = oneshot::channel();
     let command = UpstreamCommand::SetStatus { pod: pod("a"), status, cause: None, reply };
-    let failed = bench.upstream.group(command, || None).expect_err("the disk is full");
+    let failed =
+        block_on(bench.upstream.run_group(command, || None)).expect_err("the disk is full");
     assert!(matches!(failed, EngineError::Write { disk_full: true, .. }), "{failed:?}");
     assert!(answer.try_recv().is_err(), "nobody is told that it was done");
     assert!(bench.events.try_recv().is_err(), "and the session is not");
@@ -425,13 +433,13 @@ proptest! {
                 }]),
                 Step::Remove(number) => {
                     let pod = pod(&number.to_string());
-                    if let Some(uid) = bench.upstream.pods.get(&pod).cloned() {
+                    if let Some(uid) = bench.upstream.meta_sync.view.pods.get(&pod).cloned() {
                         bench.view([ViewChange::PodGone { pod, uid }]);
                     }
                 }
                 Step::Status(number, phase) => {
                     let name = number.to_string();
-                    if let Some(uid) = bench.upstream.pods.get(&pod(&name)).cloned() {
+                    if let Some(uid) = bench.upstream.meta_sync.view.pods.get(&pod(&name)).cloned() {
                         bench.status(&name, &uid, &phase.to_string()).expect("known");
                     }
                 }
@@ -477,7 +485,7 @@ proptest! {
             }
         }
         prop_assert!(agreed && !cloud.differs());
-        prop_assert_eq!(cloud.snapshot(), bench.upstream.statuses.snapshot());
+        prop_assert_eq!(cloud.snapshot(), bench.upstream.meta_sync.statuses.snapshot());
         prop_assert_eq!(bench.outbox(), []);
     }
 }

@@ -1,4 +1,5 @@
-//! Nobody is told what a loss of power could take, and absence means something only when it does.
+//! Subscribers receive only what survives a power cut, and absence means something only in a complete
+//! view.
 
 mod hub;
 
@@ -7,14 +8,18 @@ use std::pin::pin;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{Either, select};
-use headwater_event::{Applied, Change, HashKey, NodeName, ObjectHash, Seq};
+use headwater_event::{Applied, Change, EntryKey, HashKey, NodeName, ObjectHash, ResourceKey, Seq};
 use headwater_session::message::Push;
 use headwater_store::{Failure, MemoryEngine, Read, Survival};
-use headwater_view::StreamReader;
+use headwater_view::{CommitBounds, StreamReader};
 use proptest::prelude::*;
+use tokio::sync::oneshot;
 
 use self::hub::{Hub, log_id};
+use super::super::COMMITS_WAITING_MAX;
+use super::super::watch::{Filter, Watch, WatchItem};
 use super::*;
+use crate::meta::routing::Group;
 
 fn node() -> NodeName {
     "gw-1".parse().expect("a node name")
@@ -33,19 +38,19 @@ struct Bench {
     replica: EdgeReplica,
     syncer: Syncer,
     session: mpsc::Receiver<ReplicaEvent>,
-    /// Answers that were heard while another was waited for.
-    heard: Vec<ReplicaEvent>,
+    /// Events that were received while the bench waited for another.
+    received: Vec<ReplicaEvent>,
     upstream: mpsc::Receiver<UpstreamCommand>,
 }
 
-/// What the syncer does once commands are taken.
+/// What the syncer does after a group of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// Nothing: what was asked of it is still to be done.
+    /// Nothing: the requested sync has not begun.
     Waits,
-    /// What it was asked, and the replica has not heard of it.
+    /// It syncs; the replica has not received the outcome.
     Syncs,
-    /// What it was asked, until the replica asks nothing more.
+    /// It syncs until the replica requests no more.
     Rests,
 }
 
@@ -64,11 +69,11 @@ impl Bench {
         let (mut replica, syncer) =
             EdgeReplica::open(engine.clone(), private(), settings, session_sender, upstream_sender)
                 .expect("opens");
-        replica.begin().expect("reads");
-        Self { engine, replica, syncer, session, heard: Vec::new(), upstream }
+        futures::executor::block_on(replica.begin()).expect("reads");
+        Self { engine, replica, syncer, session, received: Vec::new(), upstream }
     }
 
-    /// Gives commands that are queued together.
+    /// Runs commands that are queued together.
     fn group(
         &mut self,
         commands: impl IntoIterator<Item = ReplicaCommand>,
@@ -76,7 +81,7 @@ impl Bench {
         self.group_then(commands, Then::Rests)
     }
 
-    /// The same; the syncer works as far as the replica waits for it, and then as it is told.
+    /// The same. The syncer works as far as the replica waits for it, and then as `then` says.
     fn group_then(
         &mut self,
         commands: impl IntoIterator<Item = ReplicaCommand>,
@@ -86,10 +91,10 @@ impl Bench {
         let work = async {
             let mut queue = commands.into_iter();
             while let Some(first) = queue.next() {
-                replica.group(first, || queue.next()).await?;
+                replica.run_group(first, || queue.next()).await?;
             }
-            while then == Then::Rests && replica.syncing.is_under_way() {
-                replica.hear_of_sync().await?;
+            while then == Then::Rests && replica.sync.is_running() {
+                replica.await_sync().await?;
             }
             Ok(())
         };
@@ -123,7 +128,7 @@ impl Bench {
         watch.try_recv().expect("answered").expect("room")
     }
 
-    /// What it says that it holds of `hub`'s stream, and what comes of that.
+    /// Asks the replica for its digests of `hub`'s stream; returns the correction.
     fn corrected_by(&mut self, hub: &Hub) -> Vec<Push> {
         let (stream, nonce) = (hub.stream.clone(), hub.seq);
         let question = ReplicaCommand::Summarize { stream, nonce, entries_max: 99 };
@@ -133,7 +138,7 @@ impl Bench {
             match answer {
                 ReplicaEvent::Summarized { digests: said, .. } => digests = Some(said),
                 ReplicaEvent::Applied { .. } | ReplicaEvent::Durable { .. } => {
-                    self.heard.push(answer)
+                    self.received.push(answer)
                 }
             }
         }
@@ -141,8 +146,8 @@ impl Bench {
     }
 
     fn answers(&mut self) -> Vec<ReplicaEvent> {
-        let heard = std::mem::take(&mut self.heard).into_iter();
-        heard.chain(std::iter::from_fn(|| self.session.try_recv().ok())).collect()
+        let received = std::mem::take(&mut self.received).into_iter();
+        received.chain(std::iter::from_fn(|| self.session.try_recv().ok())).collect()
     }
 
     fn view_changes(&mut self) -> Vec<ViewChange> {
@@ -158,7 +163,7 @@ fn apply(push: Push) -> ReplicaCommand {
     ReplicaCommand::Apply { push: push.into(), room: None }
 }
 
-/// The seqs that were told durable.
+/// The seqs that the session received as durable.
 fn durable(answers: &[ReplicaEvent]) -> Vec<u64> {
     let seq = |answer: &ReplicaEvent| match answer {
         ReplicaEvent::Durable { checkpoint, .. } => Some(checkpoint.seq.0),
@@ -167,8 +172,8 @@ fn durable(answers: &[ReplicaEvent]) -> Vec<u64> {
     answers.iter().filter_map(seq).collect()
 }
 
-/// What is there for a watch without waiting.
-fn told(watch: &mut Watch) -> Vec<WatchItem> {
+/// The items in the queue of a watch.
+fn items_of(watch: &mut Watch) -> Vec<WatchItem> {
     std::iter::from_fn(|| watch.try_next()).collect()
 }
 
@@ -183,14 +188,14 @@ fn applied_keys(items: &[WatchItem]) -> Vec<String> {
 }
 
 #[test]
-fn a_watch_lists_then_tells_each_change_with_its_cause() {
+fn a_watch_lists_then_sends_each_change_with_its_cause() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
     hub.apply("d/pod/a", "u1", "{}");
     bench.push([hub.snapshot()]);
     let mut watch = bench.watch(Group::Edged);
     bench.push([hub.apply("d/pod/b", "u2", "{}"), hub.remove("d/pod/a")]);
-    let items = told(&mut watch);
+    let items = items_of(&mut watch);
     let WatchItem::Listing { objects, complete: true } = &items[0] else {
         panic!("should begin with a complete listing: {:?}", items[0]);
     };
@@ -224,7 +229,7 @@ fn what_is_queued_shares_one_commit_and_one_sync() {
 }
 
 #[test]
-fn what_wakes_nobody_is_synced_by_the_clock() {
+fn a_change_without_an_effect_is_synced_by_the_clock() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
     hub.apply("d/pod/a", "u1", "{}");
@@ -243,22 +248,22 @@ fn what_wakes_nobody_is_synced_by_the_clock() {
 fn absence_means_something_from_the_first_whole_stream_on() {
     let mut bench = Bench::new();
     let mut watch = bench.watch(Group::Edged);
-    assert_eq!(told(&mut watch), [WatchItem::Listing { objects: Vec::new(), complete: false }]);
+    assert_eq!(items_of(&mut watch), [WatchItem::Listing { objects: Vec::new(), complete: false }]);
     let mut shared = Hub::of(StreamId::Cluster);
     shared.apply("d/service/s", "u", "{}");
     bench.push([shared.snapshot()]);
-    assert_eq!(told(&mut watch), [], "the cluster's stream is not the node's");
+    assert_eq!(items_of(&mut watch), [], "the cluster's stream is not the node's");
     let mut hub = Hub::of(private());
     hub.apply("d/pod/a", "u1", "{}");
     bench.push([hub.snapshot()]);
-    let items = told(&mut watch);
+    let items = items_of(&mut watch);
     assert!(
         matches!(&items[..], [WatchItem::Listing { objects, complete: true }] if objects.len() == 1),
         "{items:?}"
     );
     let mut again = Bench::over(Arc::new(bench.engine.crash(Survival::Synced)));
     let mut watch = again.watch(Group::Edged);
-    assert!(matches!(told(&mut watch)[..], [WatchItem::Listing { complete: true, .. }]));
+    assert!(matches!(items_of(&mut watch)[..], [WatchItem::Listing { complete: true, .. }]));
 }
 
 #[test]
@@ -270,16 +275,16 @@ fn a_catch_up_in_parts_is_listed_anew_when_it_is_whole() {
     }
     bench.push([hub.snapshot()]);
     let mut watch = bench.watch(Group::Edged);
-    told(&mut watch);
+    items_of(&mut watch);
     bench.view_changes();
     hub.remove("d/pod/a");
     hub.apply("d/pod/d", "u", "{}");
     let mut parts = hub.snapshot_in_parts();
     let last = parts.pop().expect("three parts");
     bench.push(parts);
-    assert_eq!(told(&mut watch), [], "nothing of it is visible before it is whole");
+    assert_eq!(items_of(&mut watch), [], "nothing of it is visible before it is whole");
     bench.push([last]);
-    let items = told(&mut watch);
+    let items = items_of(&mut watch);
     assert!(matches!(&items[0], WatchItem::Removed { key, .. } if key.as_str() == "d/pod/a"));
     assert!(
         matches!(&items[1], WatchItem::Listing { objects, complete: true } if objects.len() == 3),
@@ -293,7 +298,7 @@ fn a_catch_up_in_parts_is_listed_anew_when_it_is_whole() {
 }
 
 #[test]
-fn a_correction_tells_of_what_differs_and_of_nothing_else() {
+fn a_correction_sends_what_differs_and_nothing_else() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
     for name in ["a", "b", "c", "d"] {
@@ -301,7 +306,7 @@ fn a_correction_tells_of_what_differs_and_of_nothing_else() {
     }
     bench.push([hub.snapshot()]);
     let mut watch = bench.watch(Group::Edged);
-    told(&mut watch);
+    items_of(&mut watch);
     bench.view_changes();
     // The log is another, with other positions: one pod went, one changed, one is another.
     let mut next = Hub { log: 2, ..Hub::of(private()) };
@@ -314,12 +319,12 @@ fn a_correction_tells_of_what_differs_and_of_nothing_else() {
         // In one part it is folded in place, in several aside.
         let mut bench = Bench::over(Arc::new(bench.engine.reopen()));
         let mut watch = bench.watch(Group::Edged);
-        told(&mut watch);
+        items_of(&mut watch);
         match half {
             0 => bench.push([next.whole(&pushes)]),
             _ => bench.push(pushes.clone()),
         }
-        let items = told(&mut watch);
+        let items = items_of(&mut watch);
         let gone = |item: &&WatchItem| matches!(item, WatchItem::Removed { .. });
         assert_eq!(items.iter().filter(gone).count(), 2, "{items:?}");
         if half == 0 {
@@ -338,7 +343,7 @@ fn a_push_that_does_not_hash_leaves_no_trace_and_a_snapshot_heals() {
     bench.push([hub.snapshot()]);
     bench.answers();
     let mut watch = bench.watch(Group::Edged);
-    told(&mut watch);
+    items_of(&mut watch);
     let fits = hub.clone().apply("d/pod/x", "u9", "{}");
     let mut wrong = hub.apply("d/pod/b", "u2", "{}");
     wrong.hash = StateHash::EMPTY;
@@ -349,11 +354,11 @@ fn a_push_that_does_not_hash_leaves_no_trace_and_a_snapshot_heals() {
         panic!("only the first is answered: {answers:?}");
     };
     assert!(*checkpoint == wrong.to && *hash != wrong.hash);
-    assert_eq!(told(&mut watch), []);
+    assert_eq!(items_of(&mut watch), []);
     bench.push([hub.snapshot()]);
-    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/b", "d/pod/c"]);
+    assert_eq!(applied_keys(&items_of(&mut watch)), ["d/pod/b", "d/pod/c"]);
     bench.push([hub.apply("d/pod/d", "u4", "{}")]);
-    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/d"]);
+    assert_eq!(applied_keys(&items_of(&mut watch)), ["d/pod/d"]);
 }
 
 #[test]
@@ -363,14 +368,14 @@ fn a_stream_that_the_node_no_longer_has_leaves() {
     shared.apply("d/service/s", "u", "{}");
     bench.push([Hub::of(private()).snapshot(), shared.snapshot()]);
     let mut watch = bench.watch(Group::Mesh);
-    told(&mut watch);
+    items_of(&mut watch);
     bench.group([ReplicaCommand::Drop(StreamId::Cluster)]).expect("works");
-    assert!(matches!(&told(&mut watch)[..], [WatchItem::Removed { .. }]));
+    assert!(matches!(&items_of(&mut watch)[..], [WatchItem::Removed { .. }]));
     assert_eq!(bench.replica.positions().keys().collect::<Vec<_>>(), [&private()]);
 }
 
 #[test]
-fn the_outbox_hears_of_pods_and_of_snapshot_requests() {
+fn the_outbox_receives_pods_and_snapshot_requests() {
     let mut bench = Bench::new();
     let empty = ViewChange::Listed { pods: BTreeMap::new(), complete: false };
     assert_eq!(bench.view_changes(), [empty]);
@@ -401,12 +406,12 @@ fn the_outbox_hears_of_pods_and_of_snapshot_requests() {
 }
 
 #[test]
-fn a_failed_sync_ends_the_replica_before_anyone_is_told() {
+fn a_failed_sync_ends_the_replica_and_releases_nothing() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
     bench.push([hub.snapshot()]);
     let mut watch = bench.watch(Group::Edged);
-    told(&mut watch);
+    items_of(&mut watch);
     bench.answers();
     bench.engine.fail_sync(1, Failure { disk_full: true, took_effect: false });
     let push = hub.apply("d/pod/a", "u1", "{}");
@@ -415,7 +420,7 @@ fn a_failed_sync_ends_the_replica_before_anyone_is_told() {
         matches!(failed, ReplicaError::Engine(EngineError::Write { disk_full: true, .. })),
         "{failed:?}"
     );
-    assert_eq!(told(&mut watch), []);
+    assert_eq!(items_of(&mut watch), []);
     assert!(matches!(bench.answers()[..], [ReplicaEvent::Applied { .. }]), "applied, not durable");
 }
 
@@ -440,12 +445,12 @@ fn a_question_behind_a_push_is_answered_from_what_is_synced() {
 }
 
 #[test]
-fn more_is_committed_while_a_sync_is_under_way_and_told_after_the_next() {
+fn commits_during_a_sync_are_released_by_the_next() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
     bench.push([hub.snapshot()]);
     let mut watch = bench.watch(Group::Edged);
-    told(&mut watch);
+    items_of(&mut watch);
     bench.answers();
     let before = bench.engine.counts();
     bench.push_then([hub.apply("d/pod/a", "u1", "{}")], Then::Waits);
@@ -454,16 +459,16 @@ fn more_is_committed_while_a_sync_is_under_way_and_told_after_the_next() {
     assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (2, 1));
     let answers = bench.answers();
     assert_eq!((answers.len(), durable(&answers)), (2, vec![]), "applied, and nobody heard more");
-    assert_eq!(told(&mut watch), []);
+    assert_eq!(items_of(&mut watch), []);
     // The sync was asked for when only the first was there: that it covers both is chance.
     bench
         .group_then([ReplicaCommand::Tick(1), ReplicaCommand::Tick(2)], Then::Waits)
         .expect("works");
     assert_eq!(durable(&bench.answers()), [1]);
-    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/a"]);
+    assert_eq!(applied_keys(&items_of(&mut watch)), ["d/pod/a"]);
     bench.group([ReplicaCommand::Tick(3)]).expect("works");
     assert_eq!(durable(&bench.answers()), [2]);
-    assert_eq!(applied_keys(&told(&mut watch)), ["d/pod/b"]);
+    assert_eq!(applied_keys(&items_of(&mut watch)), ["d/pod/b"]);
 }
 
 #[test]
@@ -478,7 +483,7 @@ fn so_many_commits_wait_for_a_sync_and_no_more() {
     assert_eq!(bench.replica.materializer.waiting_commits(), COMMITS_WAITING_MAX);
     let unsynced = bench.engine.unsynced();
     let next = apply(hub.apply("d/pod/next", "u", "{}"));
-    let mut next = pin!(bench.replica.group(next, || None));
+    let mut next = pin!(bench.replica.run_group(next, || None));
     assert!(next.as_mut().now_or_never().is_none(), "it waits for the sync that is under way");
     assert_eq!(bench.engine.unsynced(), unsynced, "and is not written before");
     assert_eq!(bench.syncer.sync_once().now_or_never(), Some(true));
@@ -491,7 +496,7 @@ fn a_failed_sync_ends_the_replica_whatever_was_committed_meanwhile() {
     let mut hub = Hub::of(private());
     bench.push([hub.snapshot()]);
     let mut watch = bench.watch(Group::Edged);
-    told(&mut watch);
+    items_of(&mut watch);
     bench.answers();
     bench.engine.fail_sync(1, Failure { disk_full: false, took_effect: false });
     bench.push_then([hub.apply("d/pod/a", "u1", "{}")], Then::Waits);
@@ -499,7 +504,7 @@ fn a_failed_sync_ends_the_replica_whatever_was_committed_meanwhile() {
     let failed = bench.group([ReplicaCommand::Tick(1)]).expect_err("the sync failed");
     assert!(matches!(failed, ReplicaError::Engine(EngineError::Write { .. })), "{failed:?}");
     assert!(durable(&bench.answers()).is_empty());
-    assert_eq!(told(&mut watch), []);
+    assert_eq!(items_of(&mut watch), []);
 }
 
 #[test]
@@ -509,11 +514,11 @@ fn a_catch_up_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
     hub.apply("d/pod/a", "u1", "{}");
     bench.push([hub.snapshot()]);
     let mut watch = bench.watch(Group::Edged);
-    told(&mut watch);
+    items_of(&mut watch);
     bench.push_then([hub.apply("d/pod/b", "u2", "{}")], Then::Waits);
     hub.apply("d/pod/c", "u3", "{}");
     bench.push_then(hub.snapshot_in_parts(), Then::Waits);
-    let items = told(&mut watch);
+    let items = items_of(&mut watch);
     assert_eq!(applied_keys(&items), ["d/pod/b"], "what the first sync covers: {items:?}");
     let Some(WatchItem::Listing { objects, .. }) = items.last() else { panic!("{items:?}") };
     assert_eq!(objects.len(), 3);
@@ -521,7 +526,7 @@ fn a_catch_up_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
 }
 
 /// A pod's number, its object, and whether it is removed instead, if it is there.
-type Named = (u8, u8, bool);
+type NamedChange = (u8, u8, bool);
 
 /// How the complete state comes.
 #[derive(Clone, Copy, Debug)]
@@ -535,7 +540,7 @@ enum Whole {
 enum Step {
     /// Groups of pushes that are queued together, each of one change; and what the syncer does
     /// before the next group comes.
-    Push(Vec<(Vec<Named>, Then)>),
+    Push(Vec<(Vec<NamedChange>, Then)>),
     Snapshot(Whole, Then),
     Tick,
     Crash(u64),
@@ -555,7 +560,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..40)
 }
 
-/// Bounds that small groups meet.
+/// CommitBounds that small groups meet.
 fn narrow() -> ReplicaSettings {
     let bounds = CommitBounds { inputs_max: 2, waiting_effects_max: 7, ..CommitBounds::default() };
     ReplicaSettings { commits_waiting_max: 2, bounds, ..ReplicaSettings::default() }
@@ -564,10 +569,10 @@ fn narrow() -> ReplicaSettings {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// After every step, a loss of power would leave at least all that anybody was told: the
-    /// session of durable positions, the watches of objects.
+    /// After every step, a power cut would leave at least all that was released: the session's
+    /// durable positions, the watches' objects.
     #[test]
-    fn nobody_is_told_what_a_loss_of_power_could_take(steps in steps()) {
+    fn only_what_survives_a_power_cut_is_released(steps in steps()) {
         let mut bench = Bench::with(Arc::new(MemoryEngine::new()), narrow());
         let mut hub = Hub::of(private());
         let mut hubs = vec![hub.clone()];
@@ -618,7 +623,7 @@ proptest! {
                     now_ms = 0;
                 }
             }
-            for item in told(&mut watch) {
+            for item in items_of(&mut watch) {
                 match item {
                     WatchItem::Listing { objects, .. } => {
                         seen = objects.into_iter().map(|o| (o.key, o.object)).collect();

@@ -1,0 +1,87 @@
+//! Carries out what the protocol decided.
+
+use std::collections::VecDeque;
+
+use headwater_session::message::RefusalCode;
+use headwater_session::{EdgeCloseReason, EdgeInput, EdgeOutput};
+
+use super::phase::Phase;
+use super::{DisconnectReason, Session};
+use crate::replica::ReplicaCommand;
+use crate::upstream::UpstreamCommand;
+
+impl Session {
+    /// Gives the protocol one input, and carries out what comes of it.
+    pub(super) fn step(&mut self, input: EdgeInput) {
+        let was_open = self.protocol.is_open();
+        let mut outputs = VecDeque::from(self.protocol.step(input));
+        while let Some(output) = outputs.pop_front() {
+            if let Some(input) = self.carry_out(output) {
+                outputs.extend(self.protocol.step(input));
+            }
+        }
+        if was_open && !self.protocol.is_open() {
+            self.connected.send_replace(false);
+            self.metrics.connected(false);
+        }
+    }
+
+    /// Carries out one output; returns the input that follows from it.
+    fn carry_out(&mut self, output: EdgeOutput) -> Option<EdgeInput> {
+        match output {
+            EdgeOutput::Send(message) => self.phase.send(message),
+            EdgeOutput::Sync => self.replica.add(ReplicaCommand::Sync),
+            EdgeOutput::Apply(push) => self.replica.push(push),
+            EdgeOutput::Summarize { stream, nonce, entries_max } => {
+                self.replica.add(ReplicaCommand::Summarize { stream, nonce, entries_max });
+            }
+            // Part 0 of the next catch-up clears what is staged.
+            EdgeOutput::Unstage(_) => {}
+            EdgeOutput::Drop(stream) => self.replica.add(ReplicaCommand::Drop(stream)),
+            EdgeOutput::ReadOutbox { after, count } => {
+                self.upstream.add(UpstreamCommand::Read { after, count });
+            }
+            EdgeOutput::Forget(through) => self.upstream.add(UpstreamCommand::Forget(through)),
+            EdgeOutput::RaiseBoot { known } => self.upstream.add(UpstreamCommand::Raise { known }),
+            EdgeOutput::Answered(response) => self.requests.complete(response),
+            EdgeOutput::Welcomed { log_id } => {
+                tracing::info!(%log_id, "connected");
+                self.failures.clear();
+                self.connected.send_replace(true);
+                self.metrics.connected(true);
+                return Some(self.heartbeat());
+            }
+            EdgeOutput::Parked(parked) => {
+                tracing::info!(stream = %parked.stream, reason = parked.reason, "parked");
+            }
+            EdgeOutput::Stopped(stop) => {
+                tracing::error!(error = &stop as &dyn std::error::Error, "a stream stopped");
+            }
+            EdgeOutput::Close(end) => {
+                self.close(&end);
+                return Some(EdgeInput::Disconnected);
+            }
+        }
+        None
+    }
+
+    /// Ends the connection, and enters the phase that follows from why.
+    fn close(&mut self, end: &EdgeCloseReason) {
+        self.failures.session_ended(end, &self.metrics);
+        let until = self.next_dial(match end {
+            EdgeCloseReason::Moved { .. } => DisconnectReason::Moved,
+            _ => DisconnectReason::Failed,
+        });
+        self.phase = match end {
+            end if end.is_final() => Phase::Fenced,
+            // `RaiseBoot` came before.
+            EdgeCloseReason::RaisingBoot { .. } => Phase::Raising { until },
+            EdgeCloseReason::Refused(refusal) if refusal.code == RefusalCode::StaleIdentity => {
+                let known = self.protocol.identity().clone();
+                self.upstream.add(UpstreamCommand::Raise { known });
+                Phase::Raising { until }
+            }
+            _ => Phase::Waiting { until },
+        };
+    }
+}

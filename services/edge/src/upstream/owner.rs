@@ -1,0 +1,271 @@
+//! The owner of the outbox database: runs the commands in groups. A group shares one synced write;
+//! then the callers receive their replies and the session its events.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_event::{Identity, Incarnation, NodeName, ReportBody, ReportId};
+use headwater_store::EngineError;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::identity::{Issuer, NodeStart};
+use super::meta_sync::MetaSync;
+use super::outbox::Outbox;
+use super::pod_statuses::PodStatuses;
+use super::report_cause::ReportCause;
+use super::report_writer::ReportWriter;
+use super::{
+    OpenError, UpstreamCommand, UpstreamDependencies, UpstreamEvent, UpstreamSettings,
+    UpstreamStatus,
+};
+use crate::dependencies::{Chance, Clock};
+use crate::meta::object::Object;
+use crate::meta::operation::OperationError;
+use crate::metrics::EdgeCounts;
+
+/// The most commands that share one synced write.
+const GROUP_MAX: usize = 256;
+
+/// The owner of the outbox database.
+pub(crate) struct EdgeUpstream {
+    writer: ReportWriter,
+    meta_sync: MetaSync,
+    group: Group,
+    stopping: bool,
+    session: mpsc::Sender<UpstreamEvent>,
+    status: watch::Sender<UpstreamStatus>,
+    clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+    metrics: EdgeCounts,
+}
+
+/// What follows the write of the open group.
+#[derive(Default)]
+struct Group {
+    replies: Vec<Reply>,
+    reads: Vec<(Option<ReportId>, usize)>,
+    events: Vec<UpstreamEvent>,
+}
+
+/// A reply, and who waits for it.
+enum Reply {
+    Changed(oneshot::Sender<Result<bool, OperationError>>, Result<bool, OperationError>),
+    Statuses(oneshot::Sender<Vec<Object>>, Vec<Object>),
+}
+
+impl EdgeUpstream {
+    /// Begins a start of `node` over the outbox: raises and syncs its boot number.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub(crate) fn open(
+        node: NodeName,
+        incarnation: Incarnation,
+        settings: UpstreamSettings,
+        dependencies: UpstreamDependencies,
+    ) -> Result<(Self, watch::Receiver<UpstreamStatus>), OpenError> {
+        let UpstreamDependencies { engine, clock, chance, session, metrics } = dependencies;
+        let NodeStart { issuer, enrolled_anew } =
+            Issuer::start(&*engine, node, incarnation, chance.draw())??;
+        let outbox = Outbox::open(&*engine, settings.outbox)?;
+        let statuses = PodStatuses::open(&*engine, issuer.node())?;
+        let (status, receiver) = watch::channel(UpstreamStatus {
+            identity: issuer.identity(),
+            depth: outbox.depth(),
+            last_meta_sync_ms: 0,
+            trouble: None,
+        });
+        let mut upstream = Self {
+            writer: ReportWriter::new(engine, metrics.clone(), issuer, outbox),
+            meta_sync: MetaSync::new(settings, statuses),
+            group: Group::default(),
+            stopping: false,
+            session,
+            status,
+            clock,
+            chance,
+            metrics,
+        };
+        if enrolled_anew {
+            upstream.writer.reissue()?;
+            upstream.meta_sync.reissued();
+            upstream.writer.write()?;
+            upstream.publish();
+        }
+        Ok((upstream, receiver))
+    }
+
+    /// The identity of this start.
+    pub(crate) fn identity(&self) -> Identity {
+        self.writer.issuer.identity()
+    }
+
+    /// Runs commands until one stops it, or all senders are gone.
+    ///
+    /// # Errors
+    /// When the engine fails. The effect of a command without a reply is then unknown.
+    pub(crate) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<UpstreamCommand>,
+    ) -> Result<(), EngineError> {
+        while !self.stopping
+            && let Some(command) = commands.recv().await
+        {
+            self.run_group(command, || commands.try_recv().ok()).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs `first`, and with it the commands that are queued.
+    pub(super) async fn run_group(
+        &mut self,
+        first: UpstreamCommand,
+        mut queued: impl FnMut() -> Option<UpstreamCommand>,
+    ) -> Result<(), EngineError> {
+        let mut next = Some(first);
+        for _ in 0..GROUP_MAX {
+            let Some(command) = next.take() else { break };
+            self.run_command(command).await?;
+            next = if self.writer.is_full() || self.stopping { None } else { queued() };
+        }
+        if let Some(command) = next {
+            self.run_command(command).await?;
+        }
+        if self.meta_sync.is_due() {
+            // The status has the reason of a refusal.
+            let _ = self.run_meta_sync()?;
+        }
+        self.finish_group().await
+    }
+
+    async fn run_command(&mut self, command: UpstreamCommand) -> Result<(), EngineError> {
+        match command {
+            UpstreamCommand::View(changes) => {
+                changes.into_iter().for_each(|change| self.meta_sync.apply(change));
+            }
+            UpstreamCommand::SetStatus { pod, status, cause, reply } => {
+                let set = self.meta_sync.set_status(&mut self.writer, pod, status, cause);
+                self.group.replies.push(Reply::Changed(reply, set));
+            }
+            UpstreamCommand::RemoveStatus { pod, reply } => {
+                let removed = self.meta_sync.remove_status(&mut self.writer, &pod);
+                self.group.replies.push(Reply::Changed(reply, Ok(removed)));
+            }
+            UpstreamCommand::Report { body, reply } => {
+                let reported = self.report(body, None)?;
+                self.group.replies.push(Reply::Changed(reply, reported));
+            }
+            UpstreamCommand::Terminate { pod, uid, cause, reply } => {
+                let terminated = if self.meta_sync.view.has(&pod, &uid) {
+                    let cause = ReportCause::of(&pod, cause);
+                    self.report(ReportBody::PodTerminated { pod, uid }, cause)?
+                } else {
+                    Ok(false)
+                };
+                self.group.replies.push(Reply::Changed(reply, terminated));
+            }
+            UpstreamCommand::Statuses { of, reply } => {
+                let found = self.meta_sync.find(&of);
+                self.group.replies.push(Reply::Statuses(reply, found));
+            }
+            UpstreamCommand::MetaSync { reply } => {
+                let reported = self.run_meta_sync()?;
+                self.group.replies.push(Reply::Changed(reply, reported));
+            }
+            UpstreamCommand::Tick(now_ms) => self.meta_sync.tick(&self.writer, now_ms),
+            UpstreamCommand::Stop => self.stopping = true,
+            UpstreamCommand::Read { after, count } => self.group.reads.push((after, count)),
+            UpstreamCommand::Forget(through) => {
+                if self.writer.forget(through) {
+                    self.meta_sync.has_room();
+                }
+            }
+            UpstreamCommand::Raise { known } => {
+                // The reissued outbox needs the whole batch.
+                self.finish_group().await?;
+                self.writer.raise(&known, self.chance.draw())?;
+                self.meta_sync.reissued();
+                self.group.events.push(UpstreamEvent::Raised(self.identity()));
+                self.finish_group().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        body: ReportBody,
+        cause: Option<ReportCause>,
+    ) -> Result<Result<bool, OperationError>, EngineError> {
+        match self.writer.report(body, cause) {
+            Ok(_) => Ok(Ok(true)),
+            Err(error) => error.refusal().map(Err),
+        }
+    }
+
+    fn run_meta_sync(&mut self) -> Result<Result<bool, OperationError>, EngineError> {
+        self.meta_sync.run(&mut self.writer, || self.clock.wall_ms())
+    }
+
+    /// Writes what the group did, then sends replies and events.
+    async fn finish_group(&mut self) -> Result<(), EngineError> {
+        self.writer.write()?;
+        let has_new = self.writer.end_group();
+        let Group { replies, reads, mut events } = std::mem::take(&mut self.group);
+        self.publish();
+        replies.into_iter().for_each(Reply::send);
+        for (after, count) in reads {
+            events.push(UpstreamEvent::Read(self.writer.read(after, count)?));
+        }
+        if has_new {
+            events.push(UpstreamEvent::Reported);
+        }
+        for event in events {
+            // The session takes every event without waiting for an owner. Without a session the
+            // edge is stopping.
+            let _ = self.session.send(event).await;
+        }
+        Ok(())
+    }
+
+    /// Publishes the status and the metrics.
+    fn publish(&self) {
+        let outbox = &self.writer.outbox;
+        let dropped = match outbox.dropped() {
+            0 => None,
+            dropped => Some(format!("the full outbox discarded {dropped} messages of functions")),
+        };
+        self.metrics.outbox(outbox.depth(), outbox.bytes());
+        self.metrics.meta_synced(self.meta_sync.last_ms);
+        let status = UpstreamStatus {
+            identity: self.identity(),
+            depth: outbox.depth(),
+            last_meta_sync_ms: self.meta_sync.last_ms,
+            trouble: self.meta_sync.trouble.clone().or(dropped),
+        };
+        self.status.send_if_modified(|current| {
+            let is_modified = *current != status;
+            *current = status;
+            is_modified
+        });
+    }
+}
+
+impl Reply {
+    /// Sends the reply; a caller that is gone needs none.
+    fn send(self) {
+        match self {
+            Self::Changed(reply, changed) => drop(reply.send(changed)),
+            Self::Statuses(reply, statuses) => drop(reply.send(statuses)),
+        }
+    }
+}
+
+impl fmt::Debug for EdgeUpstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EdgeUpstream").field("identity", &self.identity()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
