@@ -1,5 +1,5 @@
-//! Where the partitions of a log ended when a reader began: once it has read that far, it knows
-//! everything that was there, and what comes after is news.
+//! The target of a reader that catches up: the ends of the partitions at its start. A reader that
+//! has reached them knows all records that the log had then.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use headwater_event::{Cursor, Offset, Partition};
 
 use crate::log::{Log, ReadError};
 
-/// The ends that a reader has not reached yet.
+/// The ends of the partitions that a reader has not reached yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatchUpTarget {
     ahead: BTreeMap<Partition, Offset>,
 }
 
 impl CatchUpTarget {
-    /// Where the partitions of `cursors` end now, as seen from there.
+    /// Notes the present end of each partition in `cursors` that is ahead of its cursor.
     ///
     /// # Errors
     /// As [`Log::bounds`].
@@ -29,12 +29,13 @@ impl CatchUpTarget {
         Ok(Self { ahead })
     }
 
-    /// Whether every one was reached.
+    /// Whether the reader has reached every end.
     pub fn is_reached(&self) -> bool {
         self.ahead.is_empty()
     }
 
-    /// Notes that everything below `cursor` was read; whether that reached the last of them.
+    /// Notes that the reader has read everything below `cursor`. Returns whether it thereby reached
+    /// the last end.
     pub fn pass(&mut self, cursor: &Cursor) -> bool {
         match self.ahead.get(&cursor.partition) {
             Some(high) if cursor.next >= *high => {
@@ -46,7 +47,7 @@ impl CatchUpTarget {
     }
 }
 
-/// A cursor at the start of each partition of `log`.
+/// Returns a cursor at the start of each partition of `log`.
 ///
 /// # Errors
 /// As [`Log::describe`] and [`Log::start`].

@@ -1,4 +1,4 @@
-//! How a process becomes the one writer of a log, without the broker's help.
+//! The claim by which a process becomes the one writer of a log, without the broker's help.
 //!
 //! ```text
 //!  begin: append the claim     read back in partition 0      read back everywhere
@@ -7,9 +7,9 @@
 //!                             └──────────► lost ◄──────────┘
 //! ```
 //!
-//! The claimant reads the log all the while, in its own loop, and feeds the same [`Acceptance`]
-//! that its state is folded with: once its mark has come back in a partition, nothing that a
-//! former writer appends there counts any more, and the positions in `Acceptance` are final.
+//! The claimant reads the log meanwhile, in its own loop, into the same [`Acceptance`] as its fold.
+//! As soon as the claimant has read its claim in a partition, later records of a former writer there
+//! are invalid, and the positions in `Acceptance` are final.
 
 use std::sync::Arc;
 
@@ -22,50 +22,50 @@ use crate::acceptance::{Acceptance, Outcome};
 use crate::log::{Append, AppendError, Batch, Log, ReadError, Reader, Record};
 use crate::writer::Writer;
 
-/// Epochs that each life of a log has for itself: an append that was on its way when the topic was
-/// re-created arrives in the next life, where its epoch must not be one that counts. More than
-/// anyone claims in one life, few enough for as many lives as numbers in JSON stay whole.
+/// The number of epochs reserved for each life of a log. An append in flight when the topic is
+/// re-created arrives in the next life, where its epoch must be invalid. The number is larger than
+/// the claims of one life, and small enough that epochs of many lives stay exact in JSON.
 const EPOCHS_OF_A_LIFE: u64 = 1_000_000_000;
 
-/// Who claims, in one attempt.
+/// The process that claims, in one attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Claimant {
-    /// Drawn at random for every attempt. Two claims under one UUID would share a key in the
-    /// log, and compaction would drop the first, which is the one that counts.
+    /// A random UUID, drawn for every attempt. Two claims with one UUID would share a key, and
+    /// compaction would drop the first, which is the valid one.
     pub writer: Uuid,
-    /// Where hubs reach it, where it listens.
+    /// The address at which hubs reach the claimant, if it listens.
     pub address: Option<String>,
-    /// The highest epoch that it ever knew to be claimed. A log that lost its tail may have lost
-    /// that claim, while edges have what was written under it: another writer's events must not
-    /// pass for those.
+    /// The highest claimed epoch that the claimant ever knew. A log that lost its tail may have lost
+    /// that claim, while edges have its events: the new writer needs a higher epoch.
     pub above: WriterEpoch,
 }
 
 impl Claimant {
-    /// One that listens nowhere and knows of no writer but those in the log.
+    /// A claimant without an address that knows only the writers in the log.
     pub fn new(writer: Uuid) -> Self {
         Self { writer, address: None, above: WriterEpoch::default() }
     }
 }
 
-/// Why a claim did not make a writer.
+/// Why a claim failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Another process claimed first, or a higher epoch. It is the writer; stand by.
+    /// Another process claimed first, or claimed a higher epoch. That process is the writer, and
+    /// the claimant stays standby.
     #[error("epoch {epoch} was lost to {winner:?}")]
     Lost {
-        /// The epoch that was claimed.
+        /// The claimed epoch.
         epoch: WriterEpoch,
-        /// Who won.
+        /// The claim of the writer.
         winner: Box<Claim>,
     },
     /// The reader does not read every partition of the log, or has not folded it to its end.
-    #[error("a claim takes a reader that has folded all {partitions} partitions")]
+    #[error("a claim needs a reader that has folded all {partitions} partitions")]
     NotFolded {
-        /// How many partitions the log was born with.
+        /// The number of partitions in the log's metadata.
         partitions: u32,
     },
-    /// The claim or a mark could not be appended. Trying again is safe, with a fresh UUID.
+    /// The claim or a mark could not be appended. A retry with a new UUID is safe.
     #[error("the claim cannot be appended")]
     Append(#[from] AppendError),
     /// The log could not be read back.
@@ -76,7 +76,7 @@ pub enum ClaimError {
     Encode(#[from] serde_json::Error),
 }
 
-/// A claim on its way.
+/// A claim in progress.
 #[derive(Debug)]
 pub struct ClaimAttempt {
     claim: Claim,
@@ -110,8 +110,8 @@ impl ClaimAttempt {
         Ok(Self { claim, marking: false })
     }
 
-    /// Goes on as far as what was read allows; to be called after every batch that `acceptance`
-    /// took in. Gives the writer once the claim has come back in every partition.
+    /// Continues the claim after a batch that `acceptance` has processed; call it after every batch.
+    /// Returns the writer as soon as the claim was read back in every partition.
     ///
     /// # Errors
     /// See [`ClaimError`].
@@ -147,12 +147,12 @@ impl ClaimAttempt {
     }
 }
 
-/// Claims, reading on through `reader` until the claim is won or lost. `each` gets every batch
-/// with its outcomes, and must fold them as the reader's own loop would: they are in
-/// `acceptance` already. `clock` gives the reader's time in milliseconds.
+/// Claims the log and reads through `reader` until the claim is won or lost. `each` receives every
+/// batch with its outcomes and folds them, as the reader's own loop would; `acceptance` has
+/// processed them already. `clock` returns the reader's time in milliseconds.
 ///
 /// # Errors
-/// See [`ClaimError`]; the batches given to `each` before stay valid.
+/// See [`ClaimError`]; the batches that `each` received stay valid.
 pub async fn claim(
     log: &Arc<dyn Log>,
     reader: &mut dyn Reader,
@@ -172,7 +172,7 @@ pub async fn claim(
     }
 }
 
-/// The epoch below the first one that is claimed in this life of the log.
+/// The epoch before the first one of this life of the log.
 fn before_first(log_id: &LogId) -> WriterEpoch {
     WriterEpoch(log_id.number.saturating_sub(1).saturating_mul(EPOCHS_OF_A_LIFE))
 }

@@ -1,4 +1,4 @@
-//! How a reader without usable state begins: a fold of partitions from their start.
+//! The fold from the start of partitions, for a reader without usable state.
 
 use headwater_event::Partition;
 use headwater_event::record::LogMetadata;
@@ -6,8 +6,8 @@ use headwater_event::record::LogMetadata;
 use crate::acceptance::{Acceptance, FoldRange};
 use crate::log::{Log, ReadError};
 
-/// Begins a fold of every partition that the log was born with, up to where each ends now.
-/// Read on from [`Acceptance::cursors`]. `now_ms` is the reader's clock.
+/// Begins a fold of every partition in the log's metadata, up to its present end. The caller reads
+/// from [`Acceptance::cursors`]. `now_ms` is the reader's clock.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -19,7 +19,7 @@ pub async fn begin_fold(
     begin_fold_of(log, metadata, (0..metadata.partitions).map(Partition), now_ms).await
 }
 
-/// As [`begin_fold`], of some partitions only.
+/// Begins a fold of some partitions; see [`begin_fold`].
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -36,7 +36,7 @@ pub async fn begin_fold_of(
         ranges.push(FoldRange { start, high });
     }
     let window_ms = log.describe().await?.replay_window_ms;
-    // Half the window is left for a reader's clock that is not the log's.
+    // Half the window is reserved for a difference between the reader's clock and the log's.
     let intact_from_ms = now_ms.saturating_sub_unsigned(window_ms / 2);
     Ok(Acceptance::fold(metadata, ranges, intact_from_ms, now_ms))
 }

@@ -1,8 +1,8 @@
 //! The past of one stream, read from the log: its state at a position, and its events.
 //!
-//! The log keeps every event for its replay window and only the last of each key after that, so
-//! not every past state can be shown. Which can, the log itself proves: a state is shown only if
-//! its hash is the one that the writer recorded at that position.
+//! The log keeps every event for its replay window, and after that only the last event of each key.
+//! So not every past state is available. The log proves which states are: a state is shown only if
+//! its hash equals the hash that the writer recorded at that position.
 
 mod fold;
 
@@ -16,7 +16,7 @@ use crate::acceptance::{Acceptance, Hole, MalformedRecord, Outcome};
 use crate::fold::begin_fold_of;
 use crate::log::{Log, ReadError, Reader};
 
-/// Up to where the past is wanted.
+/// The position of a requested past state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The state right after this event; [`Seq::ZERO`] is the empty one.
@@ -182,7 +182,7 @@ impl StreamHistory {
     }
 }
 
-/// The state of `stream` as the log tells it. `now_ms` is the reader's clock.
+/// Folds the state of `stream` from the log. `now_ms` is the reader's clock.
 ///
 /// # Errors
 /// See [`HistoryError`]; [`HistoryError::Compacted`] names the first position that can be shown.
@@ -230,7 +230,7 @@ pub async fn stream_events(
     loop {
         let envelope = match history.next().await? {
             HistoryItem::Event(envelope) => envelope,
-            // What stands behind a hole comes under a later epoch, from the same seq on.
+            // A later epoch supplies the events after a hole, from the same seq on.
             HistoryItem::Hole(_) | HistoryItem::Malformed(_) => continue,
             HistoryItem::End => break,
         };

@@ -1,20 +1,20 @@
-//! The append-only log.
+//! The append-only log, and the rules that turn its records into the events of streams.
 //!
-//! [`Log`] is the seam: the in-memory twin ([`memory`]), the embedded log and Kafka stand behind
-//! it, and all pass one suite (`conformance`, with the feature `testing`). A log moves records;
-//! it knows no event. What turns its records into the events of streams stands here too, pure
-//! and above the seam: the writer's claim and fencing, and the rules by which a reader accepts a
-//! record.
+//! [`Log`] is the trait of all logs: the in-memory twin ([`memory`]), the embedded log and Kafka
+//! implement it, and all pass one suite (`conformance`, with the feature `testing`). A log moves
+//! records and knows no event. Above the trait, pure: the writer's claim and fencing, and the rules
+//! by which a reader accepts a record.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`metadata`] | the birth of a log: its id and partition count |
-//! | [`mod@claim`] | how a process becomes the one writer |
+//! | [`metadata`] | the metadata of a log: its id and partition count |
+//! | [`mod@claim`] | the claim by which a process becomes the one writer |
 //! | [`writer`] | the one writer: seq, epoch and state hash for every event |
-//! | [`acceptance`] | which records are events |
-//! | [`fold`] | how a reader without usable state begins |
+//! | [`acceptance`] | the rules by which a record is an event |
+//! | [`fold`] | the fold from the start, for a reader without usable state |
+//! | [`catch_up`] | the ends that a reader has to reach |
 //! | [`history`] | past states and events of one stream |
-//! | [`value`] | how an object stands in a record's value |
+//! | [`value`] | the encoding of an object in a record's value |
 //! | [`memory`] | the in-memory twin with its faults |
 
 pub mod acceptance;

@@ -1,4 +1,4 @@
-//! The contract of a log, as Kafka can keep it.
+//! The traits [`Log`] and [`Reader`], with the guarantees that Kafka can keep.
 //!
 //! ```text
 //!            low                          high
@@ -6,9 +6,9 @@
 //!   deleted   |  readable, sparse offsets  |  not yet written
 //! ```
 //!
-//! Offsets grow and have gaps: compaction drops a record that a later one of the same key
-//! supersedes, so an offset proves no completeness. Records of one partition are read in the
-//! order of their offsets. Keys are compacted per partition, so a key stays in one partition.
+//! Offsets increase and have gaps: compaction drops a record that a later record of its key
+//! supersedes, so offsets do not prove completeness. A reader receives the records of one partition
+//! in the order of their offsets. Compaction works per partition, so a key stays in one partition.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,10 +17,10 @@ use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
 /// The topic of the events that the controller appends and the hubs fold.
 pub const DOWNSTREAM_TOPIC: &str = "headwater.downstream.v1";
 
-/// The topic of what edges report and of where they stand.
+/// The topic of the reports of edges and of their positions.
 pub const UPSTREAM_TOPIC: &str = "headwater.upstream.v1";
 
-/// A record as it is appended. A `None` value is a tombstone: the key is gone.
+/// A record to append. A record without a value is a tombstone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The key: text, see `headwater_event::record`.
@@ -40,55 +40,55 @@ impl Record {
     }
 }
 
-/// A record on its way to an explicit partition.
+/// A record and the partition to which it is appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
-    /// Where it goes.
+    /// The partition.
     pub partition: Partition,
-    /// What goes there.
+    /// The record.
     pub record: Record,
 }
 
-/// Where an appended record came to lie.
+/// The position of an appended record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPosition {
-    /// The partition asked for.
+    /// The partition.
     pub partition: Partition,
     /// The record's offset.
     pub offset: Offset,
 }
 
-/// A record as it is read back.
+/// A record in the log, with its position and append time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// The partition it lies in.
+    /// The partition.
     pub partition: Partition,
-    /// Its offset there.
+    /// The record's offset.
     pub offset: Offset,
-    /// The leader epoch it was written under.
+    /// The leader epoch at the append.
     pub leader_epoch: LeaderEpoch,
-    /// When the log appended it, milliseconds since the Unix epoch. Never decreases within a
-    /// partition; the log's clock, not the writer's.
+    /// The time of the append by the log's clock, in milliseconds since the Unix epoch. It never
+    /// decreases within a partition.
     pub time_ms: i64,
     /// The record.
     pub record: Record,
 }
 
-/// What a reader got: records in offset order, and the cursor that stands after them.
+/// Records in offset order, and the cursor after them.
 ///
-/// The cursor may move past offsets that hold no record (compaction), so it is not always the
-/// last record's offset plus one.
+/// The cursor may skip offsets without a record (compaction), so it is not always the last record's
+/// offset plus one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Records of one partition, in offset order. Never empty unless the cursor moved.
     pub records: Vec<StoredRecord>,
-    /// What to store with the state once every record is in it.
+    /// The cursor that the reader stores with the state after all records.
     pub cursor: Cursor,
-    /// The partition's high watermark when the batch was read: the first offset not yet written.
+    /// The partition's high watermark at the time of the read: the first offset not yet written.
     pub high: Offset,
 }
 
-/// What can be read of a partition.
+/// The readable offsets of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The first offset that may still be read. A cursor below it has missed records.
@@ -97,38 +97,38 @@ pub struct Bounds {
     pub high: Offset,
 }
 
-/// What a log says of itself.
+/// The properties of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The topic's id: another id under the same name is another log.
+    /// The topic's id. Another id under the same name means another log.
     pub topic: TopicId,
-    /// How many partitions there are.
+    /// The number of partitions.
     pub partitions: u32,
-    /// The largest record (key + value + header) that an append takes, in bytes, inclusive.
+    /// The largest record (key + value + header) that the log accepts, in bytes, inclusive.
     pub record_bytes_max: usize,
-    /// For how long a superseded record stays readable, in milliseconds: the replay window.
+    /// The replay window: for how long a superseded record stays readable, in milliseconds.
     pub replay_window_ms: u64,
 }
 
-/// Why an append failed, by what the caller then knows.
+/// Why an append failed, by what the caller knows then.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Certainly not written: no record of the call is in the log, and one of them never will be,
-    /// for what it is. The log goes on.
+    /// Not written: the log has none of the records, and will never accept one of them. The log
+    /// continues to accept other appends.
     #[error("the log refused the append: {reason}")]
     Rejected {
-        /// What was wrong with it.
+        /// The defect of the append.
         reason: String,
     },
-    /// Any of the records may have been written, or may be yet. The caller stops writing, reads
-    /// back, and goes on under a new writer epoch.
+    /// Unknown: each record may be written, now or later. The caller stops writing, reads back, and
+    /// continues under a new writer epoch.
     #[error("the outcome of the append is unknown: {reason}")]
     Unknown {
         /// What happened.
         reason: String,
     },
-    /// This handle will never append again (a damaged disk, a fatal producer). Whether the
-    /// records of the call were written is unknown.
+    /// This handle can never append again (a damaged disk, a fatal producer). Whether the records
+    /// of the call are written is unknown.
     #[error("the log can no longer be written: {reason}")]
     Fatal {
         /// What happened.
@@ -136,21 +136,21 @@ pub enum AppendError {
     },
 }
 
-/// Why a read failed. After any of them the reader is of no further use.
+/// Why a read failed. After any error the caller discards the reader.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The cursor lies below what retention left: records between were missed.
+    /// The cursor is below the first offset that retention kept: the reader has missed records.
     #[error("partition {partition}: offset {wanted} is gone, the log starts at {low}")]
     Expired {
         /// Which partition.
         partition: Partition,
         /// The offset asked for.
         wanted: Offset,
-        /// The first offset that is left.
+        /// The first offset in the partition.
         low: Offset,
     },
-    /// The log is shorter than the cursor, or its tail was replaced: what was read from
-    /// `diverged` on never happened.
+    /// The log is shorter than the cursor, or its tail was replaced. Records from `diverged` on are
+    /// void.
     #[error(
         "partition {partition}: the log was truncated, records from offset {diverged} on are void"
     )]
@@ -160,7 +160,7 @@ pub enum ReadError {
         /// The first offset whose record is void.
         diverged: Offset,
     },
-    /// The topic was deleted and made again: no cursor of the old one means anything here.
+    /// The topic was deleted and created again. Cursors of the old topic are invalid.
     #[error("the topic was re-created: was {was}, is {is}")]
     Recreated {
         /// The topic of the cursor.
@@ -174,7 +174,7 @@ pub enum ReadError {
         /// The partition asked for.
         partition: Partition,
     },
-    /// The log cannot be reached just now; opening a new reader later may succeed.
+    /// The log is not reachable. A new reader may succeed later.
     #[error("the log cannot be read just now: {reason}")]
     Unavailable {
         /// What happened.
@@ -185,9 +185,9 @@ pub enum ReadError {
     Corrupt {
         /// Which partition.
         partition: Partition,
-        /// Where it lies.
+        /// The record's offset.
         offset: Offset,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
 }
@@ -195,49 +195,49 @@ pub enum ReadError {
 /// A log of one direction: a topic with a fixed number of partitions.
 #[async_trait]
 pub trait Log: Send + Sync {
-    /// What the log says of itself now.
+    /// Returns the present properties of the log.
     ///
     /// # Errors
-    /// [`ReadError::Unavailable`] when it cannot be reached.
+    /// [`ReadError::Unavailable`]: the log is not reachable.
     async fn describe(&self) -> Result<Description, ReadError>;
 
-    /// Appends `records`, in order within each partition. When this returns `Ok`, every record
-    /// is durable and readable; the result has one place per record, in the order given.
-    /// Not atomic: after an error other than `Rejected`, any subset that keeps the order within
-    /// each partition may be in the log.
+    /// Appends `records`, in order within each partition. When this returns `Ok`, every record is
+    /// durable and readable. The result has one position per record, in the order of `records`. The
+    /// call is not atomic: after an error other than `Rejected`, the log may have any subset that
+    /// keeps the order within each partition.
     ///
     /// # Errors
-    /// See [`AppendError`]: certainly not written, or unknown.
+    /// See [`AppendError`]: not written, or unknown.
     async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError>;
 
-    /// What can be read of `partition` now.
+    /// Returns the readable offsets of `partition`.
     ///
     /// # Errors
     /// [`ReadError::NoPartition`] or [`ReadError::Unavailable`].
     async fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError>;
 
-    /// A cursor at the first offset that may be read of `partition`.
+    /// Returns a cursor at the first readable offset of `partition`.
     ///
     /// # Errors
     /// [`ReadError::NoPartition`] or [`ReadError::Unavailable`].
     async fn start(&self, partition: Partition) -> Result<Cursor, ReadError>;
 
-    /// Opens a reader that goes on from `cursors`, one per partition to be read. A cursor's
-    /// record at `next` is included.
+    /// Opens a reader that starts at `cursors`, one for each partition to read. The reader includes
+    /// the record at a cursor's `next`.
     ///
     /// # Errors
-    /// [`ReadError::Expired`], [`ReadError::Truncated`] or [`ReadError::Recreated`] when a cursor
-    /// no longer stands for a prefix of this log.
+    /// [`ReadError::Expired`], [`ReadError::Truncated`] or [`ReadError::Recreated`]: a cursor is no
+    /// longer the end of a prefix of this log.
     async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError>;
 }
 
-/// Reads a set of partitions from their cursors on, for ever.
+/// Reads a set of partitions from their cursors, without end.
 #[async_trait]
 pub trait Reader: Send {
-    /// The next batch of any of the partitions; waits until there is one. Of bounded size.
-    /// Cancel safe: a batch is given out once, and none is lost when the future is dropped.
+    /// Returns the next batch of any of the partitions, of bounded size; waits until there is one.
+    /// Cancel safe: each batch is returned once, and a dropped future loses none.
     ///
     /// # Errors
-    /// See [`ReadError`]. Batches given out before stay valid except after `Truncated`.
+    /// See [`ReadError`]. Earlier batches stay valid, except after `Truncated`.
     async fn next(&mut self) -> Result<Batch, ReadError>;
 }

@@ -1,9 +1,9 @@
-//! The log's in-memory twin: it keeps the contract as Kafka keeps it, traps included.
+//! The log's in-memory twin: it gives the guarantees that Kafka gives, and has Kafka's traps.
 //!
-//! Offsets are sparse, compaction drops what is superseded and later the tombstones, the tail
-//! can be truncated and regrown under a higher leader epoch, the topic can be re-created, and an
-//! append can fail with its records written, not written, or written later. Time stands still
-//! until it is moved. Each handle is a client of its own: faults of one do not touch another.
+//! Offsets are sparse. Compaction drops superseded records and later tombstones. A test can truncate
+//! and regrow the tail under a higher leader epoch, re-create the topic, and let an append fail with
+//! its records written, not written, or written later. The clock moves only when a test moves it.
+//! Each handle is a separate client: the faults of one handle do not affect another.
 
 mod faults;
 mod reader;
@@ -36,7 +36,7 @@ pub struct MemorySettings {
     pub replay_window_ms: u64,
     /// For how long a tombstone stays once compaction has met it (`delete.retention.ms`).
     pub delete_retention_ms: u64,
-    /// Where the clock stands at first, milliseconds since the Unix epoch.
+    /// The initial time of the clock, in milliseconds since the Unix epoch.
     pub start_ms: i64,
 }
 
@@ -199,7 +199,7 @@ impl MemoryLog {
     /// Waits while this handle is frozen.
     async fn thawed(&self) {
         loop {
-            // What rings from here on is heard, also before the wait.
+            // A notification after this line wakes the wait below, even if it comes first.
             let bell = self.shared.bell.notified();
             if !self.faults().frozen {
                 return;

@@ -1,7 +1,7 @@
-//! The birth of a log: the record that fixes its id and its partition count.
+//! The metadata of a log: the record that fixes its id and its partition count.
 //!
-//! It is the first record of partition 0, unless a writer of a former life of the topic, which has
-//! not noticed yet, was quicker: what it wrote has no claim in this life and is passed over.
+//! It is the first record of partition 0. Only late appends of a writer of a former life of the
+//! topic can precede it; no claim in this life covers them, so readers skip them.
 
 use bytes::Bytes;
 use headwater_event::record::LogMetadata;
@@ -10,58 +10,57 @@ use uuid::Uuid;
 
 use crate::log::{Append, AppendError, Log, ReadError, Record};
 
-/// What a log to be born is to be.
+/// The metadata that a caller proposes for a log without metadata.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MetadataProposal {
-    /// The id of the last life of this log that anyone here knew: the new one gets the next
-    /// number, so that edges follow.
+    /// The last known id of this log. The new log gets the next number, so that edges follow it.
     pub previous: Option<LogId>,
-    /// Drawn at random for every attempt: two births under one UUID would share a key in the
-    /// log, and compaction would drop the first, which is the one that counts.
+    /// A random UUID, drawn for every attempt. Two metadata records with one UUID would share a key,
+    /// and compaction would drop the first, which is the valid one.
     pub uuid: Uuid,
 }
 
-/// Why a log has no usable birth.
+/// Why a log has no usable metadata.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
-    /// What lies where the birth should is none of our records: the topic is not one of ours.
+    /// The log begins with a foreign record: the topic does not belong to Headwater.
     #[error("the log begins with {key:?}, not with its metadata: is this Headwater's topic?")]
     NotALog {
         /// The key of the record that is there.
         key: String,
     },
-    /// The birth record cannot be read.
-    #[error("the log's metadata record cannot be read: {reason}")]
+    /// The metadata record cannot be decoded.
+    #[error("the log's metadata cannot be read: {reason}")]
     Malformed {
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
-    /// The birth names more partitions than the log has: streams would have no place.
-    #[error("the log was born with {born} partitions and now has {found}")]
+    /// The metadata has more partitions than the log: some streams would have no partition.
+    #[error("the log's metadata has {recorded} partitions, the log has {found}")]
     Partitions {
-        /// The count that the birth fixed.
-        born: u32,
-        /// The count that the log says it has.
+        /// The count in the metadata.
+        recorded: u32,
+        /// The count of the log.
         found: u32,
     },
-    /// The log is an earlier or another life than one already known.
-    #[error("the log is {found}, but {known} was known before: it is not its successor")]
+    /// The log is an earlier or another life than the known one.
+    #[error("the log is {found}, which is not the successor of the known log {known}")]
     Regressed {
-        /// The id known before.
+        /// The known id.
         known: LogId,
-        /// The id that is there.
+        /// The id of the log.
         found: LogId,
     },
     /// The log cannot be read.
     #[error("the log's metadata cannot be read")]
     Read(#[from] ReadError),
-    /// The birth cannot be appended. Trying again is safe, with a fresh UUID: of two births the
-    /// first counts.
+    /// The metadata cannot be appended. A retry with a new UUID is safe: of two metadata records
+    /// the first is valid.
     #[error("the log's metadata cannot be appended")]
     Append(#[from] AppendError),
 }
 
-/// The birth of `log`, or `None` while it has none.
+/// Reads the metadata of `log`; `None` if it has none yet.
 ///
 /// # Errors
 /// See [`MetadataError`].
@@ -69,18 +68,18 @@ pub async fn read_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, Metadat
     let Some(metadata) = find_metadata(log).await? else { return Ok(None) };
     let found = log.describe().await?.partitions;
     if metadata.partitions == 0 || metadata.partitions > found {
-        return Err(MetadataError::Partitions { born: metadata.partitions, found });
+        return Err(MetadataError::Partitions { recorded: metadata.partitions, found });
     }
     Ok(Some(metadata))
 }
 
-/// The birth of `log`; one without is born now, over all its partitions.
+/// Reads the metadata of `log`, or appends it, over all partitions, if the log has none.
 ///
-/// When two do this at once, both get the birth that lies first.
+/// If two callers do this at the same time, both get the first metadata record.
 ///
 /// # Errors
-/// See [`MetadataError`]; [`MetadataError::Regressed`] when the log is not the one known before nor
-/// its successor.
+/// See [`MetadataError`]; [`MetadataError::Regressed`] if the log is neither the known one nor its
+/// successor.
 pub async fn read_or_create_metadata(
     log: &dyn Log,
     wish: MetadataProposal,
@@ -94,7 +93,7 @@ pub async fn read_or_create_metadata(
             let append = append(&LogMetadata { log_id, partitions })?;
             log.append(vec![append]).await?;
             let Some(metadata) = read_metadata(log).await? else {
-                let reason = "it was appended and is not there".to_owned();
+                let reason = "it is missing right after its append".to_owned();
                 return Err(MetadataError::Malformed { reason });
             };
             metadata
@@ -122,7 +121,7 @@ fn append(metadata: &LogMetadata) -> Result<Append, MetadataError> {
     })
 }
 
-/// The first birth in partition 0.
+/// The first metadata record in partition 0.
 async fn find_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataError> {
     let partition = Partition(0);
     let bounds = log.bounds(partition).await?;
@@ -143,7 +142,7 @@ async fn find_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataErr
     }
 }
 
-/// The birth that a record is; `None` where it is another of our records.
+/// Decodes a metadata record; `None` for another record of Headwater.
 fn decode(record: &Record) -> Result<Option<LogMetadata>, MetadataError> {
     let uuid = match RecordKey::decode(&record.key) {
         Ok(RecordKey::Log(uuid)) => uuid,
@@ -158,7 +157,7 @@ fn decode(record: &Record) -> Result<Option<LogMetadata>, MetadataError> {
     let metadata: LogMetadata = serde_json::from_slice(value)
         .map_err(|error| MetadataError::Malformed { reason: error.to_string() })?;
     if metadata.log_id.uuid != uuid {
-        return Err(malformed("its key and its value name different logs"));
+        return Err(malformed("its key and its value have different log ids"));
     }
     Ok(Some(metadata))
 }
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_former_writer_wrote_before_the_birth_is_passed_over() {
+    async fn records_of_a_former_writer_before_the_metadata_are_skipped() {
         let log = MemoryLog::new(MemorySettings::default());
         let first = read_or_create_metadata(&log, wish(None)).await.expect("born");
         log.recreate(2);

@@ -1,15 +1,16 @@
-//! How an object's bytes stand in a record's value.
+//! The encoding of an object in a record's value.
 //!
-//! The first byte tells, so that old records stay readable when a new encoding comes:
+//! The first byte selects the encoding, so old records stay readable after a new encoding is added:
 //!
 //! | first byte | encoding |
 //! |---|---|
-//! | the start of any JSON text | plain, as it stands: readable with ordinary Kafka tools |
+//! | the start of any JSON text | plain: readable with ordinary Kafka tools |
 //! | `0x01` | one zstd frame that names its content size |
 //! | `0x02` | reserved: zstd with a trained dictionary, whose id follows |
 //! | `0x03` | reserved: sealed |
 //!
-//! A reserved encoding met is an error that names it: a reader that cannot read a value stops.
+//! A reserved encoding is an error that names the encoding. A reader stops at a value that it cannot
+//! decode.
 
 use bytes::Bytes;
 use zstd::bulk::{Compressor, Decompressor};

@@ -1,9 +1,9 @@
 //! The one writer of a log: gives events their seq, epoch and state hash, and appends them.
 //!
-//! A writer is made by winning a claim ([`mod@crate::claim`]) and dies by the first append whose
-//! outcome it does not know: it then claims again and goes on from what the log really holds.
-//! Its owner reads what it wrote and shows it to [`Writer::observe`]; until an event has come
-//! back, the writer itself remembers which object it left under the key.
+//! A process that wins a claim ([`mod@crate::claim`]) gets a writer. The first append of unknown
+//! outcome ends the writer: its owner claims again and continues from what the log contains. The
+//! owner reads the events back and passes them to [`Writer::observe`]. Until then the writer
+//! remembers the last object that it appended under each key.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::acceptance::{Acceptance, Outcome, RepairKey};
 use crate::log::{Append, AppendError, Description, Log, Record};
 use crate::value::{OBJECT_BYTES_MAX, ValueEncoder};
 
-/// The value of records that say everything by their key.
+/// The value of records whose key is their whole content.
 const EMPTY_OBJECT: &[u8] = b"{}";
 
 /// An event to be appended: it has no position yet.
@@ -37,7 +37,7 @@ pub struct Draft {
     pub traceparent: Option<String>,
 }
 
-/// Where an event came to stand.
+/// The position of an appended event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventPosition {
     /// The stream.
@@ -80,7 +80,7 @@ pub enum WriterError {
     },
 }
 
-/// The one writer of a log, as long as nobody claims a higher epoch.
+/// The one writer of a log, until another process claims a higher epoch.
 pub struct Writer {
     log: Arc<dyn Log>,
     claim: Claim,
@@ -88,16 +88,16 @@ pub struct Writer {
     hash_key: HashKey,
     record_bytes_max: usize,
     encoder: ValueEncoder,
-    streams: HashMap<StreamId, Position>,
+    streams: HashMap<StreamId, WritePosition>,
     heads_due: BTreeSet<StreamId>,
-    /// What this writer left under a key and has not seen come back.
+    /// The last append under each key that the owner has not read back yet.
     in_flight: HashMap<(StreamId, RepairKey), InFlight>,
     dead: Option<String>,
 }
 
-/// Where the next event of a stream goes on from.
+/// The position from which the next event of a stream continues.
 #[derive(Clone, Copy, Debug, Default)]
-struct Position {
+struct WritePosition {
     seq: Seq,
     epoch: WriterEpoch,
     epoch_first_seq: Seq,
@@ -110,12 +110,12 @@ struct InFlight {
     object: Option<ObjectHash>,
 }
 
-/// Events that have their positions, and what the writer becomes once they are in the log.
+/// An append in preparation: events with their positions, and the writer's state after the append.
 #[derive(Default)]
-struct Staged {
+struct StagedAppend {
     appends: Vec<Append>,
     written: Vec<EventPosition>,
-    streams: HashMap<StreamId, Position>,
+    streams: HashMap<StreamId, WritePosition>,
     heads_due: HashMap<StreamId, bool>,
     in_flight: HashMap<(StreamId, RepairKey), InFlight>,
 }
@@ -133,7 +133,7 @@ impl Writer {
         let mut heads_due = BTreeSet::new();
         for (stream, at) in acceptance.streams() {
             let (seq, epoch, hash) = (at.seq, at.epoch, at.hash);
-            let position = Position { seq, epoch, epoch_first_seq: at.epoch_first_seq, hash };
+            let position = WritePosition { seq, epoch, epoch_first_seq: at.epoch_first_seq, hash };
             streams.insert(stream.clone(), position);
             if at.head_due {
                 heads_due.insert(stream.clone());
@@ -169,9 +169,9 @@ impl Writer {
         (position.seq, position.hash)
     }
 
-    /// Goes on in `stream` from `hash`, which is what the owner's fold really holds. Where
-    /// compaction took the end of a stream, or the truth of a key, the hash that was logged is of a
-    /// state that nobody can fold any more. A head that says so is due.
+    /// Continues `stream` from `hash`, the hash of the owner's fold. After compaction has dropped
+    /// the end of a stream, or the valid value of a key, no reader can fold the state of the logged
+    /// hash any more. The writer then owes a head with the new hash.
     pub fn rebase(&mut self, stream: &StreamId, hash: StateHash) {
         self.streams.entry(stream.clone()).or_default().hash = hash;
         self.heads_due.insert(stream.clone());
@@ -190,7 +190,7 @@ impl Writer {
     /// # Errors
     /// See [`WriterError`]. A call that is dropped before it returns leaves the writer dead.
     pub async fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<EventPosition>, WriterError> {
-        let mut staged = Staged::default();
+        let mut staged = StagedAppend::default();
         for draft in drafts {
             self.stage(&mut staged, draft)?;
         }
@@ -216,8 +216,8 @@ impl Writer {
         self.append(drafts).await
     }
 
-    /// Says in every partition that all differences of the sources are in the log: from here on
-    /// absence means removed.
+    /// Marks in every partition that all differences of the sources are in the log. From here on an
+    /// absent entry is a removed entry.
     ///
     /// # Errors
     /// As [`Writer::append`].
@@ -227,7 +227,7 @@ impl Writer {
         self.send(partitions.map(|partition| sign(&key, partition)).collect()).await
     }
 
-    /// Says that this writer lives.
+    /// Appends a heartbeat.
     ///
     /// # Errors
     /// As [`Writer::append`].
@@ -236,16 +236,16 @@ impl Writer {
         self.send(vec![sign(&key, Partition(0))]).await
     }
 
-    /// Says that this writer has stopped in order: whoever stands by may claim at once. What
-    /// counts is decided by claims alone; without this word, or where it is lost, it takes a
-    /// silence.
+    /// Appends the last heartbeat: this writer has stopped in order, and a standby may claim at
+    /// once. Claims alone decide which records are valid. Without this heartbeat, a standby waits
+    /// until the heartbeats have been absent for long enough.
     ///
     /// # Errors
     /// As [`Writer::append`].
     pub async fn release(mut self) -> Result<(), WriterError> {
         let mut last = sign(&RecordKey::Heartbeat(self.claim.epoch), Partition(0));
-        let said = serde_json::to_vec(&Heartbeat { released: true });
-        last.record.value = said.ok().map(Bytes::from);
+        let heartbeat = serde_json::to_vec(&Heartbeat { released: true });
+        last.record.value = heartbeat.ok().map(Bytes::from);
         self.send(vec![last]).await
     }
 
@@ -276,7 +276,7 @@ impl Writer {
     }
 
     /// Gives one draft its position.
-    fn stage(&mut self, staged: &mut Staged, draft: Draft) -> Result<(), WriterError> {
+    fn stage(&mut self, staged: &mut StagedAppend, draft: Draft) -> Result<(), WriterError> {
         let Draft { stream, event, replaces, traceparent } = draft;
         let mut position = staged
             .streams
@@ -391,8 +391,8 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// The draft that makes the last record of a touched key the truth again: `present` is what the
-/// accepted events left under the key, by the fold of whoever asks.
+/// Drafts the event that makes the last record of a key valid again. `present` is the entry of the
+/// key in the caller's fold of the accepted events.
 pub fn repair(stream: StreamId, touched: RepairKey, present: Option<Applied>) -> Draft {
     match (touched, present) {
         (RepairKey::Head, _) => head(stream),
@@ -411,7 +411,7 @@ fn head(stream: StreamId) -> Draft {
     Draft { stream, event: Event::Head, replaces: None, traceparent: None }
 }
 
-/// A record that says everything by its key.
+/// A record whose key is its whole content.
 fn sign(key: &RecordKey, partition: Partition) -> Append {
     let record = Record {
         key: key.to_string().into(),

@@ -1,7 +1,6 @@
 //! The object types Headwater knows by name: how each is written in keys, manifests and commands.
 //!
-//! Types that are not in the table are nobody's business here: a source counts them, and nothing
-//! carries them.
+//! Headwater does not replicate types that are not in the table; a source only counts their objects.
 
 /// One type of Kubernetes object.
 #[derive(Debug, PartialEq, Eq)]

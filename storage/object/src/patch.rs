@@ -1,8 +1,8 @@
-//! An object said as its difference to another one: most updates change a field or two of many.
+//! Patches: an object as its difference to a base. Most updates change one or two fields of many.
 //!
-//! A patch is one zstd frame that was compressed with the base as its prefix, as `zstd
-//! --patch-from` makes it. Whoever has the base, byte for byte, gets the object back byte for
-//! byte; with another base comes an error or other bytes, so the result is to be checked by hash.
+//! A patch is one zstd frame, compressed with the base as its prefix, as by `zstd --patch-from`. The
+//! same base gives the object back, byte for byte. Another base gives an error or other bytes, so
+//! the caller checks the result by hash.
 
 use std::cell::RefCell;
 

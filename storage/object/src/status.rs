@@ -1,12 +1,11 @@
-//! When two pod statuses say the same: shared by the edge that reports them and the cloud that
-//! folds them.
+//! The equality of pod statuses, for the edge that reports them and the cloud that folds them.
 
 use serde_json::Value;
 
-/// Whether two pod statuses, each as JSON, say the same.
+/// Whether two pod statuses, each as JSON, are equal for a report.
 ///
-/// When a condition was last probed says nothing about the pod, and a missing field is a null one;
-/// neither is worth a report. A status that does not parse equals only its own bytes.
+/// The time of a condition's last probe is ignored, and a missing field equals a null field. A status
+/// that does not parse equals only its own bytes.
 pub fn same_status(a: &[u8], b: &[u8]) -> bool {
     if a == b {
         return true;

@@ -21,7 +21,7 @@ pub fn create_durably(path: impl AsRef<Path>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
-    // Also if it was there: whoever made it may have been killed before this.
+    // Also if it exists: the process that created it may have been killed before the sync.
     File::open(above)?.sync_all()
 }
 

@@ -1,7 +1,7 @@
 //! Moving a damaged database aside, so that a new one can be built in its place.
 //!
-//! A damaged database is never repaired: what repair leaves cannot be told from what was
-//! there. It is kept, under another name, for whoever wants to know what happened.
+//! A damaged database is never repaired, because repaired data cannot be distinguished from original
+//! data. The files are kept under another name for an investigation.
 
 use std::fs::{self, File};
 use std::io;

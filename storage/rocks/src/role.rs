@@ -88,13 +88,13 @@ impl Role {
         match self {
             // Stops before the first record that does not check: a prefix, never a hole.
             Self::State | Self::Fold => DBRecoveryMode::PointInTime,
-            // Forgives a torn last write, which nobody was told had succeeded, and no more.
+            // Tolerates only a torn last write, whose success was never reported.
             Self::Outbox | Self::Log => DBRecoveryMode::TolerateCorruptedTailRecords,
         }
     }
 
-    /// Every bound that RocksDB would leave open, set. What a database is opened with, for whoever
-    /// measures against a bare one.
+    /// The options of a database of this role, with a bound wherever RocksDB has none. Public for
+    /// benchmarks against a bare database.
     pub fn options(self, memory: &DatabaseMemory) -> Options {
         let bounds = self.bounds();
         let mut options = Options::default();

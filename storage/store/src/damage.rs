@@ -1,7 +1,7 @@
 //! Damage for tests: rows as a bad disk, a bug or another program may leave them.
 //!
-//! Nothing survives here but keys of tables that exist: whoever opens what was damaged refuses it,
-//! heals it or lives with it, and never panics.
+//! Only keys of existing tables occur. A reader of a damaged database refuses it, repairs it or
+//! continues with it, and never panics.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -1,7 +1,7 @@
-//! Positions as they are stored: what says how far a folded state has come.
+//! The stored positions of a folded state.
 //!
-//! An edge is at a checkpoint in each of its streams; whoever reads the log itself is at a
-//! cursor in each of its partitions, and knows the checkpoints of the streams besides.
+//! An edge has a checkpoint in each of its streams. A reader of the log has a cursor in each
+//! partition, and the checkpoints of the streams.
 
 use headwater_event::{Checkpoint, Cursor, Partition, StateHash, StreamId};
 

@@ -1,8 +1,8 @@
 //! The key registry: which first byte of a key belongs to which table.
 //!
-//! A database is one flat key space, and a table is the keys that begin with its byte. A byte
-//! once given away is never given to another table: a retired one moves to [`RETIRED`] and
-//! stays there, so that old bytes on a disk are never read as something they are not.
+//! A database is one flat key space. A table consists of the keys that begin with its byte. No byte
+//! is ever reused: the byte of a retired table moves to [`RETIRED`] and stays there, so that no build
+//! reads old rows as rows of another table.
 
 /// A table, by the byte that begins each of its keys.
 ///
@@ -60,9 +60,9 @@ pub enum TableId {
     NodePictures = 0x50,
     /// The cloud's picture of pod statuses, per node and pod.
     StatusPictures = 0x51,
-    /// Where each node stands, as the hubs say.
+    /// Per node: its progress, as the hubs report it.
     NodeProgress = 0x52,
-    /// Pods under deletion whose containers have all stopped, as their nodes say.
+    /// Pods under deletion whose containers have all stopped, as their nodes report.
     Terminations = 0x55,
     /// Keys whose last record is older than the report that counts.
     StaleReports = 0x56,
@@ -73,15 +73,16 @@ pub enum TableId {
     InheritedEntries = 0x60,
     /// The highest epoch of a writer of the log that this controller ever met.
     HighestEpoch = 0x61,
-    /// Per session and number: what the edge said there. Each session takes its own away.
+    /// Per session and number: a report of the edge, the base of later patches. Each session deletes
+    /// its own rows.
     SessionReports = 0x62,
 }
 
-/// The first byte of the tables that outlive the fold that they lie beside: those before it are
-/// wiped with it, [`TableId::Meta`] aside.
+/// The end, exclusive, of the tables that a wipe of the fold deletes. Tables from this byte on
+/// outlive the fold, as does [`TableId::Meta`].
 pub const FOLD_TABLES_END: u8 = TableId::InheritedEntries.prefix();
 
-/// Bytes of tables that no longer exist. Never to be given away again.
+/// The bytes of retired tables, reserved for ever.
 pub const RETIRED: &[u8] = &[
     0x14, // StagingCommits
     0x32, // LogTimes

@@ -1,7 +1,7 @@
 //! Folds the events of one stream and decides which of its states can be shown.
 //!
-//! A state is whole if its hash is the one that its writer recorded: one that lacks an entry
-//! which compaction has dropped has another.
+//! A state is complete if its hash equals the hash that its writer recorded. A state without an
+//! entry that compaction has dropped has another hash.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ pub(super) struct StreamFold {
     hashes: BTreeMap<EntryKey, ObjectHash>,
     /// The hash that the last event carries.
     recorded: StateHash,
-    /// The wanted state cannot be shown; what is left to say is the first that can.
+    /// The wanted state cannot be shown. The fold continues to the first state that can.
     missed: bool,
-    /// Why the stream stands still, if it does.
+    /// Why the stream is stopped, if it is.
     stopped: Option<HistoryError>,
 }
 
@@ -47,7 +47,7 @@ impl StreamFold {
         }
     }
 
-    /// The stream stands still until a later epoch resumes it.
+    /// Stops the stream until a later epoch resumes it.
     pub(super) fn stop(&mut self, why: HistoryError) {
         self.stopped = Some(why);
     }

@@ -1,4 +1,4 @@
-//! What can go wrong between one client and the log.
+//! The faults between one client and the log.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ impl Faults {
         }
     }
 
-    /// Which of `appends` are written now, and what the caller is told.
+    /// Applies the next fault: returns the appends to write now, and the result for the caller.
     pub(super) fn meet(&mut self, appends: Vec<Append>) -> (Vec<Append>, Result<(), AppendError>) {
         let Some(fault) = self.next.pop_front() else { return (appends, Ok(())) };
         let reason = format!("injected: {fault:?}");

@@ -63,7 +63,7 @@ impl Topic {
         Ok(Cursor { topic: self.id, partition, next, leader_epoch: LeaderEpoch(0) })
     }
 
-    /// Whether `cursor` still stands for a prefix of this log.
+    /// Checks that `cursor` is still the end of a prefix of this log.
     pub(super) fn check(&self, cursor: &Cursor) -> Result<(), ReadError> {
         let partition = cursor.partition;
         if cursor.topic != self.id {
