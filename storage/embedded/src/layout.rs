@@ -1,15 +1,15 @@
-//! Where the log's data lie in the engine, and how a record is stored.
+//! The keys of the log's rows in the engine, and the stored form of a record.
 //!
 //! | key | value |
 //! |---|---|
 //! | `LogPartitions` topic | the topic's id and partition count, JSON |
 //! | `LogPartitions` topic partition `0` | next offset, last append time |
-//! | `LogPartitions` topic partition `1` | the first offset that compaction has not met |
+//! | `LogPartitions` topic partition `1` | the first offset that compaction has not examined |
 //! | `LogRecords` topic partition offset | a record |
-//! | `LogKeys` topic partition `0` record-key | offset of the key's last record that compaction met |
-//! | `LogKeys` topic partition `1` time offset | a tombstone, and when it may go |
+//! | `LogKeys` topic partition `0` record-key | offset of the key's last record that compaction examined |
+//! | `LogKeys` topic partition `1` time offset | a tombstone, and the time from which it may be dropped |
 //!
-//! Numbers are big-endian, so that keys lie in the order of what they name.
+//! Numbers are big-endian, so the order of keys is the order of what they name.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use headwater_event::{LeaderEpoch, Offset, Partition, TopicId};
@@ -37,23 +37,23 @@ impl LogTopic {
     }
 }
 
-/// What is stored of a topic as a whole.
+/// The row of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TopicRow {
     pub(crate) topic: TopicId,
     pub(crate) partitions: u32,
 }
 
-/// What is stored of a partition with every append.
+/// The row of a partition's end, written with every append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndRow {
     pub(crate) next: Offset,
     pub(crate) time_ms: i64,
 }
 
-/// The form of a stored record; another first byte is another form.
-const RECORD_FORM: u8 = 1;
-/// Bytes before a record's own: form, append time, flags, lengths of key, header and trace.
+/// The format of a stored record, its first byte.
+const RECORD_FORMAT: u8 = 1;
+/// Bytes before a record's own: format, append time, flags, lengths of key, header and trace.
 const PREFIX_BYTES: usize = 1 + 8 + 1 + 4 + 4 + 4;
 const TIME_AT: usize = 1;
 
@@ -105,7 +105,7 @@ pub(crate) fn tombstone_key(
     key(TableId::LogKeys, topic, partition, &[&[TOMBSTONE], &horizon, &offset.0.to_be_bytes()])
 }
 
-/// The tombstones whose time is over at `now_ms`.
+/// The tombstones past their retention at `now_ms`.
 pub(crate) fn tombstones_until(topic: LogTopic, partition: Partition, now_ms: i64) -> Range {
     let from = key(TableId::LogKeys, topic, partition, &[&[TOMBSTONE]]);
     let behind = time_bytes(now_ms.saturating_add(1));
@@ -123,7 +123,7 @@ pub(crate) fn offset_of(key: &[u8]) -> Option<Offset> {
     key.last_chunk().map(|bytes| Offset(u64::from_be_bytes(*bytes)))
 }
 
-/// Times in the order of their bytes, the negative ones first.
+/// Encodes a time so that the order of bytes is the order of times, negative ones first.
 fn time_bytes(time_ms: i64) -> [u8; 8] {
     (time_ms ^ i64::MIN).to_be_bytes()
 }
@@ -137,6 +137,9 @@ pub(crate) fn decode_offset(value: &[u8]) -> Option<Offset> {
 }
 
 impl EndRow {
+    /// The end of a partition without records.
+    pub(crate) const EMPTY: Self = Self { next: Offset(0), time_ms: i64::MIN };
+
     pub(crate) fn encode(self) -> Bytes {
         let mut value = BytesMut::with_capacity(16);
         value.put_u64(self.next.0);
@@ -147,19 +150,19 @@ impl EndRow {
     pub(crate) fn decode(mut value: &[u8]) -> Option<Self> {
         let next = Offset(value.try_get_u64().ok()?);
         let time_ms = value.try_get_i64().ok()?;
-        // As Kafka's, offsets have 63 bits, so that there is always a next one.
+        // As Kafka's, offsets have 63 bits, so there is always a next one.
         (value.is_empty() && i64::try_from(next.0).is_ok()).then_some(Self { next, time_ms })
     }
 }
 
-/// A record as it is stored, its append time still open: made before the record's turn comes.
+/// Encodes a record without its append time, before its position in the log is known.
 pub(crate) fn encode_record(record: &Record) -> Result<BytesMut, std::num::TryFromIntError> {
     let traceparent = record.traceparent.as_deref().unwrap_or_default();
     let mut flags = 0;
     flags |= if record.value.is_some() { HAS_VALUE } else { 0 };
     flags |= if record.traceparent.is_some() { HAS_TRACEPARENT } else { 0 };
     let mut stored = BytesMut::with_capacity(PREFIX_BYTES + record.bytes() + traceparent.len());
-    stored.put_u8(RECORD_FORM);
+    stored.put_u8(RECORD_FORMAT);
     stored.put_i64(0);
     stored.put_u8(flags);
     stored.put_u32(record.key.len().try_into()?);
@@ -172,7 +175,7 @@ pub(crate) fn encode_record(record: &Record) -> Result<BytesMut, std::num::TryFr
     Ok(stored)
 }
 
-/// Closes the append time of a stored record.
+/// Sets the append time of an encoded record.
 pub(crate) fn stamp(mut stored: BytesMut, time_ms: i64) -> Bytes {
     if let Some(time) = stored.get_mut(TIME_AT..TIME_AT + 8) {
         time.copy_from_slice(&time_ms.to_be_bytes());
@@ -180,25 +183,25 @@ pub(crate) fn stamp(mut stored: BytesMut, time_ms: i64) -> Bytes {
     stored.freeze()
 }
 
-/// Reads a stored record; its parts share the stored bytes.
+/// Decodes a stored record. Its parts share the stored bytes.
 pub(crate) fn decode_record(
     partition: Partition,
     offset: Offset,
     mut stored: Bytes,
 ) -> Result<StoredRecord, String> {
     if stored.len() < PREFIX_BYTES {
-        return Err(format!("it has only {} bytes", stored.len()));
+        return Err(format!("the record has only {} bytes", stored.len()));
     }
-    let form = stored.get_u8();
-    if form != RECORD_FORM {
-        return Err(format!("it has the form {form}, this build knows {RECORD_FORM}"));
+    let format = stored.get_u8();
+    if format != RECORD_FORMAT {
+        return Err(format!("the record has format {format}, this build reads {RECORD_FORMAT}"));
     }
     let time_ms = stored.get_i64();
     let flags = stored.get_u8();
     let lengths = [stored.get_u32(), stored.get_u32(), stored.get_u32()];
     let [key, header, traceparent] = lengths.map(|length| length as usize);
     if key.saturating_add(header).saturating_add(traceparent) > stored.len() {
-        return Err("it is shorter than it says".to_owned());
+        return Err("the record is shorter than its lengths say".to_owned());
     }
     let key = stored.split_to(key);
     let header = stored.split_to(header);

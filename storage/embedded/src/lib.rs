@@ -1,35 +1,38 @@
 //! The embedded log: one log on one storage engine.
 //!
 //! ```text
-//!  append ──► queue ──► appender thread: one synced write for all that is queued
-//!                            │ then, in this order: tail in memory, bell, answers
+//!  append ──► queue ──► appender thread: one synced write for all queued appends
+//!                            │ then, in this order: tail in memory, notification, responses
 //!  reader ◄── tail ◄─────────┘
-//!  reader ◄── engine, for what lies before the tail
+//!  reader ◄── engine, for records before the tail
 //!  compact ──► engine, a bounded number of records a run
 //! ```
 //!
-//! What an append returned survives power loss. Compaction follows Kafka's rules, so that what
-//! works here works there.
+//! A record survives power loss once its append has returned. Compaction follows Kafka's rules, so
+//! what works here works there.
 //!
 //! | module | what it owns |
 //! |---|---|
 //! | `log` | [`EmbeddedLog`], the handle |
+//! | `settings` | [`EmbeddedSettings`] |
 //! | `appender` | the thread that writes |
-//! | `shared` | what the thread and the readers share: where the log ends, its newest records |
-//! | `reader` | reading on, from the tail or from the engine |
-//! | `compaction` | dropping what is superseded, and tombstones |
+//! | `reader` | reading from the tail or from the engine |
+//! | `compaction` | dropping superseded records, and tombstones |
+//! | `log_state` | what these share: the ends of the partitions, their newest records |
 //! | `layout` | keys and values in the engine |
-//! | `metrics` | [`LogMetrics`]: what the logs of a process count |
+//! | `metrics` | [`LogMetrics`]: the metrics of all logs of a process |
 
 mod appender;
 mod compaction;
 mod layout;
 mod log;
+mod log_state;
 mod metrics;
 mod reader;
-mod shared;
+mod settings;
 
 pub use compaction::CompactionRun;
 pub use layout::LogTopic;
-pub use log::{Clock, EmbeddedError, EmbeddedLog, EmbeddedSettings};
+pub use log::{EmbeddedError, EmbeddedLog};
 pub use metrics::LogMetrics;
+pub use settings::{Clock, EmbeddedSettings};

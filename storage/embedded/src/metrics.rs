@@ -1,4 +1,4 @@
-//! What the embedded logs of a process count. Handles are bound once, when a log is opened.
+//! The metrics of the embedded logs of a process. A log binds its handles once, when it is opened.
 
 use headwater_event::{Offset, Partition};
 use headwater_log::{AppendError, StoredRecord};
@@ -35,7 +35,7 @@ pub struct LogMetrics {
 pub(crate) struct Counts {
     appends: IntCounter,
     /// By the number of the partition.
-    partitions: Vec<OfPartition>,
+    partitions: Vec<PartitionCounts>,
     rejected: IntCounter,
     fatal: IntCounter,
     group_appends: Histogram,
@@ -48,17 +48,17 @@ pub(crate) struct Counts {
 }
 
 #[derive(Debug)]
-struct OfPartition {
+struct PartitionCounts {
     records: IntCounter,
     bytes: IntCounter,
     end: IntGauge,
 }
 
 impl LogMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When the registry has metrics of these names already.
+    /// When the registry already has metrics of these names.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, labels: &[&str]| {
             register_int_counter_vec_with_registry!(name, help, labels, registry)
@@ -85,15 +85,11 @@ impl LogMetrics {
                 "Bytes of keys, values and headers of durable records.",
                 &PARTITION,
             )?,
-            ends: gauges(
-                "headwater_log_end_offset",
-                "The first offset not yet written.",
-                &PARTITION,
-            )?,
+            ends: gauges("headwater_log_end_offset", "The first unwritten offset.", &PARTITION)?,
             failures: counters(
                 "headwater_log_append_failures_total",
-                "Appends that were not made: rejected, certainly not written; \
-                 fatal, the log takes no more until it is opened again.",
+                "Appends that failed: rejected, certainly not written; \
+                 fatal, the log accepts none until it is opened again.",
                 &["topic", "kind"],
             )?,
             group_appends: histograms(
@@ -103,12 +99,12 @@ impl LogMetrics {
             )?,
             sync_seconds: histograms(
                 "headwater_log_sync_duration_seconds",
-                "How long a synced write took.",
+                "Duration of a synced write.",
                 exponential_buckets(0.000_1, 2.5, 15)?,
             )?,
             tail_bytes: gauges(
                 "headwater_log_tail_bytes",
-                "Memory of the newest records, which are read without the disk.",
+                "Memory of the newest records, which readers get without the disk.",
                 &TOPIC,
             )?,
             compaction_runs: counters(
@@ -118,12 +114,12 @@ impl LogMetrics {
             )?,
             compaction_failures: counters(
                 "headwater_log_compaction_failures_total",
-                "Runs of compaction that the database failed.",
+                "Runs of compaction that failed in the database.",
                 &TOPIC,
             )?,
             compaction_met: counters(
                 "headwater_log_compaction_met_records_total",
-                "Records and tombstones that compaction looked at.",
+                "Records and tombstones that compaction examined.",
                 &TOPIC,
             )?,
             compaction_dropped: counters(
@@ -134,12 +130,12 @@ impl LogMetrics {
         })
     }
 
-    /// The handles of the log `topic`, which has so many partitions.
+    /// The handles of the log `topic` with this number of partitions.
     pub(crate) fn of(&self, topic: LogTopic, partitions: u32) -> Counts {
         let topic = topic.name();
         let of_partition = |partition: u32| {
             let labels = [topic, &partition.to_string()];
-            OfPartition {
+            PartitionCounts {
                 records: self.records.with_label_values(&labels),
                 bytes: self.bytes.with_label_values(&labels),
                 end: self.ends.with_label_values(&labels),
@@ -162,7 +158,7 @@ impl LogMetrics {
 }
 
 impl Counts {
-    /// One write, of so many seconds, made these appends durable, which brought these records.
+    /// Counts a synced write that took `seconds` and made `appends` with `records` durable.
     pub(crate) fn synced(&self, seconds: f64, appends: usize, records: &[StoredRecord]) {
         self.appends.inc_by(appends as u64);
         self.group_appends.observe(number(appends));
@@ -175,14 +171,14 @@ impl Counts {
         }
     }
 
-    /// A partition ends before this offset.
+    /// Sets the end of a partition: its first unwritten offset.
     pub(crate) fn ends_at(&self, partition: Partition, offset: Offset) {
         if let Some(of) = self.partitions.get(partition.0 as usize) {
             of.ends_at(offset);
         }
     }
 
-    /// So many appends were not made.
+    /// Counts failed appends.
     pub(crate) fn failed(&self, error: &AppendError, appends: usize) {
         let counter = match error {
             AppendError::Rejected { .. } => &self.rejected,
@@ -191,12 +187,12 @@ impl Counts {
         counter.inc_by(appends as u64);
     }
 
-    /// The newest records take so many bytes.
+    /// Sets the memory of the newest records.
     pub(crate) fn tail(&self, bytes: usize) {
         self.tail_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// A run of compaction ended so.
+    /// Counts a run of compaction.
     pub(crate) fn compacted<E>(&self, run: &Result<CompactionRun, E>) {
         self.compaction_runs.inc();
         match run {
@@ -209,7 +205,7 @@ impl Counts {
     }
 }
 
-impl OfPartition {
+impl PartitionCounts {
     fn ends_at(&self, offset: Offset) {
         self.end.set(i64::try_from(offset.0).unwrap_or(i64::MAX));
     }

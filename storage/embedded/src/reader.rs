@@ -1,4 +1,4 @@
-//! Reads on: from the tail in memory, or from the engine for what lies before it.
+//! A reader: from the tail in memory, or from the engine for older records.
 
 use std::sync::Arc;
 
@@ -9,37 +9,37 @@ use headwater_store::{Engine, EngineError};
 use tokio::sync::watch;
 
 use crate::layout::{decode_record, offset_of, records};
-use crate::shared::Shared;
+use crate::log_state::LogState;
 
-/// The most records that one batch gives out.
+/// The most records of one batch.
 const BATCH_RECORDS_MAX: usize = 512;
 
-/// A batch ends behind the record that fills it up to this many bytes.
+/// A batch ends with the record that reaches this many bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// How many records a batch reads from the engine before it knows how large they are.
+/// How many records are read from the engine before their size is known.
 const FIRST_CHUNK_RECORDS: usize = 4;
 
 pub(crate) struct EmbeddedReader {
     engine: Arc<dyn Engine>,
-    shared: Arc<Shared>,
+    state: Arc<LogState>,
     cursors: Vec<Cursor>,
-    /// Which partition is looked at first: each gets its turn.
+    /// The partition that is looked at first: round-robin.
     turn: usize,
-    bell: watch::Receiver<()>,
+    changes: watch::Receiver<()>,
 }
 
 impl EmbeddedReader {
-    pub(crate) fn new(engine: Arc<dyn Engine>, shared: Arc<Shared>, cursors: Vec<Cursor>) -> Self {
-        let bell = shared.bell.subscribe();
-        Self { engine, shared, cursors, turn: 0, bell }
+    pub(crate) fn new(engine: Arc<dyn Engine>, state: Arc<LogState>, cursors: Vec<Cursor>) -> Self {
+        let changes = state.changes.subscribe();
+        Self { engine, state, cursors, turn: 0, changes }
     }
 
-    /// The next partition that has something to read, and where it ends.
-    fn behind(&self) -> Result<Option<(usize, Offset)>, ReadError> {
+    /// The next partition with unread records, and its end.
+    fn unread(&self) -> Result<Option<(usize, Offset)>, ReadError> {
         for step in 0..self.cursors.len() {
             let index = (self.turn + step) % self.cursors.len();
-            let high = self.shared.high(self.cursors[index].partition)?;
+            let high = self.state.high(self.cursors[index].partition)?;
             if self.cursors[index].next < high {
                 return Ok(Some((index, high)));
             }
@@ -47,19 +47,19 @@ impl EmbeddedReader {
         Ok(None)
     }
 
-    /// Records of one partition from `next` on; fewer than fill a batch are all there are.
+    /// Records of one partition from `next` on. If they do not fill a batch, they are all.
     async fn records(
         &self,
         partition: Partition,
         next: Offset,
         high: Offset,
     ) -> Result<Vec<StoredRecord>, ReadError> {
-        let tail = self.shared.tail_records(partition, next, BATCH_RECORDS_MAX, BATCH_BYTES_MAX);
+        let tail = self.state.tail_records(partition, next, BATCH_RECORDS_MAX, BATCH_BYTES_MAX);
         if let Some(records) = tail {
             return Ok(records);
         }
-        let (engine, shared) = (self.engine.clone(), self.shared.clone());
-        let read = move || read_records(engine.as_ref(), &shared, partition, next, high);
+        let (engine, state) = (self.engine.clone(), self.state.clone());
+        let read = move || read_records(engine.as_ref(), &state, partition, next, high);
         let result = tokio::task::spawn_blocking(read).await;
         result.unwrap_or_else(|error| Err(ReadError::Unavailable { reason: error.to_string() }))
     }
@@ -69,18 +69,18 @@ impl EmbeddedReader {
 impl Reader for EmbeddedReader {
     async fn next(&mut self) -> Result<Batch, ReadError> {
         loop {
-            self.bell.mark_unchanged();
-            let Some((index, high)) = self.behind()? else {
-                if let Some(reason) = self.shared.closed() {
+            self.changes.mark_unchanged();
+            let Some((index, high)) = self.unread()? else {
+                if let Some(reason) = self.state.closed() {
                     return Err(ReadError::Unavailable { reason });
                 }
                 // The sender lives as long as this reader does.
-                let _ = self.bell.changed().await;
+                let _ = self.changes.changed().await;
                 continue;
             };
             let mut cursor = self.cursors[index];
             let records = self.records(cursor.partition, cursor.next, high).await?;
-            // Only now: a future dropped above has lost nothing.
+            // Only now, so that a future dropped above loses nothing.
             cursor.next = match records.last() {
                 Some(last) if is_full(&records) => last.offset.next(),
                 Some(last) => last.offset.next().max(high),
@@ -101,12 +101,12 @@ fn is_full(records: &[StoredRecord]) -> bool {
 /// Reads from the engine until a batch is full or `high` is reached.
 fn read_records(
     engine: &dyn Engine,
-    shared: &Shared,
+    state: &LogState,
     partition: Partition,
     next: Offset,
     high: Offset,
 ) -> Result<Vec<StoredRecord>, ReadError> {
-    let mut range = records(shared.log_topic(), partition, next, high);
+    let mut range = records(state.log_topic(), partition, next, high);
     let mut read = Vec::new();
     let mut bytes = 0;
     let mut chunk = FIRST_CHUNK_RECORDS;

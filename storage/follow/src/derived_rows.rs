@@ -1,17 +1,17 @@
-//! Rows that a part derives from accepted events, in the batch that folds them.
+//! Rows that a part derives from accepted events, in the batch of their fold.
 
 use headwater_event::Envelope;
 use headwater_store::EngineError;
 use headwater_view::{Continuity, PositionChanges, StreamState};
 
-/// Derives rows from events as they are folded.
+/// Derives rows from events while they are folded.
 pub trait DerivedRows: Send {
-    /// `envelope` is about to be folded: `state` still holds what was before. DerivedRows go into
-    /// [`StreamState::batch`] and are committed with the event. With [`Continuity::Sparse`],
+    /// Derives rows from `envelope` before it is folded: `state` is still the former one. Rows go
+    /// into [`StreamState::batch`] and are committed with the event. With [`Continuity::Sparse`],
     /// events before it may be missing.
     ///
     /// # Errors
-    /// When the engine cannot be read; the open batch is then given up.
+    /// When the engine cannot be read; the open batch is then discarded.
     fn derive(
         &mut self,
         envelope: &Envelope,
@@ -19,14 +19,14 @@ pub trait DerivedRows: Send {
         state: &mut StreamState,
     ) -> Result<(), EngineError>;
 
-    /// Everything that was accepted before is committed; these streams moved, and are there now.
+    /// Called after a commit of everything derived so far, with the streams that moved.
     fn after_commit(&mut self, _changes: &PositionChanges) {}
 
-    /// The fold starts over from an empty state.
+    /// Called before the fold starts again from an empty state.
     fn reset(&mut self) {}
 }
 
-/// Nothing besides the streams themselves.
+/// Derives nothing.
 impl DerivedRows for () {
     fn derive(
         &mut self,

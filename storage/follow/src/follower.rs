@@ -1,7 +1,7 @@
-//! The loop: next batch of the log, accept, fold, commit.
+//! The loop: read a batch of the log, accept, fold, commit.
 //!
 //! ```text
-//!  open ──► stored cursors stand, inside the window ──► follow
+//!  open ──► stored cursors valid, inside the window ──► follow
 //!   │                                                     │ expired, truncated, re-created
 //!   └─────► empty state, fold from the start ──► follow   ▼
 //!                         ▲────────────────────────── open again
@@ -27,19 +27,19 @@ use headwater_view::{
 
 use crate::derived_rows::DerivedRows;
 
-/// Milliseconds since the Unix epoch. Decides only whether a stored cursor may be too old.
+/// Returns milliseconds since the Unix epoch. Used only to decide whether a stored cursor is too old.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// How far each stream was accepted, beside the partition's own state.
+/// The accepted position of each stream; the partition's own state is beside it.
 const STREAMS: Table<StreamId, Json<AcceptedPosition>, Folded> =
     Table::new(TableId::AcceptedStreams);
 
-/// Folded rows gathered before they are committed. An engine takes 8 MiB at once; one more event
-/// brings its object (at most 1.5 MiB) to the state and perhaps to a table of the part's own.
+/// A batch of this many bytes is committed. An engine accepts 8 MiB at once; one more event adds its
+/// object (at most 1.5 MiB) to the state, and perhaps to a derived table.
 const COMMIT_BYTES: usize = 1 << 20;
 
-/// The first byte behind the schema: everything from here to [`FOLD_TABLES_END`] is folded and
-/// may be folded again.
+/// The first key byte after the schema. Everything from here to [`FOLD_TABLES_END`] is folded, and
+/// can be folded again.
 const FOLDED_FROM: u8 = TableId::Meta.prefix() + 1;
 
 /// A view that follows a log.
@@ -53,60 +53,60 @@ pub struct Follower<R> {
     folded: bool,
 }
 
-/// What one batch of the log brought.
+/// The result of one batch of the log.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// What became of each record, in order.
+    /// The outcome of each record, in order.
     pub outcomes: Vec<Outcome>,
-    /// What changed in the streams, in order.
+    /// The changes of the streams, in order.
     pub effects: Vec<Effect>,
-    /// Whether the first fold came to its end with this batch.
+    /// Whether the first fold ended with this batch.
     pub first_fold_ended: bool,
-    /// How far the batch's partition is read now, and where it ended then.
+    /// The cursor of the batch's partition, and the end of the partition at that time.
     pub read: Option<(Cursor, Offset)>,
 }
 
 /// Why a view cannot follow its log.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The log has no birth yet: its writer has not come up.
+    /// The log has no metadata yet: its writer has not started.
     #[error("the log is empty: no controller has written to it yet")]
     EmptyLog,
-    /// The log's birth cannot be used.
+    /// The log's metadata cannot be used.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
-    /// The log cannot be read on from here; opening again decides what stands.
+    /// The log cannot be read on. Opening again decides what of the stored fold is valid.
     #[error("the log cannot be read on")]
     Read(#[from] ReadError),
     /// The engine failed; open it again.
     #[error("the fold cannot be stored")]
     Engine(#[from] EngineError),
-    /// Compaction dropped what was not read yet: the reader was away for longer than the replay
-    /// window, as a machine that was suspended is. Fold again from the start.
-    #[error("compaction passed this reader of stream {stream} by: seq {expected} is gone")]
+    /// Compaction dropped unread records: the reader was away for longer than the replay window, for
+    /// example on a suspended machine. Fold again from the start.
+    #[error("compaction dropped seq {expected} of stream {stream} before this reader read it")]
     CompactedAway {
         /// The stream.
         stream: StreamId,
-        /// What was to come next.
+        /// The next seq.
         expected: Seq,
     },
-    /// A later writer went on below what is folded: the log does not have the rest any more. Fold
-    /// again from the start.
-    #[error("stream {stream} goes on at seq {found}, where this reader expected {expected}")]
+    /// A later writer continued below what is folded: the log lost the rest. Fold again from the
+    /// start.
+    #[error("stream {stream} continues at seq {found}, this reader expected {expected}")]
     SeqRegressed {
         /// The stream.
         stream: StreamId,
-        /// What was to come next.
+        /// The next seq.
         expected: Seq,
-        /// What came.
+        /// The seq found.
         found: Seq,
     },
-    /// The state does not hash to what the log says: fold again from the start.
+    /// The state's hash differs from the log's. Fold again from the start.
     #[error("the fold of stream {stream} differs from the log")]
     Diverged {
         /// The stream.
         stream: StreamId,
-        /// What was found.
+        /// The difference.
         source: Refusal,
     },
 }
@@ -117,13 +117,13 @@ pub enum TakeOverError {
     /// The log could not be read on.
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// The claim was lost, or could not be made.
+    /// The claim was lost, or failed.
     #[error(transparent)]
     Claim(#[from] ClaimError),
 }
 
 impl FollowError {
-    /// Whether the stored fold must be given up before opening again.
+    /// Whether the stored fold must be discarded before opening again.
     pub fn needs_rebuild(&self) -> bool {
         match self {
             Self::Diverged { .. } | Self::CompactedAway { .. } | Self::SeqRegressed { .. } => true,
@@ -134,9 +134,9 @@ impl FollowError {
 }
 
 impl<R: DerivedRows> Follower<R> {
-    /// Opens the fold that `engine` holds and goes on from its cursors; where they no longer
-    /// stand for a prefix of the log, or are older than half its replay window, the stored fold
-    /// is dropped and folded anew.
+    /// Opens the fold in `engine` and continues from its cursors. If they no longer mark a prefix of
+    /// the log, or are older than half its replay window, it discards the stored fold and folds
+    /// again from the start.
     ///
     /// # Errors
     /// See [`FollowError`].
@@ -150,25 +150,25 @@ impl<R: DerivedRows> Follower<R> {
         let description = log.describe().await?;
         if let Some(acceptance) = restore(&*engine, log_metadata)? {
             let now_ms = clock();
-            let stands = |state: &PartitionState| {
+            let is_valid = |state: &PartitionState| {
                 state.cursor.topic == description.topic
                     && is_recent(state, now_ms, description.replay_window_ms)
             };
-            if acceptance.partitions().values().all(stands) && is_intact(&*engine)? {
+            if acceptance.partitions().values().all(is_valid) && is_intact(&*engine)? {
                 match log.read(acceptance.cursors()).await {
                     Ok(reader) => {
                         let state = StreamState::open(engine, FoldBounds::default())?;
                         return Self::new(reader, acceptance, state, rows, clock);
                     }
                     Err(error @ ReadError::Unavailable { .. }) => return Err(error.into()),
-                    Err(error) => tracing::warn!(%error, "the stored fold is void"),
+                    Err(error) => tracing::warn!(%error, "the stored fold is discarded"),
                 }
             }
         }
         Self::rebuild(log, engine, rows, clock).await
     }
 
-    /// Drops the stored fold and begins anew from the start of the log.
+    /// Discards the stored fold and folds again from the start of the log.
     ///
     /// # Errors
     /// See [`FollowError`].
@@ -203,7 +203,7 @@ impl<R: DerivedRows> Follower<R> {
         Ok(follower)
     }
 
-    /// What has been accepted so far: the log's birth, claims, positions, repairs due.
+    /// What is accepted so far: the log's metadata, claims, positions, repairs due.
     pub fn acceptance(&self) -> &Acceptance {
         &self.acceptance
     }
@@ -213,37 +213,37 @@ impl<R: DerivedRows> Follower<R> {
         &self.state
     }
 
-    /// The folded streams, to ask what the next fold would find.
+    /// The folded streams, for reads that include the open batch.
     pub fn state_mut(&mut self) -> &mut StreamState {
         &mut self.state
     }
 
-    /// Streams whose first fold did not hash to what the log says, or ended before a hole that
-    /// compaction may have made: nothing of them is to be shown. They heal when a writer appends
-    /// their truth again.
+    /// Streams whose first fold has another hash than the log, or ended before a hole that
+    /// compaction may have made. They must not be shown. They heal when a writer appends their
+    /// current state again.
     pub fn damaged(&self) -> &BTreeSet<StreamId> {
         &self.damaged
     }
 
-    /// Whether the log was read to the end at which the fold began: before that, nothing of the
-    /// state may be shown.
+    /// Whether the first fold has reached the end that the log had at its start. Before that, nothing
+    /// of the state may be shown.
     pub fn is_folded(&self) -> bool {
         self.folded
     }
 
-    /// Waits for the next batch of the log, folds it and commits it with its cursor, buffered:
-    /// after power loss state and cursor fall back together. Cancel safe while it waits.
+    /// Waits for the next batch of the log, folds it and commits it with its cursor. The commit is
+    /// buffered: after power loss, state and cursor fall back together. Cancel safe while it waits.
     ///
     /// # Errors
-    /// See [`FollowError`]; the follower is then of no further use.
+    /// See [`FollowError`]; the follower cannot be used afterwards.
     pub async fn next(&mut self) -> Result<Step, FollowError> {
         let batch = self.reader.next().await?;
         self.fold(&batch)
     }
 
-    /// Claims the log, following it all the while: when this returns, what is folded is all that
-    /// former writers have written. Where that is not what they recorded, the writer goes on from
-    /// what is there, so that the stream heals.
+    /// Claims the log while it follows it. When this returns, everything that former writers wrote is
+    /// folded. Where the fold differs from what they recorded, the new writer continues from the
+    /// fold, so the stream heals.
     ///
     /// # Errors
     /// See [`TakeOverError`].
@@ -267,30 +267,30 @@ impl<R: DerivedRows> Follower<R> {
         }
     }
 
-    /// Folds one batch of the log, and commits it in as many batches of the engine as it takes.
+    /// Folds one batch of the log. Commits it in as many batches of the engine as it takes.
     fn fold(&mut self, batch: &Batch) -> Result<Step, FollowError> {
         let read = Some((batch.cursor, batch.high));
         let mut step = Step { read, ..Step::default() };
         let Some((last, rest)) = batch.records.split_last() else {
-            self.take_in(batch, &mut step)?;
+            self.accept(batch, &mut step)?;
             self.commit(&mut step)?;
             return Ok(step);
         };
         for recorded in rest {
             let (next, leader_epoch) = (recorded.offset.next(), recorded.leader_epoch);
             let cursor = Cursor { next, leader_epoch, ..batch.cursor };
-            self.take_in(&only(recorded, cursor, batch), &mut step)?;
+            self.accept(&only(recorded, cursor, batch), &mut step)?;
             if self.state.batch_bytes() >= COMMIT_BYTES {
                 self.commit(&mut step)?;
             }
         }
-        self.take_in(&only(last, batch.cursor, batch), &mut step)?;
+        self.accept(&only(last, batch.cursor, batch), &mut step)?;
         self.commit(&mut step)?;
         Ok(step)
     }
 
-    /// Accepts what is in `batch` and folds it into the open batch.
-    fn take_in(&mut self, batch: &Batch, step: &mut Step) -> Result<(), FollowError> {
+    /// Accepts the records of `batch`, and folds them into the open batch.
+    fn accept(&mut self, batch: &Batch, step: &mut Step) -> Result<(), FollowError> {
         let partition = self.acceptance.partitions().get(&batch.cursor.partition);
         let is_folding = partition.is_some_and(|state| matches!(state.mode, Mode::Fold { .. }));
         let log_id = self.acceptance.metadata().log_id;
@@ -308,7 +308,7 @@ impl<R: DerivedRows> Follower<R> {
                 }
             }
             let Outcome::Accepted(envelope) = outcome else { continue };
-            // A damaged stream has another hash than the log until what it lacks comes again.
+            // A damaged stream differs from the log until the writer appends what it lacks.
             let is_sparse = is_folding || self.damaged.contains(&envelope.stream);
             let continuity = if is_sparse { Continuity::Sparse } else { Continuity::Dense };
             self.rows.derive(envelope, continuity, &mut self.state)?;
@@ -326,7 +326,7 @@ impl<R: DerivedRows> Follower<R> {
         Ok(())
     }
 
-    /// Whether records are missing from the log behind the last one of `stream` that was read.
+    /// Whether records of the log are missing after the last one of `stream` that was read.
     fn misses_behind(&self, stream: &StreamId) -> bool {
         let partition = stream.partition(self.acceptance.metadata().partitions);
         let partition = self.acceptance.partitions().get(&partition);
@@ -334,8 +334,8 @@ impl<R: DerivedRows> Follower<R> {
         partition.zip(position).is_some_and(|(partition, at)| partition.misses_behind(at))
     }
 
-    /// Streams of which not all is known: the fold has another hash than the log says, or it
-    /// stands before a hole that compaction may have made.
+    /// Streams that are incomplete: the fold has another hash than the log, or ends before a hole
+    /// that compaction may have made.
     fn incomplete(&self) -> Result<BTreeSet<StreamId>, EngineError> {
         let streams = self.acceptance.streams();
         let stopped = streams.filter(|(_, position)| position.stopped.is_some());
@@ -344,7 +344,7 @@ impl<R: DerivedRows> Follower<R> {
         Ok(self.state.differing()?.into_iter().chain(stopped).collect())
     }
 
-    /// Commits the open batch with the cursors that it was read up to.
+    /// Commits the open batch with its cursors.
     fn commit(&mut self, step: &mut Step) -> Result<(), FollowError> {
         let changes = self.acceptance.take_changes();
         let may_heal = changes.streams.iter().any(|(stream, _)| self.damaged.contains(stream));
@@ -352,7 +352,7 @@ impl<R: DerivedRows> Follower<R> {
             self.state.batch().put(&STREAMS, &stream, &Json(position));
         }
         for (_, state) in changes.partitions {
-            // Bytes that cannot be read back are folded anew, see `restore`.
+            // Bytes that cannot be read back cause a new fold, see `restore`.
             let bytes = serde_json::to_vec(&state).map(Bytes::from).unwrap_or_default();
             self.state.read_up_to(state.cursor, bytes);
         }
@@ -364,12 +364,12 @@ impl<R: DerivedRows> Follower<R> {
             step.first_fold_ended = true;
         }
         if first_fold_ended || may_heal {
-            self.look_for_damage()?;
+            self.update_damaged()?;
         }
         Ok(())
     }
 
-    fn look_for_damage(&mut self) -> Result<(), EngineError> {
+    fn update_damaged(&mut self) -> Result<(), EngineError> {
         let damaged = self.incomplete()?;
         for stream in damaged.difference(&self.damaged) {
             let seq = self.folded_to(stream);
@@ -383,20 +383,20 @@ impl<R: DerivedRows> Follower<R> {
         Ok(())
     }
 
-    /// The last seq that is folded of a stream, for those who read the log lines.
+    /// The last folded seq of a stream, for log messages.
     fn folded_to(&self, stream: &StreamId) -> u64 {
         let position = StreamReader::new(&**self.state.engine()).position(stream);
         position.ok().flatten().map_or(0, |(checkpoint, _)| checkpoint.seq.0)
     }
 }
 
-/// One record of `batch`, behind which the log is read up to `cursor`.
+/// One record of `batch`, with the cursor after it.
 fn only(recorded: &StoredRecord, cursor: Cursor, batch: &Batch) -> Batch {
     Batch { records: vec![recorded.clone()], cursor, high: batch.high }
 }
 
-/// Whether a reader that stands so has missed nothing that compaction may have dropped since. A
-/// fold that was broken off goes on only as long as one that was not could have taken.
+/// Whether compaction can have dropped nothing that a reader in this state has not read. An
+/// interrupted fold may continue only within the time that a whole fold may take.
 fn is_recent(state: &PartitionState, now_ms: i64, replay_window_ms: u64) -> bool {
     match state.mode {
         Mode::Follow => state.inside_window(now_ms, replay_window_ms),
@@ -412,13 +412,13 @@ fn is_intact(engine: &dyn Engine) -> Result<bool, EngineError> {
     let snapshot = engine.snapshot();
     let damage = StreamReader::new(&*snapshot).find_damage()?;
     if let Some((stream, _)) = &damage {
-        tracing::error!(%stream, "the stored fold has lost objects; it is folded anew");
+        tracing::error!(%stream, "the stored fold has lost objects; folding again");
     }
     Ok(damage.is_none())
 }
 
-/// Empties what was folded into `engine`, cursors included: all but its schema and the tables that
-/// are made to outlive it.
+/// Discards everything that was folded into `engine`, cursors included. Its schema stays, and the
+/// tables that outlive the fold.
 ///
 /// # Errors
 /// As [`Engine::write`].
@@ -428,7 +428,7 @@ pub fn discard_fold(engine: &dyn Engine) -> Result<(), EngineError> {
     engine.write(wipe, Durability::Buffered)
 }
 
-/// What an earlier run accepted, where all of it is there and of this log.
+/// Restores what an earlier run accepted, if it is complete and of this log.
 fn restore(
     engine: &dyn Engine,
     log_metadata: LogMetadata,
@@ -436,9 +436,9 @@ fn restore(
     let mut partitions = Vec::new();
     for row in ACCEPTANCE.rows(engine) {
         let (partition, bytes) = row?;
-        // A form that this build does not know is folded anew.
+        // A format that this build does not know causes a new fold.
         let Ok(state) = serde_json::from_slice::<PartitionState>(&bytes) else { return Ok(None) };
-        // Nor is one that lies in another's place: its cursor would be another's.
+        // So does a state under the key of another partition.
         if state.cursor.partition != partition {
             return Ok(None);
         }

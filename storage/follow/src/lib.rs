@@ -1,8 +1,8 @@
-//! Keeps a view in step with a log: reads it, accepts its records, folds the events, and commits
-//! state and cursor in one batch.
+//! The loop that keeps a view in step with a log: it reads the log, accepts records, folds events, and
+//! commits state and cursor in one batch.
 //!
-//! Hub and controller fold the same log by the same rules; this is the loop they share. What
-//! either derives besides goes into the same batch through [`DerivedRows`].
+//! The hub and the controller share this loop, so they fold the same log by the same rules. Rows that
+//! one of them derives besides go into the same batch through [`DerivedRows`].
 
 mod derived_rows;
 mod follower;

@@ -1,24 +1,33 @@
 //! The log on Kafka: explicit partitions, a writer that stops at the first unknown outcome, and
-//! readers that say when what they read is no longer what they read before.
+//! readers that report when the log is no longer the one that they read before.
 //!
-//! - [`KafkaSettings`]: where the brokers are, and librdkafka's settings, the safe ones in one
-//!   place with the reason for each.
+//! - [`KafkaSettings`]: the brokers, and librdkafka's settings. The safe ones are in one place, each
+//!   with its reason.
 //! - [`KafkaLog`]: the log, on one topic.
-//! - [`topics`]: makes topics, and says what is dangerous about those that are there.
+//! - [`topics`]: creates topics, and finds dangerous settings of existing ones.
 //!
-//! A record is a Kafka record: its key is text (`<stream> <resource key>`), its value the bytes
-//! that the writer gave or null for a removal, its binary header the Kafka header
-//! [`HEADER`], its trace context the Kafka header [`TRACEPARENT`].
+//! A record is a Kafka record. Its key is text (`<stream> <resource key>`). Its value is the writer's
+//! bytes, or null for a removal. Its binary header is the Kafka header [`HEADER`], its trace context
+//! the Kafka header [`TRACEPARENT`].
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `log` | [`KafkaLog`], the handle |
+//! | `appender` | sends records, and awaits their outcomes |
+//! | `reader` | reads records, watches the topic, commits positions for display |
+//! | `cluster` | requests about the topic |
+//! | `client` | librdkafka's clients and their errors |
+//! | `native` | the calls of librdkafka that rdkafka does not offer; all unsafe code |
+//! | [`topics`] | creation, description, findings |
+//! | `settings`, `metrics` | [`KafkaSettings`], [`KafkaMetrics`] |
 
-mod asking;
-mod clients;
+mod appender;
+mod client;
+mod cluster;
 mod log;
 mod metrics;
 mod native;
-mod polled;
-mod positions;
-mod producing;
-mod reading;
+mod reader;
 mod settings;
 pub mod topics;
 
@@ -29,10 +38,10 @@ pub use settings::{KafkaSettings, SettingsError};
 /// The name of the Kafka header that holds a record's binary header.
 pub const HEADER: &str = "headwater";
 
-/// The name of the Kafka header that holds a record's trace context, as W3C spells it.
+/// The name of the Kafka header that holds a record's trace context, as W3C defines it.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// What Kafka adds to a record within the topic's `max.message.bytes`, which counts a whole batch
-/// and not a record: 61 bytes of batch header, at most 30 of lengths, the names of two headers,
+/// What Kafka adds to a record within the topic's `max.message.bytes`, which limits a whole batch,
+/// not a record: 61 bytes of batch header, at most 30 of lengths, the names of two headers,
 /// and the 55 bytes of a trace context; rounded up.
 pub const RECORD_OVERHEAD_BYTES: usize = 256;

@@ -1,4 +1,7 @@
 //! The log on one topic.
+//!
+//! It owns one client for requests, at most one that appends, and the list of open readers. A client
+//! is discarded at its first unknown outcome; the caller then reads back before it appends again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -9,29 +12,28 @@ use headwater_log::{
     Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition,
 };
 
-use crate::asking::{Asking, blocking};
+use crate::appender::KafkaAppender;
+use crate::cluster::{ClusterClient, blocking};
 use crate::metrics::{Counts, KafkaMetrics};
-use crate::positions::Readers;
-use crate::producing::Producing;
-use crate::reading::{Around, KafkaReader, NO_EPOCH};
+use crate::reader::{KafkaReader, NO_EPOCH, OpenReaders, ReaderDependencies};
 use crate::settings::{KafkaSettings, SettingsError};
 
 /// A log on Kafka.
 pub struct KafkaLog {
     settings: Arc<KafkaSettings>,
-    asking: Arc<Asking>,
-    /// None until something is appended, and after an outcome that is not known.
-    producing: Mutex<Option<Arc<Producing>>>,
-    /// None where nobody counts.
+    cluster: Arc<ClusterClient>,
+    /// None before the first append, and after an unknown outcome.
+    appender: Mutex<Option<Arc<KafkaAppender>>>,
+    /// None: nothing is counted.
     counts: Option<Arc<Counts>>,
-    /// Whose positions are shown.
-    readers: Arc<Readers>,
-    /// What the topic was like when it was asked last: bounds what is sent to it.
-    described: Mutex<Option<Description>>,
+    /// The open readers; the oldest one's position is shown.
+    readers: Arc<OpenReaders>,
+    /// The last description of the topic: bounds what is sent to it.
+    description: Mutex<Option<Description>>,
 }
 
 impl KafkaLog {
-    /// A log on the topic of `settings`. Nothing is asked of Kafka yet.
+    /// A log on the topic of `settings`. Sends nothing to Kafka yet.
     ///
     /// # Errors
     /// See [`SettingsError`].
@@ -39,7 +41,7 @@ impl KafkaLog {
         Self::with(settings, None)
     }
 
-    /// The same, which counts in `metrics`.
+    /// As [`KafkaLog::new`], with `metrics` as its counters.
     ///
     /// # Errors
     /// See [`SettingsError`].
@@ -52,47 +54,48 @@ impl KafkaLog {
     }
 
     fn with(settings: KafkaSettings, counts: Option<Arc<Counts>>) -> Result<Self, SettingsError> {
-        // What only the other clients are told is looked at now, not at their first use.
+        // The other clients' settings are checked now, not at their first use.
         settings.producer_config()?;
         settings.consumer_config()?;
         let settings = Arc::new(settings);
-        let asking = Arc::new(Asking::new(settings.clone())?);
+        let cluster = Arc::new(ClusterClient::new(settings.clone())?);
         Ok(Self {
             settings,
-            asking,
-            producing: Mutex::default(),
+            cluster,
+            appender: Mutex::default(),
             counts,
             readers: Arc::default(),
-            described: Mutex::default(),
+            description: Mutex::default(),
         })
     }
 
-    fn producing(&self) -> Result<Arc<Producing>, AppendError> {
-        let mut held = self.producing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(producing) = &*held {
-            return Ok(producing.clone());
+    fn appender(&self) -> Result<Arc<KafkaAppender>, AppendError> {
+        let mut current = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(appender) = &*current {
+            return Ok(appender.clone());
         }
-        let made = Producing::new(self.settings.clone(), self.counts.clone());
-        let made =
-            Arc::new(made.map_err(|error| AppendError::Fatal { reason: error.to_string() })?);
-        *held = Some(made.clone());
-        Ok(made)
+        let appender = KafkaAppender::new(self.settings.clone(), self.counts.clone());
+        let appender =
+            Arc::new(appender.map_err(|error| AppendError::Fatal { reason: error.to_string() })?);
+        *current = Some(appender.clone());
+        Ok(appender)
     }
 
-    /// Gives up a client whose outcome is unknown: what it has not sent is purged, and the next
-    /// append begins with another.
-    fn retire(&self, used: Arc<Producing>) {
-        let mut held = self.producing.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, &used)) {
-            *held = None;
+    /// Discards a client after an unknown outcome: its unsent records are purged, and the next
+    /// append starts another client.
+    fn discard(&self, used: Arc<KafkaAppender>) {
+        let mut current = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &used)) {
+            *current = None;
         }
-        drop(held);
-        // To close a client takes a moment, which nobody need wait for.
+        drop(current);
+        // Closing a client blocks for a moment.
         tokio::task::spawn_blocking(move || drop(used));
     }
 
-    async fn described(&self) -> Result<Description, ReadError> {
-        let known = self.described.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// The last description of the topic; requests the first one.
+    async fn last_description(&self) -> Result<Description, ReadError> {
+        let known = self.description.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known {
             Some(known) => Ok(known),
             None => self.describe().await,
@@ -100,20 +103,20 @@ impl KafkaLog {
     }
 
     async fn bounds_of(&self, partition: Partition) -> Result<Bounds, ReadError> {
-        if partition.0 >= self.described().await?.partitions {
+        if partition.0 >= self.last_description().await?.partitions {
             return Err(ReadError::NoPartition { partition });
         }
-        let asking = self.asking.clone();
-        blocking(move || asking.bounds(partition)).await
+        let cluster = self.cluster.clone();
+        blocking(move || cluster.bounds(partition)).await
     }
 }
 
 #[async_trait]
 impl Log for KafkaLog {
     async fn describe(&self) -> Result<Description, ReadError> {
-        let description = self.asking.describe().await?;
-        let mut known = self.described.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = Some(description.clone());
+        let description = self.cluster.describe().await?;
+        let mut last = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(description.clone());
         Ok(description)
     }
 
@@ -121,10 +124,10 @@ impl Log for KafkaLog {
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         let result = self.append_all(&records).await;
         if let Some(counts) = &self.counts {
-            counts.appended(&records, &result, begun.elapsed());
+            counts.appended(&records, &result, start.elapsed());
         }
         result
     }
@@ -135,8 +138,8 @@ impl Log for KafkaLog {
 
     async fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
         let low = self.bounds_of(partition).await?.low;
-        let asking = self.asking.clone();
-        let topic = blocking(move || asking.topic_id()).await?;
+        let cluster = self.cluster.clone();
+        let topic = blocking(move || cluster.topic_id()).await?;
         Ok(Cursor { topic, partition, next: low, leader_epoch: NO_EPOCH })
     }
 
@@ -151,25 +154,25 @@ impl Log for KafkaLog {
 
 impl KafkaLog {
     async fn append_all(&self, records: &[Append]) -> Result<Vec<RecordPosition>, AppendError> {
-        let description = self.described().await;
-        // Nothing was sent, but whether the log goes on is not known either.
+        let description = self.last_description().await;
+        // Nothing was sent, but whether later appends succeed is unknown too.
         let description =
             description.map_err(|error| AppendError::Unknown { reason: error.to_string() })?;
-        if let Some(reason) = refuse(&description, records) {
+        if let Some(reason) = refusal(&description, records) {
             return Err(AppendError::Rejected { reason });
         }
-        let producing = self.producing()?;
-        let result = producing.append(records).await;
+        let appender = self.appender()?;
+        let result = appender.append(records).await;
         if matches!(result, Err(AppendError::Unknown { .. })) {
-            self.retire(producing);
+            self.discard(appender);
         }
         result
     }
 
     async fn open(&self, cursors: Vec<Cursor>) -> Result<KafkaReader, ReadError> {
-        let asking = self.asking.clone();
+        let cluster = self.cluster.clone();
         let (is, partitions) =
-            blocking(move || Ok((asking.topic_id()?, asking.partitions()?))).await?;
+            blocking(move || Ok((cluster.topic_id()?, cluster.partitions()?))).await?;
         let mut bounded = Vec::new();
         for cursor in cursors {
             let Cursor { topic: was, partition, next: wanted, .. } = cursor;
@@ -179,8 +182,8 @@ impl KafkaLog {
             if partition.0 >= partitions {
                 return Err(ReadError::NoPartition { partition });
             }
-            let asking = self.asking.clone();
-            let bounds = blocking(move || asking.bounds(partition)).await?;
+            let cluster = self.cluster.clone();
+            let bounds = blocking(move || cluster.bounds(partition)).await?;
             if wanted < bounds.low {
                 return Err(ReadError::Expired { partition, wanted, low: bounds.low });
             }
@@ -189,22 +192,22 @@ impl KafkaLog {
             }
             bounded.push((cursor, bounds));
         }
-        let around = Around {
+        let dependencies = ReaderDependencies {
             settings: self.settings.clone(),
-            asking: self.asking.clone(),
+            cluster: self.cluster.clone(),
             counts: self.counts.clone(),
         };
-        KafkaReader::open(around, &self.readers, is, &bounded)
+        KafkaReader::open(dependencies, &self.readers, is, &bounded)
     }
 }
 
-/// Says why the topic would take none of `records`.
-fn refuse(description: &Description, records: &[Append]) -> Option<String> {
+/// Returns why the topic would accept none of `records`.
+fn refusal(description: &Description, records: &[Append]) -> Option<String> {
     let bytes_max = description.record_bytes_max;
     records.iter().find_map(|append| {
         let bytes = append.record.bytes();
         if bytes > bytes_max {
-            return Some(format!("a record of {bytes} bytes, at most {bytes_max} are taken"));
+            return Some(format!("the record has {bytes} bytes, the topic accepts {bytes_max}"));
         }
         let is_missing = append.partition.0 >= description.partitions;
         is_missing.then(|| format!("there is no partition {}", append.partition))

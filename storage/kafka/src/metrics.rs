@@ -1,4 +1,4 @@
-//! What the logs on Kafka of a process count, by topic and partition.
+//! The metrics of the logs on Kafka of a process, by topic and partition.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,8 +16,8 @@ const TOPIC: [&str; 1] = ["topic"];
 const PARTITION: [&str; 2] = ["topic", "partition"];
 const KIND: [&str; 2] = ["topic", "kind"];
 
-/// The metrics of the logs on Kafka of a process; one per registry. There are as many series as
-/// partitions.
+/// The metrics of the logs on Kafka of a process; one per registry. The number of series grows with
+/// the partitions.
 #[derive(Clone, Debug)]
 pub struct KafkaMetrics {
     records: IntCounterVec,
@@ -43,30 +43,30 @@ pub(crate) struct Counts {
     readers_opened: IntCounter,
     connection_failures: IntCounter,
     commit_failures: IntCounter,
-    partitions: Mutex<BTreeMap<Partition, OfPartition>>,
+    partitions: Mutex<BTreeMap<Partition, PartitionCounts>>,
 }
 
 #[derive(Debug)]
-struct OfPartition {
+struct PartitionCounts {
     records: IntCounter,
     bytes: IntCounter,
     records_read: IntCounter,
     end: IntGauge,
-    /// None until somebody reads: who only appends has no lag.
-    reading: Option<Reading>,
+    /// None before the first read: a process that only appends has no lag.
+    lag: Option<ReaderLag>,
 }
 
 #[derive(Debug)]
-struct Reading {
-    to: IntGauge,
+struct ReaderLag {
+    handled: IntGauge,
     lag: IntGauge,
 }
 
 impl KafkaMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When the registry has metrics of these names already.
+    /// When the registry already has metrics of these names.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, labels: &[&str]| {
             register_int_counter_vec_with_registry!(name, help, labels, registry)
@@ -77,7 +77,7 @@ impl KafkaMetrics {
         Ok(Self {
             records: counters(
                 "headwater_kafka_records_appended_total",
-                "Records that as many brokers have as must.",
+                "Records that enough brokers have.",
                 &PARTITION,
             )?,
             bytes: counters(
@@ -85,23 +85,23 @@ impl KafkaMetrics {
                 "Bytes of keys, values and headers of those records, before compression.",
                 &PARTITION,
             )?,
-            ends: gauges("headwater_kafka_end_offset", "The first offset not yet written.")?,
+            ends: gauges("headwater_kafka_end_offset", "The first unwritten offset.")?,
             append_failures: counters(
                 "headwater_kafka_append_failures_total",
-                "Appends that were not made: rejected, certainly not written; unknown, the \
-                 writer reads back; fatal, this process appends no more.",
+                "Appends that failed: rejected, certainly not written; unknown, the writer \
+                 reads back; fatal, this process appends no more.",
                 &KIND,
             )?,
             append_seconds: register_histogram_vec_with_registry!(
                 "headwater_kafka_append_duration_seconds",
-                "How long an append took, of one record or many.",
+                "Duration of an append, of one record or many.",
                 &TOPIC,
                 exponential_buckets(0.000_5, 2.5, 13)?,
                 registry
             )?,
             records_read: counters(
                 "headwater_kafka_records_read_total",
-                "Records that a reader was given.",
+                "Records that a reader returned.",
                 &PARTITION,
             )?,
             read_to: gauges(
@@ -119,17 +119,17 @@ impl KafkaMetrics {
             )?,
             read_failures: counters(
                 "headwater_kafka_read_failures_total",
-                "Readers that ended, or could not be opened, by what was wrong.",
+                "Readers that failed, or could not be opened, by cause.",
                 &KIND,
             )?,
             connection_failures: counters(
                 "headwater_kafka_connection_failures_total",
-                "Connections to brokers that failed or broke; each is made anew.",
+                "Connections to brokers that failed or broke; each is retried.",
                 &TOPIC,
             )?,
             commit_failures: counters(
                 "headwater_kafka_position_commit_failures_total",
-                "Positions that Kafka did not take for display.",
+                "Positions for display that Kafka refused.",
                 &TOPIC,
             )?,
         })
@@ -150,7 +150,7 @@ impl KafkaMetrics {
 }
 
 impl Counts {
-    /// An append ended so, after so long.
+    /// Counts an append with its result and duration.
     pub(crate) fn appended(
         &self,
         records: &[Append],
@@ -176,39 +176,39 @@ impl Counts {
         self.all.append_failures.with_label_values(&[self.topic.as_str(), kind]).inc();
     }
 
-    /// A reader is open.
+    /// Counts an opened reader.
     pub(crate) fn opened(&self) {
         self.readers_opened.inc();
     }
 
-    /// A reader was given these records.
-    pub(crate) fn given(&self, records: &[StoredRecord]) {
+    /// Counts records that a reader returned.
+    pub(crate) fn returned(&self, records: &[StoredRecord]) {
         if let Some(first) = records.first() {
             self.with(first.partition, |of| of.records_read.inc_by(records.len() as u64));
         }
     }
 
-    /// The oldest reader has handled everything below `next`.
+    /// Sets the position of the oldest reader: it has handled everything below `next`.
     pub(crate) fn handled(&self, partition: Partition, next: Offset) {
         let labels = [self.topic.as_str(), &partition.to_string()];
         self.with(partition, |of| {
-            let reading = of.reading.get_or_insert_with(|| Reading {
-                to: self.all.read_to.with_label_values(&labels),
+            let lag = of.lag.get_or_insert_with(|| ReaderLag {
+                handled: self.all.read_to.with_label_values(&labels),
                 lag: self.all.lag.with_label_values(&labels),
             });
-            reading.to.set(number(next));
+            lag.handled.set(number(next));
             let end = of.end.get().max(number(next));
             of.end.set(end);
-            reading.lag.set(end - number(next));
+            lag.lag.set(end - number(next));
         });
     }
 
-    /// A partition ends before this offset.
+    /// Sets the end of a partition: its first unwritten offset.
     pub(crate) fn ends(&self, partition: Partition, end: Offset) {
         self.with(partition, |of| of.ends_at(end));
     }
 
-    /// A reader ended so, or was not opened.
+    /// Counts a reader that failed, or was not opened.
     pub(crate) fn read_failed(&self, error: &ReadError) {
         let kind = match error {
             ReadError::Expired { .. } => "expired",
@@ -221,36 +221,36 @@ impl Counts {
         self.all.read_failures.with_label_values(&[self.topic.as_str(), kind]).inc();
     }
 
-    /// A connection to a broker failed or broke.
+    /// Counts a failed connection to a broker.
     pub(crate) fn connection_failed(&self) {
         self.connection_failures.inc();
     }
 
-    /// A position was not taken.
+    /// Counts a refused position.
     pub(crate) fn commit_failed(&self) {
         self.commit_failures.inc();
     }
 
-    fn with(&self, partition: Partition, count: impl FnOnce(&mut OfPartition)) {
+    fn with(&self, partition: Partition, count: impl FnOnce(&mut PartitionCounts)) {
         let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
         count(partitions.entry(partition).or_insert_with(|| {
             let labels = [self.topic.as_str(), &partition.to_string()];
-            OfPartition {
+            PartitionCounts {
                 records: self.all.records.with_label_values(&labels),
                 bytes: self.all.bytes.with_label_values(&labels),
                 records_read: self.all.records_read.with_label_values(&labels),
                 end: self.all.ends.with_label_values(&labels),
-                reading: None,
+                lag: None,
             }
         }));
     }
 }
 
-impl OfPartition {
+impl PartitionCounts {
     fn ends_at(&self, end: Offset) {
         self.end.set(number(end));
-        if let Some(Reading { to, lag }) = &self.reading {
-            lag.set((number(end) - to.get()).max(0));
+        if let Some(ReaderLag { handled, lag }) = &self.lag {
+            lag.set((number(end) - handled.get()).max(0));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The few calls of librdkafka that the crate over it does not offer. All unsafe code is here.
+//! The calls of librdkafka that rdkafka does not offer. All unsafe code is here.
 //!
-//! - A topic's id, by which one that was deleted and made again is told from what it was.
-//! - Leader epochs of records and of positions (KIP-320), by which a replaced tail is noticed.
-//! - The events of a consumer as they are: with the offset at which a partition ended, and with
-//!   headers whose names need not be text.
-//! - A word when a client has something to say, so that nobody need look again and again.
+//! - The id of a topic, which changes when the topic is deleted and created again.
+//! - Leader epochs of records and positions (KIP-320), which reveal a replaced tail.
+//! - A consumer's raw events: with the offset at which a partition ended, and with headers whose
+//!   names need not be text.
+//! - A notification when a client has an event, so that its owner need not poll.
 #![allow(unsafe_code, reason = "calls of a C library; each says why it is sound")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -13,6 +13,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_event::Offset;
 use rdkafka::TopicPartitionList;
 use rdkafka::bindings as c;
 use rdkafka::client::{Client, ClientContext};
@@ -20,40 +21,40 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 use uuid::Uuid;
 
-/// Room for librdkafka's words about a setting that it refuses.
+/// Room for librdkafka's text about a setting that it refuses.
 const ERROR_TEXT_BYTES: usize = 512;
 
-/// What a consumer's queue brings.
+/// An event of a consumer's queue.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A record.
     Record(NativeRecord),
-    /// Everything below `offset` was read, and nothing more is there now.
+    /// A partition has no record from `offset` on yet.
     End {
-        /// Of which partition.
+        /// The partition.
         partition: i32,
-        /// The first offset that was not there.
+        /// The first offset without a record.
         offset: i64,
     },
-    /// Positions were committed, or were not.
+    /// A commit of positions ended.
     Committed {
-        /// How it ended.
+        /// Its outcome.
         code: RDKafkaErrorCode,
     },
-    /// Something is wrong, with one partition or with the client as a whole.
+    /// An error of one partition, or of the client as a whole.
     Failed {
-        /// Kafka's or librdkafka's name of it.
+        /// Kafka's or librdkafka's code.
         code: RDKafkaErrorCode,
-        /// Which partition, if it is one.
+        /// The partition, if it is of one.
         partition: Option<i32>,
-        /// What librdkafka says.
+        /// librdkafka's text.
         text: String,
     },
-    /// Anything else: more may lie behind it.
+    /// Any other event: more may follow.
     Other,
 }
 
-/// A record as librdkafka has it, copied out.
+/// A record of librdkafka's, copied.
 #[derive(Debug)]
 pub(crate) struct NativeRecord {
     pub(crate) partition: i32,
@@ -62,14 +63,14 @@ pub(crate) struct NativeRecord {
     pub(crate) time_ms: i64,
     pub(crate) key: Bytes,
     pub(crate) value: Option<Bytes>,
-    /// The last header of each wanted name, in the order wanted.
+    /// The last header of each wanted name, in the order of the names.
     pub(crate) headers: Vec<Option<Bytes>>,
 }
 
-/// A consumer whose events are taken here and nowhere else.
+/// The events of a consumer. Only their owner polls it.
 pub(crate) struct Events<C: ConsumerContext> {
     queue: NonNull<c::rd_kafka_queue_t>,
-    /// Outlives the queue: dropped after it, see `drop`.
+    /// Outlives the queue: see `drop`.
     consumer: BaseConsumer<C>,
     wanted: Vec<CString>,
 }
@@ -79,7 +80,7 @@ pub(crate) struct Events<C: ConsumerContext> {
 unsafe impl<C: ConsumerContext> Send for Events<C> {}
 
 impl<C: ConsumerContext> Events<C> {
-    /// Takes the events of `consumer`, with the headers of these names.
+    /// The events of `consumer`, with the headers of these names.
     pub(crate) fn new(consumer: BaseConsumer<C>, wanted: &[&str]) -> Option<Self> {
         // SAFETY: the client lives; the call gives a reference that `drop` gives back, or null.
         let queue = unsafe { c::rd_kafka_queue_get_consumer(consumer.client().native_ptr()) };
@@ -91,7 +92,7 @@ impl<C: ConsumerContext> Events<C> {
         &self.consumer
     }
 
-    /// The next event, if one is there.
+    /// Returns the next event, if there is one.
     pub(crate) fn poll(&self) -> Option<Event> {
         // SAFETY: the queue lives as long as `self`.
         let event = unsafe { c::rd_kafka_queue_poll(self.queue.as_ptr(), 0) };
@@ -101,7 +102,7 @@ impl<C: ConsumerContext> Events<C> {
         Some(unsafe { self.read(event.0.as_ptr()) }.unwrap_or(Event::Other))
     }
 
-    /// What the event says, where it is one of those that are of use.
+    /// Reads an event, if it is of a kind in use.
     unsafe fn read(&self, event: *mut c::rd_kafka_event_t) -> Option<Event> {
         // SAFETY: the caller's event lives.
         match unsafe { c::rd_kafka_event_type(event) } {
@@ -189,14 +190,15 @@ impl<C: ConsumerContext> Drop for Events<C> {
     }
 }
 
-/// What a client says that is no consumer: what became of records, and what is wrong.
+/// The queue of a client that is no consumer: outcomes of records, and errors.
 pub(crate) struct MainQueue {
     queue: NonNull<c::rd_kafka_queue_t>,
-    /// Woken by librdkafka's threads, which have its address.
+    /// The thread that librdkafka's threads wake; they have its address.
     sleeper: Option<Box<Thread>>,
 }
 
-// SAFETY: librdkafka's queues may be used from any thread, and whoever they wake is only read.
+// SAFETY: librdkafka's queues may be used from any thread, and the thread that they wake is only
+// read.
 unsafe impl Send for MainQueue {}
 
 impl MainQueue {
@@ -207,20 +209,20 @@ impl MainQueue {
         Some(Self { queue: NonNull::new(queue)?, sleeper: None })
     }
 
-    /// How much is there and was not taken.
+    /// How many events wait in it.
     pub(crate) fn len(&self) -> usize {
         // SAFETY: the queue lives as long as `self`.
         unsafe { c::rd_kafka_queue_length(self.queue.as_ptr()) }
     }
 
-    /// Unparks `sleeper` now, and from now on whenever something comes to where there was nothing.
+    /// Unparks `sleeper` now, and whenever the empty queue gets an event.
     pub(crate) fn wake(&mut self, sleeper: Thread) {
         unsafe extern "C" fn ring(_: *mut c::rd_kafka_t, sleeper: *mut c_void) {
-            // SAFETY: the address that `wake` gave; what is there lives until `drop` has taken the
-            // callback back.
+            // SAFETY: the address that `wake` set; the thread lives until `drop` has removed the
+            // callback.
             unsafe { &*sleeper.cast::<Thread>() }.unpark();
         }
-        // One that was named before is woken until the other is.
+        // A former sleeper is woken until the new one is set.
         let before = self.sleeper.replace(Box::new(sleeper));
         let Some(sleeper) = self.sleeper.as_deref() else { return };
         let address = ptr::from_ref::<Thread>(sleeper).cast_mut().cast();
@@ -255,7 +257,7 @@ pub(crate) fn set_leader_epoch(list: &TopicPartitionList, topic: &str, partition
     }
 }
 
-/// The first offset not yet written, as the last answer to a fetch told it.
+/// The first unwritten offset, as of the last response to a fetch.
 pub(crate) fn known_high<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     topic: &str,
@@ -272,39 +274,39 @@ pub(crate) fn known_high<C: ConsumerContext>(
     is_known.then_some(high)
 }
 
-/// The id of `topic`; blocks at most so long.
+/// The id of `topic`; blocks at most for `wait`.
 ///
 /// # Errors
-/// What Kafka or librdkafka say, `UnknownTopicOrPartition` among it.
+/// The error of Kafka or librdkafka; `UnknownTopicOrPartition`: there is no such topic.
 pub(crate) fn topic_id<C: ClientContext>(
     client: &Client<C>,
     topic: &str,
     wait: Duration,
 ) -> Result<Uuid, (RDKafkaErrorCode, String)> {
-    let lost = || (RDKafkaErrorCode::Fail, "librdkafka gave no answer".to_owned());
+    let failed = || (RDKafkaErrorCode::Fail, "librdkafka returned no answer".to_owned());
     let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX).max(1);
-    let name = CString::new(topic).map_err(|_| lost())?;
+    let name = CString::new(topic).map_err(|_| failed())?;
     let client = client.native_ptr();
     // SAFETY: every handle is checked for null, freed once by its guard in the reverse order of
     // their making, and used only while its guard lives; texts and numbers are copied.
     unsafe {
-        let queue = NonNull::new(c::rd_kafka_queue_new(client)).ok_or_else(lost)?;
+        let queue = NonNull::new(c::rd_kafka_queue_new(client)).ok_or_else(failed)?;
         let queue = Owned(queue, c::rd_kafka_queue_destroy);
         let mut names = [name.as_ptr()];
         let topics = c::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), 1);
-        let topics = NonNull::new(topics).ok_or_else(lost)?;
+        let topics = NonNull::new(topics).ok_or_else(failed)?;
         let topics = Owned(topics, c::rd_kafka_TopicCollection_destroy);
         let operation = c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
         let options = c::rd_kafka_AdminOptions_new(client, operation);
-        let options = NonNull::new(options).ok_or_else(lost)?;
+        let options = NonNull::new(options).ok_or_else(failed)?;
         let options = Owned(options, c::rd_kafka_AdminOptions_destroy);
-        let mut words: [c_char; ERROR_TEXT_BYTES] = [0; ERROR_TEXT_BYTES];
-        // A time that it refuses leaves its default, which is longer; the poll ends it then.
+        let mut text: [c_char; ERROR_TEXT_BYTES] = [0; ERROR_TEXT_BYTES];
+        // If it refuses the timeout, its longer default holds, and the poll below ends first.
         c::rd_kafka_AdminOptions_set_request_timeout(
             options.0.as_ptr(),
             wait_ms,
-            words.as_mut_ptr(),
-            words.len(),
+            text.as_mut_ptr(),
+            text.len(),
         );
         let (topics, options) = (topics.0.as_ptr(), options.0.as_ptr());
         c::rd_kafka_DescribeTopics(client, topics, options, queue.0.as_ptr());
@@ -321,7 +323,7 @@ pub(crate) fn topic_id<C: ClientContext>(
         let mut count = 0;
         let described = c::rd_kafka_DescribeTopics_result_topics(result, &mut count);
         if described.is_null() || count != 1 {
-            return Err(lost());
+            return Err(failed());
         }
         let described = *described;
         let error = c::rd_kafka_TopicDescription_error(described);
@@ -333,7 +335,7 @@ pub(crate) fn topic_id<C: ClientContext>(
         }
         let id = c::rd_kafka_TopicDescription_topic_id(described);
         if id.is_null() {
-            return Err(lost());
+            return Err(failed());
         }
         Ok(Uuid::from_u64_pair(
             c::rd_kafka_Uuid_most_significant_bits(id).cast_unsigned(),
@@ -342,12 +344,17 @@ pub(crate) fn topic_id<C: ClientContext>(
     }
 }
 
-/// A handle and what frees it.
+/// An offset of librdkafka's that is known to be one.
+pub(crate) fn offset(offset: i64) -> Offset {
+    Offset(u64::try_from(offset).unwrap_or_default())
+}
+
+/// A handle, and the function that frees it.
 struct Owned<T>(NonNull<T>, unsafe extern "C" fn(*mut T));
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: made by its maker's call, and freed only here.
+        // SAFETY: the handle was made by the library, and is freed only here.
         unsafe { (self.1)(self.0.as_ptr()) };
     }
 }
@@ -358,7 +365,7 @@ unsafe fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: not null, and by the caller's word a C string.
+    // SAFETY: not null, and the caller guarantees a C string.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -368,7 +375,7 @@ unsafe fn bytes_of(start: *const c_void, len: usize) -> Option<Bytes> {
     if start.is_null() {
         return None;
     }
-    // SAFETY: not null, and by the caller's word so long.
+    // SAFETY: not null, and the caller guarantees the length.
     Some(Bytes::copy_from_slice(unsafe { std::slice::from_raw_parts(start.cast(), len) }))
 }
 

@@ -1,4 +1,4 @@
-//! librdkafka's settings: the ones that keep the promises, and the user's own.
+//! librdkafka's settings: those that the log's promises rest on, and the user's own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,40 +6,40 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 
-/// How long a record may be on its way before its outcome is called unknown: longer than a
-/// broker takes to be replaced by another (about 10 s), shorter than anyone waits.
+/// How long a record may be in flight before its outcome counts as unknown: longer than the failover
+/// of a broker (about 10 s), shorter than a caller waits.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long one request to a broker may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a reader asks whether the topic is still the one that it reads: librdkafka goes on
-/// in silence when one was deleted and made again.
+/// How often a reader checks the id of its topic: librdkafka goes on in silence when the topic was
+/// deleted and created again.
 const TOPIC_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For how long that question may stay without an answer before a reader says so.
+/// How long that check may go without an answer before a reader fails.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Where Kafka is and how it is spoken to.
+/// The address of Kafka, and the settings of its clients.
 #[derive(Clone)]
 pub struct KafkaSettings {
-    /// `host:port`, separated by commas: where to begin.
+    /// The bootstrap brokers: `host:port`, separated by commas.
     pub brokers: String,
     /// The topic.
     pub topic: String,
-    /// What brokers call this client in their logs and quotas.
+    /// The name of this client in the brokers' logs and quotas.
     pub client_id: String,
-    /// How long a record may be on its way before its outcome is called unknown.
+    /// How long a record may be in flight before its outcome counts as unknown.
     pub delivery_timeout: Duration,
-    /// How long one request may take; less than the delivery of a record.
+    /// How long one request may take; less than `delivery_timeout`.
     pub request_timeout: Duration,
-    /// How often a reader asks whether the topic is still the same.
+    /// How often a reader checks the id of its topic.
     pub topic_check_interval: Duration,
-    /// For how long that may stay without an answer.
+    /// How long that check may go without an answer.
     pub unreachable_after: Duration,
     /// Whether readers commit their positions to the group `client_id`, for display only.
     pub commit_positions: bool,
-    /// Settings of librdkafka's by their own names: security, sockets, quotas.
+    /// librdkafka's settings by its own names: security, sockets, quotas.
     pub extra: BTreeMap<String, String>,
 }
 
@@ -49,33 +49,33 @@ impl fmt::Debug for KafkaSettings {
             .field("brokers", &self.brokers)
             .field("topic", &self.topic)
             .field("client_id", &self.client_id)
-            // Passwords and keys are among them.
+            // The values include passwords and keys.
             .field("extra", &self.extra.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
 
-/// Why settings cannot be used.
+/// Why settings are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A promise rests on this setting.
+    /// A promise of the log rests on this setting.
     #[error("kafka.{name} cannot be set: {reason}")]
     Refused {
-        /// Which.
+        /// Its name.
         name: String,
-        /// What would break.
+        /// What another value would break.
         reason: &'static str,
     },
-    /// librdkafka does not take it.
+    /// librdkafka refuses the settings.
     #[error("Kafka's client refuses its settings: {reason}")]
     Invalid {
-        /// What it says.
+        /// librdkafka's text.
         reason: String,
     },
 }
 
 impl KafkaSettings {
-    /// The defaults, on `topic` of the cluster at `brokers`.
+    /// The defaults, for `topic` of the cluster at `brokers`.
     pub fn new(brokers: impl Into<String>, topic: impl Into<String>) -> Self {
         Self {
             brokers: brokers.into(),
@@ -90,10 +90,10 @@ impl KafkaSettings {
         }
     }
 
-    /// Says whether the user's own settings leave the promises alone.
+    /// Checks that no promise rests on one of the user's own settings.
     ///
     /// # Errors
-    /// [`SettingsError::Refused`] names the first that does not.
+    /// [`SettingsError::Refused`] names the first one.
     pub fn check(&self) -> Result<(), SettingsError> {
         for name in self.extra.keys() {
             if let Some(reason) = refused(name) {
@@ -103,13 +103,12 @@ impl KafkaSettings {
         Ok(())
     }
 
-    /// For questions about the cluster.
+    /// The configuration of a client for requests to the cluster.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, SettingsError> {
         self.client(&[])
     }
 
-    /// For appending: what the log's own producer is made of, for whoever measures against a bare
-    /// one.
+    /// The configuration of the log's own producer; public for measurements against a bare one.
     ///
     /// # Errors
     /// See [`SettingsError`].
@@ -119,7 +118,7 @@ impl KafkaSettings {
         Ok(config)
     }
 
-    /// For reading: what the log's own readers are made of, likewise.
+    /// The configuration of the log's own consumers; public for measurements against a bare one.
     ///
     /// # Errors
     /// See [`SettingsError`].
@@ -129,7 +128,7 @@ impl KafkaSettings {
         Ok(config)
     }
 
-    fn client(&self, safe: &[Safe]) -> Result<ClientConfig, SettingsError> {
+    fn client(&self, safe: &[Setting]) -> Result<ClientConfig, SettingsError> {
         self.check()?;
         let mut config = ClientConfig::new();
         for one in COMMON.iter().chain(safe).filter(|one| one.is_open) {
@@ -150,24 +149,24 @@ impl KafkaSettings {
     }
 }
 
-/// One setting of librdkafka's that is not left at its default.
-struct Safe {
+/// A setting of librdkafka's that differs from its default.
+struct Setting {
     name: &'static str,
     value: &'static str,
     reason: &'static str,
-    /// Whether a user may set it otherwise.
+    /// Whether a user may set another value.
     is_open: bool,
 }
 
-const fn fixed(name: &'static str, value: &'static str, reason: &'static str) -> Safe {
-    Safe { name, value, reason, is_open: false }
+const fn fixed(name: &'static str, value: &'static str, reason: &'static str) -> Setting {
+    Setting { name, value, reason, is_open: false }
 }
 
-const fn open(name: &'static str, value: &'static str, reason: &'static str) -> Safe {
-    Safe { name, value, reason, is_open: true }
+const fn open(name: &'static str, value: &'static str, reason: &'static str) -> Setting {
+    Setting { name, value, reason, is_open: true }
 }
 
-const COMMON: &[Safe] = &[
+const COMMON: &[Setting] = &[
     open("socket.nagle.disable", "true", "with Nagle on, a small request waits for the last ack"),
     open("socket.keepalive.enable", "true", "a peer that is gone is noticed on an idle connection"),
     open("reconnect.backoff.ms", "50", "a broker that is back is found at once"),
@@ -176,18 +175,18 @@ const COMMON: &[Safe] = &[
     fixed("allow.auto.create.topics", "false", "a topic made by accident has unsafe settings"),
 ];
 
-const PRODUCER: &[Safe] = &[
+const PRODUCER: &[Setting] = &[
     fixed("enable.idempotence", "true", "a retry would double or reorder records"),
     fixed("acks", "all", "what one broker alone has is lost with it"),
     fixed("max.in.flight.requests.per.connection", "5", "more than 5 lose their order"),
     open("linger.ms", "0", "an append is a group already; waiting adds nothing but time"),
     open("compression.type", "lz4", "a third of the bytes for objects that are plain JSON"),
-    // Larger than any topic's limit, which the log asks for and checks by itself.
+    // Larger than any topic's limit, which the log requests and checks itself.
     fixed("message.max.bytes", "16777216", "a record is refused by name before it comes here"),
     open("queue.buffering.max.kbytes", "65536", "the default takes 1 GiB before it says no"),
 ];
 
-const CONSUMER: &[Safe] = &[
+const CONSUMER: &[Setting] = &[
     fixed("auto.offset.reset", "error", "anything else passes over what is gone, in silence"),
     fixed("enable.auto.commit", "false", "positions lie with the state that they belong to"),
     fixed("enable.auto.offset.store", "false", "positions lie with the state that they belong to"),
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_can_be_set_otherwise() {
+    fn an_open_setting_can_have_another_value() {
         let config = with("linger.ms", "5").producer_config().expect("taken");
         assert_eq!(config.get("linger.ms"), Some("5"));
         assert_eq!(config.get("acks"), Some("all"));

@@ -1,4 +1,4 @@
-//! Making topics, and asking what they are like.
+//! Creates and describes topics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,116 +11,106 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use super::{ConfigValues, TopicPlan};
-use crate::asking::{Asking, blocking};
-use crate::clients::{Context, words};
+use super::config::{ConfigValues, PartitionAssignment};
+use super::plan::TopicPlan;
+use crate::client::{ClientContext, describe as describe_code};
+use crate::cluster::{ClusterClient, blocking};
 use crate::settings::{KafkaSettings, SettingsError};
 
-/// The wait before a broker is asked again that does not know a topic yet.
-const AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// The wait before a broker that does not know a new topic is asked again.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// A topic as it is.
+/// A topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
     /// Its name.
     pub name: String,
-    /// Its id: another one after it was deleted and made again.
+    /// Its id, which changes when it is deleted and created again.
     pub id: TopicId,
     /// How many partitions it has.
     pub partitions: u32,
     /// The fewest replicas that any of its partitions has.
     pub replicas: u32,
-    /// Who has each partition just now.
+    /// The brokers of each partition.
     pub assignments: BTreeMap<Partition, PartitionAssignment>,
-    /// Its settings, those that are the broker's defaults included.
+    /// Its settings, with the broker's defaults.
     pub config: ConfigValues,
 }
 
-/// Who has a partition, by the ids of brokers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartitionAssignment {
-    /// Whom it is written to; none while there is no leader.
-    pub leader: Option<i32>,
-    /// Who is to have it.
-    pub replicas: Vec<i32>,
-    /// Who has all of it.
-    pub in_sync: Vec<i32>,
-}
-
-/// A broker as it is.
+/// A broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
     /// Its id.
     pub id: i32,
-    /// Its settings, defaults included.
+    /// Its settings, with the defaults.
     pub config: ConfigValues,
 }
 
-/// Why a topic was not made or cannot be described.
+/// Why a topic was not created or cannot be described.
 #[derive(Debug, thiserror::Error)]
 pub enum TopicError {
     /// The settings cannot be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// There is one of that name. It is left as it is.
-    #[error("the topic {topic} is there already: `headwater topics check` says whether it is safe")]
+    /// The topic exists already. It is not changed.
+    #[error("the topic {topic} exists already: `headwater topics check` says whether it is safe")]
     Exists {
         /// Its name.
         topic: String,
     },
-    /// There is none.
-    #[error("there is no topic {topic}: make it with `headwater topics create`")]
+    /// The topic does not exist.
+    #[error("there is no topic {topic}: create it with `headwater topics create`")]
     Missing {
         /// Its name.
         topic: String,
     },
-    /// Kafka does not make it.
-    #[error("Kafka does not make the topic {topic}: {reason}")]
+    /// Kafka refused to create it.
+    #[error("Kafka refused to create the topic {topic}: {reason}")]
     Refused {
         /// Its name.
         topic: String,
-        /// What Kafka says.
+        /// Kafka's reason.
         reason: String,
     },
-    /// Kafka cannot be asked.
-    #[error("Kafka cannot be asked about the topic {topic}")]
+    /// Kafka did not describe the topic.
+    #[error("Kafka did not describe the topic {topic}")]
     Unavailable {
         /// Its name.
         topic: String,
-        /// What happened.
+        /// Why.
         source: ReadError,
     },
-    /// Kafka does not say what its brokers are like.
-    #[error("Kafka cannot be asked about its brokers")]
+    /// Kafka did not describe its brokers.
+    #[error("Kafka did not describe its brokers")]
     Brokers(#[source] ReadError),
 }
 
-/// Makes the topic of `settings` by `plan`. When this returns `Ok`, Kafka has it, and the broker that
-/// answers names a leader for each of its partitions, unless it does not come to know them within
-/// the time for a request.
+/// Creates the topic of `settings` by `plan`. When this returns `Ok`, Kafka has the topic, and the
+/// broker that answers knows a leader of each partition, unless that takes longer than the request
+/// timeout.
 ///
 /// # Errors
-/// [`TopicError::Exists`] where there is one, and the others.
+/// See [`TopicError`]; [`TopicError::Exists`] among others.
 pub async fn create(settings: &KafkaSettings, plan: &TopicPlan) -> Result<(), TopicError> {
     let topic = settings.topic.clone();
     let refused = |reason: String| TopicError::Refused { topic: topic.clone(), reason };
-    let admin: AdminClient<Context> =
-        AdminClient::from_config_and_context(&settings.client_config()?, Context::default())
+    let admin: AdminClient<ClientContext> =
+        AdminClient::from_config_and_context(&settings.client_config()?, ClientContext::default())
             .map_err(|error: KafkaError| refused(error.to_string()))?;
     let partitions = i32::try_from(plan.partitions).unwrap_or(i32::MAX);
     let replicas = TopicReplication::Fixed(i32::try_from(plan.replicas).unwrap_or(i32::MAX));
-    let configured = plan.settings();
+    let config = plan.settings();
     let mut new = NewTopic::new(&settings.topic, partitions, replicas);
-    for (name, value) in &configured {
+    for (name, value) in &config {
         new = new.set(name, value);
     }
     let options = AdminOptions::new()
         .request_timeout(Some(settings.request_timeout))
         .operation_timeout(Some(settings.request_timeout));
-    let made = admin.create_topics([&new], &options).await;
+    let created = admin.create_topics([&new], &options).await;
     tokio::task::spawn_blocking(move || drop(admin));
-    let made = made.map_err(|error| refused(error.to_string()))?;
-    match made.into_iter().next() {
+    let created = created.map_err(|error| refused(error.to_string()))?;
+    match created.into_iter().next() {
         Some(Ok(_)) => {
             wait_until_known(settings).await;
             Ok(())
@@ -128,27 +118,26 @@ pub async fn create(settings: &KafkaSettings, plan: &TopicPlan) -> Result<(), To
         Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
             Err(TopicError::Exists { topic: topic.clone() })
         }
-        Some(Err((_, code))) => Err(refused(words(code, &settings.topic))),
-        None => Err(refused("Kafka gave no answer".to_owned())),
+        Some(Err((_, code))) => Err(refused(describe_code(code, &settings.topic))),
+        None => Err(refused("Kafka sent no answer".to_owned())),
     }
 }
 
-/// Waits until a topic that was just made can be used: brokers learn of it one after the other, and
-/// who asks one too early is told that there is none. Whatever else is wrong, it is made, and whoever
-/// uses it finds out.
+/// Waits until a new topic can be used: brokers learn of it one after the other, and one that does
+/// not know it yet denies that it exists. Other errors are left to the topic's users.
 async fn wait_until_known(settings: &KafkaSettings) {
-    let Ok(asking) = Asking::new(Arc::new(settings.clone())) else { return };
+    let Ok(cluster) = ClusterClient::new(Arc::new(settings.clone())) else { return };
     let deadline = Instant::now() + settings.request_timeout;
     let known = blocking(move || {
         loop {
-            let is_known = asking.topic_id_if_any()?.is_some()
-                && asking
+            let is_known = cluster.find_topic_id()?.is_some()
+                && cluster
                     .assignments()
                     .is_ok_and(|all| all.values().all(|one| one.leader.is_some()));
             if is_known || Instant::now() > deadline {
                 return Ok(is_known);
             }
-            thread::sleep(AGAIN_AFTER);
+            thread::sleep(RETRY_AFTER);
         }
     });
     match known.await {
@@ -156,27 +145,29 @@ async fn wait_until_known(settings: &KafkaSettings) {
         Ok(false) => {
             tracing::warn!(topic = settings.topic, "brokers do not know the new topic yet")
         }
-        Err(error) => tracing::debug!(%error, topic = settings.topic, "the new topic is not seen"),
+        Err(error) => {
+            tracing::debug!(%error, topic = settings.topic, "the new topic cannot be looked up")
+        }
     }
 }
 
-/// The topic of `settings` as it is.
+/// Describes the topic of `settings`.
 ///
 /// # Errors
-/// [`TopicError::Missing`] where there is none, [`TopicError::Unavailable`] where Kafka cannot be
-/// reached or denies it.
+/// [`TopicError::Missing`]: it does not exist. [`TopicError::Unavailable`]: Kafka cannot be reached,
+/// or denies the request.
 pub async fn describe(settings: &KafkaSettings) -> Result<Topic, TopicError> {
     let name = settings.topic.clone();
-    let asked = |source| TopicError::Unavailable { topic: name.clone(), source };
-    let asking = Arc::new(Asking::new(Arc::new(settings.clone()))?);
-    let question = asking.clone();
-    let found = blocking(move || match question.topic_id_if_any()? {
-        Some(id) => Ok(Some((id, question.assignments()?))),
+    let unavailable = |source| TopicError::Unavailable { topic: name.clone(), source };
+    let cluster = Arc::new(ClusterClient::new(Arc::new(settings.clone()))?);
+    let client = cluster.clone();
+    let found = blocking(move || match client.find_topic_id()? {
+        Some(id) => Ok(Some((id, client.assignments()?))),
         None => Ok(None),
     });
-    let found = found.await.map_err(asked)?;
+    let found = found.await.map_err(unavailable)?;
     let (id, assignments) = found.ok_or_else(|| TopicError::Missing { topic: name.clone() })?;
-    let config = asking.configured().await.map_err(asked)?;
+    let config = cluster.config().await.map_err(unavailable)?;
     let fewest = assignments.values().map(|place| place.replicas.len()).min().unwrap_or_default();
     Ok(Topic {
         name: name.clone(),
@@ -188,33 +179,33 @@ pub async fn describe(settings: &KafkaSettings) -> Result<Topic, TopicError> {
     })
 }
 
-/// What can be read of each partition of the topic of `settings`.
+/// The readable offsets of each partition of the topic of `settings`.
 ///
 /// # Errors
-/// [`TopicError::Unavailable`] where there is none, or Kafka cannot be reached.
+/// [`TopicError::Unavailable`]: the topic does not exist, or Kafka cannot be reached.
 pub async fn offsets(settings: &KafkaSettings) -> Result<BTreeMap<Partition, Bounds>, TopicError> {
-    let asking = Asking::new(Arc::new(settings.clone()))?;
+    let cluster = ClusterClient::new(Arc::new(settings.clone()))?;
     let bounds = blocking(move || {
-        let partitions = asking.partitions()?;
-        (0..partitions).map(Partition).map(|one| Ok((one, asking.bounds(one)?))).collect()
+        let partitions = cluster.partitions()?;
+        (0..partitions).map(Partition).map(|one| Ok((one, cluster.bounds(one)?))).collect()
     });
-    let asked = |source| TopicError::Unavailable { topic: settings.topic.clone(), source };
-    bounds.await.map_err(asked)
+    let unavailable = |source| TopicError::Unavailable { topic: settings.topic.clone(), source };
+    bounds.await.map_err(unavailable)
 }
 
-/// The brokers of the cluster as they are. It takes a right that not every client has: to
-/// describe the settings of the cluster.
+/// Describes the brokers of the cluster. It needs a right that not every client has: to describe
+/// the settings of the cluster.
 ///
 /// # Errors
-/// [`TopicError::Brokers`] where Kafka denies it or cannot be reached.
+/// [`TopicError::Brokers`]: Kafka denies the request, or cannot be reached.
 pub async fn brokers(settings: &KafkaSettings) -> Result<Vec<Broker>, TopicError> {
-    let asking = Arc::new(Asking::new(Arc::new(settings.clone()))?);
-    let question = asking.clone();
-    let ids = blocking(move || question.brokers()).await.map_err(TopicError::Brokers)?;
+    let cluster = Arc::new(ClusterClient::new(Arc::new(settings.clone()))?);
+    let client = cluster.clone();
+    let ids = blocking(move || client.brokers()).await.map_err(TopicError::Brokers)?;
     let mut brokers = Vec::new();
     for id in ids {
-        let configured = asking.configured_of(ResourceSpecifier::Broker(id)).await;
-        brokers.push(Broker { id, config: configured.map_err(TopicError::Brokers)? });
+        let config = cluster.config_of(ResourceSpecifier::Broker(id)).await;
+        brokers.push(Broker { id, config: config.map_err(TopicError::Brokers)? });
     }
     Ok(brokers)
 }

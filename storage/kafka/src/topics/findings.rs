@@ -1,28 +1,27 @@
-//! What is dangerous about a topic or a broker that is there: pure, from their settings.
+//! Findings about an existing topic or broker, from its settings: pure.
 
 use std::cmp::Reverse;
 use std::fmt;
 
 use headwater_event::Partition;
 
-use super::{
-    Broker, ConfigValues, Direction, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS,
-    Topic, TopicPlan,
-};
+use super::admin::{Broker, Topic};
+use super::config::{ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS};
+use super::plan::{Direction, TopicPlan};
 
-/// What a request says besides its one record: names, lengths, the batch's header.
+/// The bytes of a request besides its one record: names, lengths, the batch's header.
 const REQUEST_OVERHEAD_BYTES: u64 = 64 << 10;
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It costs time or room.
+    /// It costs time or disk space.
     Warning,
-    /// It would lose data, or show an edge what never was: the parts refuse to start.
+    /// It could lose data, or send an edge a state that never existed: the parts refuse to start.
     Danger,
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The topic of this name.
@@ -31,22 +30,22 @@ pub enum Subject {
     Broker(i32),
 }
 
-/// One thing about a topic or a broker that is not as it should be.
+/// A setting of a topic or a broker that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about.
+    /// The subject.
     pub subject: Subject,
     /// The setting, by Kafka's name, or `partitions` or `replicas`.
     pub setting: String,
-    /// What it is.
+    /// The value found.
     pub found: String,
-    /// What it should be.
+    /// The value wanted.
     pub wanted: String,
-    /// What it would cost.
+    /// What the value found would cost.
     pub why: &'static str,
-    /// How bad that is.
+    /// The severity of that.
     pub severity: Severity,
-    /// The value that mends it, where setting one does.
+    /// The value that fixes it, if setting one does.
     pub fix: Option<String>,
 }
 
@@ -60,7 +59,7 @@ impl fmt::Display for Subject {
 }
 
 impl Finding {
-    /// The command of Kafka's that mends it on the cluster at `brokers`, if one does.
+    /// The command that fixes it on the cluster at `brokers`, if there is one.
     pub fn command(&self, brokers: &str) -> Option<String> {
         let Self { subject, setting, fix, .. } = self;
         match (subject, fix) {
@@ -72,7 +71,7 @@ impl Finding {
                 "kafka-configs.sh --bootstrap-server {brokers} --alter --entity-type topics \
                  --entity-name {topic} --add-config {setting}={value}"
             )),
-            // Both of a broker's that are looked at are read once, at its start.
+            // A broker reads both of its checked settings once, at its start.
             (Subject::Broker(_), Some(value)) => {
                 Some(format!("set {setting}={value} in its server.properties and restart it"))
             }
@@ -81,7 +80,7 @@ impl Finding {
     }
 }
 
-/// What is not as it should be about a topic, the worst first.
+/// The findings about a topic, the worst first.
 pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
     let mut found = Vec::new();
     let planned = plan.settings();
@@ -103,11 +102,11 @@ pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
 
     let policy = text("cleanup.policy");
     if policy.trim() != "compact" {
-        let why = "objects that nobody has changed for long would vanish from the log";
+        let why = "objects without a change for long would vanish from the log";
         object("cleanup.policy", policy, "compact".to_owned(), why, Severity::Danger);
     }
     if number("delete.retention.ms").is_none_or(|is| is < window_ms) {
-        let why = "a reader away for longer would not learn what was removed";
+        let why = "a reader that was away for longer would miss removals";
         let (name, wanted) = ("delete.retention.ms", at_least(window_ms.saturating_mul(2)));
         object(name, text(name), wanted, why, Severity::Danger);
     }
@@ -117,13 +116,12 @@ pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
         object(name, text(name), at_least(window_ms), why, Severity::Warning);
     }
     if text("unclean.leader.election.enable") != "false" {
-        let why = "a broker that lacks acknowledged records may become the leader";
+        let why = "a broker without all acknowledged records may become the leader";
         let name = "unclean.leader.election.enable";
         object(name, text(name), "false".to_owned(), why, Severity::Danger);
     }
     if number(MIN_INSYNC_REPLICAS).is_none_or(|is| is < i64::from(plan.replicas_min)) {
-        let why =
-            "a record counts before enough brokers have it, and is lost with the one that has";
+        let why = "a record is acknowledged before enough brokers have it, and is lost with the one that has it";
         let (name, wanted) = (MIN_INSYNC_REPLICAS, at_least(i64::from(plan.replicas_min)));
         object(name, text(name), wanted, why, Severity::Danger);
     }
@@ -135,29 +133,29 @@ pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
     if i64::from(topic.replicas) <= number(MIN_INSYNC_REPLICAS).unwrap_or_default()
         && topic.replicas > 1
     {
-        let why = "nothing can be appended as soon as one broker is away";
+        let why = "no append succeeds while one broker is away";
         let is = text(MIN_INSYNC_REPLICAS);
         let wanted = format!("less than the {} replicas", topic.replicas);
         object(MIN_INSYNC_REPLICAS, is, wanted, why, Severity::Warning);
     }
     if text("message.timestamp.type") != "LogAppendTime" {
-        let why = "a writer's wrong clock would decide what the past was";
+        let why = "the wrong clock of a writer would decide the times of the past";
         let name = "message.timestamp.type";
         object(name, text(name), "LogAppendTime".to_owned(), why, Severity::Danger);
     }
     let bytes = i64::try_from(plan.record_bytes).unwrap_or(i64::MAX);
     if number(MAX_MESSAGE_BYTES).is_none_or(|is| is < bytes) {
-        let why = "objects that Kubernetes takes would be refused";
+        let why = "objects that Kubernetes accepts would be refused";
         object(MAX_MESSAGE_BYTES, text(MAX_MESSAGE_BYTES), at_least(bytes), why, Severity::Danger);
     }
     let segment_ms = i64::try_from(plan.segment().as_millis()).unwrap_or(i64::MAX);
     if number("segment.ms").is_none_or(|is| is > window_ms.max(segment_ms)) {
-        let why = "nothing in an open segment is compacted: the log grows far beyond the window";
+        let why = "Kafka compacts no open segment: the log grows far beyond the window";
         let wanted = format!("at most {window_ms}");
         object("segment.ms", text("segment.ms"), wanted, why, Severity::Warning);
     }
     if plan.direction == Direction::Downstream && topic.partitions != plan.partitions {
-        let why = "not an error: a log's birth fixes how many it has";
+        let why = "not an error: a log keeps the number of partitions that it began with";
         let (is, wanted) = (topic.partitions.to_string(), plan.partitions.to_string());
         object("partitions", is, wanted, why, Severity::Warning);
     }
@@ -165,7 +163,7 @@ pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
     found
 }
 
-/// What of a broker's own settings would stand in the way of topics by `plan`, the worst first.
+/// The findings about a broker's own settings for topics by `plan`, the worst first.
 pub fn broker_findings(broker: &Broker, plan: &TopicPlan) -> Vec<Finding> {
     let mut found = Vec::new();
     let text = |name: &str| text(&broker.config, name);
@@ -183,24 +181,24 @@ pub fn broker_findings(broker: &Broker, plan: &TopicPlan) -> Vec<Finding> {
     let name = "socket.request.max.bytes";
     let bytes = plan.record_bytes.saturating_add(REQUEST_OVERHEAD_BYTES);
     if text(name).parse::<u64>().is_ok_and(|is| is < bytes) {
-        let why = "it hangs up on whoever appends a large object, and says nothing";
+        let why = "the broker closes the connection of a client that appends a large object";
         object(name, format!("at least {bytes}"), bytes.to_string(), why, Severity::Danger);
     }
     let name = "log.cleaner.enable";
     if text(name) == "false" {
-        let why = "nothing is compacted: the log grows until the disk is full";
+        let why = "Kafka compacts nothing: the log grows until the disk is full";
         object(name, "true".to_owned(), "true".to_owned(), why, Severity::Warning);
     }
     let name = "auto.create.topics.enable";
     if text(name) == "true" {
-        let why = "whoever reads a topic that is missing would make it, with unsafe settings";
+        let why = "reading a missing topic would create it with unsafe settings";
         object(name, "false".to_owned(), "false".to_owned(), why, Severity::Warning);
     }
     found.sort_by_key(|finding| Reverse(finding.severity));
     found
 }
 
-/// The partitions of a topic that cannot be written just now: fewer brokers have them than must.
+/// The partitions of a topic that cannot be written now: too few brokers have them.
 pub fn under_replicated(topic: &Topic) -> Vec<Partition> {
     let needed = topic.config.get(MIN_INSYNC_REPLICAS).and_then(|is| is.parse().ok());
     let needed: usize = needed.unwrap_or(1);
@@ -208,15 +206,15 @@ pub fn under_replicated(topic: &Topic) -> Vec<Partition> {
     short.map(|(partition, _)| *partition).collect()
 }
 
-fn text(configured: &ConfigValues, name: &str) -> String {
-    configured.get(name).cloned().unwrap_or_default()
+fn text(config: &ConfigValues, name: &str) -> String {
+    config.get(name).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::PartitionAssignment;
+    use super::super::config::PartitionAssignment;
     use super::*;
 
     fn as_planned(plan: &TopicPlan) -> Topic {
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_made_by_its_plan_is_as_it_should_be() {
+    fn a_topic_by_its_plan_has_no_findings() {
         for direction in [Direction::Downstream, Direction::Upstream] {
             let plan = TopicPlan::new(direction);
             assert_eq!(findings(&as_planned(&plan), &plan), []);
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_dangerous_setting_is_named_with_the_command_that_mends_it() {
+    fn every_dangerous_setting_is_named_with_the_command_that_fixes_it() {
         let plan = TopicPlan::new(Direction::Downstream);
         for (name, value) in [
             ("cleanup.policy", "compact,delete"),
@@ -263,7 +261,7 @@ mod tests {
             assert_eq!(found.len(), 1, "{name}: {found:?}");
             assert_eq!((found[0].setting.as_str(), found[0].severity), (name, Severity::Danger));
             assert_eq!(found[0].found, value);
-            let command = found[0].command("k:9092").expect("one mends it");
+            let command = found[0].command("k:9092").expect("one fixes it");
             let mended = format!("--entity-name t --add-config {name}={}", plan.settings()[name]);
             assert!(command.ends_with(&mended), "{command}");
             topic.config.remove(name);
@@ -272,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_costs_something_comes_last() {
+    fn warnings_come_last() {
         let plan = TopicPlan::new(Direction::Downstream);
         let mut topic = as_planned(&plan);
         topic.config.insert(MIN_COMPACTION_LAG_MS.to_owned(), "0".to_owned());
@@ -284,20 +282,20 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_would_hang_up_on_a_large_object_is_dangerous() {
+    fn a_broker_that_closes_connections_at_a_large_object_is_dangerous() {
         let plan = TopicPlan::new(Direction::Downstream);
-        let configured = |pairs: &[(&str, &str)]| Broker {
+        let broker = |pairs: &[(&str, &str)]| Broker {
             id: 7,
             config: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         };
         let usual = [("socket.request.max.bytes", "104857600"), ("log.cleaner.enable", "true")];
-        assert_eq!(broker_findings(&configured(&usual), &plan), []);
+        assert_eq!(broker_findings(&broker(&usual), &plan), []);
         let bad = [
             ("auto.create.topics.enable", "true"),
             ("log.cleaner.enable", "false"),
             ("socket.request.max.bytes", "1048576"),
         ];
-        let found = broker_findings(&configured(&bad), &plan);
+        let found = broker_findings(&broker(&bad), &plan);
         let names: Vec<_> = found.iter().map(|it| (it.setting.as_str(), it.severity)).collect();
         let expected = [
             ("socket.request.max.bytes", Severity::Danger),

@@ -80,7 +80,7 @@ async fn an_object_as_large_as_kubernetes_takes_comes_back_whole() {
         assert!(recorded.record.value.as_ref() == Some(&whole.slice(..size)), "{size} differs");
     }
     let reason = refused(&log, record("key", whole.slice(..most - around + 1))).await;
-    assert_eq!(reason, format!("a record of {} bytes, at most {most} are taken", most + 1));
+    assert_eq!(reason, format!("the record has {} bytes, the topic accepts {most}", most + 1));
     // A topic that takes less since it was looked at says so itself.
     let lower = AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("max.message.bytes", "1000");
     let altered = kafka.admin().alter_configs([&lower], &AdminOptions::new()).await;

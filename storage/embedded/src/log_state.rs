@@ -1,7 +1,8 @@
-//! What the appender and the readers share: where each partition ends, and its newest records.
+//! The state that the appender and the readers share: the end of each partition, and its newest
+//! records.
 //!
-//! The newest records are kept in memory up to a bound of bytes, the oldest of any partition
-//! leaving first, so that who reads at the end never waits for the engine.
+//! Memory holds the newest records up to a bound of bytes, so a reader at the end never waits for
+//! the engine. The oldest record of all partitions is dropped first.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,43 +12,45 @@ use headwater_log::{Description, ReadError, StoredRecord};
 use tokio::sync::watch;
 
 use crate::layout::LogTopic;
-use crate::log::EmbeddedSettings;
 use crate::metrics::Counts;
+use crate::settings::EmbeddedSettings;
 
-/// How many bytes of records the tails of all partitions of a log may hold together: seconds of
-/// a busy log, so that a reader may fall behind a little without touching the disk.
+/// How many bytes of records the tails of all partitions hold together: seconds of a busy log, so
+/// a reader may fall behind a little and still not use the disk.
 const TAIL_BYTES_MAX: usize = 8 << 20;
 
-/// What a record in a tail takes besides its own bytes, roughly.
+/// The approximate memory of a record in a tail besides its own bytes.
 const TAIL_RECORD_OVERHEAD_BYTES: usize = 200;
 
+/// The state of an open log.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct LogState {
     pub(crate) settings: EmbeddedSettings,
     pub(crate) topic: TopicId,
     pub(crate) counts: Counts,
-    state: Mutex<State>,
-    /// Rung after every append, and when the log closes.
-    pub(crate) bell: watch::Sender<()>,
+    tails: Mutex<Tails>,
+    /// Notifies readers after every append, and when the log closes.
+    pub(crate) changes: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct State {
-    partitions: Vec<Held>,
+struct Tails {
+    partitions: Vec<PartitionTail>,
     /// The partitions of the records in the tails, oldest first.
     order: VecDeque<Partition>,
-    tail_bytes: usize,
+    bytes: usize,
     closed: Option<String>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct PartitionTail {
+    /// The first offset not yet written.
     high: Offset,
-    /// The last records, without a gap up to `high`.
-    tail: VecDeque<StoredRecord>,
+    /// The newest records, without a gap up to `high`.
+    records: VecDeque<StoredRecord>,
 }
 
-impl Shared {
+impl LogState {
     pub(crate) fn new(
         settings: EmbeddedSettings,
         topic: TopicId,
@@ -58,14 +61,14 @@ impl Shared {
             counts.ends_at(partition, *high);
         }
         counts.tail(0);
-        let held = |high| Held { high, tail: VecDeque::new() };
-        let state = State {
-            partitions: highs.into_iter().map(held).collect(),
+        let tail = |high| PartitionTail { high, records: VecDeque::new() };
+        let tails = Tails {
+            partitions: highs.into_iter().map(tail).collect(),
             order: VecDeque::new(),
-            tail_bytes: 0,
+            bytes: 0,
             closed: None,
         };
-        Self { settings, topic, counts, state: Mutex::new(state), bell: watch::Sender::new(()) }
+        Self { settings, topic, counts, tails: Mutex::new(tails), changes: watch::Sender::new(()) }
     }
 
     pub(crate) fn log_topic(&self) -> LogTopic {
@@ -83,10 +86,10 @@ impl Shared {
 
     /// The first offset not yet written.
     pub(crate) fn high(&self, partition: Partition) -> Result<Offset, ReadError> {
-        self.state().held(partition).map(|held| held.high)
+        self.tails().partition(partition).map(|tail| tail.high)
     }
 
-    /// Whether `cursor` still stands for a prefix of this log.
+    /// Checks that `cursor` marks a prefix of this log.
     pub(crate) fn check(&self, cursor: &Cursor) -> Result<(), ReadError> {
         if cursor.topic != self.topic {
             return Err(ReadError::Recreated { was: cursor.topic, is: self.topic });
@@ -98,18 +101,18 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes records readable that are durable.
+    /// Makes durable records readable.
     pub(crate) fn publish(&self, records: impl IntoIterator<Item = StoredRecord>) {
-        let mut state = self.state();
+        let mut tails = self.tails();
         for recorded in records {
-            state.push(recorded);
+            tails.push(recorded);
         }
-        self.counts.tail(state.tail_bytes);
-        drop(state);
-        self.bell.send_replace(());
+        self.counts.tail(tails.bytes);
+        drop(tails);
+        self.changes.send_replace(());
     }
 
-    /// The records from `next` on, if the tail reaches back that far, up to the given bounds.
+    /// The records from `next` on, up to the given bounds; `None`: the tail begins later.
     pub(crate) fn tail_records(
         &self,
         partition: Partition,
@@ -117,8 +120,8 @@ impl Shared {
         records_max: usize,
         bytes_max: usize,
     ) -> Option<Vec<StoredRecord>> {
-        let state = self.state();
-        let tail = &state.held(partition).ok()?.tail;
+        let tails = self.tails();
+        let tail = &tails.partition(partition).ok()?.records;
         let first = tail.front()?.offset;
         let skip = usize::try_from(next.0.checked_sub(first.0)?).ok()?;
         let mut bytes = 0;
@@ -130,39 +133,39 @@ impl Shared {
         Some(tail.iter().skip(skip).take(records_max).take_while(within).cloned().collect())
     }
 
-    /// Forgets the records of a tail below `cleaned`: compaction may have dropped some.
+    /// Drops the records of a tail below `cleaned`: compaction may have dropped some of them.
     pub(crate) fn forget(&self, partition: Partition, cleaned: Offset) {
-        let mut state = self.state();
-        let Ok(held) = state.held(partition) else { return };
-        let mut left = held.tail.iter().take_while(|recorded| recorded.offset < cleaned).count();
+        let mut tails = self.tails();
+        let Ok(tail) = tails.partition(partition) else { return };
+        let mut left = tail.records.iter().take_while(|recorded| recorded.offset < cleaned).count();
         for _ in 0..left {
-            state.drop_oldest(partition);
+            tails.drop_oldest(partition);
         }
-        state.order.retain(|place| {
+        tails.order.retain(|place| {
             let leaves = *place == partition && left > 0;
             left -= usize::from(leaves);
             !leaves
         });
-        self.counts.tail(state.tail_bytes);
+        self.counts.tail(tails.bytes);
     }
 
-    /// No append will come any more.
+    /// Closes the log: no append follows.
     pub(crate) fn close(&self, reason: String) {
-        self.state().closed.get_or_insert(reason);
-        self.bell.send_replace(());
+        self.tails().closed.get_or_insert(reason);
+        self.changes.send_replace(());
     }
 
     pub(crate) fn closed(&self) -> Option<String> {
-        self.state().closed.clone()
+        self.tails().closed.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tails(&self) -> MutexGuard<'_, Tails> {
+        self.tails.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn held(&self, partition: Partition) -> Result<&Held, ReadError> {
+impl Tails {
+    fn partition(&self, partition: Partition) -> Result<&PartitionTail, ReadError> {
         let index = partition.0 as usize;
         self.partitions.get(index).ok_or(ReadError::NoPartition { partition })
     }
@@ -170,21 +173,21 @@ impl State {
     fn push(&mut self, recorded: StoredRecord) {
         let partition = recorded.partition;
         let bytes = cost(&recorded);
-        let Some(held) = self.partitions.get_mut(partition.0 as usize) else { return };
-        held.high = recorded.offset.next();
-        held.tail.push_back(recorded);
+        let Some(tail) = self.partitions.get_mut(partition.0 as usize) else { return };
+        tail.high = recorded.offset.next();
+        tail.records.push_back(recorded);
         self.order.push_back(partition);
-        self.tail_bytes += bytes;
-        while self.tail_bytes > TAIL_BYTES_MAX {
+        self.bytes += bytes;
+        while self.bytes > TAIL_BYTES_MAX {
             let Some(oldest) = self.order.pop_front() else { return };
             self.drop_oldest(oldest);
         }
     }
 
     fn drop_oldest(&mut self, partition: Partition) {
-        let held = self.partitions.get_mut(partition.0 as usize);
-        if let Some(dropped) = held.and_then(|held| held.tail.pop_front()) {
-            self.tail_bytes -= cost(&dropped);
+        let tail = self.partitions.get_mut(partition.0 as usize);
+        if let Some(dropped) = tail.and_then(|tail| tail.records.pop_front()) {
+            self.bytes -= cost(&dropped);
         }
     }
 }

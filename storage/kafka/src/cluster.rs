@@ -1,11 +1,11 @@
-//! Questions about the topic, asked of the cluster and answered in bounded time.
+//! Requests to the cluster about the topic, each answered in bounded time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_event::{Offset, Partition, TopicId};
+use headwater_event::{Partition, TopicId};
 use headwater_log::{Bounds, Description, ReadError};
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::Client;
@@ -14,60 +14,59 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 
 use crate::RECORD_OVERHEAD_BYTES;
-use crate::clients::{Context, words};
-use crate::native;
-use crate::polled::Polled;
+use crate::client::{BackgroundProducer, ClientContext, describe};
+use crate::native::{self, offset};
 use crate::settings::{KafkaSettings, SettingsError};
-use crate::topics::{self, ConfigValues, PartitionAssignment};
+use crate::topics::config::{
+    ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, PartitionAssignment,
+};
 
-/// The wait before a question is asked again that a broker could not answer just then: partitions
-/// of a topic just made have no leader for some tens of milliseconds.
-const AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// The wait before a request is repeated that a broker could not answer: partitions of a new topic
+/// have no leader for some tens of milliseconds.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// Kafka's or librdkafka's name of what went wrong, and their words where there are more.
-type Failed = (RDKafkaErrorCode, String);
+/// Kafka's or librdkafka's code of an error, and its text if there is one.
+type Failure = (RDKafkaErrorCode, String);
 
-/// Asks.
-pub(crate) struct Asking {
+/// Sends requests about the topic.
+pub(crate) struct ClusterClient {
     settings: Arc<KafkaSettings>,
-    context: Context,
-    client: Mutex<Arc<Asker>>,
+    context: ClientContext,
+    /// Appends nothing. A producer is the only client with a thread that receives the errors of
+    /// its connections.
+    client: Mutex<Arc<BackgroundProducer>>,
 }
 
-/// Appends nothing: of librdkafka's clients it is the one that has a thread of its own, by which it
-/// learns of its connections' troubles.
-type Asker = Polled;
-
-impl Asking {
+impl ClusterClient {
     pub(crate) fn new(settings: Arc<KafkaSettings>) -> Result<Self, SettingsError> {
-        let context = Context::default();
-        let client = Mutex::new(Arc::new(asker(&settings, &context)?));
+        let context = ClientContext::default();
+        let client = Mutex::new(Arc::new(new_client(&settings, &context)?));
         Ok(Self { settings, context, client })
     }
 
-    fn client(&self) -> Arc<Asker> {
+    fn client(&self) -> Arc<BackgroundProducer> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives up a client that had no answer; the next question begins with another. librdkafka
-    /// keeps what it was told last: a broker that comes back names no brokers and no partitions
-    /// for a moment, and who asked just then knows of none ever after.
-    fn retire(&self, used: &Arc<Asker>) {
-        let mut held = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::ptr_eq(&held, used)
-            && let Ok(another) = asker(&self.settings, &self.context)
+    /// Replaces a client that got no answer. librdkafka keeps the last metadata that it received: a
+    /// restarted broker names no brokers and no partitions for a moment, and a client that asked
+    /// then never finds them again.
+    fn replace(&self, used: &Arc<BackgroundProducer>) {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&client, used)
+            && let Ok(another) = new_client(&self.settings, &self.context)
         {
-            *held = Arc::new(another);
+            *client = Arc::new(another);
         }
     }
 
-    /// The topic's id; blocks.
+    /// The id of the topic; blocks.
     pub(crate) fn topic_id(&self) -> Result<TopicId, ReadError> {
         self.find_topic().map_err(|failed| self.unavailable(failed))
     }
 
-    /// The topic's id, or none where there is no such topic; blocks.
-    pub(crate) fn topic_id_if_any(&self) -> Result<Option<TopicId>, ReadError> {
+    /// The id of the topic; `None`: it does not exist. Blocks.
+    pub(crate) fn find_topic_id(&self) -> Result<Option<TopicId>, ReadError> {
         use RDKafkaErrorCode as Code;
         match self.find_topic() {
             Ok(id) => Ok(Some(id)),
@@ -76,9 +75,9 @@ impl Asking {
         }
     }
 
-    fn find_topic(&self) -> Result<TopicId, Failed> {
+    fn find_topic(&self) -> Result<TopicId, Failure> {
         let topic = &self.settings.topic;
-        self.tried(|client, wait| native::topic_id(client, topic, wait)).map(TopicId)
+        self.request(|client, wait| native::topic_id(client, topic, wait)).map(TopicId)
     }
 
     /// How many partitions the topic has; blocks.
@@ -86,12 +85,12 @@ impl Asking {
         Ok(u32::try_from(self.assignments()?.len()).unwrap_or(u32::MAX))
     }
 
-    /// Who has each partition of the topic; blocks.
+    /// The brokers of each partition of the topic; blocks.
     pub(crate) fn assignments(
         &self,
     ) -> Result<BTreeMap<Partition, PartitionAssignment>, ReadError> {
         let topic = self.settings.topic.as_str();
-        self.again(|client, wait| {
+        self.fetch(|client, wait| {
             let metadata = client.fetch_metadata(Some(topic), wait).map_err(plain)?;
             let found = metadata.topics().iter().find(|found| found.name() == topic);
             let found = found.ok_or_else(|| coded(RDKafkaErrorCode::UnknownTopic))?;
@@ -114,49 +113,49 @@ impl Asking {
         })
     }
 
-    /// What can be read of `partition`, which there is; blocks.
+    /// The readable offsets of `partition`, which exists; blocks.
     pub(crate) fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
         let topic = self.settings.topic.as_str();
         let number = i32::try_from(partition.0).unwrap_or(i32::MAX);
         let (low, high) =
-            self.again(|client, wait| client.fetch_watermarks(topic, number, wait).map_err(plain))?;
+            self.fetch(|client, wait| client.fetch_watermarks(topic, number, wait).map_err(plain))?;
         Ok(Bounds { low: offset(low), high: offset(high) })
     }
 
-    /// What the topic is like.
+    /// Describes the topic.
     pub(crate) async fn describe(self: &Arc<Self>) -> Result<Description, ReadError> {
         let this = self.clone();
         let (topic, partitions) =
             blocking(move || Ok((this.topic_id()?, this.partitions()?))).await?;
-        let configured = self.configured().await?;
-        let number = |name: &str| configured.get(name).and_then(|value| value.parse::<u64>().ok());
-        let bytes_max = number(topics::MAX_MESSAGE_BYTES).unwrap_or_default();
+        let config = self.config().await?;
+        let number = |name: &str| config.get(name).and_then(|value| value.parse::<u64>().ok());
+        let bytes_max = number(MAX_MESSAGE_BYTES).unwrap_or_default();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         Ok(Description {
             topic,
             partitions,
             record_bytes_max: bytes_max.saturating_sub(RECORD_OVERHEAD_BYTES),
-            replay_window_ms: number(topics::MIN_COMPACTION_LAG_MS).unwrap_or_default(),
+            replay_window_ms: number(MIN_COMPACTION_LAG_MS).unwrap_or_default(),
         })
     }
 
     /// The ids of the brokers of the cluster; blocks.
     pub(crate) fn brokers(&self) -> Result<Vec<i32>, ReadError> {
-        // Asking for one topic answers with the brokers too, and works without any right to it.
+        // The metadata of one topic has the brokers too, and needs no right to the topic.
         let topic = self.settings.topic.as_str();
-        self.again(|client, wait| {
+        self.fetch(|client, wait| {
             let metadata = client.fetch_metadata(Some(topic), wait).map_err(plain)?;
             Ok(metadata.brokers().iter().map(|broker| broker.id()).collect())
         })
     }
 
     /// The topic's settings, by Kafka's names.
-    pub(crate) async fn configured(&self) -> Result<ConfigValues, ReadError> {
-        self.configured_of(ResourceSpecifier::Topic(&self.settings.topic)).await
+    pub(crate) async fn config(&self) -> Result<ConfigValues, ReadError> {
+        self.config_of(ResourceSpecifier::Topic(&self.settings.topic)).await
     }
 
     /// The settings of a topic or a broker, by Kafka's names.
-    pub(crate) async fn configured_of(
+    pub(crate) async fn config_of(
         &self,
         one: ResourceSpecifier<'_>,
     ) -> Result<ConfigValues, ReadError> {
@@ -167,14 +166,14 @@ impl Asking {
             .map_err(|error: KafkaError| unavailable(error.to_string()))?;
         let options = AdminOptions::new().request_timeout(Some(self.settings.request_timeout));
         let described = admin.describe_configs([&one], &options).await;
-        // Its thread ends within a tenth of a second; nobody need wait for it.
+        // Its thread ends within a tenth of a second; dropping it waits for that.
         tokio::task::spawn_blocking(move || drop(admin));
         let described = described.map_err(|error| self.unavailable(plain(error)))?;
         let one = described.into_iter().next();
-        let one = one.ok_or_else(|| unavailable("Kafka described nothing".to_owned()))?;
+        let one = one.ok_or_else(|| unavailable("Kafka sent no description".to_owned()))?;
         let one = one.map_err(|code| self.unavailable(coded(code)))?;
         if one.entries.is_empty() {
-            // So librdkafka's wrapper tells a denial; everything that there is has settings.
+            // This is how rdkafka reports a denial: everything that exists has settings.
             let of = one.specifier;
             let reason = format!("Kafka denies this client the right DescribeConfigs of {of:?}");
             return Err(unavailable(reason));
@@ -183,33 +182,34 @@ impl Asking {
         Ok(entries.filter_map(|entry| Some((entry.name, entry.value?))).collect())
     }
 
-    /// Asks until there is an answer, or time is up, or the answer is no.
-    fn again<T>(
+    /// As [`Self::request`], for callers that report the failure.
+    fn fetch<T>(
         &self,
-        ask: impl Fn(&Client<Context>, Duration) -> Result<T, Failed>,
+        ask: impl Fn(&Client<ClientContext>, Duration) -> Result<T, Failure>,
     ) -> Result<T, ReadError> {
-        self.tried(ask).map_err(|failed| self.unavailable(failed))
+        self.request(ask).map_err(|failed| self.unavailable(failed))
     }
 
-    fn tried<T>(
+    /// Repeats `ask` until it succeeds, fails for good, or the request timeout is over.
+    fn request<T>(
         &self,
-        ask: impl Fn(&Client<Context>, Duration) -> Result<T, Failed>,
-    ) -> Result<T, Failed> {
+        ask: impl Fn(&Client<ClientContext>, Duration) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let deadline = Instant::now() + self.settings.request_timeout;
         let client = self.client();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match ask(client.client(), left.max(AGAIN_AFTER)) {
+            match ask(client.client(), left.max(RETRY_AFTER)) {
                 Ok(answer) => {
-                    self.context.trouble.clear();
+                    self.context.last_error.clear();
                     return Ok(answer);
                 }
-                Err((code, _)) if is_passing(code) && left > AGAIN_AFTER => {
-                    thread::sleep(AGAIN_AFTER);
+                Err((code, _)) if is_transient(code) && left > RETRY_AFTER => {
+                    thread::sleep(RETRY_AFTER);
                 }
                 Err(failed) => {
                     if !is_answer(failed.0) {
-                        self.retire(&client);
+                        self.replace(&client);
                     }
                     return Err(failed);
                 }
@@ -217,18 +217,18 @@ impl Asking {
         }
     }
 
-    fn unavailable(&self, (code, text): Failed) -> ReadError {
-        let reason = words(code, &self.settings.topic);
+    fn unavailable(&self, (code, text): Failure) -> ReadError {
+        let reason = describe(code, &self.settings.topic);
         let reason = if text.is_empty() || reason.contains(&text) {
             reason
         } else {
             format!("{reason}: {text}")
         };
-        ReadError::Unavailable { reason: self.context.trouble.explain(reason) }
+        ReadError::Unavailable { reason: self.context.last_error.explain(reason) }
     }
 }
 
-/// Runs `ask` where it may block.
+/// Runs `ask` on the blocking thread pool.
 pub(crate) async fn blocking<T: Send + 'static>(
     ask: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
 ) -> Result<T, ReadError> {
@@ -236,27 +236,25 @@ pub(crate) async fn blocking<T: Send + 'static>(
     asked.unwrap_or_else(|error| Err(ReadError::Unavailable { reason: error.to_string() }))
 }
 
-/// An offset of Kafka's that is one.
-pub(crate) fn offset(offset: i64) -> Offset {
-    Offset(u64::try_from(offset).unwrap_or_default())
-}
-
-fn plain(error: KafkaError) -> Failed {
+fn plain(error: KafkaError) -> Failure {
     match error.rdkafka_error_code() {
         Some(code) => (code, String::new()),
         None => (RDKafkaErrorCode::Fail, error.to_string()),
     }
 }
 
-fn coded(code: RDKafkaErrorCode) -> Failed {
+fn coded(code: RDKafkaErrorCode) -> Failure {
     (code, String::new())
 }
 
-fn asker(settings: &KafkaSettings, context: &Context) -> Result<Asker, SettingsError> {
-    Polled::new(&settings.client_config()?, context.clone())
+fn new_client(
+    settings: &KafkaSettings,
+    context: &ClientContext,
+) -> Result<BackgroundProducer, SettingsError> {
+    BackgroundProducer::new(&settings.client_config()?, context.clone())
 }
 
-/// Whether a broker said so, just now.
+/// Whether the error is the answer of a broker.
 fn is_answer(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
@@ -267,8 +265,8 @@ fn is_answer(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// Whether the same question may have an answer in a moment.
-fn is_passing(code: RDKafkaErrorCode) -> bool {
+/// Whether the same request may succeed in a moment.
+fn is_transient(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
         code,
@@ -288,13 +286,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_without_an_answer_is_given_up() {
-        // Nobody listens at port 1.
+    fn a_client_without_an_answer_is_replaced() {
+        // No process listens at port 1.
         let mut settings = KafkaSettings::new("127.0.0.1:1", "t");
         settings.request_timeout = Duration::from_millis(200);
-        let asking = Asking::new(Arc::new(settings)).expect("settings");
-        let first = asking.client();
-        asking.topic_id().expect_err("nobody answers");
-        assert!(!Arc::ptr_eq(&first, &asking.client()));
+        let cluster = ClusterClient::new(Arc::new(settings)).expect("settings");
+        let first = cluster.client();
+        cluster.topic_id().expect_err("no answer");
+        assert!(!Arc::ptr_eq(&first, &cluster.client()));
     }
 }

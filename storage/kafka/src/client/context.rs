@@ -1,56 +1,56 @@
-//! What librdkafka's clients say while they run: into the log, and kept for the next error.
+//! What librdkafka reports of a client while it runs: logged, and kept for the next error.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rdkafka::client::ClientContext;
+use rdkafka::client;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{NoCustomPartitioner, ProducerContext};
 
+use super::delivery::Delivery;
 use crate::metrics::Counts;
-use crate::producing::Delivery;
 
-/// The last thing that went wrong on the way to a broker: a refused certificate or a wrong
-/// password shows nowhere else.
+/// The last error on the way to a broker. A refused certificate or a wrong password is reported
+/// nowhere else.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trouble(Arc<Mutex<Option<String>>>);
+pub(crate) struct LastError(Arc<Mutex<Option<String>>>);
 
-impl Trouble {
-    pub(crate) fn note(&self, words: &str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(words.to_owned());
+impl LastError {
+    pub(crate) fn set(&self, text: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
     }
 
     pub(crate) fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// `reason`, and what went wrong on the way where something did.
+    /// Returns `reason`, with the last error if there is one.
     pub(crate) fn explain(&self, reason: impl Into<String>) -> String {
         let reason = reason.into();
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(trouble) if !reason.contains(trouble.as_str()) => format!("{reason} ({trouble})"),
+            Some(error) if !reason.contains(error.as_str()) => format!("{reason} ({error})"),
             _ => reason,
         }
     }
 }
 
-/// What every client of ours is given.
+/// The context of each client.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Context {
-    pub(crate) trouble: Trouble,
-    /// None where nobody counts.
+pub(crate) struct ClientContext {
+    pub(crate) last_error: LastError,
+    /// None: failed connections are not counted.
     pub(crate) counts: Option<Arc<Counts>>,
 }
 
-impl Context {
-    /// For a client whose broken connections are counted.
-    pub(crate) fn counted(counts: Option<Arc<Counts>>) -> Self {
-        Self { trouble: Trouble::default(), counts }
+impl ClientContext {
+    /// A context that counts failed connections in `counts`.
+    pub(crate) fn new(counts: Option<Arc<Counts>>) -> Self {
+        Self { last_error: LastError::default(), counts }
     }
 
-    /// What a client said is wrong, if it is a connection.
+    /// Counts an error if it is that of a connection.
     pub(crate) fn count(&self, code: RDKafkaErrorCode) {
         use RDKafkaErrorCode as Code;
         let is_connection = matches!(
@@ -63,31 +63,31 @@ impl Context {
     }
 }
 
-impl ClientContext for Context {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, words: &str) {
+impl client::ClientContext for ClientContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         match level {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
-                tracing::error!(target: "librdkafka", facility, "{words}");
+                tracing::error!(target: "librdkafka", facility, "{text}");
             }
-            _ => tracing::debug!(target: "librdkafka", facility, "{words}"),
+            _ => tracing::debug!(target: "librdkafka", facility, "{text}"),
         }
     }
 
-    fn error(&self, error: KafkaError, words: &str) {
-        tracing::debug!(target: "librdkafka", %error, "{words}");
+    fn error(&self, error: KafkaError, text: &str) {
+        tracing::debug!(target: "librdkafka", %error, "{text}");
         if let Some(code) = error.rdkafka_error_code() {
             self.count(code);
         }
-        // That all of them are down says less than why one of them is.
+        // "All brokers down" says less than why one of them is.
         if error.rdkafka_error_code() != Some(RDKafkaErrorCode::AllBrokersDown) {
-            self.trouble.note(words);
+            self.last_error.set(text);
         }
     }
 }
 
-impl ConsumerContext for Context {}
+impl ConsumerContext for ClientContext {}
 
-impl ProducerContext<NoCustomPartitioner> for Context {
+impl ProducerContext<NoCustomPartitioner> for ClientContext {
     type DeliveryOpaque = Box<Delivery>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, delivery: Box<Delivery>) {
@@ -95,8 +95,8 @@ impl ProducerContext<NoCustomPartitioner> for Context {
     }
 }
 
-/// What `code` means to a person, where its own name says too little.
-pub(crate) fn words(code: RDKafkaErrorCode, topic: &str) -> String {
+/// Describes `code` to a person, where its own name says too little.
+pub(crate) fn describe(code: RDKafkaErrorCode, topic: &str) -> String {
     use RDKafkaErrorCode as Code;
     match code {
         Code::UnknownTopicOrPartition | Code::UnknownTopic => {
@@ -121,8 +121,8 @@ pub(crate) fn words(code: RDKafkaErrorCode, topic: &str) -> String {
             format!("the record is larger than the topic {topic} takes (its max.message.bytes)")
         }
         Code::InvalidReplicationFactor => {
-            "the cluster has fewer brokers than kafka.topic.replication.factor says (3 unless told; \
-             `--replication-factor 1` is for development)"
+            "the cluster has fewer brokers than kafka.topic.replication.factor (default 3; use \
+             `--replication-factor 1` for development)"
                 .to_owned()
         }
         Code::OperationTimedOut | Code::RequestTimedOut | Code::MessageTimedOut => {

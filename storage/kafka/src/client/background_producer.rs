@@ -1,8 +1,8 @@
-//! A producer with a thread that hears what becomes of its records.
+//! A producer with a thread that receives the outcomes of its records.
 //!
-//! rdkafka has one of its own, which looks ten times a second and spins through the last millisecond
-//! of each look: a producer that rests takes a hundredth of a core. This one sleeps until librdkafka
-//! has something for it.
+//! rdkafka's own `ThreadedProducer` polls ten times a second and spins through the last millisecond
+//! of each poll, so an idle producer takes a hundredth of a core. This thread sleeps until
+//! librdkafka has an event.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,62 +14,65 @@ use headwater_owner::OwnerThread;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext};
 use rdkafka::producer::{BaseProducer, Producer, PurgeConfig};
 
-use crate::clients::Context;
+use super::context::ClientContext;
 use crate::native::MainQueue;
 use crate::settings::SettingsError;
 
-/// A producer. Once it is dropped, its client is closed and writes nothing any more.
-pub(crate) struct Polled {
-    producer: Arc<BaseProducer<Context>>,
+/// A producer. When it is dropped, its client is closed and writes nothing more.
+pub(crate) struct BackgroundProducer {
+    producer: Arc<BaseProducer<ClientContext>>,
     is_over: Arc<AtomicBool>,
     thread: Option<OwnerThread<()>>,
 }
 
-impl Polled {
-    pub(crate) fn new(config: &ClientConfig, context: Context) -> Result<Self, SettingsError> {
+impl BackgroundProducer {
+    pub(crate) fn new(
+        config: &ClientConfig,
+        context: ClientContext,
+    ) -> Result<Self, SettingsError> {
         let invalid = |reason: String| SettingsError::Invalid { reason };
         let producer = BaseProducer::from_config_and_context(config, context);
         let producer = Arc::new(producer.map_err(|error| invalid(error.to_string()))?);
         let mut queue = MainQueue::of(producer.client())
             .ok_or_else(|| invalid("Kafka's client has no queue".to_owned()))?;
         let is_over = Arc::new(AtomicBool::new(false));
-        let listen = {
+        let receive = {
             let (producer, is_over) = (producer.clone(), is_over.clone());
             move || {
                 queue.wake(thread::current());
                 while !is_over.load(Ordering::Relaxed) {
                     thread::park();
                     while queue.len() > 0 {
-                        // One event, which may tell of many records.
+                        // One event, which may carry the outcomes of many records.
                         producer.poll(Duration::ZERO);
                     }
                 }
-                // Given back while the client is still there.
+                // The queue is released while the client still exists.
                 drop(queue);
             }
         };
-        let thread = OwnerThread::start("kafka outcomes", None, listen)
-            .map_err(|error| invalid(format!("there is no thread for it: {error}")))?;
+        let thread = OwnerThread::start("kafka outcomes", None, receive)
+            .map_err(|error| invalid(format!("its thread cannot be started: {error}")))?;
         Ok(Self { producer, is_over, thread: Some(thread) })
     }
 }
 
-impl Deref for Polled {
-    type Target = BaseProducer<Context>;
+impl Deref for BackgroundProducer {
+    type Target = BaseProducer<ClientContext>;
 
     fn deref(&self) -> &Self::Target {
         &self.producer
     }
 }
 
-impl Drop for Polled {
+impl Drop for BackgroundProducer {
     fn drop(&mut self) {
-        // Nothing is to be written while the thread looks its last.
+        // Nothing is written while the thread polls for the last time.
         self.producer.purge(PurgeConfig::default().queue().inflight());
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.unpark();
-            // A panic of its own would be a defect, and was told.
+            // A panic of the thread would be a defect, and was reported.
             let _ = thread.join();
         }
     }

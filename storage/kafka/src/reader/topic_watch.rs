@@ -1,0 +1,76 @@
+//! A watch over the topic of a reader.
+
+use std::sync::Arc;
+
+use headwater_event::TopicId;
+use headwater_log::ReadError;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::ReaderDependencies;
+use super::position::{COMMIT_INTERVAL, ReaderPosition};
+use crate::cluster::blocking;
+use crate::metrics::Counts;
+
+/// Checks whether the topic is still the one that the reader reads: librdkafka goes on in silence
+/// when a topic was deleted and created again.
+pub(super) struct TopicWatch {
+    pub(super) dependencies: ReaderDependencies,
+    /// The topic that the reader reads.
+    pub(super) topic: TopicId,
+    pub(super) position: Arc<ReaderPosition>,
+}
+
+impl TopicWatch {
+    /// Runs until the topic is another, or the cluster has not answered for too long. Sends that
+    /// fault.
+    pub(super) async fn run(self, faults: mpsc::Sender<ReadError>) {
+        let Self { dependencies, topic: was, position } = self;
+        let ReaderDependencies { settings, cluster, counts } = &dependencies;
+        let mut ticks = interval(settings.topic_check_interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut answered = Instant::now();
+        let mut counted = answered;
+        loop {
+            ticks.tick().await;
+            if let Some(counts) = counts
+                && counted.elapsed() >= COMMIT_INTERVAL
+                && position.is_shown()
+            {
+                counted = Instant::now();
+                count_lag(&dependencies, counts, &position).await;
+            }
+            let cluster = cluster.clone();
+            let error = match blocking(move || cluster.topic_id()).await {
+                Ok(is) if is == was => {
+                    answered = Instant::now();
+                    continue;
+                }
+                Ok(is) => ReadError::Recreated { was, is },
+                Err(_) if answered.elapsed() < settings.unreachable_after => continue,
+                Err(error) => error,
+            };
+            let _ = faults.send(error).await;
+            return;
+        }
+    }
+}
+
+/// Requests the ends of the partitions: a reader that is not polled does not learn them.
+async fn count_lag(
+    dependencies: &ReaderDependencies,
+    counts: &Arc<Counts>,
+    position: &Arc<ReaderPosition>,
+) {
+    for (partition, next) in position.all() {
+        let cluster = dependencies.cluster.clone();
+        match blocking(move || cluster.bounds(partition)).await {
+            Ok(bounds) => {
+                counts.handled(partition, next);
+                counts.ends(partition, bounds.high);
+            }
+            // If this lasts, the watch reports it.
+            Err(_) => return,
+        }
+    }
+}
