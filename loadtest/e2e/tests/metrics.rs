@@ -223,7 +223,7 @@ fn doctor_finds_nothing_wrong_with_what_runs_and_leaves_it_alone() {
         check.unwrap_or_else(|| panic!("no check {name} in {found}"))
     };
     assert!(of("running")["found"].as_str().is_some_and(|found| found.starts_with("yes")));
-    assert_eq!(of("socket headwater.sock")["found"], "somebody answers");
+    assert_eq!(of("socket headwater.sock")["found"], "a process answers");
     assert_eq!(of("layout version")["result"], "ok");
     assert!(of("disk sync")["found"].as_str().is_some_and(|found| found.contains(" ms")));
     let has_failed = checks.iter().any(|check| check["result"] == "fail");

@@ -1,9 +1,9 @@
-//! What time it is, as the composition tells every part that asks.
+//! The wall clock of every part of the process.
 //!
 //! The wall clock is data for people; nothing is ordered by it. So that this can be tried with the
 //! whole program, a test may shift it: `HEADWATER_TEST_CLOCK_SHIFT` names a file that holds a
-//! number of milliseconds, which is read whenever somebody asks. It is no setting, and nobody
-//! needs it for anything else.
+//! number of milliseconds, which is read at every call. It is no setting, and has no other
+//! use.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -131,8 +131,8 @@ impl DataDir {
             DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(io)?;
         }
         let root = root.canonicalize().map_err(io)?;
-        // Its entry must be as durable as what is in it; a directory that we may not look into
-        // was made by somebody else, some time ago.
+        // Its entry must be as durable as what is in it; a parent directory without read permission
+        // belongs to another user and is older.
         match create_durably(&root) {
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(io(error)),
             _ => {}
@@ -191,7 +191,7 @@ impl DataDir {
     /// # Errors
     /// [`DataDirError::PathTooLong`].
     pub(crate) fn operator_socket(&self) -> Result<PathBuf, DataDirError> {
-        fitting(self.root.join(crate::client::SOCKET))
+        fitting(self.root.join(headwater_operator::client::SOCKET))
     }
 
     /// Writes down where something is served, or that it is not: [`METRICS_ADDRESS`],

@@ -1,7 +1,7 @@
 //! Opening a database that can be made again: it is read through before anybody relies on it, and
 //! a damaged one is moved aside.
 
-pub(crate) mod aside;
+pub(crate) mod damaged;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ pub(crate) fn set_aside(path: &Path, reason: &str) -> Result<(), EngineError> {
 }
 
 /// Opens the database at `path` and reads every row. A byte that rotted is found where it is read:
-/// here, while the database can still be moved aside, rather than by whoever needs the row, again
-/// at every try.
+/// here, while the database can still be moved aside, rather than at every later read of
+/// the row.
 ///
 /// # Errors
 /// [`EngineError::Corrupt`] where something is damaged, it is closed then; as the engine.

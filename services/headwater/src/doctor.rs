@@ -11,11 +11,10 @@ mod sockets;
 
 use std::path::PathBuf;
 
+use headwater_cli::args::{Doctor, HistoryOutput};
+use headwater_cli::exit::{CommandResult, Outcome};
+use headwater_cli::table::Table;
 use serde::Serialize;
-
-use crate::cli::{Doctor, HistoryOutput};
-use crate::exit::{CommandResult, Outcome};
-use crate::table::Table;
 
 /// How something was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -23,7 +22,7 @@ use crate::table::Table;
 enum Verdict {
     /// As it should be.
     Ok,
-    /// It works, but somebody should know.
+    /// It works, but an operator should know.
     Warn,
     /// It does not work, or soon will not.
     Fail,

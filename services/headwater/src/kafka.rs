@@ -4,8 +4,7 @@
 //! Every name in the table has dots, as Kafka's have. The few that are ours come first; all
 //! others are librdkafka's and go to it as they are, except those that would break a promise.
 
-mod args;
-mod examine;
+mod topic_safety;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,8 +17,7 @@ use headwater_kafka::{KafkaLog, KafkaMetrics, KafkaSettings, SettingsError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use args::{KafkaArgs, KafkaAt};
-pub(crate) use examine::{KafkaFault, advice};
+pub(crate) use topic_safety::{KafkaFault, advice};
 
 /// What the names of topics and groups begin with, unless several fleets share a cluster.
 const TOPIC_PREFIX: &str = "headwater";
@@ -79,7 +77,7 @@ pub(crate) enum KafkaTableError {
 }
 
 /// The two logs on Kafka.
-pub(crate) struct Logs {
+pub(crate) struct KafkaLogs {
     pub(crate) downstream: Arc<KafkaLog>,
     pub(crate) upstream: Arc<KafkaLog>,
 }
@@ -193,12 +191,16 @@ impl Kafka {
     ///
     /// # Errors
     /// When a setting cannot be used.
-    pub(crate) fn open(&self, part: &str, metrics: &KafkaMetrics) -> Result<Logs, KafkaTableError> {
+    pub(crate) fn open(
+        &self,
+        part: &str,
+        metrics: &KafkaMetrics,
+    ) -> Result<KafkaLogs, KafkaTableError> {
         let open = |direction| {
             KafkaLog::with_metrics(self.settings(direction, part), metrics).map(Arc::new)
         };
         let (downstream, upstream) = (open(Direction::Downstream)?, open(Direction::Upstream)?);
-        Ok(Logs { downstream, upstream })
+        Ok(KafkaLogs { downstream, upstream })
     }
 }
 
@@ -264,15 +266,15 @@ fn nest(table: &mut Map<String, Value>, name: &str, value: Value) {
     let within = table.entry(first).or_insert_with(|| Value::Object(Map::new()));
     match within {
         Value::Object(within) => nest(within, rest, value),
-        // `a` and `a.b` both have values: the longer name stands beside the shorter.
+        // `a` and `a.b` both have values: the longer name stays beside the shorter.
         _ => {
             table.insert(name.to_owned(), value);
         }
     }
 }
 
-/// Every value of the table as text, by its whole name. Where a name was said twice, the one
-/// written in one piece stands: so come flags, which win.
+/// Every value of the table as text, by its whole name. If a name occurs twice, the one
+/// written in one piece wins: flags have this form.
 fn leaves(table: &Map<String, Value>) -> BTreeMap<String, String> {
     let mut nested = BTreeMap::new();
     let mut whole = BTreeMap::new();

@@ -2,32 +2,29 @@
 //!
 //! Only this crate picks RocksDB and the embedded log; every part takes its seams as arguments.
 
-mod cli;
-mod client;
 mod clock;
 mod command;
-mod completion;
 mod data_dir;
 mod database;
 mod doctor;
-mod exit;
 mod kafka;
 mod metrics;
 mod node;
 mod open_files;
-mod operator;
 mod part;
 mod processor;
 mod settings;
 mod stores;
-mod table;
 mod tls;
-mod troubles;
+mod topics;
+mod trouble_list;
 mod up;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use headwater_cli::args::Cli;
+use headwater_cli::exit;
 use tikv_jemallocator::Jemalloc;
 
 /// Of RocksDB and librdkafka too. `MALLOC_CONF` sets it up otherwise than `.cargo/config.toml`.
@@ -47,6 +44,6 @@ fn main() -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    completion::answer();
-    exit::of(command::run(cli::Cli::parse().command))
+    headwater_cli::completion::answer();
+    exit::report(command::run(Cli::parse().command))
 }

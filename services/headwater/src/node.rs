@@ -4,25 +4,26 @@
 pub(crate) mod cuts;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_edge::{
-    Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeHandle, EdgeMetrics,
-    HubAddress, StartError,
+    Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeMetrics, HubAddress,
+    StartError,
 };
 use headwater_edged::{
     Edged, EdgedConfig, EdgedError, EdgedMetrics, Handle, ProcessConfig, RuntimeKind,
 };
 use headwater_event::NodeName;
 use headwater_identity::Connector;
+use headwater_operator::{EdgeFailure, EdgeState, NodeView, RunningEdge};
 use headwater_rocks::{DatabaseMemory, Role, create_durably};
-use headwater_store::{Engine, schema};
+use headwater_settings::Runtime;
+use headwater_store::schema;
 use headwater_telemetry::health::{CheckKind, Health};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::Runtime;
 use crate::clock::{self, EdgeClock};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::database;
@@ -40,7 +41,7 @@ const SHIM_HEAP: &str = "narenas:1,tcache:false,background_thread:false,dirty_de
 const RESTART_FIRST: Duration = Duration::from_millis(200);
 const RESTART_LAST: Duration = Duration::from_secs(15);
 
-/// What a node is told.
+/// The settings of a node.
 pub(crate) struct NodeSettings {
     /// Where hubs listen.
     pub(crate) hubs: Vec<HubAddress>,
@@ -80,31 +81,6 @@ impl NodeMetrics {
     }
 }
 
-/// An edge that runs, and the state that it folds.
-#[derive(Clone)]
-struct Running {
-    edge: EdgeHandle,
-    state: Arc<dyn Engine>,
-}
-
-/// What is seen of a node from outside.
-#[derive(Clone)]
-pub(crate) struct NodeView {
-    socket: PathBuf,
-    /// Whether its pods are run by this process.
-    runs_pods: bool,
-    running: Arc<Mutex<Option<Running>>>,
-    trouble: Arc<Mutex<Option<Trouble>>>,
-}
-
-/// Why an edge does not run.
-#[derive(Clone)]
-struct Trouble {
-    what: String,
-    /// Wall clock in milliseconds. A try to start again that fails soon does not move it.
-    since_ms: i64,
-}
-
 /// A node of this process.
 pub(crate) struct Node {
     name: NodeName,
@@ -141,52 +117,6 @@ pub(crate) enum NodeError {
     Program(#[source] std::io::Error),
 }
 
-impl NodeView {
-    /// The running edge, while there is one.
-    pub(crate) fn edge(&self) -> Option<EdgeHandle> {
-        Some(self.lock()?.edge)
-    }
-
-    /// The node's replica, while its edge runs.
-    pub(crate) fn state(&self) -> Option<Arc<dyn Engine>> {
-        Some(self.lock()?.state)
-    }
-
-    /// Where the edge's local API listens.
-    pub(crate) fn socket(&self) -> Option<PathBuf> {
-        self.lock()?;
-        Some(self.socket.clone())
-    }
-
-    /// Whether this process runs the node's pods; else a pod worker of its own does.
-    pub(crate) fn runs_pods(&self) -> bool {
-        self.runs_pods
-    }
-
-    /// Why the edge does not run, where it does not.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        Some(self.lock_trouble()?.what)
-    }
-
-    /// Since when the edge does not run, where it does not: wall clock in milliseconds.
-    pub(crate) fn trouble_since_ms(&self) -> Option<i64> {
-        Some(self.lock_trouble()?.since_ms)
-    }
-
-    fn lock_trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn lock(&self) -> Option<Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, running: Option<Running>, trouble: Option<Trouble>) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
-    }
-}
-
 impl Node {
     /// Starts a node's edge and pod worker. The edge is started again whenever it ends.
     ///
@@ -206,12 +136,7 @@ impl Node {
         edge.tls = settings.tls;
         edge.settings.upstream.sync_interval = settings.sync_interval;
 
-        let view = NodeView {
-            socket: socket.clone(),
-            runs_pods: settings.runtime.is_some(),
-            running: Arc::default(),
-            trouble: Arc::default(),
-        };
+        let view = NodeView::new(socket.clone(), settings.runtime.is_some());
         let stop = CancellationToken::new();
         let supervising = tokio::spawn(supervise(
             NodeConfig {
@@ -248,12 +173,14 @@ impl Node {
         let supervisor = self.supervising.abort_handle();
         health.check(CheckKind::Live, format!("{prefix}supervisor"), move || {
             let runs = !supervisor.is_finished();
-            if runs { Ok(()) } else { Err("nobody starts the edge again".to_owned()) }
+            if runs { Ok(()) } else { Err("the supervisor of the edge has ended".to_owned()) }
         });
         let view = self.view();
         health.check(CheckKind::Ready, format!("{prefix}edge"), move || match view.edge() {
             Some(_) => Ok(()),
-            None => Err(view.trouble().unwrap_or_else(|| "its databases are not open".to_owned())),
+            None => Err(view
+                .failure()
+                .map_or_else(|| "its databases are not open".to_owned(), |failure| failure.reason)),
         });
     }
 
@@ -300,7 +227,7 @@ pub(crate) fn runtime(kind: Runtime, allow_root: bool) -> Result<RuntimeKind, No
     })
 }
 
-/// Runs the edge, again and again, until told to stop.
+/// Runs the edge, and starts it again when it ends, until `stop`.
 async fn supervise(
     config: NodeConfig,
     memory: DatabaseMemory,
@@ -311,7 +238,7 @@ async fn supervise(
     let mut since_ms = None;
     loop {
         let began = Instant::now();
-        let trouble = match open_and_start(&config, &memory).await {
+        let reason = match open_and_start(&config, &memory).await {
             Err(error) => headwater_telemetry::error_chain(&error),
             Ok(running) => {
                 let edge = running.edge.clone();
@@ -319,12 +246,12 @@ async fn supervise(
                 if cuts::is_cut(&config.dir) && edge.cut_link().await.is_err() {
                     tracing::debug!(node = %config.edge.node, "the edge ended at once");
                 }
-                view.set(Some(running), None);
+                view.set(EdgeState::Running(running));
                 let exit = tokio::select! {
                     exit = edge.exited() => exit,
                     () = stop.cancelled() => edge.stop().await,
                 };
-                view.set(None, None);
+                view.set(EdgeState::Stopped);
                 // Where a disk is full an edge may start well, and fail at its first write.
                 if began.elapsed() > RESTART_LAST {
                     (wait, since_ms) = (RESTART_FIRST, None);
@@ -340,9 +267,9 @@ async fn supervise(
                 }
             }
         };
-        tracing::error!(node = %config.edge.node, %trouble, "the edge is started again");
+        tracing::error!(node = %config.edge.node, trouble = %reason, "the edge is started again");
         let since_ms = *since_ms.get_or_insert_with(clock::wall_ms);
-        view.set(None, Some(Trouble { what: trouble, since_ms }));
+        view.set(EdgeState::Failed(EdgeFailure { reason, since_ms }));
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
@@ -354,7 +281,7 @@ async fn supervise(
 async fn open_and_start(
     config: &NodeConfig,
     memory: &DatabaseMemory,
-) -> Result<Running, StartError> {
+) -> Result<RunningEdge, StartError> {
     let open = |database, role, schema| {
         let path = path(config, database);
         // A state is rebuilt from the hub, an outbox begins the node's next start with a full
@@ -372,7 +299,7 @@ async fn open_and_start(
         ..EdgeDependencies::default()
     };
     match Edge::start(config.edge.clone(), state.clone(), outbox, seams).await {
-        Ok(edge) => Ok(Running { edge, state }),
+        Ok(edge) => Ok(RunningEdge { edge, replica: state }),
         Err(error) => {
             if let Some(database) = error.damaged() {
                 drop(state);

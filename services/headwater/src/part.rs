@@ -11,7 +11,7 @@
 //! | [`edge`], [`edged`] | the parts of a node |
 //! | [`log`] | the log that they are on |
 //! | [`signals`] | what ends a process |
-//! | [`notify`] | what a service manager is told |
+//! | [`notify`] | notifications for a service manager |
 
 pub(crate) mod controller;
 pub(crate) mod edge;
@@ -22,12 +22,15 @@ mod notify;
 pub(crate) mod signals;
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::Arc;
 
+use headwater_cli::args::part::Process as Args;
+use headwater_cli::exit::{CommandResult, Failure, Outcome};
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
+use headwater_operator::{self as operator, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, DatabaseMemory};
+use headwater_settings::{Flags, LayeredSettings};
 use headwater_telemetry::error_chain;
 use headwater_telemetry::health::{CheckKind, Health};
 use headwater_telemetry::traces::Traces;
@@ -35,75 +38,41 @@ use headwater_telemetry::{self as telemetry, server};
 use tokio_util::sync::CancellationToken;
 
 use self::signals::Signals;
-use crate::cli::part::Process as Args;
 use crate::data_dir::{DataDir, HUB_ADDRESS, METRICS_ADDRESS};
-use crate::database::aside;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::database::damaged;
 use crate::metrics::Metrics;
 use crate::node::cuts;
-use crate::operator::{self, Sight};
-use crate::settings::LogFormat;
-use crate::settings::{Configured, Flags, MetricsAt, Settings};
-use crate::troubles::Troubles;
+use crate::settings::process::PartSettings;
+use crate::trouble_list::TroubleList;
 use crate::{clock, open_files};
 
 /// Which log lines of a part are shown unless the environment says otherwise: besides what is
 /// wrong, when it starts, is ready and stops.
 const FILTER_DEFAULT: &str = "warn,headwater=info";
 
-/// The settings of a part, among them those of every process.
-pub(crate) trait PartSettings: Settings {
-    /// Those of every process.
-    fn process(&self) -> ProcessSettings<'_>;
-
-    /// Whose the data directory is: no other part, and no other node's, takes it.
-    fn owner(&self) -> String;
-
-    /// What can be told without starting: whether files that are named are there.
-    ///
-    /// # Errors
-    /// In words, what is wrong.
-    fn check_files(&self) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-/// The settings of every process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProcessSettings<'s> {
-    /// The data directory.
-    pub(crate) data: &'s Path,
-    /// Where metrics and health are served.
-    pub(crate) metrics: MetricsAt,
-    /// How log lines are written.
-    pub(crate) log_format: LogFormat,
-    /// Where spans are sent; `OTEL_*` variables may say so too.
-    pub(crate) otlp_endpoint: Option<&'s str>,
-}
-
-/// What a part stands on.
-pub(crate) struct Ground {
+/// The dependencies of a part.
+pub(crate) struct PartDependencies {
     pub(crate) data: DataDir,
     /// The memory of its databases.
     pub(crate) memory: DatabaseMemory,
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
     /// What is wrong with it, for `status`.
-    pub(crate) troubles: Troubles,
-    /// Cancelled when the part is told to stop.
+    pub(crate) troubles: TroubleList,
+    /// Cancelled when the part stops.
     pub(crate) stop: CancellationToken,
 }
 
-impl Ground {
+impl PartDependencies {
     /// What every part shows of itself; each adds what it has.
-    pub(crate) fn sight(&self, part: operator::Part) -> Sight {
+    pub(crate) fn operator_dependencies(&self, part: PartKind) -> OperatorDependencies {
         let (stores, troubles) = (self.metrics.stores.clone(), self.troubles.clone());
         let root = self.data.root().to_owned();
         let node_dir = {
             let root = root.clone();
             move |node: &NodeName| root.join("nodes").join(node.as_str())
         };
-        Sight {
+        OperatorDependencies {
             part,
             logs: None,
             cloud: None,
@@ -113,14 +82,14 @@ impl Ground {
                 let node_dir = node_dir.clone();
                 Arc::new(move |node| node_dir(node).join("edged"))
             },
-            note_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
+            record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
             wall_clock: self.clock.clone(),
             troubles: Arc::new(move || {
                 stores
                     .troubles()
                     .into_iter()
                     .chain(troubles.all())
-                    .chain(aside::kept(&root))
+                    .chain(damaged::kept(&root))
                     .collect()
             }),
         }
@@ -135,20 +104,26 @@ pub(crate) trait Part: Sized {
     /// The memory of its databases.
     const BUDGET: Budget;
 
-    /// What it is told.
+    /// Its settings.
     type Settings: PartSettings;
 
     /// Starts it. A start that is dropped leaves nothing running.
     ///
     /// # Errors
     /// In words, why it does not start.
-    async fn start(settings: Self::Settings, ground: &Ground) -> Result<Self, Failure>;
+    async fn start(
+        settings: Self::Settings,
+        dependencies: &PartDependencies,
+    ) -> Result<Self, Failure>;
 
     /// Adds what makes it alive, and what makes it ready.
     fn health(&self, health: &mut Health);
 
     /// What the asking commands see of it.
-    fn sight(&self, ground: &Ground) -> Option<Sight>;
+    fn operator_dependencies(
+        &self,
+        dependencies: &PartDependencies,
+    ) -> Option<OperatorDependencies>;
 
     /// Runs until it ends by itself, if it ever does, and says why.
     async fn ended(&mut self) -> Failure {
@@ -159,9 +134,9 @@ pub(crate) trait Part: Sized {
     async fn hand_over(self);
 }
 
-/// Runs a part until it is told to stop.
+/// Runs a part until a signal ends it.
 pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
-    let configured = Configured::<P::Settings>::of(args.running.config.as_deref(), flags)
+    let configured = LayeredSettings::<P::Settings>::load(args.running.config.as_deref(), flags)
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let mut stdout = io::stdout().lock();
     if args.running.print_config {
@@ -209,12 +184,12 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
         None => None,
     };
     let clock: WallClock = Arc::new(clock::wall_ms);
-    let (troubles, stop) = (Troubles::default(), CancellationToken::new());
-    let ground = Ground { data, memory, metrics, clock, troubles, stop };
-    let root = ground.data.root().display();
+    let (troubles, stop) = (TroubleList::default(), CancellationToken::new());
+    let dependencies = PartDependencies { data, memory, metrics, clock, troubles, stop };
+    let root = dependencies.data.root().display();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), data = %root, "the {} starts", P::NAME);
     let mut part = tokio::select! {
-        started = P::start(settings, &ground) => started?,
+        started = P::start(settings, &dependencies) => started?,
         () = signals.any() => {
             notify::stopping();
             return Ok(Outcome::Done);
@@ -224,27 +199,24 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
 
     let mut health = Health::default();
     let mut tasks = tokio::task::JoinSet::new();
-    if let Some(sight) = part.sight(&ground) {
-        let answering = operator::serve(&socket, sight, ground.stop.child_token())?;
+    if let Some(operator_dependencies) = part.operator_dependencies(&dependencies) {
+        let answering =
+            operator::serve(&socket, operator_dependencies, dependencies.stop.child_token())?;
         let operator = answering.abort_handle();
         health.check(CheckKind::Live, "operator", move || {
-            if operator.is_finished() {
-                Err("nobody answers the operator API".into())
-            } else {
-                Ok(())
-            }
+            if operator.is_finished() { Err("the operator API has ended".into()) } else { Ok(()) }
         });
         tasks.spawn(async move { drop(answering.await) });
     }
     part.health(&mut health);
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    ground.data.set_address(METRICS_ADDRESS, address)?;
+    dependencies.data.set_address(METRICS_ADDRESS, address)?;
     if let Some(listener) = listener {
-        let registry = ground.metrics.registry.clone();
-        let (health, stop) = (health.clone(), ground.stop.child_token());
+        let registry = dependencies.metrics.registry.clone();
+        let (health, stop) = (health.clone(), dependencies.stop.child_token());
         tasks.spawn(server::serve(listener, registry, health, stop));
     }
-    tasks.spawn(notify::tell(health, ground.stop.child_token()));
+    tasks.spawn(notify::tell(health, dependencies.stop.child_token()));
 
     let ended = tokio::select! {
         why = part.ended() => Some(why),
@@ -254,7 +226,7 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
     tracing::info!("the {} hands over", P::NAME);
     let handing_over = async {
         part.hand_over().await;
-        ground.stop.cancel();
+        dependencies.stop.cancel();
         tasks.join_all().await;
     };
     tokio::select! {
@@ -262,7 +234,7 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
         () = signals.any() => return Err(Failure::message("stopped at once, in the midst of it")),
     }
     for file in [METRICS_ADDRESS, HUB_ADDRESS] {
-        if let Err(error) = ground.data.set_address(file, None) {
+        if let Err(error) = dependencies.data.set_address(file, None) {
             tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
         }
     }

@@ -1,4 +1,4 @@
-//! What the databases use, read from RocksDB when somebody asks.
+//! Statistics of the databases, read from RocksDB at each scrape.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -19,10 +19,16 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_cli::args::Up;
+use headwater_cli::exit::{CommandResult, Failure, Outcome};
 use headwater_controller::{Notice, SourceError};
 use headwater_event::NodeName;
 use headwater_hub::WallClock;
+use headwater_operator::{
+    self as operator, ControllerView, ListenError, OperatorDependencies, PartKind,
+};
 use headwater_rocks::{Budget, DatabaseMemory};
+use headwater_settings::LayeredSettings;
 use headwater_telemetry::server;
 use headwater_telemetry::traces::Traces;
 use tokio::sync::mpsc;
@@ -30,18 +36,14 @@ use tokio_util::sync::CancellationToken;
 
 use self::cloud::{Cloud, CloudError};
 use self::terminal::Terminal;
-use crate::cli::Up;
 use crate::data_dir::{DataDir, DataDirError, METRICS_ADDRESS, OWNER_UP};
-use crate::database::aside;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::database::damaged;
 use crate::metrics::Metrics;
 use crate::node::{Node, NodeError, NodeMetrics, NodeSettings, cuts, runtime};
-use crate::operator::{self, CloudSight, ListenError, Part, Sight};
 use crate::part::signals::Signals;
-use crate::settings::Configured;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
-use crate::troubles::Troubles;
+use crate::trouble_list::TroubleList;
 use crate::{clock, open_files, settings};
 
 /// Why `up` does not start.
@@ -66,10 +68,10 @@ enum UpError {
 struct Composition {
     cloud: Cloud,
     nodes: BTreeMap<NodeName, Node>,
-    sight: Sight,
+    operator_dependencies: OperatorDependencies,
     notices: mpsc::Receiver<Notice>,
     stopped_sources: mpsc::Receiver<SourceError>,
-    troubles: Troubles,
+    troubles: TroubleList,
     stop: CancellationToken,
     answering: tokio::task::JoinHandle<()>,
     /// Metrics and health, where they are served.
@@ -78,11 +80,13 @@ struct Composition {
     data: DataDir,
 }
 
-/// Runs until told to stop.
+/// Runs until a signal ends it.
 pub(crate) fn run(args: Up) -> CommandResult {
-    let configured =
-        Configured::<Settings>::of(args.running.config.as_deref(), &settings::up::flags(&args))
-            .map_err(|error| Failure::Usage(error.to_string()))?;
+    let configured = LayeredSettings::<Settings>::load(
+        args.running.config.as_deref(),
+        &settings::up::flags(&args),
+    )
+    .map_err(|error| Failure::Usage(error.to_string()))?;
     if args.running.print_config {
         let mut stdout = std::io::stdout().lock();
         for line in &configured.origins {
@@ -181,20 +185,22 @@ impl Composition {
                 hubs: vec![hub.into()],
                 tls: None,
                 sync_interval: settings.sync_interval,
-                // Whoever types `up` runs these pods as themselves, root included.
+                // `up` runs pods as its own user, root included.
                 runtime: Some(runtime(settings.runtime, true)?),
             };
             let node = Node::start(name, told, &data, &memory, &of_nodes).await?;
             nodes.insert(name.clone(), node);
         }
         let stop = CancellationToken::new();
-        let troubles = Troubles::default();
+        let troubles = TroubleList::default();
         let (notices, stopped_sources) = (
             cloud.controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
             cloud.controller.take_stopped_sources().unwrap_or_else(|| mpsc::channel(1).1),
         );
-        let sight = sight(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores));
-        let answering = operator::serve(&socket, sight.clone(), stop.child_token())?;
+        let operator_dependencies =
+            operator_dependencies(&cloud, &nodes, &data, &clock, (&troubles, &metrics.stores));
+        let answering =
+            operator::serve(&socket, operator_dependencies.clone(), stop.child_token())?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         data.set_address(METRICS_ADDRESS, address)?;
         let serving = listener.map(|listener| {
@@ -204,7 +210,7 @@ impl Composition {
         Ok(Self {
             cloud,
             nodes,
-            sight,
+            operator_dependencies,
             notices,
             stopped_sources,
             troubles,
@@ -239,13 +245,13 @@ impl Composition {
     }
 }
 
-fn sight(
+fn operator_dependencies(
     cloud: &Cloud,
     nodes: &BTreeMap<NodeName, Node>,
     data: &DataDir,
     clock: &WallClock,
-    (troubles, stores): (&Troubles, &Stores),
-) -> Sight {
+    (troubles, stores): (&TroubleList, &Stores),
+) -> OperatorDependencies {
     let (troubles, stores) = (troubles.clone(), stores.clone());
     let progress = cloud.controller.progress();
     let root = data.root().to_owned();
@@ -253,10 +259,10 @@ fn sight(
         let root = root.clone();
         move |node: &NodeName| root.join("nodes").join(node.as_str())
     };
-    Sight {
-        part: Part::Up,
+    OperatorDependencies {
+        part: PartKind::Up,
         logs: Some(cloud.logs.clone()),
-        cloud: Some(CloudSight {
+        cloud: Some(ControllerView {
             picture: cloud.controller.picture().clone(),
             progress: cloud.controller.progress(),
             published: cloud.published.clone(),
@@ -267,12 +273,12 @@ fn sight(
             let node_dir = node_dir.clone();
             Arc::new(move |node| node_dir(node).join("edged"))
         },
-        note_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
+        record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
         wall_clock: clock.clone(),
         troubles: Arc::new(move || {
             let publishing = progress.borrow().trouble.clone();
             let of_stores = stores.troubles();
-            let others = troubles.all().into_iter().chain(aside::kept(&root));
+            let others = troubles.all().into_iter().chain(damaged::kept(&root));
             publishing.into_iter().chain(of_stores).chain(others).collect()
         }),
     }

@@ -192,9 +192,9 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Scripted(Mutex<VecDeque<OTelSdkResult>>);
+    struct ScriptedExporter(Mutex<VecDeque<OTelSdkResult>>);
 
-    impl SpanExporter for Scripted {
+    impl SpanExporter for ScriptedExporter {
         async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
             self.0.lock().expect("not poisoned").pop_front().unwrap_or(Ok(()))
         }
@@ -204,7 +204,7 @@ mod tests {
     async fn an_unreachable_receiver_is_logged_once() {
         let away = || Err(OTelSdkError::InternalFailure("away".to_owned()));
         let script = [away(), away(), away(), Ok(()), Ok(()), away()];
-        let inner = Scripted(Mutex::new(script.into()));
+        let inner = ScriptedExporter(Mutex::new(script.into()));
         let exporter = LoggedExporter {
             inner,
             endpoint: "http://x".to_owned(),

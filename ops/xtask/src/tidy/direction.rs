@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -49,6 +49,27 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         &["event", "identity", "object", "owner", "proto", "session", "store", "telemetry", "view"],
     ),
     ("headwater-edged", &["event", "object", "proto", "telemetry"]),
+    ("headwater-settings", &["event"]),
+    (
+        "headwater-operator",
+        &[
+            "controller",
+            "edge",
+            "edged",
+            "event",
+            "hub",
+            "log",
+            "object",
+            "proto",
+            "store",
+            "telemetry",
+            "view",
+        ],
+    ),
+    (
+        "headwater-cli",
+        &["event", "identity", "object", "operator", "proto", "settings", "telemetry"],
+    ),
     ("xtask", &[]),
 ];
 

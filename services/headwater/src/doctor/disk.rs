@@ -13,10 +13,10 @@ use super::Check;
 /// Below this a write-ahead log may soon find no room, bytes.
 const FREE_BYTES_FAIL: u64 = 256 << 20;
 
-/// Below this somebody should look, bytes.
+/// Below this `doctor` warns, bytes.
 const FREE_BYTES_WARN: u64 = 2 << 30;
 
-/// Below this part of all files that a file system may have, somebody should look: 1 in so many.
+/// Below this part of all inodes `doctor` warns: 1 in so many.
 const FREE_FILES_WARN: u64 = 20;
 
 /// A sync that takes longer than this holds everything up: a spinning disk needs some 10 ms.

@@ -7,12 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Check;
-use crate::client::SOCKET;
-use crate::data_dir::{METRICS_ADDRESS, SOCKET_PATH_BYTES_MAX};
-use crate::settings::MetricsAt;
+use headwater_operator::client::SOCKET;
+use headwater_settings::MetricsAt;
 
-/// How long somebody on this machine may take to accept a connection.
+use super::Check;
+use crate::data_dir::{METRICS_ADDRESS, SOCKET_PATH_BYTES_MAX};
+
+/// How long a process on this machine may take to accept a connection.
 const ACCEPT_MAX: Duration = Duration::from_secs(2);
 
 /// The longest path of a socket below a data directory besides a node's name.
@@ -59,10 +60,10 @@ fn sockets(data: &Path) -> Vec<PathBuf> {
 fn judge_socket(data: &Path, socket: &Path) -> Check {
     let name = format!("socket {}", socket.strip_prefix(data).unwrap_or(socket).display());
     match UnixStream::connect(socket) {
-        Ok(_) => Check::ok(name, "somebody answers"),
+        Ok(_) => Check::ok(name, "a process answers"),
         // What a killed process leaves; the next one takes its place.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            Check::ok(name, "nobody answers: left behind, the next start replaces it")
+            Check::ok(name, "no process answers: left behind, the next start replaces it")
         }
         Err(error) => {
             Check::fail(name, error.to_string(), "run doctor as the user that runs headwater")
@@ -120,7 +121,7 @@ mod tests {
             .map(|check| (check.check, check.result, check.found))
             .collect();
         assert_eq!(found.len(), 2, "{found:?}");
-        assert_eq!(found[0].2, "somebody answers");
+        assert_eq!(found[0].2, "a process answers");
         assert!(found[1].0 == "socket nodes/gw/edge.sock" && found[1].2.contains("left behind"));
         assert!(found.iter().all(|(_, result, _)| *result == Verdict::Ok), "{found:?}");
         drop(alive);

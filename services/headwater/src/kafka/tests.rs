@@ -3,6 +3,7 @@
 use clap::Parser;
 use figment::Figment;
 use figment::providers::{Format, Serialized, Toml};
+use headwater_cli::args::kafka::KafkaArgs;
 use headwater_log::{DOWNSTREAM_TOPIC, UPSTREAM_TOPIC};
 
 use super::*;

@@ -1,5 +1,5 @@
 //! Links that an operator cut. A cut is a file beside the node's databases, so that it outlives a
-//! restart: whoever tries what a node does when it starts cut off must be able to.
+//! restart: a node may start cut off.
 
 use std::fs::{self, File};
 use std::io;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use headwater_cli::args::part::Controller as ControllerArgs;
+use headwater_cli::exit::{CommandResult, Failure};
 use headwater_controller::source::NoticeKind;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
@@ -12,18 +14,17 @@ use headwater_controller::{
     Source, SourceError,
 };
 use headwater_event::NodeName;
+use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
 use headwater_store::{Engine, EngineError, schema};
 use headwater_telemetry::error_chain;
 use headwater_telemetry::health::{CheckKind, Health};
 use tokio::sync::{mpsc, watch};
 
-use super::{Ground, Part};
-use crate::exit::Failure;
-use crate::operator::{self, CloudSight, Logs, Sight};
+use super::{Part, PartDependencies};
 use crate::settings::controller::ControllerSettings;
-use crate::troubles::Troubles;
-use crate::{cli, database, part};
+use crate::trouble_list::TroubleList;
+use crate::{database, part};
 
 /// A controller as a process.
 pub(crate) struct ControllerPart {
@@ -31,7 +32,7 @@ pub(crate) struct ControllerPart {
     notices: mpsc::Receiver<Notice>,
     stopped_sources: mpsc::Receiver<SourceError>,
     progress: watch::Receiver<Progress>,
-    troubles: Troubles,
+    troubles: TroubleList,
     logs: Logs,
     /// Its fold of the downstream log.
     published: Arc<dyn Engine>,
@@ -39,8 +40,8 @@ pub(crate) struct ControllerPart {
     _nodes: watch::Sender<BTreeSet<NodeName>>,
 }
 
-/// Runs a controller until it is told to stop.
-pub(crate) fn run(args: &cli::part::Controller) -> crate::exit::CommandResult {
+/// Runs a controller until a signal ends it.
+pub(crate) fn run(args: &ControllerArgs) -> CommandResult {
     part::run::<ControllerPart>(&args.process, &args.flags())
 }
 
@@ -49,17 +50,20 @@ impl Part for ControllerPart {
     const BUDGET: Budget = Budget::CLOUD_PART;
     type Settings = ControllerSettings;
 
-    async fn start(settings: ControllerSettings, ground: &Ground) -> Result<Self, Failure> {
-        let registry = &ground.metrics.registry;
+    async fn start(
+        settings: ControllerSettings,
+        dependencies: &PartDependencies,
+    ) -> Result<Self, Failure> {
+        let registry = &dependencies.metrics.registry;
         let logs = part::log::open_when_there(&settings.kafka, Self::NAME, registry).await?;
-        let published = open(ground, "published")?;
+        let published = open(dependencies, "published")?;
         let nodes = settings.node_names();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let mut controller = Controller::start(ControllerDependencies {
             downstream: logs.downstream.clone(),
             upstream: logs.upstream.clone(),
             published: published.clone(),
-            picture: open(ground, "picture")?,
+            picture: open(dependencies, "picture")?,
             sources: sources(
                 settings.manifests.as_deref(),
                 settings.objects.as_deref(),
@@ -67,10 +71,10 @@ impl Part for ControllerPart {
                 &nodes_seen,
             ),
             nodes,
-            wall_clock: ground.clock.clone(),
+            wall_clock: dependencies.clock.clone(),
             timings: settings.timings(),
             sole_writer: false,
-            metrics: ControllerMetrics::new(&ground.metrics.registry)?,
+            metrics: ControllerMetrics::new(&dependencies.metrics.registry)?,
         })
         .await?;
         Ok(Self {
@@ -79,7 +83,7 @@ impl Part for ControllerPart {
                 .take_stopped_sources()
                 .unwrap_or_else(|| mpsc::channel(1).1),
             progress: controller.progress(),
-            troubles: ground.troubles.clone(),
+            troubles: dependencies.troubles.clone(),
             logs,
             published,
             controller,
@@ -91,13 +95,16 @@ impl Part for ControllerPart {
         check(&self.controller, health);
     }
 
-    fn sight(&self, ground: &Ground) -> Option<Sight> {
+    fn operator_dependencies(
+        &self,
+        dependencies: &PartDependencies,
+    ) -> Option<OperatorDependencies> {
         let progress = self.controller.progress();
-        let base = ground.sight(operator::Part::Controller);
+        let base = dependencies.operator_dependencies(PartKind::Controller);
         let others = base.troubles.clone();
-        Some(Sight {
+        Some(OperatorDependencies {
             logs: Some(self.logs.clone()),
-            cloud: Some(CloudSight {
+            cloud: Some(ControllerView {
                 picture: self.controller.picture().clone(),
                 progress: self.controller.progress(),
                 published: self.published.clone(),
@@ -110,7 +117,7 @@ impl Part for ControllerPart {
         })
     }
 
-    /// Says what its sources say, and how publishing stands.
+    /// Logs the notices of the sources and the progress of publishing.
     async fn ended(&mut self) -> Failure {
         let mut said = Progress::default();
         loop {
@@ -145,7 +152,7 @@ impl Part for ControllerPart {
     }
 }
 
-/// Says what is new in how publishing stands; what is wrong says itself.
+/// Logs what is new in the progress of publishing; troubles are logged elsewhere.
 fn tell(before: &Progress, now: &Progress) {
     if now.is_standby && !before.is_standby {
         tracing::info!("another controller writes the log; this one stands by");
@@ -159,10 +166,13 @@ fn tell(before: &Progress, now: &Progress) {
 }
 
 /// Opens a database of a controller's own.
-fn open(ground: &Ground, store: &'static str) -> Result<Arc<dyn Engine>, EngineError> {
-    let path = ground.data.part(ControllerPart::NAME).join(store);
-    let engine = database::open(&path, Role::Fold, &ground.memory, schema::CONTROLLER)?;
-    ground.metrics.stores.opened(store, None, &engine);
+fn open(
+    dependencies: &PartDependencies,
+    store: &'static str,
+) -> Result<Arc<dyn Engine>, EngineError> {
+    let path = dependencies.data.part(ControllerPart::NAME).join(store);
+    let engine = database::open(&path, Role::Fold, &dependencies.memory, schema::CONTROLLER)?;
+    dependencies.metrics.stores.opened(store, None, &engine);
     Ok(engine)
 }
 
@@ -177,7 +187,7 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
     health.check(CheckKind::Ready, "controller", move || {
         let progress = progress.borrow();
         match &progress.trouble {
-            // Who stands by does all that is asked of it.
+            // A standby is ready.
             _ if progress.reconciled || progress.is_standby => Ok(()),
             Some(trouble) => Err(trouble.clone()),
             None => Err("the sources have not all listed".to_owned()),

@@ -6,16 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use headwater_cli::args::edge::Edge as EdgeArgs;
+use headwater_cli::exit::{CommandResult, Failure};
 use headwater_event::NodeName;
+use headwater_operator::{OperatorDependencies, PartKind};
 use headwater_rocks::Budget;
 use headwater_telemetry::health::Health;
 
-use super::{Ground, Part};
-use crate::exit::{CommandResult, Failure};
+use super::{Part, PartDependencies};
 use crate::node::{Node, NodeMetrics, NodeSettings, cuts, runtime};
-use crate::operator::{self, Sight};
+use crate::part;
 use crate::settings::edge::EdgeSettings;
-use crate::{cli, part};
 
 /// An edge as a process.
 pub(crate) struct EdgePart {
@@ -23,8 +24,8 @@ pub(crate) struct EdgePart {
     node: Node,
 }
 
-/// Runs an edge until it is told to stop.
-pub(crate) fn run(args: &cli::edge::Edge) -> CommandResult {
+/// Runs an edge until a signal ends it.
+pub(crate) fn run(args: &EdgeArgs) -> CommandResult {
     part::run::<EdgePart>(&args.process, &args.flags())
 }
 
@@ -33,11 +34,14 @@ impl Part for EdgePart {
     const BUDGET: Budget = Budget::EDGE;
     type Settings = EdgeSettings;
 
-    async fn start(settings: EdgeSettings, ground: &Ground) -> Result<Self, Failure> {
+    async fn start(
+        settings: EdgeSettings,
+        dependencies: &PartDependencies,
+    ) -> Result<Self, Failure> {
         let tls = settings.tls().connector()?;
         let hubs = settings.hubs().map_err(|wrong| Failure::Usage(wrong.reason))?;
         let name = settings.node.ok_or_else(|| Failure::Usage("which node?".to_owned()))?;
-        if cuts::is_cut(&ground.data.node(&name)) {
+        if cuts::is_cut(&dependencies.data.node(&name)) {
             tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
         }
         let told = NodeSettings {
@@ -49,8 +53,9 @@ impl Part for EdgePart {
                 _ => None,
             },
         };
-        let metrics = NodeMetrics::new(&ground.metrics)?;
-        let node = Node::start(&name, told, &ground.data, &ground.memory, &metrics).await?;
+        let metrics = NodeMetrics::new(&dependencies.metrics)?;
+        let node =
+            Node::start(&name, told, &dependencies.data, &dependencies.memory, &metrics).await?;
         Ok(Self { name, node })
     }
 
@@ -58,11 +63,14 @@ impl Part for EdgePart {
         self.node.check("", health);
     }
 
-    fn sight(&self, ground: &Ground) -> Option<Sight> {
+    fn operator_dependencies(
+        &self,
+        dependencies: &PartDependencies,
+    ) -> Option<OperatorDependencies> {
         let view = self.node.view();
-        Some(Sight {
+        Some(OperatorDependencies {
             nodes: Arc::new(BTreeMap::from([(self.name.clone(), view)])),
-            ..ground.sight(operator::Part::Edge)
+            ..dependencies.operator_dependencies(PartKind::Edge)
         })
     }
 

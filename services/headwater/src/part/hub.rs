@@ -3,21 +3,22 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use headwater_cli::args::part::Hub as HubArgs;
+use headwater_cli::exit::{CommandResult, Failure};
 use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubMetrics, HubView, NoRequestHandler,
 };
+use headwater_operator::{Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings as SessionSettings;
 use headwater_store::schema;
 use headwater_telemetry::health::{CheckKind, Health};
 
-use super::{Ground, Part};
+use super::{Part, PartDependencies};
 use crate::data_dir::HUB_ADDRESS;
-use crate::exit::Failure;
 use crate::node::cuts;
-use crate::operator::{self, Logs, Sight};
 use crate::settings::hub::HubSettings;
-use crate::{cli, database, part};
+use crate::{database, part};
 
 /// A hub as a process.
 pub(crate) struct HubPart {
@@ -25,8 +26,8 @@ pub(crate) struct HubPart {
     logs: Logs,
 }
 
-/// Runs a hub until it is told to stop.
-pub(crate) fn run(args: &cli::part::Hub) -> crate::exit::CommandResult {
+/// Runs a hub until a signal ends it.
+pub(crate) fn run(args: &HubArgs) -> CommandResult {
     part::run::<HubPart>(&args.process, &args.flags())
 }
 
@@ -35,14 +36,18 @@ impl Part for HubPart {
     const BUDGET: Budget = Budget::CLOUD_PART;
     type Settings = HubSettings;
 
-    async fn start(settings: HubSettings, ground: &Ground) -> Result<Self, Failure> {
+    async fn start(
+        settings: HubSettings,
+        dependencies: &PartDependencies,
+    ) -> Result<Self, Failure> {
         // Each of several shows its own lag.
         let name = format!("{}.{}", Self::NAME, settings.name);
         let logs =
-            part::log::open_when_there(&settings.kafka, &name, &ground.metrics.registry).await?;
-        let path = ground.data.part(Self::NAME).join("store");
-        let engine = database::open(&path, Role::Fold, &ground.memory, schema::HUB)?;
-        ground.metrics.stores.opened("hub", None, &engine);
+            part::log::open_when_there(&settings.kafka, &name, &dependencies.metrics.registry)
+                .await?;
+        let path = dependencies.data.part(Self::NAME).join("store");
+        let engine = database::open(&path, Role::Fold, &dependencies.memory, schema::HUB)?;
+        dependencies.metrics.stores.opened("hub", None, &engine);
         let tls = settings.tls().acceptor()?;
         let limits = settings.limits();
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -59,14 +64,14 @@ impl Part for HubPart {
                 upstream: logs.upstream.clone(),
                 engine,
                 requests: Arc::new(NoRequestHandler),
-                wall_clock: ground.clock.clone(),
-                metrics: HubMetrics::new(&ground.metrics.registry)?,
+                wall_clock: dependencies.clock.clone(),
+                metrics: HubMetrics::new(&dependencies.metrics.registry)?,
             },
         )
         .await?;
-        ground.data.set_address(HUB_ADDRESS, Some(hub.address()))?;
+        dependencies.data.set_address(HUB_ADDRESS, Some(hub.address()))?;
         tracing::info!(address = %hub.address(), "edges may connect");
-        for node in cuts::all(ground.data.root()) {
+        for node in cuts::all(dependencies.data.root()) {
             tracing::warn!(%node, "its link is still cut: `headwater link restore {node}`");
             hub.view().set_link(&node, true);
         }
@@ -77,10 +82,13 @@ impl Part for HubPart {
         check(self.hub.view(), health);
     }
 
-    fn sight(&self, ground: &Ground) -> Option<Sight> {
-        let (view, base) = (self.hub.view(), ground.sight(operator::Part::Hub));
+    fn operator_dependencies(
+        &self,
+        dependencies: &PartDependencies,
+    ) -> Option<OperatorDependencies> {
+        let (view, base) = (self.hub.view(), dependencies.operator_dependencies(PartKind::Hub));
         let others = base.troubles.clone();
-        Some(Sight {
+        Some(OperatorDependencies {
             logs: Some(self.logs.clone()),
             hub: Some(self.hub.view()),
             troubles: Arc::new(move || view.trouble().into_iter().chain(others()).collect()),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use headwater_kafka::KafkaMetrics;
 use headwater_kafka::topics::{self, Direction, TopicError};
+use headwater_operator::Logs;
 use headwater_telemetry::error_chain;
 use prometheus::Registry;
 
 use crate::kafka::{Kafka, KafkaFault, KafkaTableError};
-use crate::operator::Logs;
 
 /// Between two tries to ask a Kafka that does not answer: a cluster that starts is found at once,
 /// and one that is away for long is asked little.

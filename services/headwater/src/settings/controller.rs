@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use headwater_controller::WriterTimings;
 use headwater_event::NodeName;
+use headwater_settings::DATA_DEFAULT;
+use headwater_settings::LogFormat;
+use headwater_settings::{
+    InvalidSetting, MetricsAt, Settings, duration_text, node_names, text_or_number,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    MetricsAt, Settings, Unusable, check_kafka_is_named, duration_text, node_names, text_or_number,
-};
-use crate::cli::DATA_DEFAULT;
+use super::check_kafka_is_named;
+use super::process::{PartSettings, ProcessSettings};
 use crate::kafka::Kafka;
-use crate::part::{PartSettings, ProcessSettings};
-use crate::settings::LogFormat;
 
 /// The settings of a controller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,10 +30,10 @@ pub(crate) struct ControllerSettings {
     pub(crate) nodes: String,
     /// Whether to go on when every manifest is gone at once.
     pub(crate) allow_empty: bool,
-    /// How often the writer of the log says that it lives; the same for all controllers of a log.
+    /// How often the writer of the log appends a heartbeat; the same for all controllers of a log.
     #[serde(with = "duration_text")]
     pub(crate) heartbeat_interval: Duration,
-    /// How many heartbeats must be missed before one that stands by claims the log.
+    /// How many heartbeats must be missed before a standby claims the log.
     pub(crate) heartbeats_missed: u32,
     /// Where the log is.
     pub(crate) kafka: Kafka,
@@ -66,16 +67,16 @@ impl Default for ControllerSettings {
 }
 
 impl Settings for ControllerSettings {
-    fn check(&self) -> Result<(), Unusable> {
+    fn check(&self) -> Result<(), InvalidSetting> {
         if self.manifests.is_none() && self.objects.is_none() {
             let what = "say where objects come from: --manifests DIR, --objects SOCKET, or both";
-            return Err(Unusable::new("manifests", what));
+            return Err(InvalidSetting::new("manifests", what));
         }
         if !self.nodes.is_empty() {
-            node_names(&self.nodes).map_err(|error| Unusable::new("nodes", error))?;
+            node_names(&self.nodes).map_err(|error| InvalidSetting::new("nodes", error))?;
         }
         if self.heartbeats_missed == 0 {
-            return Err(Unusable::new("heartbeats_missed", "want at least 1"));
+            return Err(InvalidSetting::new("heartbeats_missed", "want at least 1"));
         }
         check_kafka_is_named(&self.kafka)
     }

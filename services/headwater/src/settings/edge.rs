@@ -7,13 +7,13 @@ use headwater_edge::HubAddress;
 use headwater_edge::upstream::META_SYNC_INTERVAL;
 use headwater_event::NodeName;
 use headwater_identity::Principal;
+use headwater_settings::LogFormat;
+use headwater_settings::{DATA_DEFAULT, Runtime};
+use headwater_settings::{InvalidSetting, MetricsAt, Settings, duration_text};
 use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
-use super::{MetricsAt, Settings, Unusable, duration_text};
-use crate::cli::{DATA_DEFAULT, Runtime};
-use crate::part::{PartSettings, ProcessSettings};
-use crate::settings::LogFormat;
+use super::process::{PartSettings, ProcessSettings};
 use crate::tls::Tls;
 
 /// The settings of an edge.
@@ -73,21 +73,21 @@ impl Default for EdgeSettings {
 }
 
 impl Settings for EdgeSettings {
-    fn check(&self) -> Result<(), Unusable> {
+    fn check(&self) -> Result<(), InvalidSetting> {
         if self.node.is_none() {
-            return Err(Unusable::new("node", "say which node this is: --node NAME"));
+            return Err(InvalidSetting::new("node", "say which node this is: --node NAME"));
         }
         let hubs = self.hubs()?;
         match (self.edged, self.runtime) {
             (true, None) => {
                 let what = "say what runs the pods: --runtime process or --runtime hollow; or \
                             --no-edged, where `headwater edged` runs them";
-                return Err(Unusable::new("runtime", what));
+                return Err(InvalidSetting::new("runtime", what));
             }
             (false, Some(_)) => {
                 let what = "with --no-edged this process runs no pods: the runtime is told to \
                             `headwater edged`";
-                return Err(Unusable::new("runtime", what));
+                return Err(InvalidSetting::new("runtime", what));
             }
             _ => {}
         }
@@ -95,7 +95,7 @@ impl Settings for EdgeSettings {
         if let Some(far) = hubs.iter().find(|hub| !has_tls && !hub.is_loopback()) {
             let what =
                 format!("{far} is not loopback: without TLS an edge speaks to loopback only");
-            return Err(Unusable::new("hub", what));
+            return Err(InvalidSetting::new("hub", what));
         }
         Ok(())
     }
@@ -106,13 +106,13 @@ impl EdgeSettings {
     ///
     /// # Errors
     /// Names the one that is no address, or says that there is none.
-    pub(crate) fn hubs(&self) -> Result<Vec<HubAddress>, Unusable> {
+    pub(crate) fn hubs(&self) -> Result<Vec<HubAddress>, InvalidSetting> {
         if self.hub.trim().is_empty() {
             let what = "say where hubs listen: --hub HOST:PORT, several with commas";
-            return Err(Unusable::new("hub", what));
+            return Err(InvalidSetting::new("hub", what));
         }
         let hubs = self.hub.split(',').map(|hub| hub.trim().parse());
-        hubs.collect::<Result<_, _>>().map_err(|error| Unusable::new("hub", error))
+        hubs.collect::<Result<_, _>>().map_err(|error| InvalidSetting::new("hub", error))
     }
 
     /// Which certificate it shows, and which it believes.

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use headwater_event::NodeName;
+use headwater_settings::LogFormat;
+use headwater_settings::{DATA_DEFAULT, Runtime};
+use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::edge::{owner_of, root_is_meant};
-use super::{MetricsAt, Settings, Unusable};
-use crate::cli::{DATA_DEFAULT, Runtime};
-use crate::part::{PartSettings, ProcessSettings};
-use crate::settings::LogFormat;
+use super::process::{PartSettings, ProcessSettings};
 
 /// The settings of a pod worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl Default for EdgedSettings {
 }
 
 impl Settings for EdgedSettings {
-    fn check(&self) -> Result<(), Unusable> {
+    fn check(&self) -> Result<(), InvalidSetting> {
         let missing = [
             ("edge", self.edge.is_none(), "say where the edge's local API listens: --edge SOCKET"),
             ("node", self.node.is_none(), "say which node this is: --node NAME"),
@@ -60,7 +60,7 @@ impl Settings for EdgedSettings {
             ),
         ];
         match missing.into_iter().find(|(_, is_missing, _)| *is_missing) {
-            Some((key, _, what)) => Err(Unusable::new(key, what)),
+            Some((key, _, what)) => Err(InvalidSetting::new(key, what)),
             None => Ok(()),
         }
     }

@@ -1,17 +1,19 @@
 //! The annotated files under `ops/deploy`, held against the settings that there are.
 //!
-//! In them `key = value` is what somebody must say, and `#key = value` a default, or an example
+//! In them `key = value` is required, and `#key = value` a default, or an example
 //! where there is none.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use figment::Figment;
+use figment::providers::{Format, Serialized, Toml};
+use headwater_settings::{Flags, LayeredSettings, Settings, leaves as flat};
 use serde_json::{Map, Value};
 
 use super::controller::ControllerSettings;
 use super::edge::EdgeSettings;
 use super::edged::EdgedSettings;
 use super::hub::HubSettings;
-use super::*;
 
 /// Settings whose default is not the same on every machine.
 const OF_THE_MACHINE: [&str; 1] = ["name"];
@@ -29,15 +31,6 @@ fn leaves<S: Settings>(text: &str) -> Map<String, Value> {
     flat(&settings)
 }
 
-fn flat(settings: &impl Serialize) -> Map<String, Value> {
-    let Ok(Value::Object(values)) = serde_json::to_value(settings) else {
-        unreachable!("settings are a table")
-    };
-    let mut leaves = Vec::new();
-    flatten("", &values, &mut leaves);
-    leaves.into_iter().map(|(key, value)| (key, value.clone())).collect()
-}
-
 /// A line that shows a default: its key and the line without its mark.
 fn shown(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?;
@@ -50,7 +43,7 @@ fn shown(line: &str) -> Option<(&str, &str)> {
 /// that there are.
 fn holds<S: Settings>(part: &str) {
     let (file, text) = text_of(part);
-    Configured::<S>::of(Some(&file), &Flags::default()).expect("it can be used as it is");
+    LayeredSettings::<S>::load(Some(&file), &Flags::default()).expect("it can be used as it is");
 
     let (mut table, mut named, mut all) = (String::new(), Vec::new(), String::new());
     for line in text.lines() {

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_hub::HubLimits;
+use headwater_settings::DATA_DEFAULT;
+use headwater_settings::LogFormat;
+use headwater_settings::{InvalidSetting, MetricsAt, Settings, duration_text};
 use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
-use super::{MetricsAt, Settings, Unusable, check_kafka_is_named, duration_text};
-use crate::cli::DATA_DEFAULT;
+use super::check_kafka_is_named;
+use super::process::{PartSettings, ProcessSettings};
 use crate::kafka::Kafka;
-use crate::part::{PartSettings, ProcessSettings};
-use crate::settings::LogFormat;
 use crate::tls::Tls;
 
 /// What a hub is called where its host has no name.
@@ -39,7 +40,7 @@ pub(crate) struct HubSettings {
     pub(crate) hellos_per_second: u32,
     /// How many edges may come at once before that rate holds.
     pub(crate) hellos_at_once: u32,
-    /// How long it may take, once told to stop, to hand its edges over.
+    /// How long a stop may take to hand the edges over.
     #[serde(with = "duration_text")]
     pub(crate) handover_within: Duration,
     /// Where the log is.
@@ -78,21 +79,24 @@ impl Default for HubSettings {
 }
 
 impl Settings for HubSettings {
-    fn check(&self) -> Result<(), Unusable> {
+    fn check(&self) -> Result<(), InvalidSetting> {
         let Some(listen) = self.listen else {
-            return Err(Unusable::new("listen", "say where edges connect: --listen ADDR:PORT"));
+            return Err(InvalidSetting::new(
+                "listen",
+                "say where edges connect: --listen ADDR:PORT",
+            ));
         };
         let has_tls = self.tls().files()?.is_some();
         if !has_tls && !listen.ip().is_loopback() {
             let what =
                 format!("{listen} is not loopback: without TLS a hub serves this machine alone");
-            return Err(Unusable::new("listen", what));
+            return Err(InvalidSetting::new("listen", what));
         }
         for (setting, count) in
             [("hellos_per_second", self.hellos_per_second), ("hellos_at_once", self.hellos_at_once)]
         {
             if count == 0 {
-                return Err(Unusable::new(setting, "want at least 1: nobody would be let in"));
+                return Err(InvalidSetting::new(setting, "want at least 1: no edge could connect"));
             }
         }
         check_kafka_is_named(&self.kafka)

@@ -1,13 +1,13 @@
-//! What a person may say, and what is said back.
+//! Settings of every layer, and the errors of wrong ones.
 
 use std::time::Duration;
 
 use clap::Parser;
+use headwater_cli::args::{Cli, Command, Up};
+use headwater_settings::{LayeredSettings, SettingsError};
 use proptest::prelude::*;
 
-use super::nodes::NODES_MAX;
 use super::*;
-use crate::cli::{Cli, Command, Up};
 
 fn args(args: &[&str]) -> Up {
     let cli = Cli::try_parse_from(["headwater", "up"].iter().chain(args)).expect("usage");
@@ -15,8 +15,8 @@ fn args(args: &[&str]) -> Up {
     up
 }
 
-fn configured(args: &Up) -> Result<Configured<up::Settings>, SettingsError> {
-    Configured::of(args.running.config.as_deref(), &up::flags(args))
+fn configured(args: &Up) -> Result<LayeredSettings<up::Settings>, SettingsError> {
+    LayeredSettings::load(args.running.config.as_deref(), &up::flags(args))
 }
 
 fn nodes(text: &str) -> Result<Vec<String>, String> {
@@ -80,10 +80,10 @@ fn a_wrong_setting_is_named() {
     assert!(matches!(configured(&args), Err(SettingsError::NoFile(_))));
 }
 
-fn hub(args: &[&str]) -> Result<Configured<hub::HubSettings>, SettingsError> {
+fn hub(args: &[&str]) -> Result<LayeredSettings<hub::HubSettings>, SettingsError> {
     let cli = Cli::try_parse_from(["headwater", "hub"].iter().chain(args)).expect("usage");
     let Command::Hub(args) = cli.command else { unreachable!("`hub` was asked for") };
-    Configured::of(args.process.running.config.as_deref(), &args.flags())
+    LayeredSettings::load(args.process.running.config.as_deref(), &args.flags())
 }
 
 #[test]
@@ -116,19 +116,6 @@ fn what_a_part_cannot_be_without_is_said() {
     assert!(said(&anywhere).contains("not loopback"));
     let nonsense = with(&["--listen", "here", "--insecure-loopback"]);
     assert!(said(&nonsense).starts_with("wrong setting: --listen:"), "{}", said(&nonsense));
-}
-
-#[test]
-fn a_variable_names_a_setting() {
-    for (name, key) in [
-        ("DATA", "data"),
-        ("KAFKA", "kafka.brokers"),
-        ("KAFKA_SASL_PASSWORD", "kafka.sasl.password"),
-        ("SYNC_INTERVAL", "sync_interval"),
-    ] {
-        assert_eq!(key_of_variable(name), key);
-        assert_eq!(variable_of_key(key), format!("HEADWATER_{name}"));
-    }
 }
 
 /// A settings file as people write it, and worse.
@@ -166,44 +153,6 @@ proptest! {
             Err(error) => {
                 let said = error.to_string();
                 prop_assert!(said.contains("headwater.toml"), "{text}\n{said}");
-            }
-        }
-    }
-
-    #[test]
-    fn any_text_is_an_address_of_metrics_or_is_named(
-        text in prop_oneof!["[0-9a-f:.\\[\\]%]{0,24}", any::<String>()],
-    ) {
-        match text.parse::<MetricsAt>() {
-            Ok(at) => prop_assert_eq!(at.to_string().parse(), Ok(at)),
-            Err(error) => {
-                let said = error.to_string();
-                prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
-            }
-        }
-    }
-
-    #[test]
-    fn any_text_is_nodes_or_is_named(
-        text in prop_oneof![
-            "[0-9]{1,22}",
-            "[a-z0-9.-]{1,8}(, ?[a-z0-9.-]{1,8}){0,3}",
-            any::<String>(),
-        ],
-    ) {
-        match node_names(&text) {
-            Ok(nodes) => {
-                prop_assert!(!nodes.is_empty() && nodes.len() <= NODES_MAX);
-                let names: Vec<_> = nodes.iter().map(|node| node.as_str()).collect();
-                let names = names.join(",");
-                // Names like `7` are a number where they stand alone.
-                if names.parse::<usize>().is_err() {
-                    prop_assert_eq!(node_names(&names).ok(), Some(nodes));
-                }
-            }
-            Err(error) => {
-                let said = error.to_string();
-                prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
             }
         }
     }

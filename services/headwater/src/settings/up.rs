@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
+use headwater_cli::args::Up;
 use headwater_edge::upstream::META_SYNC_INTERVAL;
 use headwater_event::NodeName;
+use headwater_settings::LogFormat;
+use headwater_settings::Runtime;
+use headwater_settings::{
+    Flags, InvalidSetting, MetricsAt, NodesError, duration_text, node_names, text_or_number,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Flags, MetricsAt, NodesError, Unusable, check_kafka, duration_text, node_names, text_or_number,
-};
-use crate::cli::{Runtime, Up};
+use super::check_kafka;
 use crate::kafka::Kafka;
-use crate::settings::LogFormat;
 
-/// How many nodes there are unless told otherwise: two show that a node has its own stream.
+/// The default number of nodes: two show that a node has its own stream.
 const NODES_DEFAULT: &str = "2";
 
 /// How long a superseded event stays readable (resume by tail, time travel, audit).
@@ -70,12 +72,12 @@ impl Default for Settings {
     }
 }
 
-impl super::Settings for Settings {
-    // Which data directory it is stands on the command line, as it does for who asks.
+impl headwater_settings::Settings for Settings {
+    // The data directory is an argument, as it is for the client commands.
     const NO_SETTINGS: &'static [&'static str] = &["DATA"];
 
-    fn check(&self) -> Result<(), Unusable> {
-        self.node_names().map_err(|error| Unusable::new("nodes", error))?;
+    fn check(&self) -> Result<(), InvalidSetting> {
+        self.node_names().map_err(|error| InvalidSetting::new("nodes", error))?;
         check_kafka(&self.kafka)
     }
 }
@@ -90,7 +92,7 @@ impl Settings {
     }
 }
 
-/// What was said on the command line.
+/// The flags that were given.
 pub(crate) fn flags(args: &Up) -> Flags {
     args.running
         .flags()

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use headwater_cli::args::Up;
 use headwater_controller::{
     Controller, ControllerDependencies, ControllerError, ControllerHandle, ControllerMetrics,
     Picture, WriterTimings,
@@ -14,17 +15,16 @@ use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, NodeRequest,
     NodeRequestError, RequestHandler, Verb, WallClock,
 };
+use headwater_operator::Logs;
 use headwater_rocks::{DatabaseMemory, Role};
 use headwater_session::HubSettings;
 use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::watch;
 
 use super::log::{LogError, UpLog};
-use crate::cli::Up;
 use crate::data_dir::DataDir;
 use crate::database;
 use crate::metrics::Metrics;
-use crate::operator::Logs;
 use crate::part::controller::sources;
 use crate::settings::up::Settings;
 

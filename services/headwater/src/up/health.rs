@@ -21,7 +21,7 @@ pub(super) fn of(
     let mut health = Health::default();
     let operator = answering.abort_handle();
     health.check(CheckKind::Live, "operator", move || {
-        runs(!operator.is_finished(), "nobody answers the operator API")
+        runs(!operator.is_finished(), "the operator API has ended")
     });
     // What is on Kafka is none of this process's databases.
     if cloud.has_embedded_log() {

@@ -7,17 +7,17 @@ use std::time::Duration;
 use headwater_embedded::{EmbeddedError, EmbeddedLog, EmbeddedSettings, LogMetrics, LogTopic};
 use headwater_hub::WallClock;
 use headwater_log::{Log, MetadataError, ReadError, read_metadata};
+use headwater_operator::Logs;
 use headwater_rocks::{DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, EngineError, schema};
 use tokio::task::JoinHandle;
 
 use crate::data_dir::DataDir;
 use crate::metrics::Metrics;
-use crate::operator::Logs;
 use crate::part::log;
 use crate::settings::up::Settings;
 
-/// How often superseded records are dropped from the embedded log: work that nobody waits for.
+/// How often superseded records are removed from the embedded log, in the background.
 const COMPACT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What Kafka calls this process.
@@ -26,11 +26,11 @@ const CLIENT: &str = "up";
 /// The logs while `up` runs.
 pub(super) struct UpLog {
     pub(super) logs: Logs,
-    embedded: Option<Embedded>,
+    embedded: Option<EmbeddedLogs>,
 }
 
 /// The logs as they lie in the data directory, and who keeps them small.
-struct Embedded {
+struct EmbeddedLogs {
     logs: [Arc<EmbeddedLog>; 2],
     compacting: [JoinHandle<()>; 2],
 }
@@ -105,7 +105,7 @@ impl UpLog {
         let upstream = open(LogTopic::Upstream)?;
         let logs = [downstream.clone(), upstream.clone()];
         let compacting = logs.each_ref().map(|log| tokio::spawn(compact(log.clone())));
-        let embedded = Some(Embedded { logs, compacting });
+        let embedded = Some(EmbeddedLogs { logs, compacting });
         Ok(Self { logs: Logs { downstream, upstream }, embedded })
     }
 
@@ -114,9 +114,9 @@ impl UpLog {
         self.embedded.is_some()
     }
 
-    /// Closes them; whoever uses them has stopped.
+    /// Closes them, after their users have stopped.
     pub(super) async fn close(self) {
-        let Some(Embedded { logs, compacting }) = self.embedded else { return };
+        let Some(EmbeddedLogs { logs, compacting }) = self.embedded else { return };
         compacting.iter().for_each(JoinHandle::abort);
         for log in logs {
             log.close().await;
@@ -125,26 +125,26 @@ impl UpLog {
 }
 
 fn open_database(path: &Path, memory: &DatabaseMemory) -> Result<Arc<RocksEngine>, LogError> {
-    // As long as the replay window: it is read by whoever needs it.
+    // A log spans the replay window: it is not read through at the start.
     RocksEngine::open(path, Role::Log, memory, schema::LOG).map(Arc::new).map_err(|source| {
         let path = path.to_owned();
         match source {
-            // A log is not made again by anybody, and is never moved by itself.
+            // No part can rebuild a log, so it is never moved aside automatically.
             EngineError::Corrupt { .. } => LogError::Damaged { path, source },
             source => LogError::Engine { path, source },
         }
     })
 }
 
-/// A log whose first record is damaged cannot be followed by anybody: here it can still be said
-/// what to do.
+/// A log with a damaged first record is useless to every part: here the error can still say what
+/// to do.
 async fn refuse_damaged(log: &dyn Log, path: &Path) -> Result<(), LogError> {
     match read_metadata(log).await {
         Err(MetadataError::Read(ReadError::Corrupt { reason, .. })) => Err(LogError::Damaged {
             path: path.to_owned(),
             source: EngineError::Corrupt { reason },
         }),
-        // Whatever else there is, whoever needs the log says it.
+        // The part that reads the log reports other errors.
         _ => Ok(()),
     }
 }

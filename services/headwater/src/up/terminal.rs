@@ -8,21 +8,22 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use futures::FutureExt;
+use headwater_cli::args::Up;
 use headwater_controller::source::NoticeKind;
 use headwater_controller::{ChangeSubscription, Filter, Notice};
+use headwater_operator::status;
 use headwater_proto::operator::{NodeStatus, StatusResponse};
+use headwater_settings::DATA_DEFAULT;
+use headwater_settings::LogFormat;
 use headwater_telemetry::log::{self, FilterError};
 use headwater_telemetry::traces::Traces;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
-use self::pods::{Pods, Said};
+use self::pods::{PodAnnouncements, Pods};
 use super::Composition;
-use crate::cli::{DATA_DEFAULT, Up};
 use crate::data_dir::DataDir;
-use crate::operator::status;
-use crate::settings::LogFormat;
 use crate::settings::up::Settings;
 
 /// How often the live line is drawn: fast enough to see a change, slow enough to read.
@@ -36,14 +37,14 @@ pub(super) struct Terminal {
     live: ProgressBar,
 }
 
-/// What was said so far, so that it is said once.
+/// What was printed so far, so that it is printed once.
 #[derive(Default)]
-struct Told {
+struct Announcements {
     published: bool,
     next: bool,
-    pods: Said,
-    /// The pods as last looked at, and what hears of changes since: thousands of them are not read
-    /// again while nothing changes.
+    pods: PodAnnouncements,
+    /// The pods at the last look, and a subscription to changes since then: thousands of pods are
+    /// not read again while nothing changes.
     seen: Option<(ChangeSubscription, Pods)>,
     /// The nodes that were connected when last looked at.
     connected: BTreeSet<String>,
@@ -83,7 +84,7 @@ impl Terminal {
     }
 
     fn say(&self, line: impl AsRef<str>) {
-        // Whoever reads may have gone away (`| head`); the pods are not to fall for that.
+        // The reader may be gone (`| head`); that must not stop the pods.
         self.live.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
         });
@@ -111,7 +112,7 @@ impl Terminal {
     pub(super) async fn show(&self, composition: &mut Composition) {
         let mut interval = tokio::time::interval(LIVE_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = Told::default();
+        let mut announcements = Announcements::default();
         loop {
             tokio::select! {
                 Some(notice) = composition.notices.recv() => self.notice(composition, &notice),
@@ -123,39 +124,38 @@ impl Terminal {
                     self.say(format!("warning: {trouble}"));
                     composition.troubles.add(trouble);
                 }
-                _ = interval.tick() => self.look(composition, &mut told).await,
+                _ = interval.tick() => self.look(composition, &mut announcements).await,
             }
         }
     }
 
-    /// Looks at everything once, and says what is new.
-    async fn look(&self, composition: &Composition, told: &mut Told) {
+    /// Looks at everything once, and prints what is new.
+    async fn look(&self, composition: &Composition, announcements: &mut Announcements) {
         let progress = composition.cloud.controller.progress().borrow().clone();
-        if progress.reconciled && !std::mem::replace(&mut told.published, true) {
+        if progress.reconciled && !std::mem::replace(&mut announcements.published, true) {
             self.say(format!(
                 "published: {} events in this run, writer epoch {}",
                 progress.appended, progress.epoch
             ));
         }
-        let status = status::status(&composition.sight).await;
-        let (mut changes, seen) = match told.seen.take() {
+        let status = status::status(&composition.operator_dependencies).await;
+        let (mut changes, seen) = match announcements.seen.take() {
             Some((changes, pods)) => (changes, Some(pods)),
             None => (composition.cloud.controller.picture().changes(), None),
         };
         let is_same = changes.next().now_or_never().is_none();
         let pods = seen.filter(|_| is_same).unwrap_or_else(|| Pods::of(&objects(composition)));
-        told.seen = Some((changes, pods.clone()));
+        announcements.seen = Some((changes, pods.clone()));
         self.live.set_message(live_line(&status, &pods));
-        told.nodes(&status).into_iter().for_each(|line| self.say(line));
+        announcements.nodes(&status).into_iter().for_each(|line| self.say(line));
         // At first everybody is waited for; later a node that is away holds up no news.
-        let in_step = status
-            .nodes
-            .iter()
-            .all(|node| (node.connected || told.next) && (!node.connected || is_in_step(node)));
+        let in_step = status.nodes.iter().all(|node| {
+            (node.connected || announcements.next) && (!node.connected || is_in_step(node))
+        });
         if progress.reconciled && pods.are_settled() && in_step {
-            let news = told.pods.news(pods, composition.nodes.len());
+            let news = announcements.pods.news(pods, composition.nodes.len());
             news.into_iter().for_each(|line| self.say(line));
-            if !std::mem::replace(&mut told.next, true) {
+            if !std::mem::replace(&mut announcements.next, true) {
                 self.say(format!("next: headwater get pods{}", data_flag(composition)));
             }
         }
@@ -185,7 +185,7 @@ impl Terminal {
     }
 }
 
-impl Told {
+impl Announcements {
     /// Which nodes went away, and which came back.
     fn nodes(&mut self, status: &StatusResponse) -> Vec<String> {
         let names = |connected: bool| {
@@ -224,7 +224,7 @@ fn data_flag(composition: &Composition) -> String {
 
 fn objects(composition: &Composition) -> Vec<Value> {
     let filter = Filter { kind: "pod", ..Filter::default() };
-    let now_ms = (composition.sight.wall_clock)();
+    let now_ms = (composition.operator_dependencies.wall_clock)();
     let objects = composition.cloud.controller.picture().objects(&filter, now_ms);
     objects.map(|objects| objects.into_values().collect()).unwrap_or_default()
 }
@@ -293,12 +293,15 @@ mod tests {
                 .collect(),
             ..StatusResponse::default()
         };
-        let mut told = Told::default();
-        assert!(told.nodes(&status(&[("a", false), ("b", true)])).is_empty(), "a start is no news");
-        assert!(told.nodes(&status(&[("a", true), ("b", true)])).is_empty());
+        let mut announcements = Announcements::default();
+        assert!(
+            announcements.nodes(&status(&[("a", false), ("b", true)])).is_empty(),
+            "a start is no news"
+        );
+        assert!(announcements.nodes(&status(&[("a", true), ("b", true)])).is_empty());
         let away = "away, what runs there goes on: b";
-        assert_eq!(told.nodes(&status(&[("a", true), ("b", false)])), [away]);
-        assert!(told.nodes(&status(&[("a", true), ("b", false)])).is_empty());
-        assert_eq!(told.nodes(&status(&[("a", true), ("b", true)])), ["back: b"]);
+        assert_eq!(announcements.nodes(&status(&[("a", true), ("b", false)])), [away]);
+        assert!(announcements.nodes(&status(&[("a", true), ("b", false)])).is_empty());
+        assert_eq!(announcements.nodes(&status(&[("a", true), ("b", true)])), ["back: b"]);
     }
 }

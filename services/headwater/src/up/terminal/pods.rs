@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Names said in one line: what fits a terminal's width.
-const NAMES_SAID_MAX: usize = 5;
+/// Names in one line: what fits a terminal's width.
+const NAMES_SHOWN_MAX: usize = 5;
 
-/// Reasons said below a summary; each may stand for many pods.
-const REASONS_SAID_MAX: usize = 10;
+/// Reasons below a summary; each may apply to many pods.
+const REASONS_SHOWN_MAX: usize = 10;
 
 /// How one pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pod {
-    /// Its node has not said yet, or is at work on it.
+    /// Its node has not reported it yet, or is starting it.
     Starting,
     /// It runs, or has done what it was to do.
     Running,
@@ -27,11 +27,11 @@ enum Pod {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pods(BTreeMap<String, Pod>);
 
-/// What was said of the pods so far.
+/// The pods as they were last printed.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct PodAnnouncements {
     pods: Option<Pods>,
-    /// Pods that were said to run no longer. One that comes and goes is said once.
+    /// Pods that were printed as not running. A pod that comes and goes is printed once.
     restless: BTreeSet<String>,
 }
 
@@ -75,14 +75,14 @@ impl Pods {
     }
 }
 
-impl Said {
+impl PodAnnouncements {
     /// The lines that say how the pods are, if that is news.
     pub(super) fn news(&mut self, now: Pods, nodes: usize) -> Vec<String> {
         let Some(before) = self.pods.replace(now.clone()) else {
             let mut lines = vec![now.summary(nodes)];
             let reasons = now.reasons();
-            let more = reasons.len().saturating_sub(REASONS_SAID_MAX);
-            let said = reasons.into_iter().take(REASONS_SAID_MAX);
+            let more = reasons.len().saturating_sub(REASONS_SHOWN_MAX);
+            let said = reasons.into_iter().take(REASONS_SHOWN_MAX);
             lines.extend(said.map(|(reason, count)| format!("  {count} {reason}")));
             if more > 0 {
                 lines.push(format!("  and {more} more reasons: headwater get pods -A"));
@@ -112,8 +112,8 @@ impl Said {
 
 /// `WHAT: NAME, NAME and N more`, if there is a name.
 pub(super) fn line(what: &str, mut names: Vec<String>) -> Option<String> {
-    let more = names.len().saturating_sub(NAMES_SAID_MAX);
-    names.truncate(NAMES_SAID_MAX);
+    let more = names.len().saturating_sub(NAMES_SHOWN_MAX);
+    names.truncate(NAMES_SHOWN_MAX);
     let names = names.join(", ");
     match (names.is_empty(), more) {
         (true, _) => None,
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn first_the_whole_then_what_changed() {
-        let mut said = Said::default();
+        let mut said = PodAnnouncements::default();
         let first = pods(&[("a", running()), ("b", looping()), ("c", json!({"phase": "Failed"}))]);
         assert!(first.are_settled());
         assert_eq!(
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_comes_and_goes_is_said_once() {
-        let mut said = Said::default();
+        let mut said = PodAnnouncements::default();
         said.news(pods(&[("a", running())]), 1);
         let stopped = said.news(pods(&[("a", looping())]), 1);
         assert_eq!(stopped[0], "not running: a (CrashLoopBackOff: back-off 10s)");

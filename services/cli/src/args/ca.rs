@@ -1,0 +1,101 @@
+//! The arguments of `headwater ca`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use headwater_event::NodeName;
+
+/// The default folder of a CA.
+const CA_DEFAULT: &str = "headwater-ca";
+
+/// How long a CA is valid: after that, every process that trusts it needs another one.
+const CA_DAYS: &str = "3650";
+
+/// How long a certificate is valid: only an operator renews it, and a gateway may be away for
+/// months.
+const ISSUED_DAYS: &str = "365";
+
+#[derive(Debug, Args)]
+pub struct Ca {
+    #[command(subcommand)]
+    pub command: CaCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CaCommand {
+    /// Make a CA: ca.crt, which every process needs, and ca.key, which stays here
+    Init(Init),
+    /// Issue a certificate with a new key: to a node, a hub or an operator
+    Issue(Issue),
+}
+
+#[derive(Debug, Args)]
+pub struct Init {
+    /// Folder of the CA; made if it is not there
+    #[arg(value_name = "DIR", default_value = CA_DEFAULT)]
+    pub dir: PathBuf,
+    /// What the CA is called, for people who look at a certificate
+    #[arg(long, default_value = "Headwater CA")]
+    pub name: String,
+    /// How many days it is valid
+    #[arg(long, value_name = "N", default_value = CA_DAYS, value_parser = days())]
+    pub days: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Issue {
+    #[command(subcommand)]
+    pub to: To,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum To {
+    /// To a node: what its edge shows to hubs
+    Node(Wish),
+    /// To a hub: what it shows to edges
+    Hub(HubWish),
+    /// To a person or a program that asks
+    Operator(Wish),
+}
+
+/// The arguments for every certificate.
+#[derive(Debug, Args)]
+pub struct Wish {
+    /// The owner that it names
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub name: NodeName,
+    /// Folder of the CA
+    #[arg(long, value_name = "DIR", default_value = CA_DEFAULT)]
+    pub ca: PathBuf,
+    /// Folder that the files are written to: ca.crt, tls.crt and tls.key [default: CA/ROLE-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How many days it is valid
+    #[arg(long, value_name = "N", default_value = ISSUED_DAYS, value_parser = days())]
+    pub days: u64,
+    /// Replace an existing key and certificate; running processes reload them
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// The arguments for the certificate of a hub.
+#[derive(Debug, Args)]
+pub struct HubWish {
+    #[command(flatten)]
+    pub wish: Wish,
+    /// A DNS name by which edges call it; once or more
+    #[arg(long, value_name = "NAME", required_unless_present = "ip")]
+    pub dns: Vec<String>,
+    /// An IP address by which edges call it; once or more
+    #[arg(long, value_name = "ADDR")]
+    pub ip: Vec<std::net::IpAddr>,
+}
+
+fn name(text: &str) -> Result<NodeName, String> {
+    text.parse().map_err(|error: headwater_event::NameError| error.to_string())
+}
+
+/// Certificates end within what their calendar has.
+fn days() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=36_500)
+}

@@ -1,0 +1,91 @@
+//! A node: its state, its positions, its pods.
+
+use jiff::Timestamp;
+
+use super::super::status::since;
+use super::Description;
+use super::field_writer::FieldWriter;
+use crate::render::bytes;
+use crate::table::Table;
+use crate::table::columns::{cells, header, list, node_roles, node_status, pairs, text_or};
+
+pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Timestamp) {
+    let node = &description.object;
+    writer.field("Roles", node_roles(node));
+    writer.field("Status", node_status(node));
+    if let Some(standing) = &description.node {
+        writer.field(
+            "Link",
+            match standing.last_contact_ms {
+                0 => standing.state.clone(),
+                ms => format!("{}, last heard of {} ago", standing.state, since(ms, now)),
+            },
+        );
+        writer.field_if("Trouble", &standing.trouble);
+        writer.field(
+            "Identity",
+            format!(
+                "incarnation {}, boot {}{}",
+                standing.incarnation,
+                standing.boot,
+                if standing.state == "held" { ": held, another node has it too" } else { "" },
+            ),
+        );
+        writer.field("Outbox", format!("{} reports waiting", standing.outbox_depth));
+        writer.field(
+            "Last MetaSync",
+            match standing.last_meta_sync_ms {
+                0 => "never".to_owned(),
+                ms => format!("{} ago", since(ms, now)),
+            },
+        );
+        if let Some(disk) = &standing.disk {
+            let began = match disk.since_ms {
+                0 => String::new(),
+                ms => format!(" since {}", since(ms, now)),
+            };
+            writer.field(
+                "Disk",
+                format!(
+                    "{}{began}; databases take {}, {} are free",
+                    disk.state,
+                    bytes(disk.store_bytes),
+                    bytes(disk.free_bytes)
+                ),
+            );
+            writer.field_if("  What To Do", &disk.advice);
+        }
+    }
+    let mut conditions = Table::new(["TYPE", "STATUS", "REASON", "MESSAGE"]);
+    for condition in list(node, "/status/conditions") {
+        let of = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        conditions.row([of("type"), of("status"), of("reason"), of("message")]);
+    }
+    writer.table("Conditions", &conditions);
+    let addresses = list(node, "/status/addresses").iter();
+    writer.lines(
+        "Addresses",
+        addresses.map(|address| {
+            format!("{}: {}", text_or(address, "/type", ""), text_or(address, "/address", ""))
+        }),
+    );
+    writer.lines("Capacity", pairs(node, "/status/capacity").split(',').map(str::to_owned));
+    for (title, field) in [
+        ("Kernel", "kernelVersion"),
+        ("OS", "osImage"),
+        ("Architecture", "architecture"),
+        ("Runtime", "containerRuntimeVersion"),
+        ("Version", "kubeletVersion"),
+    ] {
+        writer.field_if(title, text_or(node, &format!("/status/nodeInfo/{field}"), ""));
+    }
+    let mut columns = header("pod", false);
+    columns.insert(0, "NAMESPACE");
+    let mut pods = Table::new(columns);
+    for pod in &description.pods {
+        let mut row = cells("pod", pod, false, now);
+        row.insert(0, text_or(pod, "/metadata/namespace", "default"));
+        pods.row(row);
+    }
+    writer.table("Pods", &pods);
+}

@@ -1,0 +1,168 @@
+//! A pod: its node, its containers, what it waits for.
+
+use headwater_operator::pod_status;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::Description;
+use super::field_writer::FieldWriter;
+use crate::table::Table;
+use crate::table::columns::{list, ready_containers, text_or};
+
+pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Timestamp) {
+    let pod = &description.object;
+    writer.field("Node", node(description));
+    writer.field_if("Start Time", text_or(pod, "/status/startTime", ""));
+    let (ready, all) = ready_containers(pod);
+    writer.field("Status", format!("{}, {ready} of {all} ready", pod_status(pod)));
+    writer.field_if("Reason", text_or(pod, "/status/reason", ""));
+    writer.field_if("Message", text_or(pod, "/status/message", ""));
+    writer.field_if("Deleted At", text_or(pod, "/metadata/deletionTimestamp", ""));
+    writer.field("IP", text_or(pod, "/status/podIP", "<none>"));
+    writer.lines("Waits For", waits(description, now));
+    for (title, spec, status) in [
+        ("Init Containers", "/spec/initContainers", "/status/initContainerStatuses"),
+        ("Containers", "/spec/containers", "/status/containerStatuses"),
+    ] {
+        let (containers, statuses) = (list(pod, spec), list(pod, status));
+        if containers.is_empty() {
+            continue;
+        }
+        writer.part(title, |writer| {
+            for container in containers {
+                let status = statuses.iter().find(|status| status["name"] == container["name"]);
+                self::container(writer, container, status.unwrap_or(&Value::Null));
+            }
+        });
+    }
+    let mut conditions = Table::new(["TYPE", "STATUS", "REASON", "SINCE"]);
+    for condition in list(pod, "/status/conditions") {
+        let of = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        conditions.row([of("type"), of("status"), of("reason"), of("lastTransitionTime")]);
+    }
+    writer.table("Conditions", &conditions);
+    let mut volumes = Table::new(["NAME", "TYPE"]);
+    for volume in list(pod, "/spec/volumes") {
+        let name = volume["name"].as_str().unwrap_or_default().to_owned();
+        let fields = volume.as_object().into_iter().flatten();
+        let kinds: Vec<&str> =
+            fields.map(|(field, _)| field.as_str()).filter(|field| *field != "name").collect();
+        volumes.row([name, kinds.join(", ")]);
+    }
+    writer.table("Volumes", &volumes);
+}
+
+fn node(description: &Description) -> String {
+    match (&description.node, text_or(&description.object, "/spec/nodeName", "").as_str()) {
+        (_, "") => "<none>: no node takes it yet".to_owned(),
+        (Some(node), name) => format!("{name} ({})", node.state),
+        (None, name) => name.to_owned(),
+    }
+}
+
+fn container(writer: &mut FieldWriter, spec: &Value, status: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let words = |field: &str| {
+        let words: Vec<String> = spec[field].as_array().into_iter().flatten().map(text).collect();
+        words.join(" ")
+    };
+    writer.part(&text(&spec["name"]), |writer| {
+        writer.field("Image", text(&spec["image"]));
+        writer.field_if("Command", words("command"));
+        writer.field_if("Args", words("args"));
+        state(writer, "State", &status["state"]);
+        if status["lastState"].as_object().is_some_and(|last| !last.is_empty()) {
+            state(writer, "Last State", &status["lastState"]);
+        }
+        writer.field("Ready", if status["ready"] == true { "True" } else { "False" });
+        writer.field("Restart Count", status["restartCount"].as_i64().unwrap_or(0).to_string());
+        for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            let kinds = spec[probe].as_object().into_iter().flatten();
+            let kind = kinds
+                .map(|(field, _)| field.as_str())
+                .find(|field| matches!(*field, "exec" | "httpGet" | "tcpSocket" | "grpc"));
+            writer.field_if(probe, kind.unwrap_or_default());
+        }
+        let mounts = list(spec, "/volumeMounts").iter();
+        let mounts: Vec<String> = mounts
+            .map(|mount| format!("{} from {}", text(&mount["mountPath"]), text(&mount["name"])))
+            .collect();
+        if !mounts.is_empty() {
+            writer.lines("Mounts", mounts);
+        }
+    });
+}
+
+/// `Running`, `Waiting` or `Terminated`, with what is known of it.
+fn state(writer: &mut FieldWriter, title: &str, state: &Value) {
+    let states = state.as_object().into_iter().flatten();
+    let Some((name, detail)) = states.into_iter().next() else {
+        return writer.field(title, "Unknown");
+    };
+    let mut name = name.clone();
+    if let Some(first) = name.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    writer.field(title, name);
+    for (title, field) in [
+        ("  Reason", "reason"),
+        ("  Message", "message"),
+        ("  Exit Code", "exitCode"),
+        ("  Signal", "signal"),
+        ("  Started", "startedAt"),
+        ("  Finished", "finishedAt"),
+    ] {
+        writer.field_if(title, text_or(detail, &format!("/{field}"), ""));
+    }
+}
+
+/// What the pod waits for, one a line; nothing where it runs.
+pub(super) fn waits(description: &Description, now: Timestamp) -> Vec<String> {
+    let pod = &description.object;
+    let mut waits = Vec::new();
+    if text_or(pod, "/spec/nodeName", "").is_empty() {
+        waits.push("a node that takes it".to_owned());
+    }
+    if let Some(node) = description.node.as_ref().filter(|node| node.state != "in step") {
+        waits.push(format!("its node, which is {}{}", node.state, because(&node.trouble)));
+    }
+    for reference in
+        description.history.references.iter().filter(|one| one.required && !one.present)
+    {
+        waits.push(format!("{}, which is not there", reference.key));
+    }
+    for statuses in ["/status/initContainerStatuses", "/status/containerStatuses"] {
+        for container in list(pod, statuses) {
+            let Some(waiting) = container["state"].get("waiting") else { continue };
+            let text = |field: &str| waiting[field].as_str().unwrap_or_default();
+            waits.push(format!(
+                "container {}: {}{}{}",
+                container["name"].as_str().unwrap_or_default(),
+                text("reason"),
+                because(text("message")),
+                until(text("message"), container, now),
+            ));
+        }
+    }
+    waits
+}
+
+fn because(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
+/// When a back-off is over: it began when the last run ended.
+fn until(message: &str, container: &Value, now: Timestamp) -> String {
+    let wait = message.strip_prefix("back-off ").and_then(|rest| rest.split(' ').next());
+    let wait = wait.and_then(|wait| humantime::parse_duration(wait).ok());
+    let ended = container.pointer("/lastState/terminated/finishedAt").and_then(Value::as_str);
+    let ended = ended.and_then(|ended| ended.parse::<Timestamp>().ok());
+    let (Some(wait), Some(ended)) = (wait, ended) else { return String::new() };
+    let Ok(end) = ended.checked_add(wait) else { return String::new() };
+    let left = end.duration_since(now).as_secs();
+    if left > 0 {
+        format!(" (until {end:.0}, in {left}s)")
+    } else {
+        format!(" (until {end:.0}, which is now)")
+    }
+}

@@ -1,0 +1,120 @@
+//! Sheets, compared as text.
+
+use headwater_proto::operator::{StoryEvent, StoryReference, StoryReport};
+use serde_json::json;
+
+use super::*;
+
+fn description() -> Description {
+    Description {
+        object_type: ObjectType::named("pod").expect("a type"),
+        object: json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u",
+                         "labels": {"app": "web", "tier": "front"}},
+            "spec": {"nodeName": "node-1",
+                     "volumes": [{"name": "c", "configMap": {"name": "conf"}}],
+                     "containers": [{"name": "main", "image": "nginx", "command": ["sleep", "9"],
+                                     "volumeMounts": [{"name": "c", "mountPath": "/c"}]}]},
+            "status": {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [{
+                "name": "main", "ready": false, "restartCount": 3,
+                "state": {"waiting": {"reason": "CrashLoopBackOff",
+                    "message": "back-off 40s restarting failed container=main pod=web"}},
+                "lastState": {"terminated": {"reason": "Error", "exitCode": 3,
+                    "finishedAt": "1970-01-01T00:00:00Z"}}}]},
+        }),
+        history: StoryResponse {
+            stream: "node/node-1".to_owned(),
+            events: vec![StoryEvent {
+                seq: 4,
+                time_ms: 0,
+                kind: "PodApplied".to_owned(),
+                writer_epoch: 1,
+                key: "shop/pod/web".to_owned(),
+                change: "created".to_owned(),
+            }],
+            reports: vec![StoryReport {
+                time_ms: 0,
+                node: "node-1".to_owned(),
+                boot: 1,
+                seq: 2,
+                summary: "Pending, 0 of 1 ready".to_owned(),
+            }],
+            references: vec![StoryReference {
+                key: "shop/configmap/conf".to_owned(),
+                required: true,
+                present: false,
+            }],
+            earlier_events: 2,
+            ..StoryResponse::default()
+        },
+        node: Some(NodeStatus {
+            name: "node-1".to_owned(),
+            state: "away".to_owned(),
+            last_contact_ms: 1,
+            ..NodeStatus::default()
+        }),
+        pods: Vec::new(),
+    }
+}
+
+#[test]
+fn a_pod_tells_its_story() {
+    let text = description().text(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(10));
+    for said in [
+        "Name:             web\n",
+        "Labels:           app=web\n                  tier=front\n",
+        "Node:             node-1 (away)\n",
+        "Status:           CrashLoopBackOff, 0 of 1 ready\n",
+        "Waits For:        its node, which is away\n",
+        "                  shop/configmap/conf, which is not there\n",
+        "(until 1970-01-01T00:00:40Z, in 30s)\n",
+        "    Command:      sleep 9\n",
+        "    Last State:   Terminated\n",
+        "      Exit Code:  3\n",
+        "    Mounts:       /c from c\n",
+        "Events in node/node-1 (2 earlier ones are not shown):\n",
+        "PodApplied   1       shop/pod/web   created\n",
+        "Pending, 0 of 1 ready\n",
+        "Streams of node-1:\n",
+    ] {
+        assert!(text.contains(said), "{said:?} in\n{text}");
+    }
+}
+
+#[test]
+fn nothing_in_an_object_rules_the_terminal() {
+    let mut description = description();
+    description.object["metadata"]["labels"]["app"] = json!("\u{1b}[2J");
+    description.object["spec"]["containers"][0]["name"] = json!("main\n\u{1b}[0m");
+    let text = description.text(Timestamp::UNIX_EPOCH);
+    assert!(!text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn a_node_tells_how_it_is() {
+    let mut description = description();
+    description.object_type = ObjectType::named("node").expect("a type");
+    description.pods = vec![description.object.clone()];
+    let text = description.text(Timestamp::UNIX_EPOCH);
+    for said in [
+        "Link:             away, last heard of ",
+        "Identity:         incarnation 0",
+        "shop        web ",
+    ] {
+        assert!(text.contains(said), "{said:?} in\n{text}");
+    }
+}
+
+#[test]
+fn another_object_stands_as_it_is() {
+    let mut description = description();
+    description.object_type = ObjectType::named("cm").expect("a type");
+    description.object =
+        json!({"metadata": {"name": "conf", "namespace": "shop"}, "data": {"a": "b"}});
+    description.history.used_by = vec!["shop/web".to_owned()];
+    let text = description.text(Timestamp::UNIX_EPOCH);
+    assert!(
+        text.contains("data:\n  a: b\n") && text.contains("Used By:          pod/shop/web"),
+        "{text}"
+    );
+}

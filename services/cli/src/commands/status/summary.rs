@@ -1,0 +1,239 @@
+//! The fleet in a few lines, before any node.
+
+use std::fmt;
+
+use headwater_proto::operator::{DiskStatus, NodeStatus, StatusResponse};
+use serde::Serialize;
+
+use super::screen::{lag_events, lag_seconds};
+use crate::render::plain;
+
+/// The order in which states are counted: the best first, the worst last.
+const STATES: [&str; 7] =
+    ["in step", "lagging", "troubled", "away", "held", "failed", "disk: full"];
+
+/// Troubles listed in the summary; the rest is counted. `-o json` has all of them.
+const TROUBLES_SHOWN_MAX: usize = 5;
+
+/// Nodes named in one line; the rest is counted.
+const NAMES_SHOWN_MAX: usize = 3;
+
+/// The fleet in figures. Stable: `status -o json` says it.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) nodes: usize,
+    pub(super) connected: usize,
+    pub(super) in_step: usize,
+    pub(super) lagging: usize,
+    pub(super) away: usize,
+    pub(super) held: usize,
+    pub(super) lag_events_max: u64,
+    pub(super) lag_seconds_max: f64,
+    pub(super) outbox_depth: u64,
+}
+
+impl Summary {
+    pub(super) fn of(nodes: &[NodeStatus]) -> Self {
+        let count = |state: &str| nodes.iter().filter(|node| node.state == state).count();
+        Self {
+            nodes: nodes.len(),
+            connected: nodes.iter().filter(|node| node.connected).count(),
+            in_step: count("in step"),
+            lagging: count("lagging"),
+            away: count("away"),
+            held: count("held"),
+            lag_events_max: nodes.iter().map(lag_events).max().unwrap_or_default(),
+            lag_seconds_max: nodes.iter().map(lag_seconds).fold(0.0, f64::max),
+            outbox_depth: nodes.iter().map(|node| node.outbox_depth).sum(),
+        }
+    }
+}
+
+/// How many nodes are in each state: `3 lagging, 1 away`.
+pub(super) fn states(nodes: &[NodeStatus]) -> String {
+    let known = STATES.iter().filter_map(|state| {
+        let count = nodes.iter().filter(|node| node.state == *state).count();
+        (count > 0).then(|| format!("{count} {state}"))
+    });
+    known.collect::<Vec<_>>().join(", ")
+}
+
+/// The summary for people: a word, then the value.
+pub(super) fn write(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Result {
+    let nodes = &status.nodes;
+    let Summary { connected, lag_events_max, lag_seconds_max, outbox_depth, .. } =
+        Summary::of(nodes);
+    writeln!(f, "nodes    {connected} of {} connected: {}", nodes.len(), states(nodes))?;
+    if lag_events_max == 0 {
+        writeln!(f, "lag      none")?;
+    } else {
+        // Of several alike the first, which is on top.
+        let most = nodes.iter().rev().max_by_key(|node| lag_events(node));
+        let longest = nodes.iter().rev().max_by(|a, b| lag_seconds(a).total_cmp(&lag_seconds(b)));
+        let name = |node: Option<&NodeStatus>| node.map_or("", |node| &node.name).to_owned();
+        writeln!(
+            f,
+            "lag      at most {} ({}), {lag_seconds_max:.1}s ({})",
+            counted(lag_events_max, "event"),
+            name(most),
+            name(longest)
+        )?;
+    }
+    let waiting = nodes.iter().filter(|node| node.outbox_depth > 0).count();
+    match waiting {
+        0 => writeln!(f, "outbox   empty")?,
+        _ => writeln!(
+            f,
+            "outbox   {} waiting at {}",
+            counted(outbox_depth, "report"),
+            counted(waiting as u64, "node")
+        )?,
+    }
+    let said =
+        [Some(status.log_id.as_str()).filter(|id| !id.is_empty()), writer(status).as_deref()]
+            .map(|said| said.map(str::to_owned));
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    if !said.is_empty() {
+        writeln!(f, "log      {}", said.join(", "))?;
+    }
+    // Of an edge, which has one; a fleet's hubs stand with its nodes.
+    if let ("edge", [node]) = (status.part.as_str(), nodes.as_slice()) {
+        let hub = if node.hub.is_empty() { "none was tried yet" } else { node.hub.as_str() };
+        writeln!(f, "hub      {}", plain(hub))?;
+    }
+    write_disks(f, nodes)?;
+    write_troubles(f, status)
+}
+
+/// The writer of the log, as far as the asked process knows.
+fn writer(status: &StatusResponse) -> Option<String> {
+    Some(match (status.writer_epoch, status.reconciled) {
+        _ if status.stands_by == Some(true) => {
+            "written by another controller: this one stands by".to_owned()
+        }
+        (Some(0), _) => "no writer yet".to_owned(),
+        (Some(epoch), Some(false)) => format!("writer epoch {epoch}, not all published yet"),
+        (Some(epoch), _) => format!("writer epoch {epoch}"),
+        (None, Some(true)) => "folded to its end".to_owned(),
+        (None, Some(false)) => "not folded to its end yet".to_owned(),
+        (None, None) => return None,
+    })
+}
+
+/// The disks that are not well, with what to do; nothing where all are.
+fn write_disks(f: &mut impl fmt::Write, nodes: &[NodeStatus]) -> fmt::Result {
+    let not_well = |node: &NodeStatus| {
+        node.disk.as_ref().is_some_and(|disk| !disk.state.is_empty() && disk.state != "ok")
+    };
+    let mut nodes: Vec<&NodeStatus> = nodes.iter().filter(|node| not_well(node)).collect();
+    let disk = |node: &NodeStatus| node.disk.clone().unwrap_or_default();
+    nodes.sort_by_key(|node| disk(node).state);
+    for alike in nodes.chunk_by(|a, b| disk(a).state == disk(b).state) {
+        let names: Vec<&str> = alike.iter().map(|node| node.name.as_str()).collect();
+        let DiskStatus { state, advice, .. } = disk(alike[0]);
+        writeln!(f, "disk     {state}: {}: {}", some_of(&names), plain(&advice))?;
+    }
+    Ok(())
+}
+
+fn write_troubles(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Result {
+    let of_nodes = status.nodes.iter().filter(|node| !node.trouble.is_empty());
+    let of_nodes = of_nodes.map(|node| format!("{}: {}", node.name, node.trouble));
+    let troubles: Vec<String> = status.troubles.iter().cloned().chain(of_nodes).collect();
+    for trouble in troubles.iter().take(TROUBLES_SHOWN_MAX) {
+        writeln!(f, "trouble  {}", plain(trouble))?;
+    }
+    match troubles.len().saturating_sub(TROUBLES_SHOWN_MAX) {
+        0 => Ok(()),
+        more => writeln!(f, "         ... and {more} more troubles (-o json has all)"),
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn some_of(names: &[&str]) -> String {
+    let said = names.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+        0 => said,
+        more => format!("{said} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_proto::operator::StreamStatus;
+
+    use super::*;
+
+    fn text(status: &StatusResponse) -> String {
+        let mut text = String::new();
+        write(&mut text, status).expect("a string takes all");
+        text
+    }
+
+    fn node(name: &str, state: &str, lag_events: u64) -> NodeStatus {
+        let stream = StreamStatus {
+            lag_events: Some(lag_events),
+            lag_seconds: Some(1.25),
+            ..StreamStatus::default()
+        };
+        NodeStatus {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            connected: state != "away",
+            streams: vec![stream],
+            ..NodeStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_fleet_that_is_well_takes_four_lines() {
+        let mut well = node("a", "in step", 0);
+        well.streams.clear();
+        let status = StatusResponse {
+            nodes: vec![well],
+            log_id: "1/6f1c".to_owned(),
+            writer_epoch: Some(3),
+            reconciled: Some(true),
+            ..StatusResponse::default()
+        };
+        assert_eq!(
+            text(&status),
+            "nodes    1 of 1 connected: 1 in step\nlag      none\noutbox   empty\n\
+             log      1/6f1c, writer epoch 3\n"
+        );
+    }
+
+    #[test]
+    fn what_is_not_well_is_counted_named_and_said_what_to_do_about() {
+        let mut full = node("b", "disk: full", 0);
+        full.trouble = "disk: full\u{1b}[31m".to_owned();
+        full.disk = Some(DiskStatus {
+            state: "full".to_owned(),
+            advice: "make room".to_owned(),
+            ..DiskStatus::default()
+        });
+        full.outbox_depth = 4;
+        let status = StatusResponse {
+            nodes: vec![full, node("c", "away", 7), node("d", "lagging", 2)],
+            troubles: (0..6).map(|n| format!("trouble {n}")).collect(),
+            writer_epoch: Some(0),
+            ..StatusResponse::default()
+        };
+        let text = text(&status);
+        for said in [
+            "nodes    2 of 3 connected: 1 lagging, 1 away, 1 disk: full\n",
+            "lag      at most 7 events (c), 1.2s (c)",
+            "outbox   4 reports waiting at 1 node\n",
+            "log      no writer yet\n",
+            "disk     full: b: make room\n",
+            "trouble  trouble 0\n",
+            "... and 2 more troubles",
+        ] {
+            assert!(text.contains(said), "{said:?} in\n{text}");
+        }
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+}

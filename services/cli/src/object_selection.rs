@@ -1,0 +1,179 @@
+//! The objects that `TYPE`, `TYPE NAME...` and `TYPE/NAME...` select.
+
+use headwater_object::{OBJECT_TYPES, ObjectType};
+
+use crate::exit::Failure;
+
+/// Objects of one type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectSelection {
+    /// The type.
+    pub(crate) object_type: &'static ObjectType,
+    /// Their names; empty: all of them.
+    pub(crate) names: Vec<String>,
+}
+
+/// Parses the words, type by type in their order.
+pub(crate) fn parse_selections(words: &[String]) -> Result<Vec<ObjectSelection>, Failure> {
+    let Some((first, rest)) = words.split_first() else {
+        return Err(Failure::Usage("name a type: pods, nodes, configmaps, ...".to_owned()));
+    };
+    if words.iter().any(|word| word.contains('/')) {
+        return each_named(words);
+    }
+    let mut names = rest.to_vec();
+    if let Some(empty) = names.iter().position(String::is_empty) {
+        return Err(Failure::Usage(format!("the name number {} is empty", empty + 1)));
+    }
+    names.dedup();
+    let selection = |object_type| ObjectSelection { object_type, names: names.clone() };
+    Ok(types(first)?.into_iter().map(selection).collect())
+}
+
+/// Parses `TYPE/NAME` once or more; names of one type are one selection.
+fn each_named(words: &[String]) -> Result<Vec<ObjectSelection>, Failure> {
+    let mut found: Vec<ObjectSelection> = Vec::new();
+    for word in words {
+        let (object_type, name) = match word.split_once('/') {
+            Some((object_type, name)) if !name.is_empty() && !name.contains('/') => {
+                (self::object_type(object_type)?, name.to_owned())
+            }
+            Some(_) => return Err(Failure::Usage(format!("{word} is not TYPE/NAME"))),
+            None => {
+                return Err(Failure::Usage(format!(
+                    "{word} is not TYPE/NAME: where one word is, all are"
+                )));
+            }
+        };
+        match found.iter_mut().find(|selection| selection.object_type == object_type) {
+            Some(selection) if selection.names.contains(&name) => {}
+            Some(selection) => selection.names.push(name),
+            None => found.push(ObjectSelection { object_type, names: vec![name] }),
+        }
+    }
+    Ok(found)
+}
+
+/// The object types of `pods`, `po,cm` or `all`.
+fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
+    if text == "all" {
+        return Ok(replicated().collect());
+    }
+    let mut types: Vec<&'static ObjectType> = Vec::new();
+    for word in text.split(',') {
+        let object_type = object_type(word)?;
+        if !types.contains(&object_type) {
+            types.push(object_type);
+        }
+    }
+    Ok(types)
+}
+
+/// The object type of one word.
+fn object_type(word: &str) -> Result<&'static ObjectType, Failure> {
+    ObjectType::named(word).filter(|object_type| object_type.replicated).ok_or_else(|| {
+        let known: Vec<&str> = replicated().map(|object_type| object_type.plural).collect();
+        Failure::Usage(format!("there is no type {word:?}; there are {}", known.join(", ")))
+    })
+}
+
+/// The types that the log carries.
+pub(crate) fn replicated() -> impl Iterator<Item = &'static ObjectType> {
+    OBJECT_TYPES.iter().filter(|object_type| object_type.replicated)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn meant(words: &[&str]) -> Result<Vec<(&'static str, Vec<String>)>, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        match parse_selections(&words) {
+            Ok(selection) => Ok(selection
+                .into_iter()
+                .map(|selection| (selection.object_type.name, selection.names))
+                .collect()),
+            Err(Failure::Usage(text)) => Err(text),
+            Err(other) => unreachable!("only usage can be wrong: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn types_and_names_are_taken_as_kubectl_takes_them() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        for (words, expected) in [
+            (&["pods"][..], vec![("pod", Vec::new())]),
+            (&["po,cm"], vec![("pod", Vec::new()), ("configmap", Vec::new())]),
+            (&["po,pods"], vec![("pod", Vec::new())]),
+            (&["Pod", "a", "b"], vec![("pod", names(&["a", "b"]))]),
+            (&["no,svc", "a"], vec![("node", names(&["a"])), ("service", names(&["a"]))]),
+            (
+                &["pod/a", "cm/b", "po/c"],
+                vec![("pod", names(&["a", "c"])), ("configmap", names(&["b"]))],
+            ),
+        ] {
+            assert_eq!(meant(words), Ok(expected), "{words:?}");
+        }
+        assert!(meant(&["all"]).is_ok_and(|all| all.len() > 5));
+    }
+
+    #[test]
+    fn what_is_meant_by_nothing_is_named() {
+        for (words, named) in [
+            (&["deployments"][..], "\"deployments\""),
+            (&["pods,"], "there is no type \"\""),
+            (&["pod/a", "b"], "b is not TYPE/NAME: where one word is"),
+            (&["pod/a", "pod/"], "pod/ is not TYPE/NAME"),
+            (&["pod/a/b"], "pod/a/b is not"),
+            (&["pod", ""], "empty"),
+        ] {
+            let error = meant(words).expect_err("wrong");
+            assert!(error.contains(named), "{words:?}: {error}");
+        }
+    }
+
+    /// Words as people type them, and worse.
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "(po|pods|cm|nodes|svc|secret|all)",
+            "(po|pod|cm|node|x)/[a-z0-9.-]{0,5}",
+            "[a-z,/]{0,8}",
+            any::<String>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_mean_objects_or_the_wrong_one_is_named(words in vec(word(), 0..5)) {
+            match meant(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
+                Ok(meant) => {
+                    prop_assert!(!meant.is_empty());
+                    let slashed: Vec<String> = meant
+                        .iter()
+                        .flat_map(|(kind, names)| names.iter().map(move |n| format!("{kind}/{n}")))
+                        .collect();
+                    // Written out they mean the same, as far as a name may stand behind a slash.
+                    if words.iter().all(|word| word.contains('/')) {
+                        let slashed: Vec<&str> = slashed.iter().map(String::as_str).collect();
+                        prop_assert_eq!(self::meant(&slashed), Ok(meant));
+                    }
+                }
+                Err(said) => prop_assert!(
+                    words.is_empty()
+                        || said.contains("is empty")
+                        || words.iter().any(|word| {
+                            said.contains(word.as_str())
+                                || [&[','][..], &['/'], &[',', '/']].iter().any(|between| {
+                                    let parts = word.split(*between);
+                                    parts.into_iter().any(|part| said.contains(&format!("{part:?}")))
+                                })
+                        }),
+                    "{said}"
+                ),
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Admission of requests and streams, each up to a bound.
+//!
+//! A request ends by itself and waits for a permit. A stream may stay open forever: one above its
+//! bound is refused, so that streams never block requests.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_stream::{Stream, StreamExt};
+use tonic::Status;
+
+use super::{ResponseStream, brief};
+
+/// The most requests at a time: each may hold a node's whole replica, or read a log.
+const REQUESTS_MAX: usize = 16;
+
+/// The most streams open at a time: people and scripts that watch one process. Each may hold the
+/// objects that it watches.
+const STREAMS_MAX: usize = 64;
+
+/// Permits for requests and for streams.
+pub(super) struct Admission {
+    requests: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+}
+
+impl Admission {
+    pub(super) fn new() -> Self {
+        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        Self { requests, streams: Arc::new(Semaphore::new(STREAMS_MAX)) }
+    }
+
+    /// Waits for a permit for a request.
+    pub(super) async fn request(&self) -> Result<OwnedSemaphorePermit, Status> {
+        let turn = self.requests.clone().acquire_owned().await;
+        turn.map_err(|_| Status::unavailable("the process is stopping"))
+    }
+
+    /// A permit for a stream.
+    pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Status> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{STREAMS_MAX} watches, followed logs and histories are open, which is the most: \
+                 end one first"
+            ))
+        })
+    }
+}
+
+/// A stream that holds its permit until it is dropped.
+pub(super) fn hold_permit<T: 'static>(
+    permit: OwnedSemaphorePermit,
+    stream: impl Stream<Item = Result<T, Status>> + Send + 'static,
+) -> ResponseStream<T> {
+    Box::pin(stream.map(move |item| {
+        let _held = &permit;
+        item.map_err(brief)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn streams_are_bounded_and_requests_go_on_beside_them() {
+        let admission = Admission::new();
+        let open = || {
+            let endless = tokio_stream::pending::<Result<(), Status>>();
+            admission.stream().map(|permit| hold_permit(permit, endless))
+        };
+        let mut streams: Vec<_> = (0..STREAMS_MAX).map(|_| open().expect("room")).collect();
+        let refused = open().err().expect("no room");
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        drop(admission.request().await.expect("its turn"));
+        streams.pop();
+        drop(open().expect("room again"));
+    }
+}

@@ -1,0 +1,218 @@
+//! What containers wrote, from the log files of their node's pod worker.
+
+mod container;
+mod file;
+mod line;
+mod tail;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headwater_controller::Filter;
+use headwater_edged::log_paths;
+use headwater_event::ResourceKey;
+use headwater_proto::operator::{LogsChunk, LogsRequest};
+use serde_json::Value;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use self::line::{LineFormat, LineFormatter};
+use super::{OperatorDependencies, internal, objects};
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Chunks waiting for a slow reader.
+const CHUNKS_MAX: usize = 4;
+
+/// How often a followed file is looked at: a person reads along.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The log files of one run of a container, oldest first, asked again while it is followed.
+type Paths = Box<dyn Fn() -> std::io::Result<Vec<PathBuf>> + Send + Sync>;
+
+/// Where the chunks of all containers go.
+type Chunks = mpsc::Sender<std::io::Result<LogsChunk>>;
+
+/// What the containers wrote, line by line, one container after the other; followed ones as they
+/// write.
+pub(super) async fn logs(
+    dependencies: &OperatorDependencies,
+    request: LogsRequest,
+) -> Result<impl Stream<Item = std::io::Result<LogsChunk>> + Send + use<>, Status> {
+    let pod = find(dependencies, &request).await?;
+    let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).ok_or_else(|| {
+        Status::failed_precondition(format!("pod {} is not on a node yet", request.pod))
+    })?;
+    let (node, view) = dependencies.node(node)?;
+    if !view.runs_pods() {
+        return Err(Status::failed_precondition(format!(
+            "the pods of node {node} are run by a process of its own, `headwater edged`: what they \
+             write lies in the data directory of that one, under nodes/{node}/edged/logs"
+        )));
+    }
+    let chosen = container::choose(&pod, &request)?;
+    let dir = (dependencies.node_dirs)(&node);
+    let mut written: Vec<(Paths, Vec<PathBuf>, LineFormat)> = Vec::new();
+    for container in &chosen.names {
+        let (namespace, name) = (request.namespace.clone(), request.pod.clone());
+        let (previous, dir, of) = (request.previous, dir.clone(), container.clone());
+        let paths: Paths = Box::new(move || log_paths(&dir, &namespace, &name, &of, previous));
+        let found = paths().map_err(|error| internal(&error))?;
+        if found.is_empty() && !request.follow && !request.all_containers {
+            return Err(container::not_written(&pod, &request, container));
+        }
+        let prefix = request.prefix.then(|| format!("[pod/{}/{container}] ", request.pod));
+        let form =
+            LineFormat { since_ms: request.since_ms, timestamps: request.timestamps, prefix };
+        written.push((paths, found, form));
+    }
+    let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
+    tokio::spawn(send_all(written, chosen.note, request, sender));
+    Ok(ReceiverStream::new(receiver))
+}
+
+async fn send_all(
+    written: Vec<(Paths, Vec<PathBuf>, LineFormat)>,
+    note: String,
+    request: LogsRequest,
+    sender: Chunks,
+) {
+    if !note.is_empty() {
+        // The client may be gone.
+        let _ = sender.send(Ok(LogsChunk { note, ..LogsChunk::default() })).await;
+    }
+    let mut following = tokio::task::JoinSet::new();
+    for (paths, found, form) in written {
+        let (follow, tail, sender) = (request.follow, request.tail, sender.clone());
+        let sending = async move {
+            let mut lines = LineFormatter::new(form);
+            if let Err(error) = send(found, tail, follow, &paths, &mut lines, &sender).await {
+                let _ = sender.send(Err(error)).await;
+            }
+        };
+        if follow {
+            following.spawn(sending);
+        } else {
+            sending.await;
+        }
+    }
+    following.join_all().await;
+}
+
+/// Sends the files of one container, the last `tail` lines of them if given.
+async fn send(
+    found: Vec<PathBuf>,
+    tail: Option<u64>,
+    follow: bool,
+    paths: &Paths,
+    lines: &mut LineFormatter,
+    sender: &Chunks,
+) -> std::io::Result<()> {
+    let mut files = match tail {
+        // A file without lines is read from its end to its beginning.
+        Some(rows) => tokio::select! {
+            found = tail::last_rows(found, rows) => found?,
+            () = sender.closed() => return Ok(()),
+        },
+        None => found.into_iter().map(|path| (path, 0)).collect(),
+    };
+    loop {
+        let newest = files.last().map(|(path, _)| path.clone());
+        for (path, from) in &files {
+            let follow_this = follow && Some(path) == newest.as_ref();
+            if !send_file(path, *from, follow_this, paths, lines, sender).await? {
+                return Ok(());
+            }
+        }
+        if !follow {
+            return Ok(());
+        }
+        // The container was started again, or its file was rotated.
+        tokio::select! {
+            () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
+            () = sender.closed() => return Ok(()),
+        }
+        files = paths()?.pop().into_iter().map(|path| (path, 0)).collect();
+    }
+}
+
+/// Sends one file; a followed one until it is no longer the newest. Returns `false` if the client is gone.
+async fn send_file(
+    path: &PathBuf,
+    from: u64,
+    follow: bool,
+    paths: &Paths,
+    lines: &mut LineFormatter,
+    sender: &Chunks,
+) -> std::io::Result<bool> {
+    // One that is gone was rotated away meanwhile.
+    let Some((mut file, opened)) = file::open(path).await? else { return Ok(true) };
+    let mut at = file.seek(std::io::SeekFrom::Start(from)).await?;
+    let mut bytes = vec![0; CHUNK_BYTES];
+    let mut is_newest = true;
+    loop {
+        let read = file.read(&mut bytes).await?;
+        at += read as u64;
+        if read > 0 {
+            let data = lines.of(&bytes[..read]);
+            let chunk = LogsChunk { data: data.into(), ..LogsChunk::default() };
+            let is_read = if chunk.data.is_empty() {
+                !sender.is_closed()
+            } else {
+                sender.send(Ok(chunk)).await.is_ok()
+            };
+            if !is_read {
+                return Ok(false);
+            }
+            continue;
+        }
+        if !follow || !is_newest {
+            return Ok(true);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
+            () = sender.closed() => return Ok(false),
+        }
+        if began_anew(&file, at).await? {
+            at = file.seek(std::io::SeekFrom::Start(0)).await?;
+            lines.begin_anew();
+        }
+        // What was written before it was rotated is still to be read.
+        is_newest = match (paths()?.pop(), tokio::fs::symlink_metadata(path).await) {
+            (Some(newest), Ok(now)) => {
+                use std::os::unix::fs::MetadataExt;
+                newest == *path && now.ino() == opened.ino()
+            }
+            _ => false,
+        };
+    }
+}
+
+/// Whether a file that was read up to `at` was emptied since: a log of one file is when it is full.
+async fn began_anew(file: &File, at: u64) -> std::io::Result<bool> {
+    Ok(file.metadata().await?.len() < at)
+}
+
+async fn find(dependencies: &OperatorDependencies, request: &LogsRequest) -> Result<Value, Status> {
+    if dependencies.nodes.is_empty() {
+        return Err(Status::failed_precondition(
+            "what containers write lies on their nodes' machines: ask the data directory of the \
+             pod's edge there",
+        ));
+    }
+    let key = ResourceKey::new(Some(&request.namespace), "pod", &request.pod)
+        .map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let filter = Filter { kind: "pod", namespace: &request.namespace, name: &request.pod };
+    objects::now(dependencies, &filter)
+        .await?
+        .remove(&key)
+        .ok_or_else(|| Status::not_found(format!("pods {:?} not found", request.pod)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! The containers that a request selects.
+
+use headwater_proto::operator::LogsRequest;
+use serde_json::Value;
+use tonic::Status;
+
+/// Where a pod says which of its containers people mean.
+const DEFAULT_CONTAINER: &str = "/metadata/annotations/kubectl.kubernetes.io~1default-container";
+
+/// The containers meant, and what to say about the choice.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ContainerChoice {
+    pub(super) names: Vec<String>,
+    pub(super) note: String,
+}
+
+/// The containers meant: the one named, all, or the pod's first.
+pub(super) fn choose(pod: &Value, request: &LogsRequest) -> Result<ContainerChoice, Status> {
+    let of = |list: &str| -> Vec<&str> {
+        let containers = pod.pointer(list).and_then(Value::as_array).into_iter().flatten();
+        containers.filter_map(|container| container["name"].as_str()).collect()
+    };
+    let mains = of("/spec/containers");
+    let all: Vec<&str> = of("/spec/initContainers").into_iter().chain(mains.clone()).collect();
+    let chosen = |names: &[&str], note: String| ContainerChoice {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        note,
+    };
+    let name = &request.pod;
+    if request.all_containers {
+        return Ok(chosen(&all, String::new()));
+    }
+    match request.container.as_str() {
+        "" => {
+            let named = pod.pointer(DEFAULT_CONTAINER).and_then(Value::as_str);
+            let first = named.filter(|named| all.contains(named)).or(mains.first().copied());
+            let first = first.ok_or_else(|| {
+                Status::failed_precondition(format!("pod {name} has no containers"))
+            })?;
+            // A single main container needs no note.
+            let note = match mains.len() {
+                1 => String::new(),
+                _ => format!("Defaulted container {first:?} out of: {}", all.join(", ")),
+            };
+            Ok(chosen(&[first], note))
+        }
+        container if all.contains(&container) => Ok(chosen(&[container], String::new())),
+        container => Err(Status::invalid_argument(format!(
+            "pod {name} has no container {container}; it has {}",
+            all.join(", ")
+        ))),
+    }
+}
+
+/// Why a container has no log.
+pub(super) fn not_written(pod: &Value, request: &LogsRequest, container: &str) -> Status {
+    let name = &request.pod;
+    let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
+    let began = statuses
+        .into_iter()
+        .flatten()
+        .any(|status| status["name"] == container && status["state"].get("waiting").is_none());
+    Status::not_found(if request.previous {
+        format!("container {container} of pod {name} has no earlier run")
+    } else if began {
+        format!("container {container} of pod {name} has written nothing: does it run hollow?")
+    } else {
+        format!("container {container} of pod {name} has not started")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod() -> Value {
+        json!({"metadata": {}, "spec": {
+            "initContainers": [{"name": "init"}],
+            "containers": [{"name": "web"}, {"name": "sidecar"}],
+        }})
+    }
+
+    fn request(container: &str, all_containers: bool) -> LogsRequest {
+        LogsRequest {
+            pod: "p".to_owned(),
+            container: container.to_owned(),
+            all_containers,
+            ..LogsRequest::default()
+        }
+    }
+
+    #[test]
+    fn the_first_container_is_meant_unless_told_otherwise() {
+        let chosen = choose(&pod(), &request("", false)).expect("one");
+        assert_eq!(chosen.names, ["web"]);
+        assert_eq!(chosen.note, "Defaulted container \"web\" out of: init, web, sidecar");
+        let mut annotated = pod();
+        annotated["metadata"]["annotations"] =
+            json!({"kubectl.kubernetes.io/default-container": "sidecar"});
+        assert_eq!(choose(&annotated, &request("", false)).expect("one").names, ["sidecar"]);
+        assert_eq!(choose(&pod(), &request("init", false)).expect("one").names, ["init"]);
+        let all = choose(&pod(), &request("", true)).expect("all");
+        assert_eq!(all.names, ["init", "web", "sidecar"]);
+        let error = choose(&pod(), &request("db", false)).expect_err("none");
+        assert!(error.message().contains("init, web, sidecar"), "{error}");
+    }
+}

@@ -1,0 +1,148 @@
+//! A log file's lines as they are shown. In the file each has columns of its own, as CRI runtimes
+//! write them: `time stream tag text`.
+
+use jiff::Timestamp;
+
+/// The longest row that is shown whole, in bytes: pod workers write rows of a quarter of that. Of
+/// a longer one the rest is left out, so that a file without line ends costs no more memory.
+pub(super) const ROW_BYTES_MAX: usize = 64 << 10;
+
+/// The end of a row that was cut.
+const CUT: &[u8] = b" [cut: the row is longer than 64 KiB]\n";
+
+/// How lines are shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LineFormat {
+    /// Only lines written since, milliseconds since the Unix epoch; 0: all.
+    pub(super) since_ms: i64,
+    /// Whether each begins with the time it was written.
+    pub(super) timestamps: bool,
+    /// What each begins with.
+    pub(super) prefix: Option<String>,
+}
+
+/// Takes the file's own columns off each line.
+#[derive(Default)]
+pub(super) struct LineFormatter {
+    form: LineFormat,
+    /// The beginning of a line whose end is not read yet.
+    rest: Vec<u8>,
+    /// Whether what comes belongs to a line that was cut.
+    is_cut: bool,
+    /// Whether the last line shown goes on in the next.
+    continues: bool,
+}
+
+impl LineFormatter {
+    pub(super) fn new(form: LineFormat) -> Self {
+        Self { form, ..Self::default() }
+    }
+
+    /// The file was emptied: what was read of its last line will not go on.
+    pub(super) fn begin_anew(&mut self) {
+        self.rest.clear();
+        self.is_cut = false;
+    }
+
+    /// What is shown of the next bytes of the file.
+    pub(super) fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let is_end = part.ends_with(b"\n");
+            if !self.is_cut {
+                self.rest.extend_from_slice(part);
+                self.is_cut = self.rest.len() > ROW_BYTES_MAX;
+                if self.is_cut || is_end {
+                    self.rest.truncate(ROW_BYTES_MAX);
+                    let (row, shown) = (std::mem::take(&mut self.rest), out.len());
+                    self.show(&row, &mut out);
+                    if self.is_cut && out.len() > shown {
+                        out.extend_from_slice(CUT);
+                        self.continues = false;
+                    }
+                }
+            }
+            self.is_cut &= !is_end;
+        }
+        out
+    }
+
+    fn show(&mut self, line: &[u8], out: &mut Vec<u8>) {
+        let mut columns = line.splitn(4, |byte| *byte == b' ');
+        let (time, tag, text) = (columns.next(), columns.nth(1), columns.next());
+        let (Some(time), Some(tag), Some(text)) = (time, tag, text) else {
+            out.extend(line);
+            return;
+        };
+        if self.form.since_ms > 0 && is_before(time, self.form.since_ms) {
+            return;
+        }
+        if !std::mem::replace(&mut self.continues, tag == b"P") {
+            out.extend(self.form.prefix.iter().flat_map(|prefix| prefix.bytes()));
+            if self.form.timestamps {
+                out.extend(time);
+                out.push(b' ');
+            }
+        }
+        out.extend(if self.continues { text.strip_suffix(b"\n").unwrap_or(text) } else { text });
+    }
+}
+
+/// A line without a time that can be read is shown.
+fn is_before(time: &[u8], ms: i64) -> bool {
+    let time = std::str::from_utf8(time).ok().and_then(|time| time.parse::<Timestamp>().ok());
+    time.is_some_and(|time| time.as_millisecond() < ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &[u8] =
+        b"2026-01-01T00:00:01Z stderr P part \n2026-01-01T00:00:02Z stderr F whole\n\
+                         2026-01-01T00:00:03Z stdout F \n";
+
+    fn shown(form: LineFormat, log: &[u8]) -> String {
+        String::from_utf8(LineFormatter::new(form).of(log)).expect("UTF-8")
+    }
+
+    #[test]
+    fn only_what_the_container_wrote_is_shown() {
+        let mut lines = LineFormatter::default();
+        let mut shown = lines.of(b"2026-01-01T00:00:00.1Z stdout F hello world\n2026-01-01T");
+        shown.extend(lines.of(b"00:00:01Z stderr P part \n2026-01-01T00:00:02Z stderr F whole\n"));
+        shown.extend(lines.of(b"2026-01-01T00:00:03Z stdout F \n"));
+        assert_eq!(String::from_utf8_lossy(&shown), "hello world\npart whole\n\n");
+    }
+
+    #[test]
+    fn a_line_in_parts_begins_once() {
+        let form = LineFormat { timestamps: true, prefix: Some("[p] ".to_owned()), since_ms: 0 };
+        assert_eq!(
+            shown(form, LOG),
+            "[p] 2026-01-01T00:00:01Z part whole\n[p] 2026-01-01T00:00:03Z \n"
+        );
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_cut_and_what_follows_is_shown() {
+        let mut lines = LineFormatter::default();
+        let mut shown = lines.of(b"2026-01-01T00:00:01Z stdout F ");
+        for _ in 0..100 {
+            shown.extend(lines.of(&[b'x'; 4096]));
+            assert!(lines.rest.capacity() <= 2 * ROW_BYTES_MAX, "it is held in memory");
+        }
+        shown.extend(lines.of(b"y\n2026-01-01T00:00:02Z stdout F next\n"));
+        let shown = String::from_utf8(shown).expect("UTF-8");
+        assert!(shown.ends_with("xxx [cut: the row is longer than 64 KiB]\nnext\n"), "{shown}");
+        assert!(shown.len() < ROW_BYTES_MAX + 100);
+    }
+
+    #[test]
+    fn older_lines_are_left_out() {
+        let at = "2026-01-01T00:00:03Z".parse::<Timestamp>().expect("a time");
+        let form = LineFormat { since_ms: at.as_millisecond(), ..LineFormat::default() };
+        let log = [LOG, b"2026-01-01T00:00:04Z stdout F last\n"].concat();
+        assert_eq!(shown(form, &log), "\nlast\n");
+    }
+}

@@ -1,0 +1,97 @@
+//! A node of this process, as the operator API sees it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headwater_edge::EdgeHandle;
+use headwater_store::Engine;
+
+/// A node of this process. Cheap to clone; all clones share one state.
+#[derive(Clone)]
+pub struct NodeView {
+    socket: PathBuf,
+    runs_pods: bool,
+    state: Arc<Mutex<EdgeState>>,
+}
+
+/// The state of a node's edge.
+#[derive(Clone, Default)]
+pub enum EdgeState {
+    /// The edge has not started yet, or has stopped in order.
+    #[default]
+    Stopped,
+    /// The edge runs.
+    Running(RunningEdge),
+    /// The edge failed; its supervisor starts it again.
+    Failed(EdgeFailure),
+}
+
+/// An edge that runs.
+#[derive(Clone)]
+pub struct RunningEdge {
+    /// The edge.
+    pub edge: EdgeHandle,
+    /// The node's replica.
+    pub replica: Arc<dyn Engine>,
+}
+
+/// The failure of an edge.
+#[derive(Clone, Debug)]
+pub struct EdgeFailure {
+    /// The reason, in one line.
+    pub reason: String,
+    /// Start of the failure: wall clock in milliseconds. A restart that fails soon keeps it.
+    pub since_ms: i64,
+}
+
+impl NodeView {
+    /// A node whose edge has not started. `socket` is the path of its local API; `runs_pods` says
+    /// whether this process runs the node's pods.
+    pub fn new(socket: PathBuf, runs_pods: bool) -> Self {
+        Self { socket, runs_pods, state: Arc::default() }
+    }
+
+    /// Replaces the state of the edge.
+    pub fn set(&self, state: EdgeState) {
+        *self.lock() = state;
+    }
+
+    /// The edge, while it runs.
+    pub fn edge(&self) -> Option<EdgeHandle> {
+        Some(self.running()?.edge)
+    }
+
+    /// The node's replica, while its edge runs.
+    pub fn replica(&self) -> Option<Arc<dyn Engine>> {
+        Some(self.running()?.replica)
+    }
+
+    /// The socket of the local API, while the edge runs.
+    pub fn socket(&self) -> Option<&Path> {
+        self.running().map(|_| &*self.socket)
+    }
+
+    /// Whether this process runs the node's pods; otherwise `headwater edged` does.
+    pub fn runs_pods(&self) -> bool {
+        self.runs_pods
+    }
+
+    /// The failure of the edge, if it failed.
+    pub fn failure(&self) -> Option<EdgeFailure> {
+        match &*self.lock() {
+            EdgeState::Failed(failure) => Some(failure.clone()),
+            EdgeState::Stopped | EdgeState::Running(_) => None,
+        }
+    }
+
+    fn running(&self) -> Option<RunningEdge> {
+        match &*self.lock() {
+            EdgeState::Running(running) => Some(running.clone()),
+            EdgeState::Stopped | EdgeState::Failed(_) => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, EdgeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

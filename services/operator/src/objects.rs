@@ -1,0 +1,334 @@
+//! Objects: of the cloud's picture or of a node's replica, now or in the past.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_controller::Filter;
+use headwater_event::{NodeName, ResourceKey, Seq, StreamId};
+use headwater_log::history::{PastState, Until};
+use headwater_proto::local::meta_client::MetaClient;
+use headwater_proto::local::{Operation, operation::Verb, operation_result::Outcome};
+use headwater_proto::operator::{GetRequest, GetResponse};
+use headwater_view::{Selection, StreamReader};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tonic::Status;
+
+use super::mask::mask;
+use super::past_statuses::PastStatuses;
+use super::{OperatorDependencies, internal, stream_history};
+use crate::node_view::NodeView;
+
+/// Entries read from a replica at once.
+const CHUNK_ENTRIES: usize = 256;
+
+pub(super) type Objects = BTreeMap<ResourceKey, Value>;
+
+/// The objects asked for.
+pub(super) async fn get(
+    dependencies: &OperatorDependencies,
+    request: &GetRequest,
+) -> Result<GetResponse, Status> {
+    let (mut objects, positions) = find(dependencies, request).await?;
+    if !request.show_secrets {
+        objects.iter_mut().for_each(|(key, object)| mask(key.kind(), object));
+    }
+    let objects = objects.into_values().map(|object| object.to_string().into()).collect();
+    Ok(GetResponse { objects, positions })
+}
+
+/// The objects asked for, and the positions of what is past.
+pub(super) async fn find(
+    dependencies: &OperatorDependencies,
+    request: &GetRequest,
+) -> Result<(Objects, Vec<String>), Status> {
+    let filter = filter(request);
+    let at = At::parse(&request.at)?;
+    match (request.node.is_empty(), at) {
+        (true, None) => Ok((now(dependencies, &filter).await?, Vec::new())),
+        (false, None) => {
+            let (node, view) = dependencies.node(&request.node)?;
+            Ok((of_replica(&node, &view, &filter).await?, Vec::new()))
+        }
+        (true, Some(At::Seq(_))) => {
+            Err(Status::invalid_argument("--at with a seq needs --node: a seq is of one stream"))
+        }
+        (true, Some(At::Time(ms))) => {
+            dependencies.logs()?;
+            let nodes = dependencies.known_nodes()?;
+            let streams = nodes.iter().map(StreamId::node).chain([StreamId::Cluster]);
+            let (mut objects, positions) =
+                past_objects(dependencies, &filter, streams, Until::Time(ms)).await?;
+            add_past_statuses(dependencies, &filter, None, ms, &mut objects).await?;
+            Ok((objects, positions))
+        }
+        (false, Some(at)) => {
+            dependencies.logs()?;
+            let node = dependencies.named(&request.node)?;
+            let (mut objects, positions) = past_of_node(dependencies, &filter, &node, at).await?;
+            if let At::Time(ms) = at {
+                add_past_statuses(dependencies, &filter, Some(&node), ms, &mut objects).await?;
+            }
+            Ok((objects, positions))
+        }
+    }
+}
+
+/// Which objects are asked for.
+pub(super) fn filter(request: &GetRequest) -> Filter<'_> {
+    Filter { kind: &request.r#type, namespace: &request.namespace, name: &request.name }
+}
+
+/// The objects that this part shows when no node is named: an edge its replica, else the picture.
+pub(super) async fn now(
+    dependencies: &OperatorDependencies,
+    filter: &Filter<'_>,
+) -> Result<Objects, Status> {
+    match dependencies.own_node() {
+        Some((node, view)) => of_replica(node, view, filter).await,
+        None => dependencies
+            .picture()?
+            .objects(filter, (dependencies.wall_clock)())
+            .map_err(|error| internal(&error)),
+    }
+}
+
+/// What a node that runs here holds, with the statuses that it reported.
+async fn of_replica(
+    node: &NodeName,
+    view: &NodeView,
+    filter: &Filter<'_>,
+) -> Result<Objects, Status> {
+    let state = view.replica().ok_or_else(|| {
+        let why =
+            view.failure().map_or_else(|| "it does not run".to_owned(), |failure| failure.reason);
+        Status::unavailable(format!("the edge of node {node}: {why}"))
+    })?;
+    let mut objects = {
+        let snapshot = state.snapshot();
+        replica(&StreamReader::new(&*snapshot), filter).map_err(|error| internal(&error))?
+    };
+    if let Some(socket) = view.socket() {
+        add_statuses(socket, &mut objects).await?;
+    }
+    Ok(objects)
+}
+
+/// Adds the statuses that the nodes, or `only` one of them, had reported by a moment.
+async fn add_past_statuses(
+    dependencies: &OperatorDependencies,
+    filter: &Filter<'_>,
+    only: Option<&NodeName>,
+    ms: i64,
+    objects: &mut Objects,
+) -> Result<(), Status> {
+    let past = PastStatuses::read(&*dependencies.logs()?.upstream, ms)
+        .await
+        .map_err(|error| internal(&error))?;
+    for (node, reported) in past.nodes().filter(|(node, _)| only.is_none_or(|only| only == *node)) {
+        let Ok(key) = ResourceKey::new(None, "node", node.as_str()) else { continue };
+        if filter.matches(&key) {
+            let object = objects.entry(key).or_insert_with(|| reported.clone());
+            object["status"] = reported["status"].clone();
+        }
+    }
+    for (key, pod) in objects.iter_mut().filter(|(key, _)| key.kind() == "pod") {
+        let text = |pointer| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let Ok(node) = text("/spec/nodeName").parse::<NodeName>() else { continue };
+        if let Some(status) = past.status(key, &node, text("/metadata/uid")) {
+            pod["status"] = status;
+        }
+    }
+    Ok(())
+}
+
+/// A position in the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Seq(Seq),
+    Time(i64),
+}
+
+impl At {
+    fn parse(text: &str) -> Result<Option<Self>, Status> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if let Ok(seq) = text.parse() {
+            return Ok(Some(Self::Seq(Seq(seq))));
+        }
+        match text.parse::<Timestamp>() {
+            Ok(time) => Ok(Some(Self::Time(time.as_millisecond()))),
+            Err(_) => Err(Status::invalid_argument(format!(
+                "--at {text:?} is neither a seq nor an RFC 3339 time (2026-11-21T12:00:00Z)"
+            ))),
+        }
+    }
+}
+
+/// A node's private stream at a position, and its shared streams as of that moment.
+async fn past_of_node(
+    dependencies: &OperatorDependencies,
+    filter: &Filter<'_>,
+    node: &NodeName,
+    at: At,
+) -> Result<(Objects, Vec<String>), Status> {
+    let private = StreamId::node(node);
+    let until = match at {
+        At::Seq(seq) => Until::Seq(seq),
+        At::Time(ms) => Until::Time(ms),
+    };
+    let own = stream_history::fold(dependencies, &private, until).await?;
+    let moment = match at {
+        At::Seq(_) => own.time_ms,
+        At::Time(ms) => ms,
+    };
+    let shared =
+        stream_history::fold(dependencies, &StreamId::Cluster, Until::Time(moment)).await?;
+    let positions = vec![
+        format!("{private} seq {}", own.seq),
+        format!("{} seq {}", StreamId::Cluster, shared.seq),
+    ];
+    let mut objects = Objects::new();
+    add_past(&mut objects, filter, &own);
+    add_past(&mut objects, filter, &shared);
+    Ok((objects, positions))
+}
+
+async fn past_objects(
+    dependencies: &OperatorDependencies,
+    filter: &Filter<'_>,
+    streams: impl Iterator<Item = StreamId>,
+    until: Until,
+) -> Result<(Objects, Vec<String>), Status> {
+    let mut objects = Objects::new();
+    let mut positions = Vec::new();
+    for stream in streams {
+        let past = stream_history::fold(dependencies, &stream, until).await?;
+        positions.push(format!("{stream} seq {}", past.seq));
+        add_past(&mut objects, filter, &past);
+    }
+    Ok((objects, positions))
+}
+
+fn add_past(objects: &mut Objects, filter: &Filter<'_>, past: &PastState) {
+    for (key, entry) in &past.entries {
+        if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
+            objects.insert(key.clone(), value(&entry.applied.object));
+        }
+    }
+}
+
+/// What a replica holds of the objects asked for.
+fn replica(
+    reader: &StreamReader<'_>,
+    filter: &Filter<'_>,
+) -> Result<Objects, headwater_store::EngineError> {
+    let selection = match filter.kind {
+        "" => Selection::All,
+        kind => Selection::Kind(kind),
+    };
+    let mut objects = Objects::new();
+    for position in reader.streams()? {
+        let mut after = None;
+        loop {
+            let chunk =
+                reader.entries(&position.stream, selection, after.as_ref(), CHUNK_ENTRIES)?;
+            let last = chunk.len() < CHUNK_ENTRIES;
+            after = chunk.last().map(|(key, _)| key.clone());
+            for (key, entry) in chunk {
+                if let Some(key) = key.resource().filter(|key| filter.matches(key)) {
+                    objects.insert(key.clone(), value(&entry.object));
+                }
+            }
+            if last {
+                break;
+            }
+        }
+    }
+    Ok(objects)
+}
+
+/// Adds the statuses that the node's pod worker reported, as the edge has them.
+async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result<(), Status> {
+    let namespaces: BTreeSet<String> = objects
+        .keys()
+        .filter(|key| key.kind() == "pod")
+        .filter_map(|key| key.namespace().map(str::to_owned))
+        .collect();
+    if namespaces.is_empty() {
+        return Ok(());
+    }
+    let channel =
+        crate::client::channel(socket.to_owned()).await.map_err(|error| internal(&error))?;
+    let mut edge =
+        MetaClient::new(channel).max_decoding_message_size(crate::client::RESPONSE_BYTES_MAX);
+    for namespace in namespaces {
+        let operation = Operation {
+            id: namespace.clone(),
+            source: "operator".to_owned(),
+            verb: Verb::Query.into(),
+            resource: format!("{namespace}/podstatus"),
+            ..Operation::default()
+        };
+        let result = edge.operate(operation).await?.into_inner();
+        let Some(Outcome::Objects(found)) = result.outcome else { continue };
+        for status in found.objects {
+            let Ok(key) = status.key.parse::<ResourceKey>() else { continue };
+            let Some(pod) = objects.get_mut(&key.with_kind("pod")) else { continue };
+            if pod.pointer("/metadata/uid").and_then(Value::as_str) == Some(status.uid.as_str()) {
+                pod["status"] = value(&status.object);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An object's JSON; what the log carries was checked at the source.
+fn value(object: &[u8]) -> Value {
+    serde_json::from_slice(object).unwrap_or_else(|error| json!({"unreadable": error.to_string()}))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_position_is_a_seq_or_a_time() {
+        assert_eq!(At::parse("").expect("none"), None);
+        assert_eq!(At::parse("12").expect("a seq"), Some(At::Seq(Seq(12))));
+        let time = At::parse("1970-01-01T00:00:01.5Z").expect("a time");
+        assert_eq!(time, Some(At::Time(1500)));
+        let error = At::parse("yesterday").expect_err("neither");
+        assert!(error.message().contains("yesterday"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_position_that_is_written_is_read_as_the_same(seq in any::<u64>(), ms in 0..1_i64 << 45) {
+            prop_assert_eq!(At::parse(&seq.to_string()).ok(), Some(Some(At::Seq(Seq(seq)))));
+            let time = Timestamp::from_millisecond(ms).expect("within what has a date");
+            prop_assert_eq!(At::parse(&time.to_string()).ok(), Some(Some(At::Time(ms))));
+        }
+
+        #[test]
+        fn any_text_is_a_position_or_is_named(
+            text in prop_oneof![
+                "[-+]?[0-9]{1,24}",
+                "[-+]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,12})?)?(Z|[+-][0-9]{2}(:[0-9]{2})?|\\[[A-Za-z/]{1,8}\\])?",
+                any::<String>(),
+            ],
+        ) {
+            match At::parse(&text) {
+                Ok(None) => prop_assert!(text.is_empty()),
+                Ok(Some(_)) => {}
+                Err(status) => {
+                    prop_assert_eq!(status.code(), tonic::Code::InvalidArgument);
+                    let said = status.message();
+                    prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
+                }
+            }
+        }
+    }
+}

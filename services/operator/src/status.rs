@@ -1,0 +1,310 @@
+//! Positions and lag of every node, from its hub and from the edge itself.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use headwater_controller::is_reachable;
+use headwater_edge::EdgeStatus;
+use headwater_event::{NodeName, NodeProgress, Seq, StreamId};
+use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
+use headwater_view::StreamReader;
+
+use super::{ControllerView, OperatorDependencies, disk};
+
+/// What a node's state is called. Stable: `status -o json` says it.
+mod state {
+    pub(super) const IN_STEP: &str = "in step";
+    pub(super) const LAGGING: &str = "lagging";
+    /// It is connected, but does not do all it should.
+    pub(super) const TROUBLED: &str = "troubled";
+    pub(super) const AWAY: &str = "away";
+    /// Another node has the same identity: neither is served.
+    pub(super) const HELD: &str = "held";
+    /// Its edge does not run.
+    pub(super) const FAILED: &str = "failed";
+    pub(super) const DISK_FULL: &str = "disk: full";
+}
+
+/// The refusal's code in an edge's trouble when the identity is held.
+const CLONE_REFUSED: &str = "(Clone)";
+
+/// The positions and the disk of every node.
+pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusResponse {
+    let mut status = status(dependencies).await;
+    let dirs: Vec<(usize, PathBuf)> = status
+        .nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(at, node)| {
+            let node: NodeName = node.name.parse().ok()?;
+            // The disks of others are elsewhere.
+            dependencies.nodes.get(&node)?;
+            Some((at, (dependencies.node_dirs)(&node).parent()?.to_owned()))
+        })
+        .collect();
+    let since: BTreeMap<String, i64> = dependencies
+        .nodes
+        .iter()
+        .filter_map(|(name, view)| Some((name.to_string(), view.failure()?.since_ms)))
+        .collect();
+    let look = || dirs.into_iter().map(|(at, dir)| (at, disk::look(&dir))).collect::<Vec<_>>();
+    // A look lists directories, which blocks.
+    for (at, found) in tokio::task::spawn_blocking(look).await.unwrap_or_default() {
+        let node = &mut status.nodes[at];
+        let since_ms = since.get(&node.name).copied().unwrap_or(0);
+        let trouble = (!node.trouble.is_empty()).then_some((node.trouble.as_str(), since_ms));
+        node.disk = Some(disk::judge(&found, trouble));
+    }
+    status
+}
+
+/// The positions of the nodes whose edges run here, else of those that a hub or a controller
+/// knows.
+pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
+    let now_ms = (dependencies.wall_clock)();
+    let mut nodes = Vec::new();
+    for (node, standing) in standings(dependencies, now_ms) {
+        let view = dependencies.nodes.get(&node);
+        let mut status = of_standing(&node, standing.as_ref());
+        if let Some(edge) = view.and_then(|view| view.edge())
+            && let Ok(own) = edge.status().await
+        {
+            add_own(&mut status, own, standing.is_some());
+        }
+        let failed = view.and_then(|view| view.failure()).map(|failure| failure.reason);
+        if let Some(trouble) = &failed {
+            status.trouble.clone_from(trouble);
+            status.connected = false;
+        }
+        if let Some(hub) = &dependencies.hub {
+            for stream in hub.streams(&node).unwrap_or_default() {
+                entry(&mut status.streams, &stream);
+            }
+        }
+        for stream in &mut status.streams {
+            measure_lag(dependencies, stream, now_ms);
+        }
+        // A node's own stream is what is asked about most.
+        status.streams.sort_by_key(|stream| !stream.stream.starts_with("node/"));
+        status.state = state_of(&status, failed.is_some()).to_owned();
+        nodes.push(status);
+    }
+    // The worst first: nodes in trouble, then nodes that are away, then the greatest lag.
+    nodes.sort_by_cached_key(|node| {
+        let lag = node.streams.iter().filter_map(|stream| stream.lag_events).max();
+        let worst_first = (node.trouble.is_empty(), node.connected, std::cmp::Reverse(lag));
+        // Then node-2 before node-10.
+        (worst_first, node.name.len(), node.name.clone())
+    });
+    let log_id = match tail(dependencies, &StreamId::Cluster) {
+        Some(tail) => tail.log_id,
+        None => {
+            nodes.iter().flat_map(|node| &node.streams).map(log_id_of).max().unwrap_or_default()
+        }
+    };
+    let progress = dependencies.cloud.as_ref().map(|cloud| cloud.progress.borrow().clone());
+    let hub_reconciled = dependencies.hub.as_ref().map(|hub| hub.is_reconciled());
+    let writes = progress.as_ref().filter(|progress| !progress.is_standby);
+    StatusResponse {
+        nodes,
+        troubles: (dependencies.troubles)(),
+        log_id,
+        writer_epoch: writes.map(|progress| progress.epoch.0),
+        reconciled: writes.map(|progress| progress.reconciled).or(match progress {
+            Some(_) => None,
+            None => hub_reconciled,
+        }),
+        part: dependencies.part.name().to_owned(),
+        stands_by: progress.as_ref().map(|progress| progress.is_standby),
+    }
+}
+
+/// A node's state in a word: the worst that is true of it.
+fn state_of(node: &NodeStatus, failed: bool) -> &'static str {
+    if disk::is_full(&node.trouble) {
+        state::DISK_FULL
+    } else if node.trouble.contains(CLONE_REFUSED) {
+        state::HELD
+    } else if failed {
+        state::FAILED
+    } else if !node.connected {
+        state::AWAY
+    } else if !node.trouble.is_empty() {
+        state::TROUBLED
+    } else if node.streams.iter().any(|stream| stream.lag_events.unwrap_or_default() != 0) {
+        state::LAGGING
+    } else {
+        state::IN_STEP
+    }
+}
+
+/// The nodes to report, each with its positions from the hub or the upstream log.
+fn standings(
+    dependencies: &OperatorDependencies,
+    now_ms: i64,
+) -> BTreeMap<NodeName, Option<NodeProgress>> {
+    let of_log = |cloud: &ControllerView| {
+        let mut standings = cloud.picture.standings().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the positions of the nodes cannot be read");
+            BTreeMap::new()
+        });
+        // A hub that was killed did not report the end of its sessions.
+        standings.values_mut().for_each(|standing| {
+            standing.connected = is_reachable(standing, now_ms);
+        });
+        standings
+    };
+    let mut known = match &dependencies.hub {
+        // What the hub knows it knows before the log.
+        Some(hub) => hub.node_positions(),
+        None => dependencies.cloud.as_ref().map(of_log).unwrap_or_default(),
+    };
+    if !dependencies.nodes.is_empty() {
+        let own = dependencies.nodes.keys();
+        return own.map(|node| (node.clone(), known.remove(node))).collect();
+    }
+    let mut all: BTreeMap<NodeName, Option<NodeProgress>> =
+        known.into_iter().map(|(node, standing)| (node, Some(standing))).collect();
+    if let Some(cloud) = &dependencies.cloud {
+        for node in cloud.picture.nodes() {
+            all.entry(node).or_default();
+        }
+    }
+    all
+}
+
+fn of_standing(node: &NodeName, standing: Option<&NodeProgress>) -> NodeStatus {
+    let Some(standing) = standing else {
+        return NodeStatus { name: node.to_string(), ..NodeStatus::default() };
+    };
+    let streams = standing.streams.iter().map(|stream| StreamStatus {
+        stream: stream.stream.to_string(),
+        log_id: stream.log_id.clone(),
+        tail: Some(stream.tail.0),
+        sent: Some(stream.sent.0),
+        applied: stream.applied.0,
+        durable: stream.durable.0,
+        acked: Some(stream.acked.0),
+        ..StreamStatus::default()
+    });
+    NodeStatus {
+        name: node.to_string(),
+        connected: standing.connected,
+        incarnation: standing.incarnation.0,
+        boot: standing.boot.number,
+        outbox_depth: standing.outbox_depth,
+        streams: streams.collect(),
+        last_contact_ms: standing.contact_ms,
+        last_meta_sync_ms: standing.meta_sync_ms,
+        hub: standing.hub.clone(),
+        ..NodeStatus::default()
+    }
+}
+
+/// Adds the status of the edge itself, which is newer than its hub's.
+fn add_own(status: &mut NodeStatus, own: EdgeStatus, stands_at_hub: bool) {
+    status.connected = own.connected && (status.connected || !stands_at_hub);
+    status.incarnation = own.identity.incarnation.0;
+    status.boot = own.identity.boot.number;
+    status.outbox_depth = own.outbox_depth as u64;
+    status.last_meta_sync_ms = own.last_meta_sync_ms;
+    status.trouble = own.trouble.unwrap_or_default();
+    if status.hub.is_empty() {
+        status.hub = own.hub.unwrap_or_default();
+    }
+    for stream in own.streams {
+        let status = entry(&mut status.streams, &stream.stream);
+        let applied = stream.applied.map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
+        status.applied = status.applied.max(applied.0);
+        status.durable = status.durable.max(stream.durable.0);
+        if let Some(checkpoint) = stream.applied.filter(|_| status.log_id.is_empty()) {
+            status.log_id = checkpoint.log_id.to_string();
+        }
+        // A connected edge knows the end of the log from its hub.
+        if own.connected && status.tail.is_none() {
+            status.tail = Some(stream.tail.0);
+            let lag = stream.tail.0.saturating_sub(status.applied);
+            status.lag_events = Some(lag);
+            status.lag_seconds = (lag == 0).then_some(0.0);
+        }
+    }
+}
+
+/// The row of `stream`, made if it is not there yet.
+fn entry<'s>(streams: &'s mut Vec<StreamStatus>, stream: &StreamId) -> &'s mut StreamStatus {
+    let name = stream.to_string();
+    let at = streams.iter().position(|status| status.stream == name).unwrap_or_else(|| {
+        streams.push(StreamStatus { stream: name, ..StreamStatus::default() });
+        streams.len() - 1
+    });
+    &mut streams[at]
+}
+
+/// Compares with the end of the stream as it is now; a standing may be older than that.
+fn measure_lag(dependencies: &OperatorDependencies, status: &mut StreamStatus, now_ms: i64) {
+    let Ok(stream) = status.stream.parse::<StreamId>() else { return };
+    let Some(tail) = tail(dependencies, &stream) else { return };
+    let end = status.tail.unwrap_or_default().max(tail.seq);
+    let lag = end.saturating_sub(status.applied);
+    status.tail = Some(end);
+    status.log_id = tail.log_id;
+    status.lag_events = Some(lag);
+    // Only a hub keeps when the events came.
+    status.lag_seconds = (lag == 0).then_some(0.0);
+    if let Some(hub) = &dependencies.hub
+        && let Ok(behind) = hub.lag(&stream, Seq(status.applied))
+    {
+        let ms = behind.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms).max(0));
+        let ms = u32::try_from(ms).unwrap_or(u32::MAX);
+        status.lag_seconds = Some(f64::from(ms) / 1000.0);
+    }
+}
+
+/// The end of a stream.
+struct Tail {
+    seq: u64,
+    log_id: String,
+}
+
+/// The end of a stream in the fold of this process: the hub's, else the controller's.
+fn tail(dependencies: &OperatorDependencies, stream: &StreamId) -> Option<Tail> {
+    let checkpoint = match (&dependencies.hub, &dependencies.cloud) {
+        (Some(hub), _) => hub.lag(stream, Seq::ZERO).ok()?.tail,
+        (None, Some(cloud)) => {
+            StreamReader::new(&*cloud.published).position(stream).ok()?.map(|(at, _)| at)?
+        }
+        (None, None) => return None,
+    };
+    let log_id = checkpoint.log_id;
+    // Logs are numbered from 1.
+    let log_id = if log_id.number > 0 { log_id.to_string() } else { String::new() };
+    Some(Tail { seq: checkpoint.seq.0, log_id })
+}
+
+fn log_id_of(stream: &StreamStatus) -> String {
+    stream.log_id.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_that_is_true_of_a_node_is_its_state() {
+        let mut node = NodeStatus {
+            streams: vec![StreamStatus { lag_events: Some(3), ..StreamStatus::default() }],
+            ..NodeStatus::default()
+        };
+        assert_eq!(state_of(&node, false), state::AWAY);
+        node.connected = true;
+        assert_eq!(state_of(&node, false), state::LAGGING);
+        node.streams.clear();
+        assert_eq!(state_of(&node, false), state::IN_STEP);
+        node.trouble = "the hub refused the session (Clone): another node".to_owned();
+        assert_eq!(state_of(&node, false), state::HELD);
+        node.trouble = "disk: full".to_owned();
+        assert_eq!(state_of(&node, true), state::DISK_FULL);
+        node.trouble = "the Outbox database failed".to_owned();
+        assert_eq!(state_of(&node, true), state::FAILED);
+    }
+}

@@ -1,0 +1,177 @@
+//! The past of a stream, from the log: its state at a position, and its events.
+
+use bytes::Bytes;
+use headwater_event::record::LogMetadata;
+use headwater_event::{Envelope, Event, Seq, StreamId};
+use headwater_log::history::{
+    HistoryError, HistoryItem, PastState, StreamHistory, Until, fold_stream, stream_events,
+};
+use headwater_log::read_metadata;
+use headwater_proto::operator::{Entry, HistoryEvent, HistoryRequest, StateRequest, StateResponse};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::mask::mask_bytes;
+use super::{OperatorDependencies, internal, some_of, stream_of};
+
+/// Events of one answer: a week of a busy node.
+const EVENTS_MAX: usize = 1_000_000;
+
+/// Events waiting for a slow reader of the answer.
+const WAITING_MAX: usize = 256;
+
+/// The state of one stream after one of its events.
+pub(super) async fn state(
+    dependencies: &OperatorDependencies,
+    request: &StateRequest,
+) -> Result<StateResponse, Status> {
+    let stream = known_stream(dependencies, &request.stream)?;
+    let until = match request.seq {
+        0 => Until::Tail,
+        seq => Until::Seq(Seq(seq)),
+    };
+    let past = fold(dependencies, &stream, until).await?;
+    let entries = past.entries.into_iter().map(|(key, entry)| {
+        let kind = key.resource().map_or("", |key| key.kind()).to_owned();
+        let object = entry.applied.object;
+        let object = if request.show_secrets { object } else { mask_bytes(&kind, object) };
+        Entry { key: key.as_str().to_owned(), object }
+    });
+    Ok(StateResponse { seq: past.seq.0, hash: past.hash.to_string(), entries: entries.collect() })
+}
+
+/// The fold of `stream` from the log.
+pub(super) async fn fold(
+    dependencies: &OperatorDependencies,
+    stream: &StreamId,
+    until: Until,
+) -> Result<PastState, Status> {
+    let birth = birth(dependencies).await?;
+    let now_ms = (dependencies.wall_clock)();
+    fold_stream(&*dependencies.logs()?.downstream, birth, stream, until, now_ms)
+        .await
+        .map_err(refused)
+}
+
+/// The events of a stream, from the log.
+pub(super) async fn history(
+    dependencies: OperatorDependencies,
+    request: HistoryRequest,
+) -> Result<impl Stream<Item = Result<HistoryEvent, Status>> + Send, Status> {
+    let stream = known_stream(&dependencies, &request.stream)?;
+    let birth = birth(&dependencies).await?;
+    let now_ms = (dependencies.wall_clock)();
+    let bound = |seq| (seq != 0).then_some(Seq(seq));
+    let range = (bound(request.from), bound(request.to));
+    let (from, to) = range;
+    if let (Some(from), Some(to)) = range
+        && from > to
+    {
+        return Err(Status::invalid_argument(format!("--from {from} lies behind --to {to}")));
+    }
+    let log = dependencies.logs()?.downstream.clone();
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let show = request.show_secrets;
+    if !request.follow {
+        let events = stream_events(&*log, birth, &stream, range, EVENTS_MAX, now_ms)
+            .await
+            .map_err(refused)?;
+        tokio::spawn(async move {
+            for envelope in events {
+                if sender.send(Ok(event(envelope, show))).await.is_err() {
+                    return;
+                }
+            }
+        });
+        return Ok(ReceiverStream::new(receiver));
+    }
+    let mut reading = StreamHistory::open(&*log, birth, &stream, now_ms)
+        .await
+        .map_err(|error| internal(&error))?;
+    tokio::spawn(async move {
+        loop {
+            let next = tokio::select! {
+                next = reading.next() => next,
+                () = sender.closed() => return,
+            };
+            let said = match next {
+                Ok(HistoryItem::Event(envelope)) => {
+                    let wanted = from.is_none_or(|from| from <= envelope.seq)
+                        && to.is_none_or(|to| envelope.seq <= to);
+                    if !wanted {
+                        continue;
+                    }
+                    Ok(event(envelope, show))
+                }
+                Ok(HistoryItem::End | HistoryItem::Hole(_)) => continue,
+                Ok(HistoryItem::Malformed(malformed)) => Err(internal(&malformed)),
+                Err(error) => Err(internal(&error)),
+            };
+            let failed = said.is_err();
+            if sender.send(said).await.is_err() || failed {
+                return;
+            }
+        }
+    });
+    Ok(ReceiverStream::new(receiver))
+}
+
+/// The stream of a request, if it exists: an empty response would hide a typing error.
+fn known_stream(dependencies: &OperatorDependencies, text: &str) -> Result<StreamId, Status> {
+    let stream = stream_of(text)?;
+    dependencies.logs()?;
+    let known = dependencies.known_streams()?;
+    if known.contains(&stream) {
+        return Ok(stream);
+    }
+    let names: Vec<String> = known.iter().map(ToString::to_string).collect();
+    let names = some_of(names.iter().map(String::as_str));
+    Err(Status::not_found(format!("there is no stream {stream}; there are {names}")))
+}
+
+pub(super) async fn birth(dependencies: &OperatorDependencies) -> Result<LogMetadata, Status> {
+    read_metadata(&*dependencies.logs()?.downstream)
+        .await
+        .map_err(|error| internal(&error))?
+        .ok_or_else(|| Status::unavailable("the log is empty: nothing was published yet"))
+}
+
+fn event(envelope: Envelope, show_secrets: bool) -> HistoryEvent {
+    let key = envelope.event.key().map(|key| key.as_str().to_owned()).unwrap_or_default();
+    let kind = envelope.event.key().and_then(|key| key.resource()).map(|key| key.kind().to_owned());
+    let (uid, resource_version) =
+        (envelope.event.uid().to_owned(), envelope.event.resource_version().to_owned());
+    let name = envelope.event.kind();
+    let object: Option<Bytes> = match envelope.event {
+        Event::Applied(applied) => Some(match kind.as_deref() {
+            Some(kind) if !show_secrets => mask_bytes(kind, applied.object),
+            _ => applied.object,
+        }),
+        Event::Removed(_) | Event::Head => None,
+    };
+    HistoryEvent {
+        stream: envelope.stream.to_string(),
+        seq: envelope.seq.0,
+        kind: name,
+        key,
+        uid,
+        resource_version,
+        time_ms: envelope.time_ms,
+        writer_epoch: envelope.epoch.0,
+        object,
+        hash: envelope.hash.to_string(),
+    }
+}
+
+fn refused(error: HistoryError) -> Status {
+    let text = headwater_telemetry::error_chain(&error);
+    match error {
+        HistoryError::Compacted { .. } | HistoryError::NotReached { .. } => {
+            Status::out_of_range(text)
+        }
+        HistoryError::TooMany { .. } => Status::invalid_argument(text),
+        _ => Status::internal(text),
+    }
+}

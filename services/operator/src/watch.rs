@@ -1,0 +1,284 @@
+//! Objects, and every change of them.
+//!
+//! A controller names the objects that may have changed, and the watch reads only those. Of an edge
+//! the watch polls the status, and reads the whole replica when its position has moved.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+use headwater_controller::{ChangeSubscription, Filter, PictureChange};
+use headwater_edge::EdgeStatus;
+use headwater_event::ResourceKey;
+use headwater_proto::operator::get_event::Kind;
+use headwater_proto::operator::{GetEvent, GetRequest};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::mask::mask;
+use super::objects::{Objects, filter, find};
+use super::{OperatorDependencies, internal};
+use crate::node_view::NodeView;
+
+/// How often a watch looks again although nothing woke it: a node becomes Unknown by silence.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How often an edge is asked whether its replica moved: a person reads along.
+const ASK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A watch pauses for so many times as long as its look took: however many objects there are, it
+/// takes a fifth of a core at most.
+const PAUSE_FACTOR: u32 = 4;
+
+/// Changes waiting for a slow reader of a watch.
+const WAITING_MAX: usize = 256;
+
+/// The objects asked for, then every change of them.
+pub(super) async fn watch(
+    dependencies: OperatorDependencies,
+    request: GetRequest,
+) -> Result<impl Stream<Item = Result<GetEvent, Status>> + Send, Status> {
+    if !request.at.is_empty() {
+        return Err(Status::invalid_argument("the past does not change: leave out -w or --at"));
+    }
+    // The subscription starts before the first look, so that no change is lost.
+    let trigger = ChangeTrigger::of(&dependencies, &request)?;
+    let (first, _) = find(&dependencies, &request).await?;
+    let shown = ReaderState { objects: Objects::new(), show_secrets: request.show_secrets };
+    let (events, receiver) = mpsc::channel(WAITING_MAX);
+    tokio::spawn(Watch { dependencies, request, trigger, shown, events }.run(first));
+    Ok(ReceiverStream::new(receiver))
+}
+
+struct Watch {
+    dependencies: OperatorDependencies,
+    request: GetRequest,
+    trigger: ChangeTrigger,
+    shown: ReaderState,
+    events: mpsc::Sender<Result<GetEvent, Status>>,
+}
+
+/// What makes a watch look again.
+enum ChangeTrigger {
+    Picture {
+        changes: ChangeSubscription,
+        /// Where nodes are asked for: they change by mere time.
+        time: Option<Interval>,
+    },
+    Replica {
+        view: NodeView,
+        /// How the edge stood at the last look, and when that was.
+        last: (Option<EdgeStatus>, Instant),
+    },
+}
+
+/// Where to look.
+enum Look {
+    Everywhere,
+    At(BTreeSet<ResourceKey>),
+    Nodes,
+}
+
+/// What the reader has been shown.
+struct ReaderState {
+    objects: Objects,
+    show_secrets: bool,
+}
+
+impl Watch {
+    /// Runs until the reader leaves or a read fails; the reader receives the error.
+    async fn run(mut self, first: Objects) {
+        let mut events = self.shown.all(first, |_| true);
+        events.push(GetEvent { kind: Kind::InitDone.into(), object: bytes::Bytes::new() });
+        let mut pause = Duration::ZERO;
+        loop {
+            for event in events {
+                if self.events.send(Ok(event)).await.is_err() {
+                    return;
+                }
+            }
+            sleep(pause).await;
+            let look = tokio::select! {
+                look = self.trigger.next() => look,
+                () = self.events.closed() => return,
+            };
+            let Some(look) = look else { return };
+            let began = Instant::now();
+            let found = self.look(look).await;
+            pause = began.elapsed() * PAUSE_FACTOR;
+            events = match found {
+                Ok(events) => events,
+                Err(status) => {
+                    let _ = self.events.send(Err(status)).await;
+                    return;
+                }
+            };
+        }
+    }
+
+    /// The events since the last look.
+    async fn look(&mut self, look: Look) -> Result<Vec<GetEvent>, Status> {
+        let (filter, now_ms) = (filter(&self.request), (self.dependencies.wall_clock)());
+        match look {
+            Look::Everywhere => {
+                let (now, _) = find(&self.dependencies, &self.request).await?;
+                Ok(self.shown.all(now, |_| true))
+            }
+            Look::At(keys) => {
+                let picture = self.dependencies.picture()?;
+                let mut events = Vec::new();
+                for key in keys.into_iter().filter(|key| filter.matches(key)) {
+                    let now =
+                        picture.merged_object(&key, now_ms).map_err(|error| internal(&error))?;
+                    events.extend(self.shown.one(key, now));
+                }
+                Ok(events)
+            }
+            Look::Nodes => {
+                let picture = self.dependencies.picture()?;
+                let nodes = Filter { kind: "node", ..filter };
+                let now = picture.objects(&nodes, now_ms).map_err(|error| internal(&error))?;
+                Ok(self.shown.all(now, |key| key.kind() == "node"))
+            }
+        }
+    }
+}
+
+impl ChangeTrigger {
+    fn of(dependencies: &OperatorDependencies, request: &GetRequest) -> Result<Self, Status> {
+        let replica = match (request.node.as_str(), dependencies.own_node()) {
+            ("", None) => None,
+            ("", Some((_, view))) => Some(view.clone()),
+            (node, _) => Some(dependencies.node(node)?.1),
+        };
+        if let Some(view) = replica {
+            return Ok(Self::Replica { view, last: (None, Instant::now()) });
+        }
+        let changes = dependencies.picture()?.changes();
+        let time = matches!(request.r#type.as_str(), "" | "node").then(|| {
+            let mut time = interval(LOOK_INTERVAL);
+            time.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            time.reset();
+            time
+        });
+        Ok(Self::Picture { changes, time })
+    }
+
+    /// Waits for the next; `None`: there will be none. To give up the wait loses nothing.
+    async fn next(&mut self) -> Option<Look> {
+        match self {
+            Self::Picture { changes, time } => tokio::select! {
+                changed = changes.next() => Some(match changed? {
+                    PictureChange::Everything => Look::Everywhere,
+                    PictureChange::Keys(keys) => Look::At(keys),
+                }),
+                () = tick(time) => Some(Look::Nodes),
+            },
+            Self::Replica { view, last: (last, at) } => loop {
+                sleep(ASK_INTERVAL).await;
+                let now = match view.edge() {
+                    Some(edge) => edge.status().await.ok(),
+                    None => None,
+                };
+                if now != *last || at.elapsed() >= LOOK_INTERVAL {
+                    (*last, *at) = (now, Instant::now());
+                    return Some(Look::Everywhere);
+                }
+            },
+        }
+    }
+}
+
+async fn tick(time: &mut Option<Interval>) {
+    match time {
+        Some(time) => _ = time.tick().await,
+        None => pending().await,
+    }
+}
+
+impl ReaderState {
+    /// Shows all objects of those keys as they are `now`; what is gone first.
+    fn all(&mut self, now: Objects, among: impl Fn(&ResourceKey) -> bool) -> Vec<GetEvent> {
+        let gone = self.objects.keys().filter(|key| among(key) && !now.contains_key(*key));
+        let gone: Vec<_> = gone.cloned().map(|key| (key, None)).collect();
+        let there = now.into_iter().map(|(key, object)| (key, Some(object)));
+        gone.into_iter().chain(there).filter_map(|(key, now)| self.one(key, now)).collect()
+    }
+
+    /// Shows one object as it is `now`, if that is another than it was.
+    fn one(&mut self, key: ResourceKey, now: Option<Value>) -> Option<GetEvent> {
+        let before = self.objects.get(&key);
+        if before == now.as_ref() {
+            return None;
+        }
+        let kind = if now.is_some() { Kind::Apply } else { Kind::Delete };
+        let mut object = now.clone().or_else(|| before.cloned())?;
+        if !self.show_secrets {
+            mask(key.kind(), &mut object);
+        }
+        match now {
+            Some(now) => self.objects.insert(key, now),
+            None => self.objects.remove(&key),
+        };
+        Some(GetEvent { kind: kind.into(), object: object.to_string().into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(name: &str) -> ResourceKey {
+        name.parse().expect("a key")
+    }
+
+    fn told(events: impl IntoIterator<Item = GetEvent>) -> Vec<(Kind, String)> {
+        let text = |event: GetEvent| String::from_utf8_lossy(&event.object).into_owned();
+        events.into_iter().map(|event| (event.kind(), text(event))).collect()
+    }
+
+    fn expect<const N: usize>(expected: [(Kind, &str); N]) -> Vec<(Kind, String)> {
+        expected.map(|(kind, text)| (kind, text.to_owned())).into()
+    }
+
+    #[test]
+    fn differences_only_are_told() {
+        let mut shown = ReaderState { objects: Objects::new(), show_secrets: false };
+        let (a, b, c) = (key("d/pod/a"), key("d/pod/b"), key("d/pod/c"));
+        let now = Objects::from([(a.clone(), json!(1)), (b.clone(), json!(2))]);
+        let first = shown.all(now.clone(), |_| true);
+        assert_eq!(told(first), expect([(Kind::Apply, "1"), (Kind::Apply, "2")]));
+        assert_eq!(told(shown.all(now, |_| true)), []);
+        let now = Objects::from([(b.clone(), json!(3)), (c.clone(), json!(4))]);
+        let expected = [(Kind::Delete, "1"), (Kind::Apply, "3"), (Kind::Apply, "4")];
+        assert_eq!(told(shown.all(now, |_| true)), expect(expected));
+        assert_eq!(told(shown.one(c.clone(), Some(json!(4)))), []);
+        assert_eq!(told(shown.one(c, Some(json!(5)))), expect([(Kind::Apply, "5")]));
+        assert_eq!(told(shown.one(a, None)), [], "it went before");
+        assert_eq!(told(shown.one(b, None)), expect([(Kind::Delete, "3")]));
+    }
+
+    #[test]
+    fn a_look_at_some_takes_nothing_else_away() {
+        let mut shown = ReaderState { objects: Objects::new(), show_secrets: false };
+        let (pod, node) = (key("d/pod/a"), key("null/node/n"));
+        shown.all(Objects::from([(pod, json!(1)), (node, json!(2))]), |_| true);
+        let told = told(shown.all(Objects::new(), |key| key.kind() == "node"));
+        assert_eq!(told, expect([(Kind::Delete, "2")]));
+    }
+
+    #[test]
+    fn a_secret_is_masked_and_its_changes_are_told() {
+        let mut shown = ReaderState { objects: Objects::new(), show_secrets: false };
+        let secret = |data: &str| Some(json!({"kind": "Secret", "data": {"k": data}}));
+        let event = shown.one(key("d/secret/s"), secret("bm8=")).expect("it is new");
+        assert!(!String::from_utf8_lossy(&event.object).contains("bm8="));
+        assert!(shown.one(key("d/secret/s"), secret("eWVz")).is_some());
+    }
+}
