@@ -52,8 +52,8 @@ pub enum RuntimeKind {
 /// The configuration of the process runtime.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
-    /// The shim's program and arguments; the directory of the container's run is appended.
-    /// A program that ends in [`crate::runtime::process::shim::run`].
+    /// The shim's program and arguments, to which the directory of the container's run is appended.
+    /// The program calls [`crate::shim::run`].
     pub shim: Vec<String>,
     /// Variables that the shim's environment has besides those of this process. Containers do not
     /// receive them.

@@ -178,7 +178,7 @@ pub struct StopRequest {
     /// The time that the container has. Zero kills it, and cuts a longer stop short.
     pub within: Duration,
     /// The container ends for the machine's sake: the run is marked, and the container starts
-    /// again whatever its restart policy says.
+    /// again under any restart policy.
     pub interrupts: bool,
 }
 

@@ -7,79 +7,46 @@
 //!                +----------------------------- nothing is left to do -------+
 //! ```
 //!
-//! `plan` and `status` decide and are pure; `executor` carries out the steps. A worker keeps for
-//! each container what the runtime does not know (`container_tracker`): back-off, probes, stops.
+//! | module | job |
+//! |---|---|
+//! | `observation` | the facts of the pod, from spec, objects and runtime |
+//! | [`plan`] | the next steps (pure) |
+//! | `report`, `status` | the pod's status (pure), and its report |
+//! | `executor` | the steps, carried out |
+//! | `container_tracker`, `image_tracker`, `backoff` | facts that the runtime does not know |
+//! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use headwater_event::NodeName;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::api::pod_reporter::PodReporter;
-use crate::config::Settings;
-use crate::container::downward_api::FieldSource;
+use crate::container::WaitReason;
 use crate::container::volume::Volume;
-use crate::container::{LaunchSpec, WaitReason, environment, volume_content};
 use crate::desired::compressed_object::CompressedObject;
-use crate::desired::objects::Objects;
-use crate::disk::pod_store::PodStore;
-use crate::error_chain::error_chain;
-use crate::metrics::{EdgedCounts, PodCount};
+use crate::metrics::PodCount;
 use crate::pod::{self, PodRecord};
-use crate::runtime::{NodeRuntime, PodState, SandboxState};
 
 mod backoff;
 mod container_tracker;
+mod dependencies;
 mod executor;
 mod handler;
 mod image_tracker;
+mod observation;
 pub mod plan;
 mod probe;
+mod report;
 mod signal;
 pub(crate) mod status;
 
 use container_tracker::ContainerTracker;
+pub(crate) use dependencies::{Assignment, WorkerDependencies};
 use image_tracker::ImageTracker;
-use plan::{Containers, FailReason, Fate, FinalStep, Outcome, Plan, PodFacts, Sandbox};
+use plan::{FailReason, Fate, Outcome};
 pub(crate) use signal::{SIGNALS_MAX, Signal, Signals};
-use status::StatusFacts;
-
-/// The pod that a worker brings about; the latest one counts.
-#[derive(Clone, Debug)]
-pub(crate) struct Assignment {
-    /// The pod's latest object.
-    pub(crate) pod: CompressedObject<Pod>,
-    /// The objects that it may name.
-    pub(crate) objects: Objects,
-    /// Whether the edge's view still has the pod.
-    pub(crate) is_desired: bool,
-    /// Set when the machine stops: the time by which the pod must have ended.
-    pub(crate) shutdown: Option<Instant>,
-    /// The trace context of the pod's last change, if it is in a trace.
-    pub(crate) trace: Option<String>,
-}
-
-/// What all workers need from outside.
-pub(crate) struct WorkerDependencies {
-    pub(crate) node: NodeName,
-    pub(crate) address: IpAddr,
-    pub(crate) settings: Settings,
-    pub(crate) runtime: NodeRuntime,
-    pub(crate) store: PodStore,
-    pub(crate) reporter: PodReporter,
-    pub(crate) metrics: EdgedCounts,
-    /// One permit for each pod that is being started.
-    pub(crate) adding: Semaphore,
-    /// One permit for each pod that is being stopped or cleaned up.
-    pub(crate) removing: Semaphore,
-    pub(crate) cancel: CancellationToken,
-}
 
 /// The worker of one pod.
 pub(crate) struct Worker {
@@ -91,8 +58,8 @@ pub(crate) struct Worker {
     inbox: mpsc::Receiver<Box<Signal>>,
     /// Boxed: a map has room for eleven, and most pods have one container.
     containers: BTreeMap<String, Box<ContainerTracker>>,
-    /// The images of containers; empty if the runtime has no images.
-    images: ImageTracker,
+    /// The images of containers, if the runtime has images.
+    images: Option<Box<ImageTracker>>,
     /// The content of the volumes, from the last time when all of it was available.
     volumes: Vec<Volume>,
     /// Whether the volumes have this content.
@@ -141,7 +108,8 @@ impl Worker {
         let reported = shared.store.status(&record.uid);
         let reported = reported.and_then(|status| CompressedObject::encode(&status).ok());
         let (trace, count) = (assignment.trace.clone(), shared.metrics.pod());
-        let images = ImageTracker::new(&shared.settings);
+        let images = shared.runtime.images().is_some();
+        let images = images.then(|| Box::new(ImageTracker::new(&shared.settings)));
         Self {
             record,
             shared,
@@ -242,175 +210,6 @@ impl Worker {
         pod
     }
 
-    /// Resolves the content of the volumes, and which containers can be launched.
-    fn resolve(&mut self, pod: &Pod) {
-        let volumes = volume_content::resolve(&self.fields(pod), &self.assignment.objects);
-        self.missing = volumes.as_ref().err().cloned();
-        if let Ok(volumes) = volumes
-            && self.volumes != volumes
-        {
-            (self.volumes, self.volumes_written) = (volumes, false);
-        }
-        self.refused = pod::all_containers(pod)
-            .filter_map(|container| {
-                Some((container.name.clone(), self.launch(pod, container).err()?))
-            })
-            .collect();
-        // The missing object may be here now.
-        self.setup_error = None;
-    }
-
-    /// How the container is launched.
-    fn launch(&self, pod: &Pod, container: &Container) -> Result<LaunchSpec, WaitReason> {
-        let runtime = &self.shared.runtime;
-        runtime.check(pod, container)?;
-        let mut base = runtime.environment(&self.record.uid, pod, &container.name);
-        base.insert("HOSTNAME".to_owned(), hostname(pod));
-        environment::launch(container, &base, &self.fields(pod), &self.assignment.objects)
-    }
-
-    fn fields<'a>(&'a self, pod: &'a Pod) -> FieldSource<'a> {
-        let WorkerDependencies { node, address, .. } = &*self.shared;
-        FieldSource {
-            pod,
-            node: node.as_str(),
-            node_address: *address,
-            pod_address: self.pod_address(),
-        }
-    }
-
-    /// The pod's own address, else the node's.
-    fn pod_address(&self) -> IpAddr {
-        let state = self.shared.runtime.pod(&self.record.uid);
-        state.addresses.first().copied().unwrap_or(self.shared.address)
-    }
-
-    /// Reads the pod's state from the runtime, and brings the trackers up to date with it.
-    async fn observe(&mut self, pod: &Pod) -> PodState {
-        let now = Instant::now();
-        let state = self.shared.runtime.pod(&self.record.uid);
-        for (name, runs) in &state.containers {
-            let settings = &self.shared.settings;
-            let new = || Box::new(ContainerTracker::new(settings));
-            self.containers.entry(name.clone()).or_insert_with(new).observe(runs.clone(), now);
-        }
-        if let Some(images) = self.shared.runtime.images() {
-            self.images.observe(&**images, pod, &state).await;
-        }
-        self.start_probes(pod);
-        state
-    }
-
-    /// The facts of the containers that ever ran.
-    fn container_facts(&self, state: &PodState, now: Instant) -> Containers {
-        let facts = self.containers.iter().map(|(name, tracker)| {
-            let mut facts = tracker.facts(now);
-            facts.in_earlier_sandbox = state
-                .containers
-                .get(name)
-                .is_some_and(|runs| runs.sandbox_attempt != state.sandbox_attempt);
-            (name.clone(), facts)
-        });
-        facts.collect()
-    }
-
-    fn plan(&mut self, pod: &Pod, state: &PodState, fate: Fate, now: Instant) -> Plan {
-        let mut containers = self.container_facts(state, now);
-        for container in pod::all_containers(pod) {
-            let name = &container.name;
-            let facts = containers.entry(name.clone()).or_default();
-            let missing = match self.missing.as_ref().or(self.refused.get(name)) {
-                Some(reason) => Some((reason.clone(), None)),
-                None => self.setup_error.clone().map(|(reason, at)| (reason, Some(at))),
-            };
-            if let Some((reason, retry_at)) = missing {
-                facts.refused = Some(reason);
-                facts.retry_at = retry_at.filter(|at| *at > now);
-            }
-            if self.shared.runtime.images().is_some() {
-                facts.image = self.images.state(name);
-            }
-        }
-        // A pod that is being stopped has not ended by itself.
-        if fate == Fate::Run && self.ended.is_none() {
-            self.ended = plan::outcome(pod, &containers);
-        }
-        let sandbox = match state.sandbox {
-            _ if !self.shared.runtime.features().sandboxes => Sandbox::Unneeded,
-            SandboxState::None => Sandbox::None,
-            SandboxState::Ready => Sandbox::Ready,
-            SandboxState::Lost => Sandbox::Lost,
-        };
-        let containers = &containers;
-        plan::plan(&PodFacts { pod, fate, ended: self.ended, sandbox, containers, now })
-    }
-
-    fn fate(&mut self, pod: &Pod, now: Instant) -> Fate {
-        if let Some(deadline) = self.assignment.shutdown {
-            return Fate::End { deadline, then: FinalStep::Leave };
-        }
-        let then = if !self.assignment.is_desired {
-            FinalStep::CleanUp
-        } else if pod::is_deleting(pod) {
-            FinalStep::AskDelete
-        } else {
-            return Fate::Run;
-        };
-        let since = *self.end_since.get_or_insert(now);
-        Fate::End { deadline: since + pod::grace(pod), then }
-    }
-
-    /// Reports the pod's status to the edge if it changed.
-    async fn report(&mut self, pod: &Pod, state: &PodState, fate: Fate, plan: &Plan) {
-        if !self.assignment.is_desired || self.assignment.shutdown.is_some() {
-            return;
-        }
-        let containers = self.container_facts(state, Instant::now());
-        let ended = self.ended.or_else(|| match fate {
-            Fate::Run => None,
-            Fate::End { .. } | Fate::Fail { .. } => plan::stopped(pod, &containers),
-        });
-        let ready = self.containers.iter().filter(|(_, tracker)| tracker.is_ready());
-        let ready = ready.map(|(name, _)| name.as_str()).collect();
-        let before = self.reported.as_ref().map(CompressedObject::decode);
-        let facts = StatusFacts {
-            pod,
-            uid: &self.record.uid,
-            state,
-            containers: &containers,
-            ready: &ready,
-            waiting: &plan.waiting,
-            ended,
-            fail_reason: self.fail_reason,
-            start_time: self.record.seen_at,
-            node_address: self.shared.address,
-            before: before.as_ref(),
-        };
-        let status = status::derive(&facts, Timestamp::now());
-        let compressed = match CompressedObject::encode(&status) {
-            Ok(compressed) => compressed,
-            Err(error) => {
-                // The files of a run state a time that no clock shows.
-                tracing::warn!(pod = %self.record.key, %error, "a status cannot be encoded");
-                return;
-            }
-        };
-        let is_new = self.reported.as_ref() != Some(&compressed);
-        if !is_new && self.has_reported {
-            return;
-        }
-        let Self { record, shared, .. } = self;
-        let trace = self.trace.clone();
-        shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace).await;
-        self.has_reported = true;
-        self.count.phase(status.phase.as_deref());
-        if is_new && let Err(error) = shared.store.write_status(&record.uid, &status).await {
-            let message = error_chain(&error);
-            tracing::warn!(pod = %record.key, message, "a status cannot be written to the disk");
-        }
-        self.reported = Some(compressed);
-    }
-
     fn apply(&mut self, signal: Signal, pod: &Pod) {
         let now = Instant::now();
         let grace = pod::grace(pod);
@@ -447,7 +246,9 @@ impl Worker {
                 if let Err(error) = &result {
                     tracing::warn!(pod = %key, container, %error, "an image was not pulled");
                 }
-                self.images.end_pull(&container, result, now);
+                if let Some(images) = &mut self.images {
+                    images.end_pull(&container, result, now);
+                }
             }
         }
     }
@@ -456,10 +257,4 @@ impl Worker {
 /// The pod's container of this name.
 fn container_of<'p>(pod: &'p Pod, name: &str) -> Option<&'p Container> {
     pod::all_containers(pod).find(|container| container.name == name)
-}
-
-/// The hostname that the pod's containers see.
-fn hostname(pod: &Pod) -> String {
-    let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
-    hostname.or_else(|| pod.metadata.name.clone()).unwrap_or_default()
 }

@@ -74,8 +74,8 @@ pub struct Exit {
     pub reason: String,
     /// Details for a person.
     pub message: Option<String>,
-    /// The run ended for the machine's sake: the container starts again whatever its restart
-    /// policy says.
+    /// The run ended for the machine's sake: the container starts again under any restart
+    /// policy.
     #[serde(default)]
     pub interrupted: bool,
 }

@@ -122,12 +122,13 @@ impl Worker {
     }
 
     fn pull(&mut self, pod: &Pod, name: &str) -> StepOutcome {
-        let Some(images) = self.shared.runtime.images().cloned() else {
+        let images = self.shared.runtime.images().cloned();
+        let (Some(images), Some(tracker)) = (images, &mut self.images) else {
             return StepOutcome::Waiting;
         };
         let image = container_of(pod, name).and_then(|container| container.image.clone());
         let (signals, container) = (self.signals.clone(), name.to_owned());
-        self.images.begin_pull(name);
+        tracker.begin_pull(name);
         tokio::spawn(async move {
             let result = images.pull(image.as_deref().unwrap_or_default(), &[]).await;
             let _ = signals.send(Box::new(Signal::Pull { container, result })).await;
@@ -155,7 +156,9 @@ impl Worker {
         drop(permit);
         self.count(RuntimeAction::Start, began, &result);
         follow(&mut self.trace, &span);
-        self.images.forget(name);
+        if let Some(images) = &mut self.images {
+            images.forget(name);
+        }
         let now = Instant::now();
         let settings = &self.shared.settings;
         let new = || Box::new(ContainerTracker::new(settings));

@@ -24,10 +24,10 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     first.stop().await;
     assert!(is_alive(&pid), "the pod worker's stop leaves the pod");
 
-    // Nobody is there, and what it says is kept all the same.
+    // No pod worker runs, and the output is kept all the same.
     std::fs::write(&go, "").expect("written");
-    let said = |log: &String| log.contains("stdout F two\n");
-    until("a line said to nobody", || Some(log(&bench, "web", false)).filter(said)).await;
+    let has_line = |log: &String| log.contains("stdout F two\n");
+    until("a line written meanwhile", || Some(log(&bench, "web", false)).filter(has_line)).await;
 
     let count = bench.edge.operations().len();
     let second = bench.edged().await;
@@ -42,9 +42,9 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     let started = |s: &Value| s["containerStatuses"][0]["state"]["running"]["startedAt"].clone();
     assert_eq!(started(&before), started(&after));
     assert_eq!(before["startTime"], after["startTime"]);
-    assert_eq!(before["conditions"], after["conditions"], "nothing changed, nothing is said to");
+    assert_eq!(before["conditions"], after["conditions"], "no condition changed");
 
-    // The end of an adopted process is noticed at once, although it is nobody's child here.
+    // The end of an adopted process is noticed immediately, although it is not a child here.
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(pid.trim().parse().expect("a pid")),
         nix::sys::signal::Signal::SIGKILL,
@@ -58,7 +58,7 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
 }
 
 #[tokio::test]
-async fn an_exit_that_nobody_watched_is_known_to_the_next_pod_worker() {
+async fn an_exit_without_a_pod_worker_is_known_to_the_next_one() {
     let bench = Bench::new(&[]);
     let go = bench.path("go");
     let script = format!("while [ ! -e {} ]; do sleep 0.02; done; exit 7", go.display());
@@ -70,7 +70,7 @@ async fn an_exit_that_nobody_watched_is_known_to_the_next_pod_worker() {
     first.stop().await;
     std::fs::write(&go, "").expect("written");
     let exit = bench.edged_dir().join("pods/u1/containers/main/0/exit.json");
-    until("the shim's last word", || exit.exists().then_some(())).await;
+    until("the shim's last file", || exit.exists().then_some(())).await;
     let second = bench.edged().await;
     let status = bench.edge.until_status("job", "an end", |s| s["phase"] == "Failed").await;
     assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
@@ -106,8 +106,8 @@ async fn stopped_pods_start_again_with_the_next_pod_worker_whatever_their_policy
     bench.edge.until_status("job", "a running pod", is_running).await;
     assert_eq!(first.stop_pods(Duration::from_secs(5)).await, 0);
     let failed = |s: Value| s["phase"] == "Failed";
-    let told = crate::fake_edge::latest_status(&bench.edge.operations(), "job");
-    assert!(!told.is_some_and(failed), "a stop of the machine is no failure of the pod");
+    let status = crate::fake_edge::latest_status(&bench.edge.operations(), "job");
+    assert!(!status.is_some_and(failed), "a stop of the machine is no failure of the pod");
     let second = bench.edged().await;
     let again = |s: &Value| is_running(s) && s["containerStatuses"][0]["restartCount"] == 1;
     bench.edge.until_status("job", "the pod again", again).await;
@@ -115,14 +115,14 @@ async fn stopped_pods_start_again_with_the_next_pod_worker_whatever_their_policy
 }
 
 #[tokio::test]
-async fn an_edge_that_comes_back_is_told_everything_again() {
+async fn an_edge_that_comes_back_receives_all_reports_again() {
     let pod = script_pod("web", "u1", "exec sleep 1000");
     let mut bench = Bench::new(std::slice::from_ref(&pod));
     let edged = bench.edged().await;
     bench.edge.until_status("web", "a ready pod", is_ready).await;
     let socket = bench.path("edge.sock");
     bench.edge = FakeEdge::start(&socket, &[pod], true);
-    bench.edge.until_status("web", "a ready pod, told again", is_ready).await;
+    bench.edge.until_status("web", "a ready pod, reported again", is_ready).await;
     edged.stop_pods(Duration::from_secs(5)).await;
 }
 
@@ -147,7 +147,7 @@ async fn a_crash_in_the_middle_of_a_start_never_leaves_two_processes() {
                 assert!(std::time::Instant::now() < deadline, "waited for {}", point.display());
                 std::hint::spin_loop();
             }
-            // Every task ends where it stands; only then does the handle.
+            // Every task is dropped at its current step, before the handle.
             runtime.shutdown_timeout(DEADLINE);
             drop(edged);
         };

@@ -1,4 +1,4 @@
-//! A directory, an edge and a pod worker for one test, and pods to give them.
+//! The directory, edge and pod worker of one test, and its pods.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What containers see: environment and volumes.
+//! The environment and volumes of containers.
 
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ async fn a_container_starts_again_with_what_its_objects_hold_by_then() {
         end.display()
     );
     let mut pod = script_pod("web", "u1", &script);
-    // The volume shows when the pod's worker has heard of a change.
+    // The volume shows when the pod's worker has received a change.
     pod["spec"]["volumes"] =
         json!([{"name": "v", "configMap": {"name": "settings", "optional": true}}]);
     let container = &mut pod["spec"]["containers"][0];
@@ -198,15 +198,15 @@ async fn a_container_starts_again_with_what_its_objects_hold_by_then() {
     let edged = bench.edged().await;
     let seen = bench.edged_dir().join("pods/u1/volumes/v/color");
     let color = || std::fs::read_to_string(&seen).ok();
-    let told = async |all: &str| {
+    let written = async |all: &str| {
         until(all, || std::fs::read_to_string(&out).ok().filter(|text| text == all)).await;
     };
-    told("blue\n").await;
+    written("blue\n").await;
 
     bench.edge.apply(&config_map("settings", json!({"color": "red"})));
     until("the new color", || color().filter(|color| color == "red")).await;
     std::fs::write(&end, "").expect("written");
-    told("blue\nred\n").await;
+    written("blue\nred\n").await;
 
     bench.edge.delete("shop/configmap/settings");
     until("the end of the color", || color().is_none().then_some(())).await;
@@ -220,7 +220,7 @@ async fn a_container_starts_again_with_what_its_objects_hold_by_then() {
     assert_eq!(status["containerStatuses"][0]["restartCount"], 1);
 
     bench.edge.apply(&config_map("settings", json!({"color": "green"})));
-    told("blue\nred\ngreen\n").await;
+    written("blue\nred\ngreen\n").await;
     edged.stop_pods(Duration::from_secs(5)).await;
 }
 

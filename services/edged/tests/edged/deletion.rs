@@ -1,4 +1,4 @@
-//! Pods end, and only then may their objects go.
+//! Pods end before their objects are deleted.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ async fn another_uid_under_the_same_name_starts_when_the_first_has_ended() {
     bench.edge.apply(&script_pod("web", "u1", &script));
     let edged = bench.edged().await;
     let pid = content(&first).await;
-    // The second tells whether the first still runs.
+    // The second reports whether the first still runs.
     let (pid, out) = (pid.trim(), second.display());
     let script = format!(
         "if kill -0 {pid}; then echo both > {out}; else echo alone > {out}; fi; exec sleep 1000"

@@ -1,4 +1,4 @@
-//! The edge's local API with a view that the test writes and operations that the test reads.
+//! A fake of the edge's local API: the test writes its view and reads its operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -53,10 +53,10 @@ impl Drop for FakeEdge {
 impl FakeEdge {
     /// An edge at `socket` that holds these objects.
     pub(crate) fn start(socket: &Path, objects: &[Value], complete: bool) -> Self {
-        let (told, operations) = watch::channel(Vec::new());
+        let (sender, operations) = watch::channel(Vec::new());
         let objects = objects.iter().map(object).map(|o| (o.key.clone(), o)).collect();
         let failing = BTreeSet::new();
-        let state = State { objects, complete, failing, watchers: Vec::new(), operations: told };
+        let state = State { objects, complete, failing, watchers: Vec::new(), operations: sender };
         let state = Arc::new(Mutex::new(state));
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).expect("the socket is free");
@@ -76,22 +76,22 @@ impl FakeEdge {
         let object = object(value);
         let mut state = self.state.lock().expect("not poisoned");
         state.objects.insert(object.key.clone(), object.clone());
-        state.tell(event(Kind::Apply, Some(object)));
+        state.send(event(Kind::Apply, Some(object)));
     }
 
     /// The view no longer has this object.
     pub(crate) fn delete(&self, key: &str) {
         let mut state = self.state.lock().expect("not poisoned");
         let object = state.objects.remove(key).expect("the object is there");
-        state.tell(event(Kind::Delete, Some(object)));
+        state.send(event(Kind::Delete, Some(object)));
     }
 
-    /// Lists everything again to whoever watches.
+    /// Sends a new listing to every watcher.
     pub(crate) fn list_again(&self, complete: bool) {
         let mut state = self.state.lock().expect("not poisoned");
         state.complete = complete;
         for event in state.listing() {
-            state.tell(event);
+            state.send(event);
         }
     }
 
@@ -105,11 +105,11 @@ impl FakeEdge {
         }
     }
 
-    /// Somebody asks the subscriber for something.
+    /// Sends an operation to the subscriber.
     pub(crate) fn ask(&self, operation: Operation) {
         let mut event = event(Kind::Operation, None);
         event.operation = Some(operation);
-        self.state.lock().expect("not poisoned").tell(event);
+        self.state.lock().expect("not poisoned").send(event);
     }
 
     /// Every operation so far.
@@ -135,8 +135,8 @@ impl FakeEdge {
         match tokio::time::timeout(DEADLINE, wait).await {
             Ok(found) => found,
             Err(_) => {
-                let said: Vec<_> = self.operations().iter().rev().take(6).map(words).collect();
-                panic!("waited {DEADLINE:?} for {what}; the last operations: {said:#?}");
+                let last: Vec<_> = self.operations().iter().rev().take(6).map(words).collect();
+                panic!("waited {DEADLINE:?} for {what}; the last operations: {last:#?}");
             }
         }
     }
@@ -157,15 +157,16 @@ pub(crate) fn latest_status(operations: &[Operation], name: &str) -> Option<Valu
     statuses(operations, name).pop()
 }
 
-/// Every status of that pod that was told, the latest last.
+/// Every reported status of that pod, the latest last.
 pub(crate) fn statuses(operations: &[Operation], name: &str) -> Vec<Value> {
     let resource = format!("shop/podstatus/{name}");
-    let told = operations.iter().filter(|operation| operation.resource == resource);
-    told.map(|operation| {
-        let content: Value = serde_json::from_slice(&operation.content).expect("JSON");
-        content["status"].clone()
-    })
-    .collect()
+    let reports = operations.iter().filter(|operation| operation.resource == resource);
+    reports
+        .map(|operation| {
+            let content: Value = serde_json::from_slice(&operation.content).expect("JSON");
+            content["status"].clone()
+        })
+        .collect()
 }
 
 /// The delete that was asked for, if it was.
@@ -206,11 +207,13 @@ impl State {
         events
     }
 
-    fn tell(&mut self, event: WatchEvent) {
+    fn send(&mut self, event: WatchEvent) {
         self.watchers.retain(|watcher| match watcher.try_send(Ok(event.clone())) {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
-            Err(mpsc::error::TrySendError::Full(_)) => panic!("the test says too much at once"),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                panic!("the test sends too many events at once")
+            }
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Probes: what they find decides what happens to a container.
+//! Probes restart containers and make them ready.
 
 use std::time::Duration;
 
@@ -59,9 +59,9 @@ async fn a_pod_is_ready_while_its_port_answers_well() {
     let started = |s: &Value| s["containerStatuses"][0]["started"] == true;
     let status = bench.edge.until_status("web", "a started container", started).await;
     assert!(!is_ready(&status));
-    answers.send("200 OK").expect("heard");
+    answers.send("200 OK").expect("the server runs");
     bench.edge.until_status("web", "a ready pod", is_ready).await;
-    answers.send("500 Internal Server Error").expect("heard");
+    answers.send("500 Internal Server Error").expect("the server runs");
     let status = bench.edge.until_status("web", "an unready pod", |s| !is_ready(s)).await;
     assert!(is_running(&status), "readiness restarts nothing");
     assert_eq!(status["containerStatuses"][0]["restartCount"], 0);

@@ -7,7 +7,7 @@ use crate::bench::{Bench, condition, content, is_ready, is_running, log, script_
 use crate::fake_edge::statuses;
 
 #[tokio::test]
-async fn a_pod_runs_its_command_and_its_status_says_so() {
+async fn a_pod_runs_its_command_and_reports_it() {
     let mut pod = script_pod("web", "u1", "echo hello; echo oops >&2; exec sleep 1000");
     pod["metadata"]["generation"] = json!(3);
     let bench = Bench::new(&[pod]);
@@ -88,7 +88,7 @@ async fn init_containers_run_in_order_before_the_others_and_sidecars_stay() {
     let bench = Bench::new(&[pod]);
     let edged = bench.edged().await;
     let status = bench.edge.until_status("web", "a ready pod", is_ready).await;
-    // Ready says that the process was started, not that it has come to its first line.
+    // Ready means that the process was started, not that it has run its first line.
     let all = || std::fs::read_to_string(&order).ok().filter(|text| text.lines().count() >= 4);
     assert_eq!(until("a line of each", all).await, "first\nsidecar\nsecond\nmain\n");
     let init = &status["initContainerStatuses"];
@@ -111,7 +111,7 @@ async fn a_failed_init_container_of_a_pod_that_never_restarts_fails_the_pod() {
 }
 
 #[tokio::test]
-async fn a_container_without_a_command_waits_and_says_what_to_do() {
+async fn a_container_without_a_command_waits_with_advice() {
     let mut pod = script_pod("web", "u1", "");
     pod["spec"]["containers"] = json!([{"name": "main", "image": "nginx:1.27"}]);
     let bench = Bench::new(&[pod]);
@@ -203,7 +203,7 @@ async fn a_log_is_kept_in_few_files_that_read_as_one() {
 }
 
 #[tokio::test]
-async fn what_did_not_change_is_not_told_again() {
+async fn an_unchanged_status_is_not_reported_again() {
     let mut clock = script_pod("clock", "u2", "sleep 0.5");
     clock["spec"]["restartPolicy"] = json!("Never");
     let bench = Bench::new(&[script_pod("web", "u1", "exec sleep 1000")]);
@@ -213,7 +213,7 @@ async fn what_did_not_change_is_not_told_again() {
     bench.edge.until_status("web", "a ready pod", is_ready).await;
     bench.edge.apply(&clock);
     bench.edge.until_status("clock", "an end", |s| s["phase"] == "Succeeded").await;
-    let told = statuses(&bench.edge.operations(), "web");
-    assert!(told.windows(2).all(|two| two[0] != two[1]), "{} statuses", told.len());
+    let all = statuses(&bench.edge.operations(), "web");
+    assert!(all.windows(2).all(|two| two[0] != two[1]), "{} statuses", all.len());
     edged.stop_pods(std::time::Duration::from_secs(5)).await;
 }

@@ -1,4 +1,4 @@
-//! The node, and what starts or does not start at all.
+//! The node object, and pod workers that do not start.
 
 use headwater_edged::{Edged, EdgedError, RuntimeKind};
 use headwater_proto::local::Operation;
@@ -8,20 +8,20 @@ use serde_json::Value;
 use crate::bench::{Bench, is_ready, script_pod};
 
 #[tokio::test]
-async fn a_node_is_registered_and_told_again_to_an_edge_that_listed_anew() {
+async fn a_node_is_registered_and_reported_again_after_a_new_listing() {
     let bench = Bench::new(&[]);
     let edged = bench.edged().await;
-    let told = |all: &[Operation], verb| {
+    let reported = |all: &[Operation], verb| {
         all.iter().find(|o| o.resource == "null/node/gw-1" && o.verb() == verb).cloned()
     };
-    let node = bench.edge.until("the node", |all| told(all, Verb::Insert)).await;
+    let node = bench.edge.until("the node", |all| reported(all, Verb::Insert)).await;
     let node: Value = serde_json::from_slice(&node.content).expect("JSON");
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "gw-1");
     assert_eq!(node["status"]["capacity"]["pods"], "110");
     let runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str();
     assert!(runtime.is_some_and(|runtime| runtime.starts_with("process://")));
     bench.edge.list_again(true);
-    bench.edge.until("the node again", |all| told(all, Verb::Update)).await;
+    bench.edge.until("the node again", |all| reported(all, Verb::Update)).await;
     edged.stop().await;
 }
 
@@ -54,7 +54,7 @@ async fn a_socket_path_that_no_socket_can_have_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn the_process_runtime_refuses_to_run_as_root_unless_told() {
+async fn the_process_runtime_refuses_to_run_as_root_unless_allowed() {
     let bench = Bench::new(&[]);
     let mut config = bench.config();
     if let RuntimeKind::Process(process) = &mut config.runtime {

@@ -1,4 +1,4 @@
-//! When absence means something, and what else a watch brings.
+//! The edge's view: absence, operations and malformed events.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn absence_before_the_first_complete_view_ends_nothing() {
     bench.edge.until_status("web", "a running pod", is_running).await;
     first.stop().await;
 
-    // The edge has lost its view, and knows it; another pod is there already.
+    // The edge has lost its view, and its listing is incomplete. Another pod is in it already.
     let other = script_pod("other", "u2", "exec sleep 1000");
     bench.edge = FakeEdge::start(&bench.path("edge.sock"), &[other], false);
     let second = bench.edged().await;
@@ -35,7 +35,7 @@ async fn absence_before_the_first_complete_view_ends_nothing() {
 }
 
 #[tokio::test]
-async fn an_operation_that_nobody_executes_is_answered() {
+async fn an_operation_without_an_executor_is_refused() {
     let bench = Bench::new(&[]);
     let edged = bench.edged().await;
     bench.edge.until("a watch", |all| (!all.is_empty()).then_some(())).await;
@@ -71,7 +71,7 @@ async fn an_event_that_cannot_be_read_harms_no_other() {
 }
 
 #[tokio::test]
-async fn a_report_that_fails_is_told_again_and_holds_up_no_other() {
+async fn a_report_that_fails_is_retried_and_delays_no_other() {
     let pods = ["a", "b"].map(|name| script_pod(name, name, "exec sleep 1000"));
     let bench = Bench::new(&pods);
     bench.edge.fail("shop/podstatus/a", true);

@@ -77,7 +77,7 @@ pub enum Run {
     Exited {
         /// With exit code zero.
         succeeded: bool,
-        /// For the machine's sake: it starts again whatever the restart policy says.
+        /// For the machine's sake: it starts again under any restart policy.
         interrupted: bool,
     },
 }

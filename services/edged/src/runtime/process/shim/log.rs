@@ -157,10 +157,10 @@ mod tests {
         copy_lines(format!("hello\n\n{long}\nlast").as_bytes(), "stdout", &log);
         let text = text(&path);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.splitn(4, ' ').collect()).collect();
-        let said: Vec<_> = lines.iter().map(|l| (l[1], l[2], l[3].len())).collect();
+        let columns: Vec<_> = lines.iter().map(|l| (l[1], l[2], l[3].len())).collect();
         let whole = [("stdout", "F", 5), ("stdout", "F", 0)];
         let parts = [("stdout", "P", LINE_BYTES_MAX), ("stdout", "F", 1), ("stdout", "P", 4)];
-        assert_eq!(said, [&whole[..], &parts[..]].concat());
+        assert_eq!(columns, [&whole[..], &parts[..]].concat());
         for line in &lines {
             let time: Result<Timestamp, _> = line[0].parse();
             assert!(time.is_ok(), "{:?}", line[0]);

@@ -1,0 +1,48 @@
+//! What a worker receives: its dependencies when it starts, and its assignments.
+
+use std::net::IpAddr;
+
+use headwater_event::NodeName;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::pod_reporter::PodReporter;
+use crate::config::Settings;
+use crate::desired::compressed_object::CompressedObject;
+use crate::desired::objects::Objects;
+use crate::disk::pod_store::PodStore;
+use crate::metrics::EdgedCounts;
+use crate::runtime::NodeRuntime;
+
+/// The pod that a worker brings about; the latest one counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Assignment {
+    /// The pod's latest object.
+    pub(crate) pod: CompressedObject<Pod>,
+    /// The objects that it may name.
+    pub(crate) objects: Objects,
+    /// Whether the edge's view still has the pod.
+    pub(crate) is_desired: bool,
+    /// Set when the machine stops: the time by which the pod must have ended.
+    pub(crate) shutdown: Option<Instant>,
+    /// The trace context of the pod's last change, if it is in a trace.
+    pub(crate) trace: Option<String>,
+}
+
+/// What all workers need from outside.
+pub(crate) struct WorkerDependencies {
+    pub(crate) node: NodeName,
+    pub(crate) address: IpAddr,
+    pub(crate) settings: Settings,
+    pub(crate) runtime: NodeRuntime,
+    pub(crate) store: PodStore,
+    pub(crate) reporter: PodReporter,
+    pub(crate) metrics: EdgedCounts,
+    /// One permit for each pod that is being started.
+    pub(crate) adding: Semaphore,
+    /// One permit for each pod that is being stopped or cleaned up.
+    pub(crate) removing: Semaphore,
+    pub(crate) cancel: CancellationToken,
+}

@@ -1,0 +1,65 @@
+//! Reports a pod's status: to the edge, and to the pod worker's own files.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
+
+use super::Worker;
+use super::plan::{self, Fate, Plan};
+use super::status::{self, StatusFacts};
+use crate::desired::compressed_object::CompressedObject;
+use crate::error_chain::error_chain;
+use crate::runtime::PodState;
+
+impl Worker {
+    /// Reports the pod's status to the edge if it changed.
+    pub(super) async fn report(&mut self, pod: &Pod, state: &PodState, fate: Fate, plan: &Plan) {
+        if !self.assignment.is_desired || self.assignment.shutdown.is_some() {
+            return;
+        }
+        let containers = self.container_facts(state, Instant::now());
+        let ended = self.ended.or_else(|| match fate {
+            Fate::Run => None,
+            Fate::End { .. } | Fate::Fail { .. } => plan::stopped(pod, &containers),
+        });
+        let ready = self.containers.iter().filter(|(_, tracker)| tracker.is_ready());
+        let ready = ready.map(|(name, _)| name.as_str()).collect();
+        let before = self.reported.as_ref().map(CompressedObject::decode);
+        let facts = StatusFacts {
+            pod,
+            uid: &self.record.uid,
+            state,
+            containers: &containers,
+            ready: &ready,
+            waiting: &plan.waiting,
+            ended,
+            fail_reason: self.fail_reason,
+            start_time: self.record.seen_at,
+            node_address: self.shared.address,
+            before: before.as_ref(),
+        };
+        let status = status::derive(&facts, Timestamp::now());
+        let compressed = match CompressedObject::encode(&status) {
+            Ok(compressed) => compressed,
+            Err(error) => {
+                // The files of a run state a time that no clock shows.
+                tracing::warn!(pod = %self.record.key, %error, "a status cannot be encoded");
+                return;
+            }
+        };
+        let is_new = self.reported.as_ref() != Some(&compressed);
+        if !is_new && self.has_reported {
+            return;
+        }
+        let Self { record, shared, .. } = self;
+        let trace = self.trace.clone();
+        shared.reporter.status(&record.key, &record.uid, compressed.clone(), trace).await;
+        self.has_reported = true;
+        self.count.phase(status.phase.as_deref());
+        if is_new && let Err(error) = shared.store.write_status(&record.uid, &status).await {
+            let message = error_chain(&error);
+            tracing::warn!(pod = %record.key, message, "a status cannot be written to the disk");
+        }
+        self.reported = Some(compressed);
+    }
+}
