@@ -1,4 +1,4 @@
-//! What a figure is held to, and what may be said of it.
+//! The bounds of a figure, and the verdict on it.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl Bound {
         Self { floor, target, sense: Sense::AtMost }
     }
 
-    /// What may be said of `samples`; of none, nothing.
+    /// The verdict on `samples`; none without samples.
     pub(crate) fn judge(&self, samples: &Samples) -> Verdict {
         let reaches = |bound: f64, sample: f64| match self.sense {
             Sense::AtLeast => sample >= bound,

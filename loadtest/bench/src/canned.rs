@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use crate::events::pod;
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 
 /// Messages on their way to the socket.
 const OUTBOUND_MAX: usize = 4;
@@ -39,7 +39,7 @@ pub(crate) struct Course {
 
 /// How far an edge has acknowledged a course.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Acked {
+pub(crate) struct EdgePositions {
     pub(crate) applied: u64,
     pub(crate) durable: u64,
     received_bytes: u64,
@@ -47,11 +47,11 @@ pub(crate) struct Acked {
 
 /// The hub, for one session of one edge.
 #[derive(Clone)]
-pub(crate) struct Canned {
+pub(crate) struct CannedHub {
     course: Arc<Course>,
     slowly: Option<Slowly>,
     go: Arc<Notify>,
-    acked: watch::Sender<Acked>,
+    acked: watch::Sender<EdgePositions>,
 }
 
 impl Course {
@@ -120,7 +120,7 @@ impl Course {
     }
 }
 
-/// How fast a course is said.
+/// The pace at which a course is sent.
 #[derive(Clone, Copy)]
 struct Slowly {
     /// The events up to here as fast as they are taken.
@@ -129,7 +129,7 @@ struct Slowly {
     interval: Duration,
 }
 
-impl Canned {
+impl CannedHub {
     /// Serves `course` on a free port, as fast as it is taken.
     pub(crate) async fn start(course: Arc<Course>) -> Result<(Self, SocketAddr), Failure> {
         Self::serve(course, None).await
@@ -151,7 +151,7 @@ impl Canned {
     ) -> Result<(Self, SocketAddr), Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.tried("finding a free port")?;
         let address = listener.local_addr().tried("finding a free port")?;
-        let acked = watch::channel(Acked::default()).0;
+        let acked = watch::channel(EdgePositions::default()).0;
         let hub = Self { course, slowly, go: Arc::default(), acked };
         let service = ReplicationServer::new(hub.clone()).max_encoding_message_size(8 << 20);
         tokio::spawn(
@@ -168,12 +168,15 @@ impl Canned {
     }
 
     /// What was acknowledged so far.
-    pub(crate) fn acked(&self) -> Acked {
+    pub(crate) fn acked(&self) -> EdgePositions {
         *self.acked.borrow()
     }
 
     /// Waits for an acknowledgement.
-    pub(crate) async fn until(&self, is_so: impl FnMut(&Acked) -> bool) -> Result<(), Failure> {
+    pub(crate) async fn until(
+        &self,
+        is_so: impl FnMut(&EdgePositions) -> bool,
+    ) -> Result<(), Failure> {
         let mut acked = self.acked.subscribe();
         let waiting = tokio::time::timeout(ACKED_WITHIN, acked.wait_for(is_so));
         waiting.await.tried("the edge does not acknowledge")?.tried("the hub is gone")?;
@@ -206,7 +209,7 @@ impl Canned {
                 ticks.tick().await;
             }
             sent += push.bytes();
-            let has_room = |acked: &Acked| sent <= acked.received_bytes + window_bytes;
+            let has_room = |acked: &EdgePositions| sent <= acked.received_bytes + window_bytes;
             if acked.wait_for(has_room).await.is_err()
                 || !send(HubMessage::Push(push.clone())).await
             {
@@ -220,7 +223,7 @@ impl Canned {
 type Outbound = mpsc::Sender<Result<wire::HubMessage, Status>>;
 
 #[tonic::async_trait]
-impl Replication for Canned {
+impl Replication for CannedHub {
     type SessionStream = ReceiverStream<Result<wire::HubMessage, Status>>;
 
     async fn session(
@@ -246,7 +249,7 @@ impl Replication for Canned {
                             }
                         });
                     }
-                    // It acknowledges no more, which whoever waits for it finds out.
+                    // It acknowledges no more; the waiting row reports that.
                     EdgeMessage::Divergence(diverged) => {
                         eprintln!("the edge differs: {diverged:?}")
                     }

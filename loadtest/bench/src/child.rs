@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgrp};
 
-use crate::failure::{Failure, Tried};
-use crate::figure::Measured;
+use crate::failure::{Attempt, Failure};
+use crate::figure::RowResult;
 use crate::row::Row;
 
 /// Between two looks.
@@ -29,11 +29,11 @@ pub(crate) fn measure(row: &Row, full: bool, seed: u64, out: &Path) -> Result<()
     fs::write(out, text).tried("writing what came out")
 }
 
-/// Ends this process and all that it started when whoever started it is gone: it holds the other
-/// end of the input, and a signal typed at a terminal does not come here.
+/// Ends this process and its children when its parent is gone: the parent holds the other end of the
+/// input, and a signal typed at a terminal does not arrive here.
 fn end_with_parent() {
     let mut input = std::io::stdin().lock();
-    // The end and an error both mean that nobody is there.
+    // The end and an error both mean that the parent is gone.
     let _ = std::io::copy(&mut input, &mut std::io::sink());
     // Started by hand it leads no group of its own, and has no parent to follow.
     if getpgrp() == Pid::this() {
@@ -45,7 +45,7 @@ fn end_with_parent() {
 ///
 /// # Errors
 /// When it cannot be measured, or takes too long.
-pub(crate) fn start(row: &Row, full: bool, seed: u64) -> Result<Measured, Failure> {
+pub(crate) fn start(row: &Row, full: bool, seed: u64) -> Result<RowResult, Failure> {
     let folder = tempfile::tempdir().tried("making a folder")?;
     let out = folder.path().join("measured.json");
     let program = std::env::current_exe().tried("finding this program")?;

@@ -15,7 +15,7 @@ use headwater_proto::local::Object;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 use crate::kafka::{PARTITIONS, runtime};
 use crate::link::wait;
 use crate::pace::{Latency, Pace};
@@ -30,9 +30,9 @@ pub(crate) struct Crowd {
     runtime: Runtime,
     pub(crate) fleet: Fleet,
     source: UnixStream,
-    seen: Arc<Seen>,
+    seen: Arc<ShownPods>,
     pub(crate) nodes: u64,
-    /// Turns said so far: no pod is ever what it was before.
+    /// Turns sent so far: no pod ever has an earlier content again.
     said: u64,
     object_bytes: usize,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Taken {
 }
 
 impl Crowd {
-    /// Starts the parts, and says a pod for each of `nodes` nodes; nobody is connected yet.
+    /// Starts the parts and sends a pod for each of `nodes` nodes; no edge is connected yet.
     ///
     /// # Errors
     /// When a part does not do what it should.
@@ -57,7 +57,7 @@ impl Crowd {
         let socket = fleet.add_source("controller");
         fleet.add_hub("hub");
         let source = fleet.wait_for("the objects socket", |_| UnixStream::connect(&socket).ok());
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(ShownPods::default());
         let runtime = runtime("light", 2)?;
         let edges = Vec::new();
         let mut crowd = Self { edges, runtime, fleet, source, seen, nodes, said: 0, object_bytes };
@@ -179,7 +179,7 @@ fn node_name(number: u64) -> Result<NodeName, Failure> {
 
 /// What light edges show.
 #[derive(Default)]
-struct Seen(Mutex<Shown>);
+struct ShownPods(Mutex<Shown>);
 
 #[derive(Default)]
 struct Shown {
@@ -189,7 +189,7 @@ struct Shown {
     nodes: u64,
 }
 
-impl Seen {
+impl ShownPods {
     fn shown(&self) -> std::sync::MutexGuard<'_, Shown> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,7 +218,7 @@ impl Seen {
     }
 }
 
-impl Witness for Seen {
+impl Witness for ShownPods {
     fn applied(&self, _edge: usize, object: &Object, _at: Instant) {
         let turn = turn_of(&object.object);
         let mut shown = self.shown();

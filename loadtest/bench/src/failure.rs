@@ -34,8 +34,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Says what was tried when something failed.
-pub(crate) trait Tried<T> {
+/// Adds to a failure what was tried.
+pub(crate) trait Attempt<T> {
     /// `what` was tried.
     ///
     /// # Errors
@@ -43,13 +43,13 @@ pub(crate) trait Tried<T> {
     fn tried(self, what: &str) -> Result<T, Failure>;
 }
 
-impl<T, E: Into<Box<dyn Error + Send + Sync>>> Tried<T> for Result<T, E> {
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> Attempt<T> for Result<T, E> {
     fn tried(self, what: &str) -> Result<T, Failure> {
         self.map_err(|source| Failure { what: what.to_owned(), source: Some(source.into()) })
     }
 }
 
-impl<T> Tried<T> for Option<T> {
+impl<T> Attempt<T> for Option<T> {
     fn tried(self, what: &str) -> Result<T, Failure> {
         self.ok_or_else(|| Failure::of(what))
     }

@@ -26,7 +26,7 @@ pub(crate) struct Figure {
 
 /// All that a run of a row has to say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Measured {
+pub(crate) struct RowResult {
     pub(crate) figures: Vec<Figure>,
     /// How it was set up: name and value.
     pub(crate) settings: Vec<(String, String)>,
@@ -96,7 +96,7 @@ impl Figure {
     }
 }
 
-impl Measured {
+impl RowResult {
     pub(crate) fn push(&mut self, figure: Figure) {
         self.figures.push(figure);
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn only_a_latency_can_be_saturated() {
-        let mut measured = Measured { busiest_core: 0.9, ..Measured::default() };
+        let mut measured = RowResult { busiest_core: 0.9, ..RowResult::default() };
         measured.push(Figure::alone("bytes", 1.0.into()));
         assert!(!measured.is_saturated());
         measured.push(Figure::alone("ms", 1.0.into()).latency());

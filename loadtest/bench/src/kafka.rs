@@ -7,9 +7,9 @@ use headwater_kafka::KafkaSettings;
 use headwater_kafka::topics::{self, Direction, TopicPlan};
 use tokio::runtime::Runtime;
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 
-/// How many partitions a topic has here, unless told: as many as are made by default.
+/// The default number of partitions, as `headwater topics create` makes them.
 pub(crate) const PARTITIONS: u32 = 12;
 
 /// A broker on loopback; it ends with this.
@@ -28,8 +28,8 @@ impl Kafka {
         Ok(Self { cluster, topics: AtomicU32::new(0) })
     }
 
-    /// Makes a topic as `headwater topics create` does, with one replica; gives what a client of
-    /// it is told.
+    /// Makes a topic as `headwater topics create` does, with one replica; returns the settings of its
+    /// clients.
     ///
     /// # Errors
     /// When it cannot be made.

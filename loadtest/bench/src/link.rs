@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::clock::{memory_log, wall_clock};
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 use crate::kafka::runtime;
 use crate::rows::append::{claim, claim_anew};
 
@@ -184,7 +184,7 @@ impl Link {
         Ok(())
     }
 
-    /// Deletes the log and makes it again: what the edge stands at means nothing there.
+    /// Deletes the log and makes it again: the edge's position is invalid in the new one.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -220,7 +220,7 @@ impl Link {
         self.of_node.block_on(edge.status()).tried("asking the edge")
     }
 
-    /// Waits until the edge has synced all that was said and the cloud has all its reports.
+    /// Waits until the edge has synced all that was sent and the cloud has all its reports.
     ///
     /// # Errors
     /// When it does not come about.
@@ -250,7 +250,7 @@ impl Link {
         quiet(&self.hop)
     }
 
-    /// Cuts the link, and lets nobody in.
+    /// Cuts the link and refuses connections.
     pub(crate) fn cut(&self) {
         self.hop.set(Conditions { closed: true, ..Conditions::default() });
         self.hop.cut();

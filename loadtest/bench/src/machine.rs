@@ -6,7 +6,7 @@ use std::process::Command;
 use headwater_loadtest::machine;
 use serde::{Deserialize, Serialize};
 
-/// What is said of the machine and the build beside every row.
+/// The machine and the build, which every row names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,

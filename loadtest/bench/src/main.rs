@@ -43,7 +43,7 @@ use clap::Parser;
 use headwater_loadtest::kernel::load;
 use tikv_jemallocator::Jemalloc;
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 use crate::machine::Machine;
 use crate::results::{Results, Section};
 use crate::row::{ROWS, Row};

@@ -1,5 +1,5 @@
-//! Open loop: everything has its moment from the beginning, and its latency counts from there,
-//! whenever it was really said. A stall is felt by everything that it delays.
+//! Open loop: every change has its moment from the beginning, and its latency counts from there, not
+//! from its sending. A stall shows in every change that it delays.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl Pace {
         Self { began: Instant::now() + BEGINS_IN, ..self }
     }
 
-    /// When `turn`, from 1, is to be said.
+    /// The moment of `turn`, from 1.
     pub(crate) fn moment(&self, turn: u64) -> Instant {
         self.began + Duration::from_secs(turn) / self.per_second
     }

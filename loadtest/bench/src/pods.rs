@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use crate::events::Letters;
 
-/// What a node of Kubernetes has at most, unless it is told otherwise.
+/// Kubernetes' default limit of pods per node.
 pub(crate) const PODS_PER_NODE: u64 = 110;
 
 /// How the turn is written into a pod.
 const TURN: &[u8] = br#""turn":""#;
 
-/// Bytes of what stands in a pod beside what fills it.
+/// The bytes of a pod besides its filling.
 const FRAME_BYTES: usize = 420;
 
 /// Pod `number` of `node`, of about `bytes` as JSON; `turn` makes it another than before.
@@ -46,7 +46,7 @@ pub(crate) fn name(node: &str, number: u64) -> String {
     format!("web-{node}-{number}")
 }
 
-/// Which turn made `object` what it is: found, and not parsed, for whoever looks is timed.
+/// The turn that made `object`: searched, not parsed, because the caller is timed.
 pub(crate) fn turn_of(object: &[u8]) -> Option<u64> {
     let at = object.windows(TURN.len()).position(|window| window == TURN)? + TURN.len();
     let digits = object[at..].iter().take_while(|byte| byte.is_ascii_digit());

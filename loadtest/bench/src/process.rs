@@ -12,7 +12,7 @@ use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{EdgeStatus, StatusRequest};
 use serde_json::Value;
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 
 /// Between two looks at a memory that is to come to rest.
 const REST: Duration = Duration::from_millis(500);

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Verdict;
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::machine::Machine;
 use crate::row::Row;
 use crate::samples::digits;
@@ -33,7 +33,7 @@ pub(crate) struct Section {
     full: bool,
     seed: u64,
     #[serde(flatten)]
-    pub(crate) measured: Measured,
+    pub(crate) measured: RowResult,
 }
 
 impl Section {
@@ -43,7 +43,7 @@ impl Section {
         load: f64,
         full: bool,
         seed: u64,
-        measured: Measured,
+        measured: RowResult,
     ) -> Self {
         Self {
             number: row.number,
@@ -197,7 +197,7 @@ mod tests {
     use crate::samples::Samples;
 
     fn section(number: u8, ratio: f64, busiest_core: f64) -> Section {
-        let mut measured = Measured { busiest_core, ..Measured::default() };
+        let mut measured = RowResult { busiest_core, ..RowResult::default() };
         let ours = Samples::from_iter([ratio, ratio]);
         let limit = Samples::from_iter([1.0, 1.0]);
         let figure = Figure::ratio("ms, p99", ours, "a bare pipe", limit).latency();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::figure::Measured;
+use crate::figure::RowResult;
 use crate::rows;
 use crate::turns::Turns;
 
@@ -14,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// What is measured, and what it is measured against.
     pub(crate) about: &'static str,
-    measure: fn(&mut Run) -> Result<Measured, Failure>,
+    measure: fn(&mut Run) -> Result<RowResult, Failure>,
 }
 
 /// How a row is to be measured.
@@ -151,7 +151,7 @@ impl Row {
     ///
     /// # Errors
     /// When something does not do at all what it should.
-    pub(crate) fn measure(&self, full: bool, seed: u64) -> Result<Measured, Failure> {
+    pub(crate) fn measure(&self, full: bool, seed: u64) -> Result<RowResult, Failure> {
         let mut run = Run { full, turns: Turns::of(seed) };
         let mut measured = (self.measure)(&mut run)?;
         measured.busiest_core = run.turns.busiest_core();

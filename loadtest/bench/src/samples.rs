@@ -62,7 +62,7 @@ impl From<f64> for Samples {
 }
 
 impl fmt::Display for Samples {
-    /// `0.82 [0.79, 0.85]`; a single one stands alone.
+    /// `0.82 [0.79, 0.85]`; a single one has no spread.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (median, min, max) = (self.median(), self.min(), self.max());
         if self.0.len() < 2 {

@@ -29,7 +29,7 @@ pub(crate) fn section(section: &Section) -> String {
     text
 }
 
-/// Every row that is known, with what may be said of it.
+/// Every known row with its verdict.
 pub(crate) fn summary(results: &Results) -> String {
     let mut text = String::from("\nrow                figure\n");
     for section in results.sections() {

@@ -2,8 +2,8 @@
 
 use crate::pace::{Latency, Pace};
 
-/// Which turns are not seen yet, object by object: turn `n` is about object `n` modulo their
-/// number, and who sees an object as one turn made it has seen all that was said of it before.
+/// The turns that were not seen yet, by object: turn `n` changes object `n` modulo their number, and an
+/// observer that sees the object of one turn has seen all earlier turns of it.
 pub(crate) struct Waiting {
     base: u64,
     pace: Pace,
@@ -34,7 +34,7 @@ impl Waiting {
         self.next.len() as u64
     }
 
-    /// Whether nothing that was said of one object, up to `last`, is missing.
+    /// Whether no turn of one object, up to `last`, is missing.
     pub(crate) fn has_seen_all_of(&self, object: u64, last: u64) -> bool {
         let next = usize::try_from(object).ok().and_then(|object| self.next.get(object));
         next.is_none_or(|next| self.base + next > last)

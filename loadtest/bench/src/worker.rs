@@ -1,5 +1,5 @@
-//! The pods of a node as a worker there sees them: a watch of the edge's local API, which tells
-//! nothing that is not synced, and is begun again whenever it ends.
+//! The pods of a node as its worker sees them: a watch of the edge's local API, which delivers only what
+//! is synced, and is opened again when it ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use headwater_proto::local::{WatchEvent, WatchRequest};
 use tokio::runtime::Runtime;
 use tonic::Streaming;
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 use crate::link::wait;
 use crate::pods::turn_of;
 
@@ -29,7 +29,7 @@ pub(crate) struct Sight {
     pods: BTreeSet<String>,
     /// When the pod that a turn made was there first.
     turns: HashMap<u64, Instant>,
-    /// When the last of all this was told.
+    /// The moment of the last notification.
     last: Option<Instant>,
 }
 
@@ -124,6 +124,6 @@ async fn watch(socket: &Path, sight: &Mutex<Sight>) -> Result<(), Failure> {
 }
 
 fn lock(sight: &Mutex<Sight>) -> MutexGuard<'_, Sight> {
-    // Nobody panics with it.
+    // No holder panics.
     sight.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -122,7 +122,7 @@ fn main_of(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
         Ok(cli) => cli,
         Err(error) => {
             let status = if error.use_stderr() { USAGE } else { 0 };
-            // There is nobody left to tell.
+            // The output is closed; no other place can show the error.
             let _ = error.print();
             return ExitCode::from(status);
         }

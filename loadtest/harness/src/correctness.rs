@@ -2,7 +2,7 @@
 //!
 //! It is made from what lies on disk once everything has stopped: every replica is compared with
 //! the fold of its stream at the same seq, hash against hash, the replica's recomputed from the
-//! objects it stores; every status of the cloud's picture with the last one its node said.
+//! objects it stores; every status of the cloud's picture with the last report of its node.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -45,7 +45,7 @@ pub struct Correctness {
 pub enum CorrectnessError {
     /// A database or the log cannot be opened.
     #[error(transparent)]
-    Stopped(#[from] StoppedError),
+    StoppedTarget(#[from] StoppedError),
     /// A database cannot be read.
     #[error("a database cannot be read")]
     Engine(#[from] EngineError),
@@ -68,7 +68,7 @@ pub struct Check {
     stand: BTreeMap<StreamId, BTreeMap<Seq, Vec<Stand>>>,
 }
 
-/// A replica that waits for the fold to come to where it stands.
+/// A replica that waits until the fold reaches its position.
 #[derive(Debug)]
 struct Stand {
     node: NodeName,
@@ -101,7 +101,8 @@ impl Check {
         self.found.findings.extend(seen);
     }
 
-    /// Reads the databases of a node: its replicas, and what it said against the cloud's picture.
+    /// Reads the databases of a node: its replicas, and its reports for the comparison with the cloud's
+    /// picture.
     ///
     /// # Errors
     /// When one cannot be read.
@@ -157,7 +158,7 @@ impl Check {
         Ok(())
     }
 
-    /// Folds the log and compares every replica with it, where it stands.
+    /// Folds the log and compares every replica with it, at the replica's position.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -213,7 +214,7 @@ impl Check {
         }
     }
 
-    /// What stands nowhere in the log, and what stands before its end.
+    /// Replicas at a position that the log does not have, and replicas before its end.
     fn rest(&mut self, folds: &BTreeMap<StreamId, Fold>) {
         let left = std::mem::take(&mut self.stand);
         for (stream, stands) in left {

@@ -1,8 +1,8 @@
 //! A deployment that is there already: where it is reached, and how it is left as it was found.
 //!
-//! Everything that a run says stays in [`NAMESPACE`], and at nodes whose names no other run has. What
-//! an earlier run left there, because it was broken off, goes first; what this one said goes when it
-//! is over. The standing of its nodes remains in the log: nobody can take a node back that was there.
+//! The objects of a run stay in [`NAMESPACE`], on nodes whose names no other run has. The harness first
+//! removes the objects of an aborted run, and at the end those of its own. The position records of its
+//! nodes remain in the log: no operation removes a node from it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -77,7 +77,7 @@ pub enum AttachError {
         /// What the system says.
         source: io::Error,
     },
-    /// Nobody answers.
+    /// No process answers.
     #[error("the controller does not answer at {path}", path = path.display())]
     Operator {
         /// Where.
@@ -156,7 +156,7 @@ impl Deployment {
         }
     }
 
-    /// Removes all that a run said. When this returns nothing of it is in the cloud's picture.
+    /// Removes the objects of a run. When this returns, the cloud's picture has none of them.
     ///
     /// # Errors
     /// When the controller does not answer, or too much is still there after a minute.
@@ -193,8 +193,8 @@ impl Deployment {
             else {
                 continue;
             };
-            // The picture shows what a status says and not its bytes: those of a light edge can be
-            // told from it, any others differ.
+            // The picture shows the fields of a status, not its bytes. The bytes of a light edge's
+            // status follow from the fields; others differ.
             let text = echo::said(status).unwrap_or_else(|| status.to_string());
             let digest = StatusDigest::of(&pod.metadata.uid, text.as_bytes());
             statuses.entry(node).or_default().insert(pod.key("pod")?, digest);

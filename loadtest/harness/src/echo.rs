@@ -20,7 +20,7 @@ pub(crate) fn turn_in(message: &str) -> Option<u32> {
     message.strip_prefix(TURN)?.parse().ok()
 }
 
-/// What a light edge must have said for this to be shown; `None`: it never says so.
+/// The report of a light edge that leads to this status; `None`: no report does.
 pub(crate) fn said(shown: &Value) -> Option<String> {
     let text = status(turn_in(shown["message"].as_str().unwrap_or_default()));
     (serde_json::from_str::<Value>(&text).ok()? == *shown).then_some(text)

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::light::{LightEdges, LightSettings, WireCount};
 use crate::scenario::EdgeKind;
-use crate::target::{NodeDisks, Stopped, StoppedError, Target, TargetError};
+use crate::target::{NodeDisks, StoppedError, StoppedTarget, Target, TargetError};
 use crate::watching::Witness;
 
 use self::real::RealEdges;
@@ -44,7 +44,7 @@ impl Edges {
         })
     }
 
-    /// Where one stands, as it says; `None`: it does not answer just now.
+    /// An edge's status; `None`: it does not answer now.
     pub(crate) async fn status(&self, edge: usize) -> Option<EdgeStatus> {
         match self {
             Self::Real(edges) => edges.status(edge).await,
@@ -79,11 +79,11 @@ impl Edges {
     }
 
     /// Ends what is of them in this process.
-    pub(crate) async fn stop(self) -> Ended {
+    pub(crate) async fn stop(self) -> EndedEdges {
         match self {
             Self::Real(edges) => {
                 edges.stop().await;
-                Ended::Real
+                EndedEdges::Real
             }
             Self::Light(edges) => {
                 let disks = edges.stop().await.into_iter().map(|disks| NodeDisks {
@@ -91,26 +91,26 @@ impl Edges {
                     state: disks.state,
                     outbox: disks.outbox,
                 });
-                Ended::Light(disks.collect())
+                EndedEdges::Light(disks.collect())
             }
         }
     }
 }
 
 /// Edges that have ended.
-pub(crate) enum Ended {
+pub(crate) enum EndedEdges {
     /// Their databases are the target's.
     Real,
     /// Their databases, in the order of the nodes.
     Light(Vec<NodeDisks>),
 }
 
-impl Ended {
+impl EndedEdges {
     /// The databases of each node, one after the other: RocksDB has few open at a time.
     pub(crate) fn disks<'a>(
         &'a self,
         nodes: &'a [NodeName],
-        stopped: &'a Stopped,
+        stopped: &'a StoppedTarget,
     ) -> Box<dyn Iterator<Item = Result<NodeDisks, StoppedError>> + 'a> {
         match self {
             Self::Real => Box::new(nodes.iter().map(|node| stopped.node(node))),

@@ -44,7 +44,7 @@ const AHEAD_LINES_MAX: usize = 4_096;
 /// A refusal that is kept in words; the rest is counted.
 const REFUSALS_MAX: usize = 20;
 
-/// The generator of one run, which has said what there is before the first change.
+/// The generator of one run, which has sent the objects that exist before the first change.
 pub struct Generator {
     lines: SyncSender<Vec<u8>>,
     writing: JoinHandle<io::Result<()>>,
@@ -76,7 +76,7 @@ pub struct Answers {
     pub accepted: u64,
     /// Lines that it refused.
     pub refused: u64,
-    /// The first refusals, as it said them.
+    /// The first refusals, verbatim.
     pub refusals: Vec<String>,
 }
 
@@ -231,7 +231,7 @@ impl Driven {
     }
 }
 
-/// Makes every line, as far ahead of its moment as there is room, until nobody takes them.
+/// Makes every line, as far ahead of its moment as the queue allows, until the receiver is gone.
 fn make(
     schedule: &Schedule,
     nodes: &[NodeName],
@@ -307,7 +307,7 @@ mod tests {
         Schedule { objects: vec![object], turns: (1..=turns).map(turn).collect(), seed: 1 }
     }
 
-    /// What comes through a socket on which `listen` is said as the answer.
+    /// The lines that arrive at a socket that answers with `listen`.
     fn drive(turns: u64, listen: &'static str) -> (Driven, Vec<String>) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("objects.sock");

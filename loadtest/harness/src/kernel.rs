@@ -35,7 +35,7 @@ impl Cores {
         stolen as f64 / all.max(1) as f64
     }
 
-    /// The part of the time since `before` in which each core did something, whoever kept it busy.
+    /// The fraction of the time since `before` in which each core was busy, with any process.
     pub fn busy_since(&self, before: &Self) -> Vec<f64> {
         let both = self.0.iter().zip(&before.0);
         both.map(|(now, before)| {

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::lock;
 
-/// The shortest latency that is told from none.
+/// The resolution of latencies, in microseconds.
 pub const LATENCY_US_MIN: u64 = 1;
 
-/// The longest that is told from longer ones.
+/// The longest latency that is recorded exactly, in microseconds.
 pub const LATENCY_US_MAX: u64 = 60_000_000;
 
 /// Digits that are kept.
@@ -53,12 +53,12 @@ struct Interval {
     histogram: Histogram<u64>,
 }
 
-/// What is said of latencies, in milliseconds. A quantile that the samples do not carry is absent.
+/// The figures of latencies, in milliseconds. A quantile with too few samples is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Samples.
     pub count: u64,
-    /// Of these, longer than can be told: they count as the longest.
+    /// Those longer than [`LATENCY_US_MAX`]: they count as that.
     pub over_range: u64,
     /// The smallest.
     pub min_ms: Option<f64>,

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | [`scenario`] | what a run does, as data |
 //! | [`schedule`], [`payload`] | when what changes, and the bytes of it (pure) |
-//! | [`watching`] | what becomes visible at an edge, and who hears of it |
-//! | [`generator`], [`punctual`] | says every change at its moment, in a thread of real time |
+//! | [`watching`] | what becomes visible at an edge, and its receivers |
+//! | [`generator`], [`punctual`] | sends every change at its moment, in a real-time thread |
 //! | [`sightings`] | who has seen which change, and how late |
 //! | [`latency`] | histograms, and when a quantile may be spoken of |
 //! | [`target`] | the Headwater that is loaded, started on loopback |

@@ -35,7 +35,7 @@ const WATCH_AGAIN: Duration = Duration::from_millis(50);
 /// Questions that wait for one edge.
 const QUESTIONS_MAX: usize = 8;
 
-/// What light edges are told.
+/// The settings of light edges.
 #[derive(Clone, Debug)]
 pub struct LightSettings {
     /// One edge each.
@@ -87,7 +87,7 @@ pub struct Disks {
 }
 
 impl LightEdges {
-    /// Starts them all; they connect by themselves. What becomes visible is told to `witness`.
+    /// Starts them all; they connect by themselves. `witness` receives what becomes visible.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -123,7 +123,7 @@ impl LightEdges {
         }
     }
 
-    /// Where one stands; `None`: it has ended, or there is none.
+    /// An edge's status; `None`: it has ended, or does not exist.
     pub async fn status(&self, edge: usize) -> Option<EdgeStatus> {
         let (reply, answer) = oneshot::channel();
         self.edges.get(edge)?.questions.send(reply).await.ok()?;
@@ -242,7 +242,7 @@ async fn report(meta: &impl Meta, object: &Object, content: &str) -> bool {
 async fn answer(meta: Arc<impl Meta>, mut asked: mpsc::Receiver<oneshot::Sender<EdgeStatus>>) {
     while let Some(reply) = asked.recv().await {
         if let Ok(status) = meta.status(Request::new(StatusRequest {})).await {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = reply.send(status.into_inner());
         }
     }

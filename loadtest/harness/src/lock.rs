@@ -1,4 +1,4 @@
-//! A lock that outlives a panic of whoever held it: what it guards is counts.
+//! A lock that ignores poisoning: it guards counts, which are whole at any time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

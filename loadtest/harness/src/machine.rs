@@ -1,4 +1,4 @@
-//! What a run ran on, and what ran: said in its record, because no figure means anything without.
+//! The machine and the versions of a run: part of its record, because no figure means anything without.
 
 use std::fs;
 use std::process::Command;

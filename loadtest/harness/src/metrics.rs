@@ -10,7 +10,7 @@ pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The sums of all samples of each of the metrics `names` at `address`; `None`: it has none.
 ///
 /// # Errors
-/// When nobody answers `within` that time.
+/// No answer arrives `within` that time.
 pub(crate) fn sums<const N: usize>(
     address: SocketAddr,
     names: [&str; N],

@@ -1,7 +1,7 @@
 //! Objects as they enter: lines for the controller's objects socket.
 //!
-//! Every object says in an annotation at which turn of the schedule it became what it is, so that
-//! whoever sees it knows which change it sees.
+//! An annotation of every object names the turn of the schedule that made it, so that an observer knows
+//! which change it sees.
 
 use headwater_event::NodeName;
 use rand::rngs::StdRng;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::schedule::{Kind, ObjectSpec};
 
-/// What stands before the turn in an object's JSON, which is written without blanks.
+/// The text before the turn in an object's JSON, which has no blanks.
 const TURN: &[u8] = b"\"headwater.loadtest/turn\":\"";
 
-/// The namespace of all that a harness makes: a run on somebody's deployment stays in it.
+/// The namespace of the harness's objects: a run on a deployment touches no other.
 pub const NAMESPACE: &str = "headwater-loadtest";
 
 /// The pod of each node that names the ConfigMaps, and never changes.

@@ -1,5 +1,5 @@
-//! What processes cost while a run goes on: processor time and memory of each, and how busy every
-//! core of the machine was, whoever kept it busy.
+//! The costs of processes during a run: processor time and memory of each, and the load of every core
+//! of the machine with any process.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ pub struct CoresAt {
 pub struct Costs {
     /// Each process.
     pub processes: Vec<ProcessRecord>,
-    /// The busy part of each core on average over the measured time, whoever kept it busy.
+    /// The mean load of each core over the measured time, with any process.
     pub cores_busy_mean: Vec<f64>,
     /// The part of the time of all cores that a hypervisor took for others: what runs is late then,
     /// whatever its priority.

@@ -10,7 +10,7 @@ use thread_priority::{
 
 /// Runs `act` in a thread of its own and gives what it gives. Where this process may set it (root,
 /// `CAP_SYS_NICE`, or an RTPRIO limit of at least 1) the thread is `SCHED_FIFO` at its lowest
-/// priority, before every thread of the ordinary kind; `act` is told whether. So it must mostly
+/// priority, before every thread of the ordinary kind; `act` receives whether it is. So it must mostly
 /// sleep, and should start no threads, which would inherit that.
 ///
 /// # Panics

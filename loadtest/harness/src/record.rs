@@ -49,7 +49,7 @@ pub struct Run {
     pub correctness: Correctness,
     /// The generator.
     pub generator: Driven,
-    /// From the intended moment of a change to its being durable and told at an edge.
+    /// From the intended moment of a change until it is durable at an edge and its watch is notified.
     pub propagation: Option<Latencies>,
     /// From the intended moment to the status of that turn in the cloud's picture.
     pub round_trip: Option<Latencies>,

@@ -338,7 +338,7 @@ impl Page {
     }
 }
 
-/// What is absent in a second breaks the line off: nobody is to read through a stall.
+/// A second without a value interrupts the line, so that a stall stays visible.
 fn points(over_time: &[LatencyAt], value: impl Fn(&LatencyAt) -> Option<f64>) -> Vec<(f64, f64)> {
     over_time.iter().map(|at| (at.at_s, value(at).unwrap_or(f64::NAN))).collect()
 }

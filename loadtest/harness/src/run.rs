@@ -23,7 +23,7 @@ use tokio::task::JoinError;
 
 use crate::correctness::{Check, Correctness, CorrectnessError};
 use crate::deployment::AttachError;
-use crate::edges::{Edges, Ended};
+use crate::edges::{Edges, EndedEdges};
 use crate::generator::{Driven, Generator, GeneratorError, Progress};
 use crate::hops::{self, Hops};
 use crate::latency::Latency;
@@ -32,13 +32,13 @@ use crate::machine::{Machine, Versions};
 use crate::metrics;
 use crate::picture;
 use crate::record::{FORMAT, FaultDone, Latencies, RecordError, Run, Throughput};
-use crate::scenario::{Act, EdgeKind, Fault, Recorded, Scenario, TargetKind};
+use crate::scenario::{Act, EdgeKind, Fault, RecordKind, Scenario, TargetKind};
 use crate::schedule::Schedule;
 use crate::sightings::Sightings;
-use crate::target::{Place, Stopped, StoppedError, Target, TargetError, TargetSettings};
+use crate::target::{Place, StoppedError, StoppedTarget, Target, TargetError, TargetSettings};
 use crate::watching::{Group, Witness};
 
-use self::looking::{Looked, Looking};
+use self::looking::{Looking, Observations};
 
 pub use self::files::TooFewFiles;
 
@@ -113,7 +113,7 @@ pub enum RunError {
     /// The target.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// What was attached to does not let go of what the run said.
+    /// The deployment still has objects of the run.
     #[error("the run's objects cannot be removed")]
     Attach(#[from] AttachError),
     /// A light edge does not start.
@@ -127,12 +127,12 @@ pub enum RunError {
     SetUp {
         /// Pairs of edge and object.
         missing: usize,
-        /// What the cloud said.
+        /// The cloud's output.
         said: String,
     },
     /// What was left cannot be read.
     #[error(transparent)]
-    Stopped(#[from] StoppedError),
+    StoppedTarget(#[from] StoppedError),
     /// What was left cannot be compared.
     #[error(transparent)]
     Correctness(#[from] CorrectnessError),
@@ -177,10 +177,10 @@ struct Running {
 }
 
 /// What the load came to.
-struct Loaded {
+struct LoadOutcome {
     driven: Driven,
     faults: Vec<FaultDone>,
-    looked: Looked,
+    looked: Observations,
     set_up_s: f64,
     visible: u64,
     at_rest_after_s: Option<f64>,
@@ -252,7 +252,7 @@ impl Running {
     }
 
     /// Sets up, drives, and waits until all is at rest.
-    async fn load(&self) -> Result<Loaded, RunError> {
+    async fn load(&self) -> Result<LoadOutcome, RunError> {
         let scenario = &self.settings.scenario;
         let (generator, set_up_s) = self.set_up().await?;
         let began = Instant::now() + BEFORE_FIRST;
@@ -263,7 +263,7 @@ impl Running {
         let progress = generator.progress().clone();
         self.observer.phase("load");
         let picture_at = self.target.lock().await.picture();
-        let echoes = scenario.record.contains(&Recorded::RoundTrip).then(|| {
+        let echoes = scenario.record.contains(&RecordKind::RoundTrip).then(|| {
             let socket = picture_at.clone();
             let (schedule, latency) = (self.schedule.clone(), self.round_trip.clone());
             tokio::spawn(picture::watch(socket, schedule, began, scenario.warm_up, latency))
@@ -293,7 +293,7 @@ impl Running {
         if let Some(echoes) = echoes {
             echoes.abort();
         }
-        Ok(Loaded { driven, faults, looked, set_up_s, visible, at_rest_after_s })
+        Ok(LoadOutcome { driven, faults, looked, set_up_s, visible, at_rest_after_s })
     }
 
     async fn set_up(&self) -> Result<(Generator, f64), RunError> {
@@ -370,8 +370,8 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until every edge stands where it ends, and the cloud knows what they said. Gives how
-    /// long after `ended` the edges did.
+    /// Waits until every edge is at the end of its streams and the cloud has its reports. Returns the
+    /// time from `ended` until the edges were there.
     async fn drain(&self, ended: Instant) -> Option<f64> {
         self.observer.phase("draining");
         let deadline = Instant::now() + self.settings.scenario.drain;
@@ -409,7 +409,7 @@ impl Running {
     }
 
     /// Stops everything, makes the box, and writes the record.
-    async fn end(self, started: String, loaded: Loaded) -> Result<Run, RunError> {
+    async fn end(self, started: String, loaded: LoadOutcome) -> Result<Run, RunError> {
         self.observer.phase("checking");
         let Self { settings, nodes, schedule, propagation, round_trip, sightings, .. } = self;
         let ended = self.edges.stop().await;
@@ -434,8 +434,8 @@ impl Running {
 async fn compare(
     check: &mut Check,
     nodes: &[NodeName],
-    ended: &Ended,
-    stopped: &Stopped,
+    ended: &EndedEdges,
+    stopped: &StoppedTarget,
     tamper: Option<fn(&crate::target::NodeDisks)>,
 ) -> Result<(), RunError> {
     let picture = stopped.picture().await?;
@@ -453,12 +453,12 @@ fn record(
     settings: &RunSettings,
     started: String,
     schedule: &Schedule,
-    loaded: Loaded,
+    loaded: LoadOutcome,
     correctness: Correctness,
     [propagation, round_trip]: [&Latency; 2],
 ) -> Run {
     let scenario = &settings.scenario;
-    let Loaded { driven, faults, looked, set_up_s, visible, at_rest_after_s } = loaded;
+    let LoadOutcome { driven, faults, looked, set_up_s, visible, at_rest_after_s } = loaded;
     let latencies = |latency: &Latency| Latencies {
         quantiles: latency.whole(),
         percentiles: latency.percentiles(),
@@ -482,7 +482,7 @@ fn record(
         )
     });
     let right = correctness.right;
-    let records_round_trip = scenario.record.contains(&Recorded::RoundTrip);
+    let records_round_trip = scenario.record.contains(&RecordKind::RoundTrip);
     Run {
         format: FORMAT,
         started,

@@ -50,7 +50,7 @@ pub struct Scenario {
     pub about: String,
     /// What its figures are to be compared with.
     pub limit: String,
-    /// What it can run on; the first unless told otherwise.
+    /// The targets that it supports; the first is the default.
     pub targets: Vec<TargetKind>,
     /// For how long load is measured.
     #[serde(with = "duration")]
@@ -74,7 +74,7 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What is recorded besides what always is.
     #[serde(default)]
-    pub record: BTreeSet<Recorded>,
+    pub record: BTreeSet<RecordKind>,
 }
 
 /// A key, and the values that it has in turn.
@@ -218,7 +218,7 @@ pub enum Act {
     Kill,
     /// Started again on its data.
     Start,
-    /// Stopped by SIGSTOP.
+    /// StoppedTarget by SIGSTOP.
     Freeze,
     /// Goes on.
     Thaw,
@@ -226,7 +226,7 @@ pub enum Act {
     Cut,
     /// The link of edges is mended.
     Mend,
-    /// Nothing passes a hop any more, and nobody is told.
+    /// A hop passes nothing, and no end is notified.
     BlackHole,
     /// An edge behind a hop reads next to nothing.
     Slow,
@@ -237,7 +237,7 @@ pub enum Act {
 /// What is recorded besides what always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Recorded {
+pub enum RecordKind {
     /// From the intended moment to the status of that turn in the cloud's picture.
     RoundTrip,
 }
@@ -405,7 +405,7 @@ impl Scenario {
                 return Err(("edges.behind_hops", "only light edges take a hop".to_owned()));
             }
         }
-        if self.record.contains(&Recorded::RoundTrip) && !self.edges.echo {
+        if self.record.contains(&RecordKind::RoundTrip) && !self.edges.echo {
             return Err(("record", "round-trip wants edges.echo".to_owned()));
         }
         let objects = self.edges.count.saturating_mul(self.objects.pods_per_edge)

@@ -20,7 +20,7 @@ pub struct Series {
     pub key: String,
     /// Run by run.
     pub points: Vec<Point>,
-    /// How costs grow, where that can be told.
+    /// The growth of costs, if the points show it.
     pub growth: Growth,
 }
 

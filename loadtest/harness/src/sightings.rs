@@ -1,7 +1,7 @@
 //! Which edge has seen which turn of which object, and how long after its intended moment.
 //!
-//! A turn that an edge did not see is explained if it saw a later one of the same object: a
-//! catch-up tells the latest of each. One that nothing later explains is missing.
+//! A turn that an edge did not see is explained if it saw a later one of the same object: a catch-up
+//! delivers the latest of each. A turn without a later one is missing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ pub struct Sightings {
     /// The turns of each object, rising.
     turns: HashMap<u32, Vec<u32>>,
     began: OnceLock<Instant>,
-    edges: Vec<Mutex<HashMap<u32, Seen>>>,
+    edges: Vec<Mutex<HashMap<u32, Sighting>>>,
     latency: Arc<Latency>,
     /// Pairs of edge and object that were seen at all, and that stand where they will end.
     first_seen: AtomicUsize,
@@ -43,7 +43,7 @@ pub struct Sightings {
 
 /// What an edge has seen of an object.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Sighting {
     /// The last turn.
     last: u32,
     /// Whether the object is gone.
@@ -138,7 +138,7 @@ impl Sightings {
         self.first_seen.load(Ordering::Relaxed) >= self.pairs()
     }
 
-    /// Whether every edge stands where the schedule ends.
+    /// Whether every edge has the state at the end of the schedule.
     pub fn is_at_rest(&self) -> bool {
         self.at_rest.load(Ordering::Relaxed) >= self.pairs()
     }
@@ -187,8 +187,8 @@ impl Sightings {
         lock(&self.findings).note(what);
     }
 
-    /// Whether an object stands where the schedule leaves it.
-    fn rests(&self, object: u32, seen: &Seen) -> bool {
+    /// Whether an object has the state at the end of the schedule.
+    fn rests(&self, object: u32, seen: &Sighting) -> bool {
         let last = self.turns.get(&object).and_then(|turns| turns.last()).copied().unwrap_or(0);
         let ends_gone = self.schedule.turn(last).is_some_and(|turn| turn.deletes);
         seen.last == last || (seen.gone && ends_gone)
@@ -200,7 +200,7 @@ impl Sightings {
         let mut seen = lock(seen);
         let before = seen.get(&object).copied();
         let rested = before.is_some_and(|before| self.rests(object, &before));
-        let mut now = before.unwrap_or(Seen { last: 0, gone, count: 0 });
+        let mut now = before.unwrap_or(Sighting { last: 0, gone, count: 0 });
         if before.is_none() {
             self.first_seen.fetch_add(1, Ordering::Relaxed);
         }
@@ -232,7 +232,7 @@ impl Sightings {
         }
     }
 
-    fn last_of(&self, edge: usize, object: u32) -> Option<Seen> {
+    fn last_of(&self, edge: usize, object: u32) -> Option<Sighting> {
         lock(self.edges.get(edge)?).get(&object).copied()
     }
 
@@ -272,7 +272,7 @@ impl Witness for Sightings {
                 let last = seen.last;
                 self.find(|| format!("edge {edge}: {key} went back from turn {last} to {turn}"));
             }
-            // A listing tells what was told.
+            // A listing repeats what was delivered.
             Some(seen) if turn == seen.last && !seen.gone => {}
             _ => self.see(edge, index, turn, false, at),
         }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use tonic::transport::{Channel, Endpoint, Error};
 
-/// A channel to whoever listens at `socket`.
+/// A channel to the server at `socket`.
 ///
 /// # Errors
-/// When nobody does, or the path cannot be an address.
+/// There is no server, or the path cannot be an address.
 pub async fn connect(socket: &Path) -> Result<Channel, Error> {
     Endpoint::from_shared(format!("unix://{}", socket.display()))?.connect().await
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use crate::deployment::{AttachError, Deployment};
 use crate::scenario::{Act, TargetKind};
 
-pub use self::stopped::{NodeDisks, Picture, Statuses, Stopped, StoppedError};
+pub use self::stopped::{NodeDisks, Picture, Statuses, StoppedError, StoppedTarget};
 
 /// How long a part may take to come up. Far more than it needs: two cores may be busy with
 /// something else.
@@ -71,7 +71,7 @@ pub struct TargetSettings {
 /// A running Headwater.
 pub struct Target {
     settings: TargetSettings,
-    /// Stopped first.
+    /// StoppedTarget first.
     parts: BTreeMap<String, Part>,
     kafka: Option<Cluster>,
     objects: PathBuf,
@@ -98,7 +98,7 @@ pub enum TargetError {
     /// The topics cannot be made.
     #[error("the topics cannot be made: {said}")]
     Topics {
-        /// What `headwater topics create` said.
+        /// The output of `headwater topics create`.
         said: String,
     },
     /// A part did not come up.
@@ -108,7 +108,7 @@ pub enum TargetError {
         part: String,
         /// What was waited for.
         wanted: &'static str,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// There is no such part here.
@@ -133,7 +133,7 @@ pub enum TargetError {
     Refused {
         /// The arguments.
         asked: String,
-        /// What it said.
+        /// Its output.
         said: String,
     },
 }
@@ -228,7 +228,7 @@ impl Target {
         socket.map(drop).map_err(|source| AttachError::Objects { path: path.clone(), source })
     }
 
-    /// Removes what a run said, from a deployment: nothing else outlives a run.
+    /// Removes the objects of a run from a deployment: nothing else outlives a run.
     ///
     /// # Errors
     /// As [`Deployment::clear`].
@@ -280,7 +280,7 @@ impl Target {
         self.parts.get(HUB)?.address("hub.addr")?.parse().ok()
     }
 
-    /// The operator socket of whoever has the cloud's picture.
+    /// The operator socket of the part that has the cloud's picture.
     pub fn picture(&self) -> PathBuf {
         if let Place::Attached(deployment) = &self.settings.place {
             return deployment.operator.clone();
@@ -371,7 +371,7 @@ impl Target {
     /// Cuts the link of an edge that was started here, or mends it.
     ///
     /// # Errors
-    /// When whoever serves it does not do so.
+    /// The part that serves the node refuses.
     pub fn set_link(&self, node: &NodeName, cut: bool) -> Result<(), TargetError> {
         let verb = if cut { "cut" } else { "restore" };
         let output = self.part(self.hub_part())?.ask(&["link", verb, node.as_str()]);
@@ -387,7 +387,7 @@ impl Target {
         self.parts.get(part).map(|part| part.ask(args))
     }
 
-    /// What a part said so far.
+    /// The output of a part so far.
     pub fn said(&self, part: &str) -> String {
         self.parts.get(part).map(Part::said).unwrap_or_default()
     }
@@ -396,7 +396,7 @@ impl Target {
     ///
     /// # Errors
     /// See [`TargetError`].
-    pub fn stop(mut self) -> Result<Stopped, TargetError> {
+    pub fn stop(mut self) -> Result<StoppedTarget, TargetError> {
         let is_edge = |name: &String| ![UP, CONTROLLER, HUB].contains(&name.as_str());
         let edges: Vec<String> = self.parts.keys().filter(|name| is_edge(name)).cloned().collect();
         let rest = [HUB, CONTROLLER, UP].map(str::to_owned);
@@ -406,7 +406,7 @@ impl Target {
                 part.stop();
             }
         }
-        Ok(Stopped::new(self))
+        Ok(StoppedTarget::new(self))
     }
 
     fn data(&self, part: &str) -> PathBuf {

@@ -1,7 +1,7 @@
-//! What becomes visible at an edge, as its local API tells it, and who wants to know.
+//! What becomes visible at an edge, as its local API delivers it, and the receivers.
 //!
-//! The watch tells nothing that is not durable at the edge, so what a [`Witness`] hears has gone
-//! the whole way.
+//! The watch delivers only what is durable at the edge, so a change that a [`Witness`] receives has
+//! passed every step.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{Object, WatchEvent, WatchRequest};
 
-/// Who hears what becomes visible at which edge. Called from many tasks; must not block.
+/// Receives what becomes visible at each edge. Called from many tasks; must not block.
 pub trait Witness: Send + Sync + 'static {
     /// An object came, changed, or is listed once more by a watch that began anew.
     fn applied(&self, edge: usize, object: &Object, at: Instant);
@@ -21,7 +21,7 @@ pub trait Witness: Send + Sync + 'static {
     fn listed(&self, edge: usize, group: Group, keys: &BTreeSet<String>, at: Instant);
 }
 
-/// Who the watch says it is: an edge tells each group what is routed to it.
+/// The group of a watch: an edge delivers to each group what is routed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
     /// The pod worker: pods and what they name.
@@ -31,7 +31,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The group that a type of object is told to.
+    /// The group that receives a type of object.
     pub fn of(kind: &str) -> Self {
         match kind {
             "service" | "endpoints" | "endpointslice" => Self::Mesh,
@@ -57,7 +57,7 @@ pub(crate) struct Watching<'a> {
 }
 
 impl<'a> Watching<'a> {
-    /// Tells `witness` what comes of a watch of `group` at `edge`.
+    /// Passes what a watch of `group` at `edge` delivers to `witness`.
     pub(crate) fn new(edge: usize, group: Group, witness: &'a dyn Witness) -> Self {
         Self { edge, group, witness, listing: None }
     }

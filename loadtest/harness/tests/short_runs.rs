@@ -18,10 +18,10 @@ use headwater_loadtest::target::{NodeDisks, Place, Target, TargetSettings};
 use headwater_store::{Durability, Range, WriteBatch};
 use serde_json::{Value, json};
 
-/// Says in the test's output how far it is.
-struct Said;
+/// Prints the progress into the test's output.
+struct PrintedProgress;
 
-impl Observer for Said {
+impl Observer for PrintedProgress {
     fn phase(&self, what: &str) {
         println!("{what}");
     }
@@ -47,7 +47,8 @@ fn short(
     let scenario = Scenario::load(name, &sets).unwrap_or_else(|error| panic!("{error}"));
     let out = tempfile::tempdir().expect("a folder");
     let settings = RunSettings { scenario, place, seed: 42, out: out.path().to_owned(), tamper };
-    let record = run(settings, Arc::new(Said)).unwrap_or_else(|error| panic!("{error:?}"));
+    let record =
+        run(settings, Arc::new(PrintedProgress)).unwrap_or_else(|error| panic!("{error:?}"));
     (out, record)
 }
 
@@ -135,7 +136,7 @@ fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
         let metadata = json!({ "name": "c", "namespace": namespace });
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })
     };
-    // One of somebody's, and one that a run left which was broken off.
+    // A foreign object, and one that an aborted run left.
     say(&deployment.objects, &[config("default"), config(NAMESPACE)]);
 
     let sets = [("edges.count", "2"), ("load.rate", "60.0")];

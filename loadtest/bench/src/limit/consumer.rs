@@ -8,7 +8,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 
 /// The consumer.
 pub(crate) struct BareConsumer {

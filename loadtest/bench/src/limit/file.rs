@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use headwater_store::WriteOp;
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 use crate::limit::{Taken, Written};
 use crate::thread_time::ThreadTime;
 

@@ -1,4 +1,4 @@
-//! A bare HTTP/2 server: as many connections with a stream each, and nothing said on any.
+//! A bare HTTP/2 server: as many connections with one idle stream each.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 use crate::kafka::runtime;
 
 /// The server, a process of this program.

@@ -1,10 +1,10 @@
-//! What a compressor makes of the same bytes: what has to be said at least.
+//! The same bytes through a compressor: the least that has to be sent.
 
 use std::io::Write as _;
 
 use zstd::stream::Encoder;
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 
 /// As `zstd -3` does.
 const LEVEL: i32 = 3;

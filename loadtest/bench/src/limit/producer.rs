@@ -12,7 +12,7 @@ use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 
 /// How long all that was sent may take to be acknowledged.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use headwater_rocks::{Budget, DatabaseMemory, Role};
 use headwater_store::WriteOp;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 
-use crate::failure::{Failure, Tried};
+use crate::failure::{Attempt, Failure};
 use crate::limit::{Taken, Written};
 use crate::thread_time::ThreadTime;
 

@@ -21,8 +21,8 @@ use uuid::Uuid;
 use crate::bound::Bound;
 use crate::clock::{memory_log, wall_clock};
 use crate::events::pod;
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::producer::BareProducer;
 use crate::row::Run;
@@ -56,7 +56,7 @@ struct Taken {
 ///
 /// # Errors
 /// When Kafka does not do what it should.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let rounds = run.pick(7, 15);
     let events: u64 = run.pick(20_480, 204_800);
     let runtime = runtime("append", 2)?;
@@ -79,7 +79,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     let of = |side: usize, what: fn(&Taken) -> f64| -> Samples {
         taken.iter().map(|round| what(&round[side])).collect()
     };
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let limit = "a bare producer";
     let throughput = |taken: &Taken| taken.per_second;
     measured.push(

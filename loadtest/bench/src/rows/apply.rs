@@ -17,9 +17,9 @@ use headwater_store::{
 };
 
 use crate::bound::Bound;
-use crate::canned::{Canned, Course};
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::canned::{CannedHub, Course};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::{Taken, Written, file, rocks};
 use crate::row::Run;
@@ -46,10 +46,10 @@ enum Side {
 ///
 /// # Errors
 /// When the edge does not take what it is sent.
-pub(crate) fn unsynced(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn unsynced(run: &mut Run) -> Result<RowResult, Failure> {
     let bench = Bench::new(run, false)?;
     let taken = run.turns.take(bench.rounds, [Side::Edge, Side::Rocks], |side| bench.turn(side))?;
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let bound = Bound::at_least(0.5, 0.75);
     let sides = bench.sides(&taken);
     measured.push(sides.ratio("events/s, no syncs", 1, RAW).held_to(bound));
@@ -62,11 +62,11 @@ pub(crate) fn unsynced(run: &mut Run) -> Result<Measured, Failure> {
 ///
 /// # Errors
 /// When the edge does not take what it is sent.
-pub(crate) fn synced(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn synced(run: &mut Run) -> Result<RowResult, Failure> {
     let bench = Bench::new(run, true)?;
     let sides = [Side::Edge, Side::File, Side::Rocks];
     let taken = run.turns.take(bench.rounds, sides, |side| bench.turn(side))?;
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let bound = Bound::at_least(0.7, 0.85);
     let sides = bench.sides(&taken);
     measured.push(sides.ratio("events/s, synced groups", 1, FILE).held_to(bound));
@@ -120,7 +120,7 @@ impl Bench {
             written: records.then(Mutex::default),
         });
         let (of_hub, of_edge) = (runtime("hub", 1)?, runtime("edge", 2)?);
-        let (hub, address) = of_hub.block_on(Canned::start(Arc::clone(&self.course)))?;
+        let (hub, address) = of_hub.block_on(CannedHub::start(Arc::clone(&self.course)))?;
         let config =
             EdgeConfig::new(self.node.clone(), vec![address], folder.path().join("edge.sock"));
         let outbox = Arc::new(MemoryEngine::new());
@@ -154,7 +154,7 @@ impl Bench {
         Sides { taken, events: self.events }
     }
 
-    fn describe(&self, measured: &mut Measured) {
+    fn describe(&self, measured: &mut RowResult) {
         let bytes: usize = self.written.iter().map(|one| one.batch.bytes()).sum();
         let groups = self.written.iter().filter(|one| one.synced).count();
         measured.set("events a turn", format!("{} of {OBJECT_BYTES} bytes", self.events));

@@ -22,8 +22,8 @@ use tokio::runtime::Runtime;
 use crate::bound::Bound;
 use crate::clock::{memory_log, wall_clock};
 use crate::events::pod;
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::{Written, patch, rocks};
@@ -52,7 +52,7 @@ enum Side {
 ///
 /// # Errors
 /// When a part does not come so far.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let events: u64 = run.pick(100_000, 1_000_000);
     let keys = events / 50;
     let rounds = run.pick(5, 7);
@@ -81,7 +81,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     let of = |side: usize| taken.iter().map(|round| round[side]).collect::<Samples>();
     let slower: Samples = taken.iter().map(|[_, consume, write]| consume.min(*write)).collect();
 
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let limit = "the slower of consume and write";
     measured.push(
         Figure::ratio("hub, replay: events/s", of(0), limit, slower)
@@ -168,7 +168,7 @@ fn consume(settings: &KafkaSettings, events: u64) -> Result<Duration, Failure> {
 }
 
 /// An edge with nothing gets one snapshot.
-fn snapshot(run: &Run, measured: &mut Measured) -> Result<(), Failure> {
+fn snapshot(run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
     let pods = 1_000;
     let mut link = Link::start()?;
     let node = link.node.to_string();

@@ -18,9 +18,9 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::bound::Bound;
-use crate::canned::{Canned, Course};
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::canned::{CannedHub, Course};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::rocks;
 use crate::link::wait;
@@ -50,7 +50,7 @@ struct Taken {
 ///
 /// # Errors
 /// When an answer is wrong, or none comes.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let objects = run.pick(20_000, 100_000);
     let rounds = run.pick(5, 20);
     let node: NodeName = NODE.parse().tried("a node's name")?;
@@ -65,7 +65,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
         taken.push(kill(&course, objects, kill_at)?);
     }
     let of = |what: fn(&Taken) -> f64| taken.iter().map(what).collect::<Samples>();
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let limit = "RocksDB opens the same database";
     measured.push(
         Figure::alone("s from the start to right answers", of(|one| one.ms / 1e3))
@@ -88,7 +88,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
 fn kill(course: &Arc<Course>, objects: u64, kill_at: u64) -> Result<Taken, Failure> {
     let folder = TempDir::new().tried("making a folder")?;
     let of_hub = runtime("hub", 1)?;
-    let paced = Canned::paced(Arc::clone(course), objects, PUSHES_PER_SECOND);
+    let paced = CannedHub::paced(Arc::clone(course), objects, PUSHES_PER_SECOND);
     let (hub, address) = of_hub.block_on(paced)?;
     let hub_address = address.to_string();
     let args = ["edge", "--node", NODE, "--hub", &hub_address, "--insecure-loopback", "--no-edged"];

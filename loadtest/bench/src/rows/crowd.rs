@@ -11,8 +11,8 @@ use headwater_loadtest::kernel::processor_time;
 
 use crate::bound::Bound;
 use crate::crowd::{Crowd, Taken};
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::h2::BareServer;
 use crate::link::wait;
@@ -34,7 +34,7 @@ const BURST_PER_SECOND: u32 = 1_000_000;
 ///
 /// # Errors
 /// When the edges do not connect.
-pub(crate) fn idle(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn idle(run: &mut Run) -> Result<RowResult, Failure> {
     let step: u64 = run.pick(500, 2_000);
     let steps: u64 = run.pick(2, 4);
     let first = 200;
@@ -57,7 +57,7 @@ pub(crate) fn idle(run: &mut Run) -> Result<Measured, Failure> {
     let edges = crowd.nodes as f64;
     let us = processor.as_secs_f64() * 1e6 / watched.as_secs_f64() / edges;
 
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let bare = bare_slope(first, steps, step)?;
     let what = "KiB of the hub's memory an idle edge";
     let figure = Figure::ratio(what, slope.clone(), "a bare HTTP/2 stream", bare);
@@ -91,7 +91,7 @@ fn bare_slope(first: u64, steps: u64, step: u64) -> Result<Samples, Failure> {
 ///
 /// # Errors
 /// When something is not delivered.
-pub(crate) fn delivery(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn delivery(run: &mut Run) -> Result<RowResult, Failure> {
     let nodes = 100;
     let count: u64 = run.pick(6_000, 120_000);
     let rounds = run.pick(5, 9);
@@ -104,7 +104,7 @@ pub(crate) fn delivery(run: &mut Run) -> Result<Measured, Failure> {
         Ok(taken.processor.as_secs_f64() * 1e6 / count as f64)
     })?;
     let of = |side: usize| taken.iter().map(|round| round[side]).collect::<Samples>();
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let (steady, burst, bare) = (of(0), of(1), of(2));
     for (ours, how) in [(burst, "in a burst"), (steady, "one by one")] {
         let what = format!("node-scoped, {how}: us of the hub a message");
@@ -122,7 +122,7 @@ pub(crate) fn delivery(run: &mut Run) -> Result<Measured, Failure> {
 }
 
 /// What a further edge costs that gets what others get too.
-fn broadcast(run: &Run, crowd: &mut Crowd, measured: &mut Measured) -> Result<(), Failure> {
+fn broadcast(run: &Run, crowd: &mut Crowd, measured: &mut RowResult) -> Result<(), Failure> {
     let count: u64 = run.pick(300, 3_000);
     let hub = crowd.fleet.part("hub").process_id().tried("the hub runs")?;
     let (before, processor) = (crowd.shown(), processor_time(hub).tried("the hub runs")?);
@@ -174,7 +174,7 @@ fn bare_writer(sockets: u64, count: u64) -> Result<f64, Failure> {
 ///
 /// # Errors
 /// When something is not seen by those that do listen.
-pub(crate) fn isolation(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn isolation(run: &mut Run) -> Result<RowResult, Failure> {
     let (nodes, per_second) = (100, 500);
     let count: u64 = run.pick(2_000, 100_000);
     let rounds = run.pick(5, 9);
@@ -201,7 +201,7 @@ pub(crate) fn isolation(run: &mut Run) -> Result<Measured, Failure> {
     let p99 = |taken: &Taken| taken.latency.ms(0.99);
     let p50 = |taken: &Taken| taken.latency.ms(0.5);
     let limit = "the same without them";
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     measured.push(
         Figure::ratio("others: ms, p99", of(0, p99), limit, of(1, p99))
             .held_to(Bound::at_most(1.5, 1.1))

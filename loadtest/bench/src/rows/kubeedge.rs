@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::bound::Bound;
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::{PARTITIONS, runtime};
 use crate::link::{QUIET, quiet, wait};
 use crate::pace::{Latency, Pace};
@@ -36,15 +36,15 @@ const MANY: u64 = 1_000;
 /// What else is killed in the midst of.
 const BURST: u64 = 500;
 
-/// How long what was said before may go on.
+/// The wait for earlier changes to end.
 const REST: Duration = Duration::from_secs(3);
 
 /// Measures it.
 ///
 /// # Errors
 /// When something is not seen at all.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
-    let mut measured = Measured::default();
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
+    let mut measured = RowResult::default();
     let mut world = World::start()?;
     world.memory("no pods", [(69.0, 25.0), (101.0, 15.0)], &mut measured)?;
     world.paced(run, &mut measured)?;
@@ -71,7 +71,7 @@ struct World {
     hop: Proxy,
     worker: Worker,
     asking: Runtime,
-    /// Turns said so far: no pod is ever what it was before.
+    /// Turns sent so far: no pod ever has an earlier content again.
     turn: u64,
     /// Pods made so far: no name comes twice.
     made: u64,
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// One create or update after the other, as a person or a controller makes them.
-    fn paced(&mut self, run: &Run, measured: &mut Measured) -> Result<(), Failure> {
+    fn paced(&mut self, run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
         let count = run.pick(PODS_PER_NODE, P99_SAMPLES);
         let latency = self.at_pace(5, count, Self::create_line)?;
         push(measured, "create, 5/s", &latency, [(11.7, 4.0), (23.0, 12.0)]);
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// What it costs that nothing happens at 110 pods.
-    fn idle(&mut self, run: &Run, measured: &mut Measured) -> Result<(), Failure> {
+    fn idle(&mut self, run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
         self.rest()?;
         let watched = run.pick(Duration::from_secs(30), Duration::from_secs(300));
         let before = self.spent()?;
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// A thousand pods come at once, and go.
-    fn at_once(&mut self, measured: &mut Measured) -> Result<(), Failure> {
+    fn at_once(&mut self, measured: &mut RowResult) -> Result<(), Failure> {
         self.rest()?;
         let first = self.made;
         let before = self.spent()?;
@@ -173,7 +173,7 @@ impl World {
     }
 
     /// The edge was away: nothing changed; ten of a thousand pods changed and ten are gone.
-    fn comes_back(&mut self, measured: &mut Measured) -> Result<(), Failure> {
+    fn comes_back(&mut self, measured: &mut RowResult) -> Result<(), Failure> {
         self.create(MANY - PODS_PER_NODE)?;
         self.has(MANY)?;
         let (passed, _) = self.away(|_| Ok(()))?;
@@ -195,7 +195,7 @@ impl World {
     }
 
     /// Parts are killed in the midst of a burst, and started again.
-    fn killed(&mut self, measured: &mut Measured) -> Result<(), Failure> {
+    fn killed(&mut self, measured: &mut RowResult) -> Result<(), Failure> {
         let there = MANY - 10;
         let s = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         self.create(BURST / 2)?;
@@ -216,7 +216,7 @@ impl World {
         for part in ["controller", "hub"] {
             self.fleet.part_mut(part).start_again();
         }
-        // What was said to one that died may not have been taken: a client says it again.
+        // The killed controller may have lost the last lines: a client sends them again.
         let socket = self.socket.clone();
         self.source = wait("the objects socket again", || UnixStream::connect(&socket).ok())?;
         self.update(first..self.made)?;
@@ -342,7 +342,7 @@ impl World {
         })
     }
 
-    /// Waits until all is done that what was said before entails.
+    /// Waits until the effects of earlier changes are complete.
     fn rest(&self) -> Result<(), Failure> {
         thread::sleep(REST);
         quiet(&self.hop).map(drop)
@@ -352,7 +352,7 @@ impl World {
         &self,
         what: &str,
         bounds: [(f64, f64); 2],
-        measured: &mut Measured,
+        measured: &mut RowResult,
     ) -> Result<(), Failure> {
         self.rest()?;
         let of = |part: &str| {
@@ -378,12 +378,12 @@ impl World {
 }
 
 /// Shows a figure beside KubeEdge's, which is its floor.
-fn beside(measured: &mut Measured, what: &str, value: f64, kubeedge: f64, target: f64) {
+fn beside(measured: &mut RowResult, what: &str, value: f64, kubeedge: f64, target: f64) {
     measured.push(Figure::alone(what, value.into()).held_to(Bound::at_most(kubeedge, target)));
 }
 
 /// Shows a latency; its p99 only where enough lies behind it.
-fn push(measured: &mut Measured, what: &str, latency: &Latency, bounds: [(f64, f64); 2]) {
+fn push(measured: &mut RowResult, what: &str, latency: &Latency, bounds: [(f64, f64); 2]) {
     let quantiles = [("p50", 0.5, 1), ("p99", 0.99, P99_SAMPLES)];
     for ((name, quantile, samples), (floor, target)) in quantiles.into_iter().zip(bounds) {
         if latency.count() >= samples {

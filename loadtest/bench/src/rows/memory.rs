@@ -14,8 +14,8 @@ use headwater_store::schema;
 use tempfile::TempDir;
 
 use crate::bound::Bound;
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::patch;
 use crate::link::{Link, wait};
@@ -34,10 +34,10 @@ const SIZES: [(u64, Bound); 2] =
 ///
 /// # Errors
 /// When the edge does not come in step.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let changes = run.pick(10_000, 200_000);
     let rounds = run.pick(2, 5);
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     for (pods, bound) in SIZES {
         let (mut ours, mut bare, mut own) = <(Samples, Samples, Samples)>::default();
         let (mut disk, mut live) = <(Samples, Samples)>::default();
@@ -129,7 +129,7 @@ fn bare_memory() -> Result<f64, Failure> {
     let folder = TempDir::new().tried("making a folder")?;
     let mut command = Command::new(program);
     command.arg("--hold").arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = Held(command.spawn().tried("starting a process")?);
+    let mut child = KilledOnDrop(command.spawn().tried("starting a process")?);
     let output = child.0.stdout.take().tried("its output is piped")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).tried("waiting for a process")?;
@@ -138,9 +138,9 @@ fn bare_memory() -> Result<f64, Failure> {
 }
 
 /// A process that ends with this.
-struct Held(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Held {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.0.kill();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::bound::Bound;
 use crate::failure::Failure;
-use crate::figure::{Figure, Measured};
+use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
 use crate::link::{Link, status_of};
 use crate::pods::{PODS_PER_NODE, name, pod};
@@ -18,7 +18,7 @@ use crate::row::Run;
 
 const OBJECT_BYTES: usize = 2 << 10;
 
-/// What has to be said besides the change: key, position, framing.
+/// The bytes besides the change: key, position, framing.
 const FRAMING_BYTES: f64 = 30.0;
 
 /// How often everything would be sent by one who sends everything, and how often one status
@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// When the edge does not come in step.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let idle = run.pick(Duration::from_secs(60), Duration::from_secs(600));
     let changes: u64 = run.pick(60, 600);
     let mut link = Link::start()?;
@@ -45,7 +45,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     let all: usize = (0..PODS_PER_NODE).map(|number| status(number, 0).to_string().len()).sum();
     let a_minute = up + a_second(silent.up) * INTERVAL.as_secs_f64();
 
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     let what = "bytes up a status change";
     measured.push(
         Figure::ratio(what, up.into(), "zstd --patch-from and 30", each(ideal).into())
@@ -77,7 +77,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-/// Starts an edge whose pods have said how they are.
+/// Starts an edge whose pods have reported their statuses.
 fn begin(link: &mut Link, pods: u64) -> Result<(), Failure> {
     let node = link.node.to_string();
     let object = |number| Bytes::from(pod(&node, number, 0, OBJECT_BYTES).to_string());
@@ -88,7 +88,7 @@ fn begin(link: &mut Link, pods: u64) -> Result<(), Failure> {
     link.in_step()
 }
 
-/// Changes statuses one by one: what passed, and what had to be said at least.
+/// Changes statuses one by one: returns the traffic and the least that had to be sent.
 fn change(link: &Link, pods: u64, changes: u64) -> Result<(Traffic, f64), Failure> {
     let node = link.node.to_string();
     let before = link.quiet()?;

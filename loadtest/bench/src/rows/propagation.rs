@@ -1,8 +1,8 @@
-//! Row 4: from the moment a change was to be said to the moment a worker at the node sees it,
+//! Row 4: from the intended moment of a change to the moment when a worker at the node sees it,
 //! against producing and consuming the same bytes on the same broker.
 //!
 //! A change enters through the controller's objects socket and is seen through a watch of the
-//! edge's local API, which tells nothing that is not synced in the edge's RocksDB. Controller,
+//! edge's local API, which delivers only what is synced in the edge's RocksDB. Controller,
 //! hub and edge are processes. A change that a later one of its pod overtook is seen with that.
 
 use std::os::unix::net::UnixStream;
@@ -20,8 +20,8 @@ use headwater_proto::local::watch_event::Kind;
 use serde_json::json;
 
 use crate::bound::Bound;
-use crate::failure::{Failure, Tried};
-use crate::figure::{Figure, Measured};
+use crate::failure::{Attempt, Failure};
+use crate::figure::{Figure, RowResult};
 use crate::kafka::{PARTITIONS, runtime, topic};
 use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::producer::BareProducer;
@@ -75,7 +75,7 @@ struct Taken {
 ///
 /// # Errors
 /// When something is not seen at all.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let runtime = runtime("propagation", 1)?;
     let mut world = World::start()?;
     let bare = topic(&world.fleet.kafka.bootstrap(), 0, &runtime)?;
@@ -85,7 +85,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     } else {
         [course(1, 2, 6, 1), course(200, 7, 1_000, 100), course(2_000, 7, 5_000, 1_000)]
     };
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     for course in courses {
         let Course { per_second, rounds, count, warm_up } = course;
         let taken = run.turns.take(rounds, [Side::Headwater, Side::Bare], |side| {
@@ -116,7 +116,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-fn show(measured: &mut Measured, course: &Course, taken: &[[Taken; 2]]) {
+fn show(measured: &mut RowResult, course: &Course, taken: &[[Taken; 2]]) {
     let rate = course.per_second;
     let of = |side: usize, what: &dyn Fn(&Taken) -> f64| -> Samples {
         taken.iter().map(|round| what(&round[side])).collect()
@@ -167,7 +167,7 @@ struct World {
     fleet: Fleet,
     source: UnixStream,
     edge: PathBuf,
-    /// Turns said so far: no pod is ever what it was before.
+    /// Turns sent so far: no pod ever has an earlier content again.
     said: u64,
 }
 

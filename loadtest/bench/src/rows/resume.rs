@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::bound::Bound;
 use crate::failure::Failure;
-use crate::figure::{Figure, Measured};
+use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
 use crate::link::{Link, wait};
 use crate::pods::{name, pod};
@@ -21,7 +21,7 @@ const GREETING_BYTES: usize = 64;
 /// How many pods an edge has.
 const SIZES: [u64; 2] = [110, 1_000];
 
-/// What becomes of what the edge stands at.
+/// What happens to the edge's position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cursor {
     Valid,
@@ -32,7 +32,7 @@ enum Cursor {
 ///
 /// # Errors
 /// When the edge does not come in step.
-pub(crate) fn valid(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn valid(run: &mut Run) -> Result<RowResult, Failure> {
     measure(run, Cursor::Valid, Bound::at_most(2.0, 1.2))
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn valid(run: &mut Run) -> Result<Measured, Failure> {
 ///
 /// # Errors
 /// When the edge does not come in step.
-pub(crate) fn lost(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn lost(run: &mut Run) -> Result<RowResult, Failure> {
     measure(run, Cursor::Lost, Bound::at_most(8.0, 3.0))
 }
 
@@ -52,9 +52,9 @@ struct Taken {
     ms: f64,
 }
 
-fn measure(run: &mut Run, cursor: Cursor, bound: Bound) -> Result<Measured, Failure> {
+fn measure(run: &mut Run, cursor: Cursor, bound: Bound) -> Result<RowResult, Failure> {
     let rounds = run.pick(5, 15);
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     for pods in SIZES {
         let mut node = Node::start(pods)?;
         let mut taken = Vec::new();

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::bound::Bound;
 use crate::failure::Failure;
-use crate::figure::{Figure, Measured};
+use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
 use crate::link::Link;
 use crate::pods::{PODS_PER_NODE, name, pod};
@@ -17,7 +17,7 @@ const OBJECT_BYTES: usize = 4_000;
 ///
 /// # Errors
 /// When the edge does not come in step.
-pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
+pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let changes: u64 = run.pick(200, 2_000);
     let mut link = Link::start()?;
     let node = link.node.to_string();
@@ -42,7 +42,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<Measured, Failure> {
     let each = |bytes: f64| bytes / changes as f64;
     let (down, patch) = (each(passed.down as f64), each(patches as f64));
 
-    let mut measured = Measured::default();
+    let mut measured = RowResult::default();
     measured.push(
         Figure::bytes("bytes down a change", down, "zstd --patch-from", patch)
             .held_to(Bound::at_most(400.0, 1.5 * patch)),

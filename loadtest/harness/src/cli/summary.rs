@@ -8,14 +8,14 @@ use crate::latency::Quantiles;
 use crate::record::{Latencies, Run};
 use crate::series::Series;
 
-/// Said over a run that was wrong.
+/// The headline of a run that was wrong.
 const WRONG: &str = "\
 #######################################################
 ##   THE RUN WAS WRONG: IT HAS NO LATENCY FIGURES    ##
 #######################################################
 ";
 
-/// Said over a run whose generator could not keep up.
+/// The headline of a run whose generator was late.
 const VOID: &str = "VOID: these figures do not count.";
 
 /// An empty table with these columns.

@@ -62,7 +62,7 @@ pub(super) fn dial(index: usize, cut: &watch::Receiver<bool>, count: &Arc<WireCo
                     Err(status) => futures::stream::iter([Err(status)]).boxed(),
                 })
                 .take_until(async move {
-                    // Never, once nobody can cut it any more.
+                    // Without a sender the link is never cut.
                     if cut.wait_for(|cut| *cut).await.is_err() {
                         std::future::pending::<()>().await;
                     }

@@ -32,13 +32,13 @@ impl WireCount {
 }
 
 /// A TCP stream that counts.
-pub(super) type Counted = InspectReader<InspectWriter<TcpStream, Tap>, Tap>;
+pub(super) type CountingStream = InspectReader<InspectWriter<TcpStream, Tap>, Tap>;
 
 /// Is shown what passes one way.
 type Tap = Box<dyn FnMut(&[u8]) + Send>;
 
 /// Counts what passes through `stream`.
-pub(super) fn counted(stream: TcpStream, count: &Arc<WireCount>) -> Counted {
+pub(super) fn counted(stream: TcpStream, count: &Arc<WireCount>) -> CountingStream {
     count.connects.fetch_add(1, Ordering::Relaxed);
     let tap = |of: fn(&WireCount) -> &AtomicU64| -> Tap {
         let count = count.clone();

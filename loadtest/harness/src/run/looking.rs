@@ -23,12 +23,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// See the module.
 pub(super) struct Looking {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Looked>,
+    thread: JoinHandle<Observations>,
 }
 
 /// What was seen.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(super) struct Observations {
     pub(super) costs: Costs,
     pub(super) wire: Option<Wire>,
 }
@@ -67,13 +67,13 @@ impl Looking {
                 }
                 thread::sleep(TICK);
             }
-            Looked { costs: sampler.costs(), wire: wire.end() }
+            Observations { costs: sampler.costs(), wire: wire.end() }
         });
         Self { stop, thread }
     }
 
     /// What was seen.
-    pub(super) fn end(self) -> Looked {
+    pub(super) fn end(self) -> Observations {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }

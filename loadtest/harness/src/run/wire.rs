@@ -103,7 +103,7 @@ impl WireLooks {
         });
     }
 
-    /// What was seen; `None`: nobody said anything.
+    /// The counts; `None`: there were no messages.
     pub(super) fn end(self) -> Option<Wire> {
         self.last.map(|_| self.wire)
     }

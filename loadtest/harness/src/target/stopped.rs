@@ -23,7 +23,7 @@ const DOWNSTREAM: &str = "headwater.downstream.v1";
 const STATUSES_MAX: usize = 100_000;
 
 /// A target that has stopped; Kafka still runs.
-pub struct Stopped {
+pub struct StoppedTarget {
     target: Target,
     memory: DatabaseMemory,
 }
@@ -75,7 +75,7 @@ pub enum StoppedError {
     },
 }
 
-impl Stopped {
+impl StoppedTarget {
     pub(super) fn new(target: Target) -> Self {
         Self { target, memory: DatabaseMemory::new(Budget::CLOUD) }
     }
