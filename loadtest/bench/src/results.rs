@@ -124,7 +124,7 @@ impl Results {
 const HEAD: &str = "\
 # Benchmark results
 
-Written by `cargo xtask bench`, never by hand. Every figure stands beside its limit, measured in the
+Written by `cargo xtask bench`, never by hand. Every figure is shown beside its limit, measured in the
 same run, by turns and in random order; a number is the median with [smallest, largest] over N pairs.
 What is judged is the ratio to the limit unless the figure says otherwise.
 **target** and **floor**: every pair reaches it. **unclear**: the spread reaches across the floor,

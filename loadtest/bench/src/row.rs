@@ -57,8 +57,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         number: 4,
         name: "propagation",
-        about: "From the moment a change was to be said to the controller to the moment a worker \
-                at the node sees it, durable in the edge's RocksDB; against producing and \
+        about: "From the intended moment of a change to the moment when a worker at the node sees \
+                it, durable in the edge's RocksDB; against producing and \
                 consuming the same bytes at the same rate on the same broker.",
         measure: rows::propagation::measure,
     },

@@ -97,7 +97,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     measured.set("group", format!("{GROUP} events, the next when the last is acknowledged"));
     measured.set("topic", format!("{PARTITIONS} partitions, 1 replica, fsync left to the broker"));
     measured.set("client", "acks=all, idempotent, linger.ms=0, lz4, as storage/kafka sets them");
-    measured.note("p50 has no floor of its own: its target stands for both.");
+    measured.note("p50 has no floor of its own: its target counts for both.");
     Ok(measured)
 }
 

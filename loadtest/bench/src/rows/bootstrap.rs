@@ -199,6 +199,6 @@ fn snapshot(run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
     measured.push(Figure::alone("edge, snapshot: ms from start to synced", ms).latency());
     measured.set("snapshot", format!("{pods} pods of about {OBJECT_BYTES} bytes"));
     measured
-        .note("The snapshot's bytes have no floor of their own: twice the target stands for it.");
+        .note("The snapshot's bytes have no floor of their own: twice the target counts instead.");
     Ok(())
 }

@@ -110,7 +110,7 @@ fn kill(course: &Arc<Course>, objects: u64, kill_at: u64) -> Result<Taken, Failu
     let stream = format!("node/{NODE}");
     let own = status.streams.iter().find(|one| one.stream == stream);
     let own = own.tried("the edge does not know its stream any more")?;
-    let wanted = course.hash_at(own.durable).tried("the edge stands behind the end")?;
+    let wanted = course.hash_at(own.durable).tried("the edge is past the end")?;
     if own.hash != wanted.to_string() {
         return Err(Failure::of(format!("at {} the edge has another hash", own.durable)));
     }

@@ -87,7 +87,7 @@ fn measure(run: &mut Run, cursor: Cursor, bound: Bound) -> Result<RowResult, Fai
     measured.set("counted", "bytes through a socket from the first of the connection to quiet");
     match cursor {
         Cursor::Valid => measured.note(
-            "The part of a relist has no floor of its own: three times its target stands for it.",
+            "The part of a relist has no floor of its own: three times its target counts instead.",
         ),
         Cursor::Lost => measured.set("lost by", "deleting the topic and making it again"),
     }

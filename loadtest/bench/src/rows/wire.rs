@@ -60,6 +60,6 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     measured.set("changes", format!("{changes}, one by one, each of one annotation"));
     measured.set("object", format!("{:.0} bytes of JSON", each(json as f64)));
     measured.set("counted", "bytes through a socket: HTTP/2 and what it carries, heartbeats too");
-    measured.note("The part of JSON has no floor of its own: twice its target stands for it.");
+    measured.note("The part of JSON has no floor of its own: twice its target counts instead.");
     Ok(measured)
 }
