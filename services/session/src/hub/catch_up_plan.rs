@@ -1,11 +1,13 @@
-//! Which way brings a replica forward: the decision, and nothing else.
+//! The plan by which a stream catches up: a pure decision.
 //!
 //! ```text
 //!   fold not complete, or behind the edge ------------------------> park
+//!   a log that does not follow the edge's ------------------------> park
 //!   nothing held, another history, or reset --- reconciled? ------> snapshot, else park
-//!   few events, all of them there --------------------------------> tail
+//!   the edge is at the end ---------------------------------------> idle
+//!   few events, all readable -------------------------------------> tail
 //!   no hole since the edge's position ----------------------------> delta
-//!   many events, all of them there -------------------------------> tail
+//!   many events, all readable ------------------------------------> tail
 //!   otherwise ------------------------------- reconciled? --------> snapshot, else park
 //! ```
 
@@ -14,31 +16,31 @@ use headwater_event::{Seq, WriterEpoch};
 use crate::message::ReplicaPosition;
 use crate::source::{FoldStatus, Readiness};
 
-/// What to do next for a stream.
+/// The next step of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CatchUpPlan {
     /// The edge has everything.
-    Rest,
-    /// Not served just now.
+    Idle,
+    /// The stream is not served now, for this reason.
     Park(&'static str),
-    /// Events as they are.
+    /// Every event as it is.
     Tail,
-    /// Each changed key once.
+    /// Each changed key, once.
     Delta,
-    /// The complete state, or what the edge lacks of it.
+    /// The complete state, or a correction of the edge's.
     Snapshot,
 }
 
-/// Where the edge stands, as the decision sees it.
+/// The edge's state, as far as the plan depends on it.
 #[derive(Clone, Debug)]
 pub(super) struct PlanInput<'a> {
-    /// What the edge will have once it has everything that was sent; `None`: nothing.
+    /// The edge's position once it has received everything sent; `None`: it holds nothing.
     pub(super) held: Option<&'a ReplicaPosition>,
-    /// Whether the edge said that its state differs from the log, or what it holds, when asked.
+    /// Whether the edge reported a divergence, or has sent its summary.
     pub(super) reset: bool,
-    /// Whether the window was closed with events left: they come as one delta.
+    /// Whether the window was full while events were left: they are sent as one delta.
     pub(super) overflowed: bool,
-    /// The first seq of the lowest epoch above the held one.
+    /// The first seq of the lowest epoch above that of `held`.
     pub(super) next_epoch_from: Option<Seq>,
 }
 
@@ -48,7 +50,8 @@ const OTHER_LOG: &str = "the edge's state is of a log that this one does not fol
 const UNRECONCILED: &str = "the edge needs a snapshot, and the writer has not reconciled yet";
 
 impl CatchUpPlan {
-    /// Decides. `tail_events_max` is how many events may go out as such.
+    /// Chooses the plan. At most `tail_events_max` events are sent as a tail, unless a delta is not
+    /// possible.
     pub(super) fn choose(input: &PlanInput<'_>, status: &FoldStatus, tail_events_max: u64) -> Self {
         if status.readiness < Readiness::Folded {
             return CatchUpPlan::Park(FOLDING);
@@ -70,7 +73,7 @@ impl CatchUpPlan {
             return snapshot;
         }
         if held.seq == tail.seq {
-            return CatchUpPlan::Rest;
+            return CatchUpPlan::Idle;
         }
         let events = tail.seq.0 - held.seq.0;
         let is_few = events <= tail_events_max && (events == 1 || !input.overflowed);
@@ -83,8 +86,8 @@ impl CatchUpPlan {
     }
 }
 
-/// Whether the edge holds events that are not in this history. Called with the fold at or ahead
-/// of the edge in (epoch, seq).
+/// Whether the edge holds events that are not in this history. The fold is at or ahead of the edge
+/// in (epoch, seq).
 fn has_diverged(
     position: &ReplicaPosition,
     next_epoch_from: Option<Seq>,
@@ -92,10 +95,10 @@ fn has_diverged(
 ) -> bool {
     let (held, tail) = (position.checkpoint, status.checkpoint);
     let overtaken = next_epoch_from.is_some_and(|first| first <= held.seq);
-    // The claim of a higher epoch settled that the history ends below what is held.
+    // The claim of a higher epoch ended the history below the edge's position.
     let went_back = tail.seq < held.seq;
     let differs = tail.seq == held.seq && status.hash != position.hash;
-    // No writer has epoch 0: a position in it is not of any log.
+    // No writer has epoch 0: a position in it is of no log.
     let is_void = held.seq > Seq::ZERO && held.epoch == WriterEpoch::default();
     overtaken || went_back || differs || is_void
 }
@@ -113,8 +116,7 @@ mod tests {
         ReplicaPosition { stream: StreamId::Cluster, checkpoint, hash: StateHash::EMPTY }
     }
 
-    /// A reconciled fold at epoch 2, seq 20, which has the events behind 10 and every change
-    /// behind 5.
+    /// A reconciled fold at epoch 2, seq 20, with the events behind 10 and every change behind 5.
     fn status() -> FoldStatus {
         FoldStatus {
             checkpoint: at(1, 2, 20).checkpoint,
@@ -134,10 +136,10 @@ mod tests {
     }
 
     #[test]
-    fn the_cheapest_way_that_is_complete_is_taken() {
-        assert_eq!(plan(&at(1, 2, 20)), CatchUpPlan::Rest);
+    fn the_cheapest_complete_plan_is_chosen() {
+        assert_eq!(plan(&at(1, 2, 20)), CatchUpPlan::Idle);
         assert_eq!(plan(&at(1, 2, 15)), CatchUpPlan::Tail);
-        assert_eq!(plan(&at(1, 2, 11)), CatchUpPlan::Delta, "more events than go out as such");
+        assert_eq!(plan(&at(1, 2, 11)), CatchUpPlan::Delta, "more events than a tail may have");
         assert_eq!(plan(&at(1, 2, 7)), CatchUpPlan::Delta);
         assert_eq!(plan(&at(1, 2, 4)), CatchUpPlan::Snapshot);
         assert_eq!(CatchUpPlan::choose(&input(None), &status(), 8), CatchUpPlan::Snapshot);
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lay_past_the_window_comes_as_one_delta() {
+    fn events_behind_a_full_window_come_as_one_delta() {
         let held = at(1, 2, 15);
         let overflowed = PlanInput { overflowed: true, ..input(Some(&held)) };
         assert_eq!(CatchUpPlan::choose(&overflowed, &status(), 8), CatchUpPlan::Delta);
@@ -162,14 +164,14 @@ mod tests {
         assert_eq!(CatchUpPlan::choose(&fine, &status(), 8), CatchUpPlan::Tail);
         assert_eq!(plan(&at(1, 1, 25)), CatchUpPlan::Snapshot, "the claim of epoch 2 ended it");
         let other = ReplicaPosition { hash: StateHash::from_bytes(&[1; 32]), ..at(1, 2, 20) };
-        assert_eq!(plan(&other), CatchUpPlan::Snapshot, "another state at the same place");
+        assert_eq!(plan(&other), CatchUpPlan::Snapshot, "another state at the same position");
         let held = at(1, 2, 15);
         let reset = PlanInput { reset: true, ..input(Some(&held)) };
         assert_eq!(CatchUpPlan::choose(&reset, &status(), 8), CatchUpPlan::Snapshot);
     }
 
     #[test]
-    fn an_edge_that_knows_more_than_the_hub_waits() {
+    fn an_edge_ahead_of_the_hub_waits() {
         assert_eq!(plan(&at(1, 2, 21)), CatchUpPlan::Park(BEHIND));
         assert_eq!(plan(&at(1, 3, 4)), CatchUpPlan::Park(BEHIND));
         assert_eq!(plan(&at(2, 1, 1)), CatchUpPlan::Park(OTHER_LOG));

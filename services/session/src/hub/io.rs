@@ -1,109 +1,109 @@
-//! What goes into a hub session and what comes out.
+//! Inputs and outputs of a hub session.
 
 use headwater_event::{Identity, NodeName, Report, ReportId, Seq, StreamId};
 
 use crate::message::{EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, Request, Response};
 use crate::source::SourceError;
 
-/// What happened at a hub, as far as one session is concerned.
+/// An event at a hub that concerns one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubInput {
-    /// The edge said this.
+    /// The edge sent this message.
     Received(EdgeMessage),
-    /// The registry's answer to [`HubOutput::Identify`]: the session may go on. `known` is the
+    /// The registry admits the session, in response to [`HubOutput::Identify`]. `known` is the
     /// identity of a later start that is live at this hub.
     Admitted {
         /// See [`crate::Admission::result`].
         known: Option<Identity>,
     },
-    /// The registry refuses or ends the session.
+    /// The registry refuses the session, or ends it.
     Dismissed(Refusal),
-    /// The hub stops, or wants the edge elsewhere for this reason: nothing is wrong.
+    /// The hub asks the edge to continue at another hub, for this reason. It is no error.
     Leaving(String),
-    /// The fold moved in a stream of this node, or became ready, or is another log's.
+    /// The fold advanced in a stream of this node, became ready, or reads another log.
     Advanced,
-    /// Every report given by [`HubOutput::AppendReports`] up to this one is durable in the log.
+    /// Every report of [`HubOutput::AppendReports`] up to this one is durable in the log.
     Appended(ReportId),
-    /// The answer to [`HubOutput::Ask`].
+    /// The response to [`HubOutput::Ask`].
     Answered(Response),
-    /// The monotonic clock, milliseconds; given at least every second.
+    /// The monotonic clock, in milliseconds; at least once a second.
     Tick(u64),
 }
 
-/// What a hub is to do for a session, in order.
+/// What the hub's shell must do for a session, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubOutput {
-    /// The edge says it is this: ask the registry, answer `Admitted` or `Dismissed`.
+    /// The edge claims this identity: ask the registry, then input `Admitted` or `Dismissed`.
     Identify(Identity),
-    /// Say this to the edge.
+    /// Send this to the edge.
     Send(HubMessage),
-    /// Append these to the upstream log, in order, as the node's; answer `Appended` when they
-    /// are durable there. Never answered out of order.
+    /// Append these reports of the node to the upstream log, in order. Input `Appended` once they
+    /// are durable there, in the same order.
     AppendReports(Vec<Report>),
-    /// Forward to the active controller; the node may ask this. Answer `Answered` within the
-    /// request's timeout, with `Unavailable` if need be.
+    /// Forward this request to the active controller; the node is allowed to make it. Input
+    /// `Answered` within the request's timeout, with `Unavailable` if necessary.
     Ask(Request),
-    /// The edge's sign of life: last contact, outbox depth, its clock.
+    /// A heartbeat of the edge: last contact, outbox depth, its clock.
     Alive(EdgeHeartbeat),
-    /// The durable position of a stream rose: material for the node's position record.
+    /// The durable position of a stream rose: the node's position record changes.
     Progressed(StreamId),
-    /// Close the connection behind what was sent. Nothing comes out of the session after this.
+    /// Close the connection behind the messages sent. The session has no output after this.
     Close(HubCloseReason),
 }
 
-/// Why a hub ended a session.
+/// Why a hub closed a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HubCloseReason {
-    /// The session was refused; the edge was told the same.
+    /// The session was refused; the edge received the same refusal.
     #[error("refused ({:?}): {}", .0.code, .0.message)]
     Refused(Refusal),
-    /// The edge was told to go on elsewhere.
-    #[error("ended in order: {reason}")]
+    /// The edge was asked to continue at another hub.
+    #[error("the edge continues at another hub: {reason}")]
     Left {
         /// The reason.
         reason: String,
     },
-    /// The edge broke the protocol; it was told.
+    /// The edge broke the protocol; it received the violation.
     #[error("the edge broke the protocol: {0}")]
     Violation(Violation),
-    /// The fold could not be read; the edge was told to connect again.
+    /// The fold could not be read; the edge was asked to connect again.
     #[error(transparent)]
     Source(SourceError),
-    /// Nothing was heard of the edge for too long.
-    #[error("nothing heard of the edge for {silent_ms} ms")]
+    /// No message arrived from the edge for too long.
+    #[error("no message from the edge for {silent_ms} ms")]
     Silent {
-        /// For how long.
+        /// The time since the last message.
         silent_ms: u64,
     },
 }
 
-/// No node has counted further: its starts, or the issues of its identity. A node must be able to
-/// move past whatever the cloud knows of it.
+/// The highest boot number and incarnation that a hub accepts; no node counts further. A node must
+/// be able to move past the numbers that the cloud knows of it.
 pub const COUNTER_MAX: u64 = 1 << 48;
 
 /// How an edge broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A message that has no place in the session's state.
-    #[error("{message} has no place here")]
+    /// A message that the session does not expect now.
+    #[error("unexpected message: {message}")]
     Unexpected {
-        /// What was sent.
+        /// The kind of message.
         message: &'static str,
     },
     /// The identity names another node than the certificate.
-    #[error("the certificate is for node {certified}, the hello says {claimed}")]
+    #[error("the certificate is for node {certified}, but the hello names node {claimed}")]
     Node {
-        /// Whom the certificate is for.
+        /// The node in the certificate.
         certified: NodeName,
-        /// Whom the hello names.
+        /// The node in the hello.
         claimed: NodeName,
     },
-    /// A number of an identity that no node has counted to.
-    #[error("{what} {found} is more than any node has counted to, at most {COUNTER_MAX}")]
+    /// A number of an identity that is too high.
+    #[error("{what} {found} is too high, at most {COUNTER_MAX} is allowed")]
     Counter {
-        /// Of what.
+        /// Which number.
         what: &'static str,
-        /// How many.
+        /// Its value.
         found: u64,
     },
     /// `acked <= durable <= applied <= received <= sent <= tail` does not hold.
@@ -130,7 +130,7 @@ pub enum Violation {
         /// Bytes sent.
         sent: u64,
     },
-    /// A position in a stream that is not served in this session, or named twice.
+    /// A stream that is not served in this session, or named twice.
     #[error("stream {stream} is named twice or not served to this node")]
     Stream {
         /// The stream.
@@ -142,31 +142,31 @@ pub enum Violation {
     ReportIdentity {
         /// The report received.
         found: ReportId,
-        /// Who the edge said it is.
+        /// The identity in the hello.
         identity: Identity,
     },
     /// Reports out of order.
     #[error("report {found} does not follow {after}")]
     ReportOrder {
-        /// The last one that counted.
+        /// The last report accepted.
         after: ReportId,
-        /// The one received.
+        /// The report received.
         found: ReportId,
     },
     /// Reports are missing between two messages.
-    #[error("reports that follow {said:?} where {received:?} was the last received")]
+    #[error("reports behind {sent:?}, but the last report received is {received:?}")]
     ReportsMissing {
-        /// What the edge sent before.
-        said: Option<ReportId>,
-        /// What was received before.
+        /// The last report that the edge sent before.
+        sent: Option<ReportId>,
+        /// The last report received.
         received: Option<ReportId>,
     },
-    /// A bound was passed.
+    /// A bound is exceeded.
     #[error("{count} {what}, at most {max} are allowed")]
     TooMany {
-        /// Of what.
+        /// What is counted.
         what: &'static str,
-        /// How many.
+        /// The number.
         count: usize,
         /// The bound.
         max: usize,

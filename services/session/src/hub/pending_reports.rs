@@ -1,4 +1,4 @@
-//! The reports of one session, from the edge to the log.
+//! The reports of one session on their way from the edge to the log.
 
 use std::collections::VecDeque;
 
@@ -7,23 +7,25 @@ use headwater_event::{Identity, ReportId};
 use super::io::Violation;
 use crate::message::Reports;
 
-/// What was received and is not durable in the log.
+/// The ids of reports that were received and are not durable in the log yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingReports {
+    /// The last report received.
     last: Option<ReportId>,
     unappended: VecDeque<ReportId>,
 }
 
 impl PendingReports {
-    /// Checks that the reports continue what was received, under the session's identity.
-    pub(super) fn take(
+    /// Checks that the reports continue the ones received, under the session's identity, and adds
+    /// them.
+    pub(super) fn add(
         &mut self,
         reports: &Reports,
         identity: &Identity,
         unappended_max: usize,
     ) -> Result<(), Violation> {
         if reports.after != self.last {
-            return Err(Violation::ReportsMissing { said: reports.after, received: self.last });
+            return Err(Violation::ReportsMissing { sent: reports.after, received: self.last });
         }
         let count = self.unappended.len() + reports.reports.len();
         if count > unappended_max {
@@ -50,7 +52,7 @@ impl PendingReports {
         Ok(())
     }
 
-    /// Everything up to `through` is durable: what of it the edge may forget.
+    /// Every report up to `through` is durable; returns the last one that the edge may forget.
     pub(super) fn appended(&mut self, through: ReportId) -> Option<ReportId> {
         let mut acked = None;
         while let Some(id) = self.unappended.front().copied().filter(|id| *id <= through) {

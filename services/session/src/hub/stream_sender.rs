@@ -1,4 +1,4 @@
-//! One stream of one session at the hub: what was sent, and how far the edge came.
+//! One stream of one session at the hub: what is sent, and the edge's progress.
 
 use std::collections::VecDeque;
 
@@ -9,38 +9,39 @@ use crate::comparison::Comparison;
 use crate::message::{Compare, Push, PushMode, ReplicaPosition, StreamProgress, Summary};
 use crate::source::{CatchUp, CatchUpPart, FoldStatus, SourceError, StreamSource};
 
-/// One stream of one session.
+/// Sends one stream in one session.
 pub(super) struct StreamSender {
     stream: StreamId,
-    /// What the edge has once it has everything sent whole; `None`: nothing.
+    /// The edge's position once it has received everything sent; `None`: it holds nothing.
     pub(super) held: Option<ReplicaPosition>,
-    /// The edge's state differs from the log: a snapshot is due.
+    /// The edge's state differs from the log, so a snapshot is due.
     pub(super) reset: bool,
-    /// The window was closed with events left.
+    /// The window was full while events were left.
     pub(super) overflowed: bool,
-    /// Nothing to do until the fold moves.
-    pub(super) resting: bool,
-    /// Why it is not served.
+    /// Nothing can be sent until the fold advances.
+    pub(super) is_idle: bool,
+    /// Why the stream is parked.
     pub(super) parked: Option<&'static str>,
-    /// A snapshot is due: what the edge has may lie above the fold's end.
+    /// A snapshot is due. The edge's position may then be above the end of the fold.
     pub(super) snapshot_due: bool,
-    /// The end of the stream in the fold, as last read.
+    /// The end of the stream in the fold when it was last read.
     pub(super) tail: Seq,
-    /// The end that the edge was told when it stood there: it has compared hashes.
+    /// The end of the stream in the last heartbeat that found the edge there. The edge has
+    /// compared its hash with it.
     compared: Option<ReplicaPosition>,
-    /// The edge was asked what it holds.
-    asked: Option<PendingSummary>,
-    /// What it answered; until the end of the step.
+    /// The comparison without a summary yet.
+    comparison: Option<PendingSummary>,
+    /// The summary that arrived; until the end of the step.
     summary: Option<Summary>,
-    catching_up: Option<CatchUpTransfer>,
-    /// Pushes sent whole and not known to be received: bytes of the session sent by then, and
-    /// where the push ends.
+    transfer: Option<CatchUpTransfer>,
+    /// Pushes sent whole and not acknowledged as received: the bytes of the session sent with each,
+    /// and its last event.
     unreceived: VecDeque<(u64, Seq)>,
     progress: Progress,
     history: History,
 }
 
-/// How far the edge came in the present history of the stream.
+/// The edge's progress in the current history of the stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     pub(super) received: Seq,
@@ -49,30 +50,31 @@ pub(super) struct Progress {
     pub(super) acked: Seq,
 }
 
-/// A snapshot or correction begins a new history, whose seqs may be lower. What the edge says
-/// before it has received the first part is about the one before.
+/// A snapshot or correction begins a new history, whose seqs may be lower. Progress that the edge
+/// reports before it has received the first part is of the previous history.
 #[derive(Clone, Copy, Debug)]
 struct History {
-    /// Bytes of the session that are sent up to and with that first part; never, before it is.
+    /// Bytes of the session sent with that first part; the maximum before it is sent.
     from_bytes: u64,
-    /// The highest seq of histories before, where known.
+    /// The highest seq of previous histories, if known.
     ceiling: Seq,
+    /// Whether the edge has received the first part.
     begun: bool,
 }
 
-/// A question that has no answer yet.
+/// A comparison whose summary has not arrived.
 struct PendingSummary {
     nonce: u64,
     since_ms: u64,
-    /// The edge said meanwhile that its state differs: nothing is made of the answer.
+    /// The edge has reported a divergence since, so the summary is ignored.
     is_void: bool,
 }
 
-/// A delta, snapshot or correction on its way.
+/// A delta, snapshot or correction that is being sent.
 struct CatchUpTransfer {
     reader: Box<dyn CatchUp>,
     mode: PushMode,
-    /// To be said with the first part.
+    /// Sent with the first part.
     gone: RemovalRuns,
     from: Seq,
     to: Checkpoint,
@@ -82,7 +84,8 @@ struct CatchUpTransfer {
 }
 
 impl StreamSender {
-    /// A stream as the edge's hello describes it; `None`: unknown, a snapshot begins it.
+    /// Creates the sender of a stream that the edge holds up to `held`; `None`: it begins with a
+    /// snapshot.
     pub(super) fn new(stream: StreamId, held: Option<ReplicaPosition>) -> Self {
         let seq = held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq);
         let history = match held {
@@ -94,21 +97,21 @@ impl StreamSender {
             held,
             reset: false,
             overflowed: false,
-            resting: false,
+            is_idle: false,
             parked: None,
             snapshot_due: false,
             tail: Seq::ZERO,
             compared: None,
-            asked: None,
+            comparison: None,
             summary: None,
-            catching_up: None,
+            transfer: None,
             unreceived: VecDeque::new(),
             progress: Progress { received: seq, applied: seq, durable: seq, acked: seq },
             history,
         }
     }
 
-    /// How far the edge came.
+    /// The edge's progress.
     pub(super) fn progress(&self) -> Progress {
         self.progress
     }
@@ -118,90 +121,92 @@ impl StreamSender {
         self.held.as_ref().map_or(Seq::ZERO, |held| held.checkpoint.seq)
     }
 
-    /// The log that the stream is sent from.
+    /// The log of the events sent.
     pub(super) fn log_id(&self) -> Option<LogId> {
         self.held.as_ref().map(|held| held.checkpoint.log_id)
     }
 
-    /// Whether a snapshot or a correction is due or on its way: positions are of two histories
-    /// until it is sent.
+    /// Whether a snapshot is due, or a snapshot or correction is partly sent. Positions are of two
+    /// histories until it is sent.
     pub(super) fn is_resetting(&self) -> bool {
-        self.snapshot_due || self.catching_up.as_ref().is_some_and(|up| up.mode.begins_anew())
+        self.snapshot_due
+            || self.transfer.as_ref().is_some_and(|transfer| transfer.mode.begins_anew())
     }
 
-    /// Whether this end is told, which is noted: an edge that rests compares its hash with it once.
-    pub(super) fn tells(&mut self, end: &ReplicaPosition) -> bool {
+    /// Whether a heartbeat must carry this end, and takes note of it: an idle edge compares its
+    /// hash with one end once.
+    pub(super) fn must_compare_hash(&mut self, end: &ReplicaPosition) -> bool {
         if self.compared.as_ref() == Some(end) {
             return false;
         }
-        let stands_there = self.progress.applied == end.checkpoint.seq;
-        self.compared = stands_there.then(|| end.clone());
+        let is_there = self.progress.applied == end.checkpoint.seq;
+        self.compared = is_there.then(|| end.clone());
         true
     }
 
-    /// Since when a catch-up is on its way, or waits for a summary.
+    /// When the current catch-up began, or the comparison before it.
     pub(super) fn catching_up_since(&self) -> Option<u64> {
-        let asked = self.asked.as_ref().filter(|asked| !asked.is_void);
-        let asked = asked.map(|asked| asked.since_ms);
-        self.catching_up.as_ref().map(|catching_up| catching_up.began_ms).or(asked)
+        let comparison = self.comparison.as_ref().filter(|comparison| !comparison.is_void);
+        let compared_ms = comparison.map(|comparison| comparison.since_ms);
+        self.transfer.as_ref().map(|transfer| transfer.began_ms).or(compared_ms)
     }
 
-    /// The session is over: what was not sent is let go, where the edge stood stays.
+    /// The session has ended: discards what was not sent and keeps the edge's last position.
     pub(super) fn end(&mut self) {
-        self.asked = None;
-        self.catching_up = None;
+        self.comparison = None;
+        self.transfer = None;
         self.unreceived.clear();
     }
 
-    /// Whether the edge is asked what it holds before a snapshot goes out: it holds something,
-    /// it has not said that this differs from what it takes it for, and it is not asked already.
-    pub(super) fn may_ask(&self) -> bool {
+    /// Whether a comparison comes before a snapshot: the edge holds something, has reported no
+    /// divergence, and has no comparison to answer.
+    pub(super) fn may_compare(&self) -> bool {
         let holds = self.held.as_ref().is_some_and(|held| held.checkpoint.seq > Seq::ZERO);
-        holds && !self.reset && self.asked.is_none()
+        holds && !self.reset && self.comparison.is_none()
     }
 
-    /// Asks; nothing is sent until the answer is there. The nonce is made of what the hub's own
-    /// state hashes to, so that nobody else chooses it.
-    pub(super) fn ask(&mut self, hash: &StateHash, now_ms: u64) -> Compare {
+    /// Begins a comparison; nothing is sent until its summary arrives. The nonce comes from the
+    /// hash of the hub's own state, so that no edge can choose it.
+    pub(super) fn compare(&mut self, hash: &StateHash, now_ms: u64) -> Compare {
         let [a, b, c, d, e, f, g, h, ..] = hash.to_bytes();
         let nonce = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        self.asked = Some(PendingSummary { nonce, since_ms: now_ms, is_void: false });
+        self.comparison = Some(PendingSummary { nonce, since_ms: now_ms, is_void: false });
         Compare { stream: self.stream.clone(), nonce }
     }
 
-    /// The edge says what it holds. An answer to no question, or to one that is void, is passed
-    /// over: the two may have crossed.
+    /// A summary arrived. It is ignored when its comparison is void or unknown: the messages may
+    /// have crossed.
     pub(super) fn summarized(&mut self, summary: Summary) {
-        let Some(asked) = self.asked.take_if(|asked| asked.nonce == summary.nonce) else { return };
-        if !asked.is_void {
-            self.resting = false;
+        let pending = self.comparison.take_if(|pending| pending.nonce == summary.nonce);
+        if pending.is_some_and(|pending| !pending.is_void) {
+            self.is_idle = false;
             self.summary = Some(summary);
         }
     }
 
-    /// The answer, once.
+    /// The summary that arrived, once.
     pub(super) fn take_summary(&mut self) -> Option<Summary> {
         self.summary.take()
     }
 
-    /// The edge says that its state differs. False: a snapshot or a correction is on its way
-    /// already, from before the edge said so.
+    /// The edge reports a divergence. False: a snapshot or correction was in flight before the
+    /// edge noticed it.
     pub(super) fn diverged(&mut self, received_bytes: u64) -> bool {
-        let snapshot_under_way = received_bytes < self.history.from_bytes
-            || self.catching_up.as_ref().is_some_and(|up| up.mode.begins_anew());
-        if snapshot_under_way {
+        let is_reset_in_flight = received_bytes < self.history.from_bytes
+            || self.transfer.as_ref().is_some_and(|transfer| transfer.mode.begins_anew());
+        if is_reset_in_flight {
             return false;
         }
-        if let Some(asked) = &mut self.asked {
-            asked.is_void = true;
+        if let Some(comparison) = &mut self.comparison {
+            comparison.is_void = true;
         }
-        self.catching_up = None;
+        self.transfer = None;
         self.reset = true;
-        self.resting = false;
+        self.is_idle = false;
         true
     }
 
-    /// Begins a delta or a snapshot that ends where the fold stands.
+    /// Begins a delta, snapshot or correction up to the end of the fold.
     pub(super) fn begin(
         &mut self,
         mode: PushMode,
@@ -214,7 +219,7 @@ impl StreamSender {
             self.reset = false;
         }
         self.overflowed = false;
-        self.catching_up = Some(CatchUpTransfer {
+        self.transfer = Some(CatchUpTransfer {
             reader,
             mode,
             gone: RemovalRuns::default(),
@@ -226,8 +231,9 @@ impl StreamSender {
         });
     }
 
-    /// Begins what leads the edge from what it says that it holds to where the fold stands.
-    pub(super) fn answer(
+    /// Begins the correction that leads from the edge's summary to the end of the fold. An empty
+    /// summary needs a snapshot.
+    pub(super) fn begin_correction(
         &mut self,
         source: &dyn StreamSource,
         summary: &Summary,
@@ -242,39 +248,40 @@ impl StreamSender {
         let mut comparison = Comparison::new(summary.nonce, &summary.digests);
         let reader = source.correction(&self.stream, &mut comparison)?;
         self.begin(PushMode::Correction, reader, status, now_ms);
-        if let Some(up) = &mut self.catching_up {
-            up.gone = comparison.gone();
+        if let Some(transfer) = &mut self.transfer {
+            transfer.gone = comparison.gone();
         }
         Ok(())
     }
 
-    /// The next part of the catch-up on its way; `None`: there is none.
+    /// The next part of the current catch-up; `None`: there is no catch-up.
     pub(super) fn next_part(&mut self, bytes_max: u64) -> Result<Option<Push>, SourceError> {
-        let Some(up) = &mut self.catching_up else { return Ok(None) };
-        let CatchUpPart { changes, last } = up.reader.next(bytes_max)?;
+        let Some(transfer) = &mut self.transfer else { return Ok(None) };
+        let CatchUpPart { changes, last } = transfer.reader.next(bytes_max)?;
         if changes.is_empty() && !last {
-            let reason = format!("a catch-up of {} ends before its end", self.stream);
+            let reason =
+                format!("the catch-up of {} has an empty part before its end", self.stream);
             return Err(SourceError { reason });
         }
         let push = Push {
             stream: self.stream.clone(),
-            mode: up.mode,
-            from: up.from,
-            to: up.to,
-            gone: std::mem::take(&mut up.gone),
+            mode: transfer.mode,
+            from: transfer.from,
+            to: transfer.to,
+            gone: std::mem::take(&mut transfer.gone),
             changes,
-            hash: up.hash,
-            part: up.next_part,
+            hash: transfer.hash,
+            part: transfer.next_part,
             last_part: last,
         };
-        up.next_part += 1;
+        transfer.next_part += 1;
         if last {
-            self.catching_up = None;
+            self.transfer = None;
         }
         Ok(Some(push))
     }
 
-    /// A push goes out; `sent_bytes` are the session's with it.
+    /// Takes note of a push; `sent_bytes` are those of the session with it.
     pub(super) fn sending(&mut self, push: &Push, sent_bytes: u64) {
         if push.mode.begins_anew() && push.part == 0 {
             let ceiling = self.history.ceiling.max(self.sent());
@@ -292,7 +299,7 @@ impl StreamSender {
         }
     }
 
-    /// The edge has received this many bytes of the session.
+    /// The edge has received `received_bytes` of the session.
     pub(super) fn received(&mut self, received_bytes: u64) {
         self.history.begun |= received_bytes >= self.history.from_bytes;
         while let Some((_, to)) =
@@ -303,34 +310,37 @@ impl StreamSender {
         }
     }
 
-    /// The edge says how far it came. True: `durable` rose.
-    pub(super) fn progressed(&mut self, said: &StreamProgress) -> Result<bool, Violation> {
+    /// The edge reports its progress. True: `durable` rose.
+    pub(super) fn progressed(&mut self, reported: &StreamProgress) -> Result<bool, Violation> {
         let before = self.progress;
         let is_present = self.history.begun;
         let received = if is_present { before.received } else { self.history.ceiling };
-        let mut chain =
-            vec![("durable", said.durable), ("applied", said.applied), ("received", received)];
+        let mut chain = vec![
+            ("durable", reported.durable),
+            ("applied", reported.applied),
+            ("received", received),
+        ];
         if is_present {
             chain.insert(0, ("acked", before.acked));
             chain.push(("sent", self.sent()));
-            // A parked edge, or one in another history, may be ahead of the fold.
+            // The edge may be ahead of the fold while the stream is parked or is in another history.
             if self.parked.is_none() && !self.is_resetting() {
                 chain.push(("tail", self.tail));
             }
         }
-        self.rises(&chain)?;
+        self.check_order(&chain)?;
         if !is_present {
             return Ok(false);
         }
-        self.rises(&[("applied before", before.applied), ("applied", said.applied)])?;
-        self.progress.applied = said.applied;
-        self.progress.durable = said.durable;
-        self.progress.acked = said.durable;
-        Ok(said.durable > before.durable)
+        self.check_order(&[("applied before", before.applied), ("applied", reported.applied)])?;
+        self.progress.applied = reported.applied;
+        self.progress.durable = reported.durable;
+        self.progress.acked = reported.durable;
+        Ok(reported.durable > before.durable)
     }
 
-    /// Asserts that the positions do not fall from left to right.
-    fn rises(&self, chain: &[(&'static str, Seq)]) -> Result<(), Violation> {
+    /// Checks that no position is above the next one.
+    fn check_order(&self, chain: &[(&'static str, Seq)]) -> Result<(), Violation> {
         for pair in chain.windows(2) {
             let [(lower_name, lower), (upper_name, upper)] = pair else { continue };
             if lower > upper {

@@ -1,11 +1,11 @@
-//! Events of the fold as a push.
+//! A tail: events of the fold as a push.
 
 use headwater_event::{Checkpoint, RemovalRuns, Seq, StreamId};
 
 use crate::message::{Push, PushMode};
 use crate::source::{FoldStatus, SourceError, StreamSource};
 
-/// The next events, as one push.
+/// The next events behind `from`, as one push of at most `bytes_max`.
 pub(super) fn tail(
     source: &dyn StreamSource,
     stream: &StreamId,
@@ -16,7 +16,7 @@ pub(super) fn tail(
     let events = source.events(stream, from, status.checkpoint.seq, bytes_max)?;
     let is_dense = events.iter().zip(from.next().0..).all(|(event, seq)| event.seq.0 == seq);
     let Some(last) = events.last().filter(|_| is_dense) else {
-        let reason = format!("the events of {stream} behind {from} are not all there");
+        let reason = format!("the fold lacks events of {stream} behind {from}");
         return Err(SourceError { reason });
     };
     let (epoch, seq, hash) = (last.epoch, last.seq, last.hash);

@@ -1,0 +1,103 @@
+//! The handshake: the hello, the registry's decision, the welcome.
+
+use headwater_event::Identity;
+
+use super::io::COUNTER_MAX;
+use super::send_window::SendWindow;
+use super::{HubCloseReason, HubOutput, HubSession, Phase, Violation};
+use crate::message::{Hello, HubMessage, PROTOCOL, Refusal, RefusalCode, Welcome};
+use crate::source::StreamSource;
+
+impl HubSession {
+    /// Checks a hello and asks the registry about its identity.
+    pub(super) fn hello(
+        &mut self,
+        hello: Hello,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
+        if hello.protocol != PROTOCOL {
+            let message =
+                format!("this hub speaks protocol {PROTOCOL}, the edge {}", hello.protocol);
+            return Err(HubCloseReason::Refused(Refusal { code: RefusalCode::Protocol, message }));
+        }
+        if hello.identity.node != self.node {
+            let (certified, claimed) = (self.node.clone(), hello.identity.node);
+            let message = Violation::Node { certified, claimed }.to_string();
+            return Err(HubCloseReason::Refused(Refusal { code: RefusalCode::Forbidden, message }));
+        }
+        let Identity { incarnation, boot, .. } = &hello.identity;
+        for (what, found) in [("incarnation", incarnation.0), ("boot", boot.number)] {
+            if found > COUNTER_MAX {
+                return Err(Violation::Counter { what, found }.into());
+            }
+        }
+        let (count, max) = (hello.positions.len(), self.settings.streams_max);
+        if count > max {
+            return Err(Violation::TooMany { what: "positions", count, max }.into());
+        }
+        for position in hello.positions {
+            let stream = position.stream.clone();
+            let is_readable = stream.readable_by(&self.node);
+            if self.hello_positions.insert(stream.clone(), position).is_some() || !is_readable {
+                return Err(Violation::Stream { stream }.into());
+            }
+        }
+        self.window = SendWindow::new(self.settings.window_bytes.min(hello.window_bytes));
+        outputs.push(HubOutput::Identify(hello.identity.clone()));
+        self.phase = Phase::AwaitingAdmission(hello.identity);
+        Ok(())
+    }
+
+    /// The registry admitted the session. `live` is the identity of a later start that is live at
+    /// this hub.
+    pub(super) fn admitted(
+        &mut self,
+        source: &dyn StreamSource,
+        live: Option<Identity>,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
+        let Phase::AwaitingAdmission(identity) = &self.phase else { return Ok(()) };
+        let (identity, since_ms) = (identity.clone(), self.now_ms);
+        self.phase = Phase::AwaitingLog { identity, live, since_ms };
+        self.welcome(source, outputs)
+    }
+
+    /// Sends the welcome to an admitted edge, once the log is known. An edge with an older identity
+    /// is refused behind the welcome: it takes from there what it must move past.
+    pub(super) fn welcome(
+        &mut self,
+        source: &dyn StreamSource,
+        outputs: &mut Vec<HubOutput>,
+    ) -> Result<(), HubCloseReason> {
+        let Phase::AwaitingLog { identity, live, .. } = &self.phase else { return Ok(()) };
+        let Some(log_id) = source.log_id() else { return Ok(()) };
+        let (identity, live) = (identity.clone(), live.clone());
+        let logged = source.known_identity(&self.node)?;
+        let known = [logged, live].into_iter().flatten().max_by_key(|known| {
+            let is_another = known.boot.nonce != identity.boot.nonce;
+            (known.rank(), is_another)
+        });
+        self.assign(source)?;
+        outputs.push(HubOutput::Send(HubMessage::Welcome(Welcome {
+            protocol: PROTOCOL,
+            log_id,
+            streams: self.senders.keys().cloned().collect(),
+            known: known.clone(),
+        })));
+        if let Some(known) = known.filter(|known| known.outranks(&identity)) {
+            return Err(HubCloseReason::Refused(stale(&known)));
+        }
+        self.phase = Phase::Open { identity, log_id };
+        self.heartbeat_ms = self.now_ms;
+        Ok(())
+    }
+}
+
+/// The refusal of an edge whose identity is older than `known`.
+pub(super) fn stale(known: &Identity) -> Refusal {
+    let message = format!(
+        "the cloud knows incarnation {} boot {} of node {}: raise the boot number past it",
+        known.incarnation.0, known.boot.number, known.node,
+    );
+    Refusal { code: RefusalCode::StaleIdentity, message }
+}
