@@ -1,20 +1,26 @@
-//! The edge's end of a session: checks every push before it is applied, acknowledges what is
-//! durable, offers the outbox.
+//! The edge's end of a session: checks every push before it is applied, acknowledges durable
+//! positions, sends the reports of the outbox.
 //!
 //! ```text
-//!             Connected               all durable: Hello            Welcome
-//!   Down ----------------> Settling ---------------------> Greeting --------> Open
-//!    ^                         |                               |                |
-//!    |       Disconnected      v        violation, refusal,    v    silence     v
-//!    +--------------------- Closing <-------------------------------------------+
+//!                 Connected             all durable: Hello                   Welcome
+//!   Disconnected -----------> Syncing ---------------------> AwaitingWelcome --------> Open
+//!        ^                       |                                  |                    |
+//!        |                       +----------------------------------+--------------------+
+//!        |                       |  a refusal, a goodbye, a violation, silence, an older
+//!        |     Disconnected      v  identity, a log that cannot be followed
+//!        +------------------- Closing
 //! ```
 //!
-//! A session begins from durable positions only, so that hub and edge agree after whatever the
-//! edge may lose. Nothing from above the durable position is ever acknowledged as durable (I8),
-//! a push that does not begin where its stream stands ends the session (I7), and a stream is
-//! dropped only on the word of the private stream's own `!streams` entry, never because a hub
-//! does not serve it (I14).
+//! `Disconnected` leads to the first phase from every other one, and `Connected` to `Syncing`.
+//!
+//! A session begins from durable positions only, so hub and edge agree whatever the edge loses in
+//! a crash. The edge never acknowledges a position as durable before it is synced (I8). A push that
+//! does not continue its stream ends the session (I7). The edge drops a stream only when the
+//! `!streams` entry of its private stream no longer names it, never because a hub does not serve
+//! it (I14).
 
+mod assignment;
+mod handshake;
 mod io;
 mod report_window;
 mod requests;
@@ -22,9 +28,7 @@ mod stream_receiver;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_event::{
-    Assignment, Change, Checkpoint, EntryKey, Identity, LogId, Seq, StateHash, StreamId,
-};
+use headwater_event::{Assignment, Checkpoint, Identity, LogId, Seq, StateHash, StreamId};
 
 pub use io::{EdgeCloseReason, EdgeInput, EdgeOutput, EdgeState, PushFault, StreamStop};
 use report_window::ReportWindow;
@@ -32,8 +36,8 @@ use requests::{PendingRequests, unavailable};
 use stream_receiver::{ApplyOutcome, PushDecision, StreamReceiver};
 
 use crate::message::{
-    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Hello, HubHeartbeat, HubMessage,
-    PROTOCOL, Push, ReplicaPosition, StreamProgress, Summary, Welcome,
+    Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, HubHeartbeat, HubMessage, Push,
+    StreamProgress, Summary,
 };
 use crate::settings::EdgeSettings;
 
@@ -42,62 +46,63 @@ use crate::settings::EdgeSettings;
 pub struct EdgeSession {
     settings: EdgeSettings,
     identity: Identity,
-    /// A higher boot number was asked for; no hello before it is there.
+    /// The shell is raising the boot number; no hello before it has.
     raising_boot: bool,
     assignment: Option<Assignment>,
     receivers: BTreeMap<StreamId, StreamReceiver>,
-    /// Streams dropped within this connection: the hub may believe that the edge holds them.
+    /// Streams dropped within this connection: the hub still counts them as held by the edge.
     dropped: BTreeSet<StreamId>,
-    connection: Connection,
+    phase: Phase,
     reports: ReportWindow,
     requests: PendingRequests,
-    /// Received before the hub could take it; newest only.
+    /// The newest heartbeat that could not be sent yet.
     heartbeat: Option<EdgeHeartbeat>,
-    /// Bytes of all pushes of this connection, and how many of them are acknowledged.
+    /// Bytes of all pushes of this connection, and those of them that are acknowledged.
     received_bytes: u64,
     acked_bytes: u64,
-    /// Whether a position moved that the hub was not told.
+    /// Whether a position changed that is not acknowledged yet.
     moved: bool,
     now_ms: u64,
-    heard_ms: u64,
+    /// When the last message arrived.
+    received_ms: u64,
 }
 
-/// See the module's drawing.
+/// See the module's diagram.
 #[derive(Debug)]
-enum Connection {
-    Down,
-    Settling { sync_asked: bool },
-    Greeting,
+enum Phase {
+    Disconnected,
+    Syncing { is_requested: bool },
+    AwaitingWelcome,
     Open { log_id: LogId },
     Closing,
 }
 
-/// Where a stream stands, for `status`: `durable <= applied <= received <= tail`.
+/// The positions of a stream at the edge: `durable <= applied <= received <= tail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeStreamStatus {
     /// The stream.
     pub stream: StreamId,
-    /// The end of the stream at the hub, as last heard; never below `received`.
+    /// The end of the stream at the hub, as last received; never below `received`.
     pub tail: Seq,
     /// The last event of the pushes received whole.
     pub received: Seq,
-    /// What is applied and visible; `None` while the edge holds nothing of the stream.
+    /// The position that is applied and visible; `None`: the edge holds nothing of the stream.
     pub applied: Option<Checkpoint>,
     /// The state hash at `applied`.
     pub hash: StateHash,
-    /// What of `applied` is synced.
+    /// The last event that is synced to disk.
     pub durable: Seq,
-    /// Whether it differs from the log and waits for a snapshot.
+    /// Whether the stream differs from the log and waits for a snapshot.
     pub stopped: bool,
 }
 
 impl EdgeSession {
-    /// A session that stands where the edge's disk stands.
+    /// Creates a session at the positions on the edge's disk.
     pub fn new(settings: EdgeSettings, state: EdgeState) -> Self {
         let receivers = state
             .positions
             .iter()
-            .map(|position| (position.stream.clone(), StreamReceiver::found(position)))
+            .map(|position| (position.stream.clone(), StreamReceiver::from_disk(position)))
             .collect();
         Self {
             settings,
@@ -106,7 +111,7 @@ impl EdgeSession {
             assignment: state.assignment,
             receivers,
             dropped: BTreeSet::new(),
-            connection: Connection::Down,
+            phase: Phase::Disconnected,
             reports: ReportWindow::default(),
             requests: PendingRequests::default(),
             heartbeat: None,
@@ -114,19 +119,19 @@ impl EdgeSession {
             acked_bytes: 0,
             moved: false,
             now_ms: 0,
-            heard_ms: 0,
+            received_ms: 0,
         }
     }
 
-    /// Takes in what happened and says what is to be done, in order. Never panics.
+    /// Processes an input; returns what the shell must do, in order. Never panics.
     pub fn step(&mut self, input: EdgeInput) -> Vec<EdgeOutput> {
         let mut outputs = Vec::new();
         let result = match input {
             EdgeInput::Connected => {
                 self.disconnected(&mut outputs);
-                self.connection = Connection::Settling { sync_asked: false };
+                self.phase = Phase::Syncing { is_requested: false };
                 self.drop_unassigned(&mut outputs);
-                self.greet(&mut outputs);
+                self.hello_when_durable(&mut outputs);
                 Ok(())
             }
             EdgeInput::Disconnected => {
@@ -143,7 +148,8 @@ impl EdgeSession {
             }
             EdgeInput::Summarized { stream, nonce, digests } => {
                 let receiver = self.receivers.get_mut(&stream);
-                if receiver.is_some_and(|receiver| receiver.told(nonce, digests.len() as u64)) {
+                if receiver.is_some_and(|receiver| receiver.summarized(nonce, digests.len() as u64))
+                {
                     outputs.push(summary(Summary { stream, nonce, digests }));
                 }
                 Ok(())
@@ -162,12 +168,12 @@ impl EdgeSession {
             EdgeInput::BootRaised(identity) => {
                 self.identity = identity;
                 self.raising_boot = false;
-                self.greet(&mut outputs);
+                self.hello_when_durable(&mut outputs);
                 Ok(())
             }
             EdgeInput::Asked(request) => {
                 outputs.push(if self.is_open() {
-                    self.requests.ask(request, self.now_ms, self.settings.requests_max)
+                    self.requests.send(request, self.now_ms, self.settings.requests_max)
                 } else {
                     unavailable(request.id, "the node is not connected to the cloud")
                 });
@@ -175,31 +181,31 @@ impl EdgeSession {
             }
             EdgeInput::Heartbeat(heartbeat) => {
                 self.heartbeat = Some(heartbeat);
-                self.beat(&mut outputs);
+                self.send_heartbeat(&mut outputs);
                 Ok(())
             }
             EdgeInput::Tick(now_ms) => self.tick(now_ms, &mut outputs),
         };
         if let Err(end) = result {
-            // Without a connection there is nothing to end.
-            if !matches!(self.connection, Connection::Down | Connection::Closing) {
+            // Without a connection there is nothing to close.
+            if !matches!(self.phase, Phase::Disconnected | Phase::Closing) {
                 self.close(end, &mut outputs);
             }
         }
         outputs
     }
 
-    /// Whether a hub has welcomed the present connection.
+    /// Whether a hub has welcomed the current connection.
     pub fn is_open(&self) -> bool {
-        matches!(self.connection, Connection::Open { .. })
+        matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Who this edge is.
+    /// The identity of this edge.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Where every stream stands.
+    /// The positions of every stream.
     pub fn streams(&self) -> impl Iterator<Item = EdgeStreamStatus> + '_ {
         self.receivers.iter().map(|(stream, receiver)| {
             let received = receiver.received().map_or(Seq::ZERO, |received| received.seq);
@@ -217,13 +223,13 @@ impl EdgeSession {
 
     fn close(&mut self, end: EdgeCloseReason, outputs: &mut Vec<EdgeOutput>) {
         self.disconnected(outputs);
-        self.connection = Connection::Closing;
+        self.phase = Phase::Closing;
         outputs.push(EdgeOutput::Close(end));
     }
 
     fn disconnected(&mut self, outputs: &mut Vec<EdgeOutput>) {
         for (stream, receiver) in &mut self.receivers {
-            receiver.forget_comparing();
+            receiver.forget_comparison();
             if receiver.unstage() {
                 outputs.push(EdgeOutput::Unstage(stream.clone()));
             }
@@ -234,39 +240,7 @@ impl EdgeSession {
         self.received_bytes = 0;
         self.acked_bytes = 0;
         self.moved = false;
-        self.connection = Connection::Down;
-    }
-
-    /// Says hello once everything applied is durable and nothing is under way.
-    fn greet(&mut self, outputs: &mut Vec<EdgeOutput>) {
-        let Connection::Settling { sync_asked } = &mut self.connection else { return };
-        let is_busy = self.receivers.values().any(|receiver| receiver.unapplied() > 0);
-        if self.raising_boot || is_busy {
-            return;
-        }
-        if !self.receivers.values().all(StreamReceiver::is_durable) {
-            if !*sync_asked {
-                *sync_asked = true;
-                outputs.push(EdgeOutput::Sync);
-            }
-            return;
-        }
-        let positions = self
-            .receivers
-            .iter()
-            .filter_map(|(stream, receiver)| {
-                let checkpoint = receiver.durable?;
-                Some(ReplicaPosition { stream: stream.clone(), checkpoint, hash: receiver.hash })
-            })
-            .collect();
-        self.connection = Connection::Greeting;
-        self.heard_ms = self.now_ms;
-        outputs.push(EdgeOutput::Send(EdgeMessage::Hello(Hello {
-            protocol: PROTOCOL,
-            identity: self.identity.clone(),
-            positions,
-            window_bytes: self.settings.window_bytes,
-        })));
+        self.phase = Phase::Disconnected;
     }
 
     fn received(
@@ -274,27 +248,27 @@ impl EdgeSession {
         message: HubMessage,
         outputs: &mut Vec<EdgeOutput>,
     ) -> Result<(), EdgeCloseReason> {
-        self.heard_ms = self.now_ms;
-        let log_id = match (&self.connection, message) {
-            // Nothing was said yet, or the session has ended: what still arrives is void.
-            (Connection::Down | Connection::Settling { .. } | Connection::Closing, _) => {
+        self.received_ms = self.now_ms;
+        let log_id = match (&self.phase, message) {
+            // The session has not begun, or has ended: late messages are discarded.
+            (Phase::Disconnected | Phase::Syncing { .. } | Phase::Closing, _) => {
                 return Ok(());
             }
             (_, HubMessage::Refusal(refusal)) => return Err(EdgeCloseReason::Refused(refusal)),
             (_, HubMessage::Goodbye(goodbye)) => {
                 return Err(EdgeCloseReason::Moved { reason: goodbye.reason });
             }
-            (Connection::Greeting, HubMessage::Welcome(welcome)) => {
+            (Phase::AwaitingWelcome, HubMessage::Welcome(welcome)) => {
                 return self.welcomed(&welcome, outputs);
             }
-            (Connection::Open { log_id }, message) => (*log_id, message),
-            (Connection::Greeting, message) => {
+            (Phase::Open { log_id }, message) => (*log_id, message),
+            (Phase::AwaitingWelcome, message) => {
                 return Err(EdgeCloseReason::Unexpected { message: message.name() });
             }
         };
         match log_id {
             (log_id, HubMessage::Push(push)) => self.pushed(push, &log_id, outputs),
-            (_, HubMessage::Compare(compare)) => self.asked(compare, outputs),
+            (_, HubMessage::Compare(compare)) => self.compare(compare, outputs),
             (_, HubMessage::ReportsAcked(through)) => {
                 let forgotten = self.reports.acked(through, self.settings.reports_window);
                 let message = "an acknowledgement of reports that were not sent";
@@ -309,8 +283,8 @@ impl EdgeSession {
                 outputs.extend(self.requests.answer(response));
                 Ok(())
             }
-            (_, HubMessage::ParkNotice(parked)) => {
-                outputs.push(EdgeOutput::Parked(parked));
+            (_, HubMessage::ParkNotice(notice)) => {
+                outputs.push(EdgeOutput::Parked(notice));
                 Ok(())
             }
             (
@@ -319,43 +293,6 @@ impl EdgeSession {
                 @ (HubMessage::Welcome(_) | HubMessage::Refusal(_) | HubMessage::Goodbye(_)),
             ) => Err(EdgeCloseReason::Unexpected { message: message.name() }),
         }
-    }
-
-    fn welcomed(
-        &mut self,
-        welcome: &Welcome,
-        outputs: &mut Vec<EdgeOutput>,
-    ) -> Result<(), EdgeCloseReason> {
-        if welcome.protocol != PROTOCOL {
-            return Err(EdgeCloseReason::Protocol { ours: PROTOCOL, theirs: welcome.protocol });
-        }
-        for (stream, receiver) in &self.receivers {
-            let Some(held) = receiver.applied.map(|applied| applied.log_id) else { continue };
-            if held != welcome.log_id && !welcome.log_id.follows(&held) {
-                let stream = stream.clone();
-                return Err(EdgeCloseReason::ForeignLog { stream, held, offered: welcome.log_id });
-            }
-        }
-        if let Some(known) = &welcome.known {
-            if known.incarnation > self.identity.incarnation {
-                return Err(EdgeCloseReason::Fenced { known: known.clone() });
-            }
-            if known.outranks(&self.identity) {
-                self.raising_boot = true;
-                outputs.push(EdgeOutput::RaiseBoot { known: known.clone() });
-                return Err(EdgeCloseReason::RaisingBoot { known: known.clone() });
-            }
-        }
-        self.connection = Connection::Open { log_id: welcome.log_id };
-        outputs.push(EdgeOutput::Welcomed { log_id: welcome.log_id });
-        for (stream, receiver) in &self.receivers {
-            if let Some(seq) = receiver.stopped {
-                outputs.push(diverged(stream, seq));
-            }
-        }
-        outputs.extend(self.reports.open(self.settings.reports_window));
-        self.beat(outputs);
-        Ok(())
     }
 
     fn pushed(
@@ -374,21 +311,21 @@ impl EdgeSession {
             return Err(EdgeCloseReason::Overflow { pushes: unapplied });
         }
         self.received_bytes = self.received_bytes.saturating_add(push.bytes());
-        let assigned = self.assigned_by(&push);
+        let assignment = self.assignment_in(&push);
         let receiver = self.receivers.entry(stream.clone()).or_default();
-        let decision = receiver.receive(&push, log_id, assigned).map_err(fault)?;
+        let decision = receiver.receive(&push, log_id, assignment).map_err(fault)?;
         if decision == PushDecision::Apply {
             outputs.push(EdgeOutput::Apply(push));
         }
-        // Before the window can close, so that the hub never waits for the clock.
+        // Before the window is full, so that the hub never waits for the next tick.
         if self.received_bytes - self.acked_bytes >= self.settings.window_bytes / 4 {
             self.acknowledge(outputs);
         }
         Ok(())
     }
 
-    /// The hub asks what is held of a stream, before it says what differs.
-    fn asked(
+    /// The hub asks for a summary of a stream.
+    fn compare(
         &mut self,
         compare: Compare,
         outputs: &mut Vec<EdgeOutput>,
@@ -403,36 +340,12 @@ impl EdgeSession {
             outputs.push(summary(Summary { stream, nonce, digests: Vec::new() }));
             return Ok(());
         };
-        if !receiver.ask(nonce) {
-            let message = "a comparison before the last one was answered";
+        if !receiver.begin_comparison(nonce) {
+            let message = "a comparison before the summary of the last one";
             return Err(EdgeCloseReason::Unexpected { message });
         }
         outputs.push(EdgeOutput::Summarize { stream, nonce, entries_max });
         Ok(())
-    }
-
-    /// What the part says of the node's streams. An entry that cannot be read says nothing.
-    fn assigned_by(&self, push: &Push) -> Option<Assignment> {
-        let node = &self.identity.node;
-        if push.stream != StreamId::node(node) {
-            return None;
-        }
-        let mut assigned = None;
-        if push.mode.begins_anew() && push.part == 0 {
-            assigned = Some(Assignment::new(node, []));
-        }
-        for pushed in &push.changes {
-            match &pushed.change {
-                Change::Applied(applied) if applied.key == EntryKey::Streams => {
-                    assigned = Assignment::decode(node, &applied.object).ok();
-                }
-                Change::Removed(removed) if removed.key == EntryKey::Streams => {
-                    assigned = Some(Assignment::new(node, []));
-                }
-                Change::Applied(_) | Change::Removed(_) => {}
-            }
-        }
-        assigned
     }
 
     fn applied(
@@ -444,15 +357,15 @@ impl EdgeSession {
     ) -> Result<(), EdgeCloseReason> {
         let seq = checkpoint.seq;
         let Some(receiver) = self.receivers.get_mut(stream) else { return Ok(()) };
-        match receiver.answered(checkpoint, hash) {
+        match receiver.applied_to(checkpoint, hash) {
             None => {
                 let stream = stream.clone();
-                return Err(EdgeCloseReason::Unasked { stream, seq });
+                return Err(EdgeCloseReason::UnknownPush { stream, seq });
             }
-            Some(ApplyOutcome::Visible(assigned)) => {
+            Some(ApplyOutcome::Visible(assignment)) => {
                 self.moved = true;
-                if assigned.is_some() {
-                    self.assignment = assigned;
+                if assignment.is_some() {
+                    self.assignment = assignment;
                 }
             }
             Some(ApplyOutcome::Superseded) => {}
@@ -468,7 +381,7 @@ impl EdgeSession {
             }
         }
         self.drop_unassigned(outputs);
-        self.greet(outputs);
+        self.hello_when_durable(outputs);
         Ok(())
     }
 
@@ -483,7 +396,7 @@ impl EdgeSession {
         receiver.synced(checkpoint);
         let rose = receiver.durable_seq() != before;
         self.moved |= rose;
-        self.greet(outputs);
+        self.hello_when_durable(outputs);
         if rose && self.is_open() {
             self.acknowledge(outputs);
         }
@@ -492,9 +405,9 @@ impl EdgeSession {
     fn tick(&mut self, now_ms: u64, outputs: &mut Vec<EdgeOutput>) -> Result<(), EdgeCloseReason> {
         self.now_ms = self.now_ms.max(now_ms);
         outputs.extend(self.requests.expire(self.now_ms));
-        let silent_ms = self.now_ms - self.heard_ms;
-        let listening = matches!(self.connection, Connection::Greeting | Connection::Open { .. });
-        if listening && silent_ms > self.settings.silence_ms_max {
+        let silent_ms = self.now_ms - self.received_ms;
+        let is_waiting = matches!(self.phase, Phase::AwaitingWelcome | Phase::Open { .. });
+        if is_waiting && silent_ms > self.settings.silence_ms_max {
             return Err(EdgeCloseReason::Silent { silent_ms });
         }
         if self.is_open() {
@@ -513,8 +426,8 @@ impl EdgeSession {
         }
     }
 
-    /// Tells of a stopped stream, behind an acknowledgement: the hub then knows whether a
-    /// snapshot that it has sent came before.
+    /// Reports a stopped stream, behind an acknowledgement: the acknowledgement shows the hub
+    /// whether the edge had received a snapshot before it stopped.
     fn stopped(
         &mut self,
         stream: &StreamId,
@@ -531,47 +444,11 @@ impl EdgeSession {
         }));
         if self.is_open() {
             self.acknowledge(outputs);
-            outputs.push(diverged(stream, seq));
+            outputs.push(divergence(stream, seq));
         }
     }
 
-    /// Removes the streams that the private stream no longer names, each once the shell has
-    /// answered its pushes: no answer is then about a stream that is gone.
-    fn drop_unassigned(&mut self, outputs: &mut Vec<EdgeOutput>) {
-        let Some(assignment) = &self.assignment else { return };
-        self.receivers.retain(|stream, receiver| {
-            receiver.leaving |= !assignment.contains(stream);
-            if receiver.leaving && receiver.unstage() {
-                outputs.push(EdgeOutput::Unstage(stream.clone()));
-            }
-            let goes = receiver.leaving && receiver.unapplied() == 0;
-            if goes {
-                outputs.push(EdgeOutput::Drop(stream.clone()));
-                self.dropped.insert(stream.clone());
-            }
-            !goes
-        });
-        self.ask_for_regained(outputs);
-    }
-
-    /// A stream that was taken away and given back within a session: the hub may have sent what
-    /// the edge has dropped since, so the edge asks for all of it.
-    fn ask_for_regained(&mut self, outputs: &mut Vec<EdgeOutput>) {
-        let Some(assignment) = self.assignment.as_ref().filter(|_| self.is_open()) else { return };
-        let regained: Vec<_> = self
-            .dropped
-            .iter()
-            .filter(|stream| assignment.contains(stream) && !self.receivers.contains_key(*stream))
-            .cloned()
-            .collect();
-        for stream in regained {
-            self.acknowledge(outputs);
-            outputs.push(diverged(&stream, Seq::ZERO));
-            self.dropped.remove(&stream);
-        }
-    }
-
-    /// Says how far the edge came, if the hub has not been told.
+    /// Sends an acknowledgement, if the hub lacks any part of it.
     fn acknowledge(&mut self, outputs: &mut Vec<EdgeOutput>) {
         if !self.moved && self.acked_bytes == self.received_bytes {
             return;
@@ -583,8 +460,8 @@ impl EdgeSession {
         outputs.push(EdgeOutput::Send(EdgeMessage::Ack(ack)));
     }
 
-    /// Sends the newest heartbeat, behind what the hub was not told of the streams.
-    fn beat(&mut self, outputs: &mut Vec<EdgeOutput>) {
+    /// Sends the newest heartbeat, behind an acknowledgement.
+    fn send_heartbeat(&mut self, outputs: &mut Vec<EdgeOutput>) {
         if !self.is_open() {
             return;
         }
@@ -596,7 +473,7 @@ impl EdgeSession {
     fn progress(&self) -> Vec<StreamProgress> {
         self.receivers
             .iter()
-            .filter(|(_, receiver)| receiver.is_of_the_present() && !receiver.leaving)
+            .filter(|(_, receiver)| receiver.is_in_current_history() && !receiver.is_leaving)
             .filter_map(|(stream, receiver)| {
                 let applied = receiver.applied?.seq;
                 let durable = receiver.durable_seq();
@@ -606,7 +483,7 @@ impl EdgeSession {
     }
 }
 
-fn diverged(stream: &StreamId, seq: Seq) -> EdgeOutput {
+fn divergence(stream: &StreamId, seq: Seq) -> EdgeOutput {
     EdgeOutput::Send(EdgeMessage::Divergence(Divergence { stream: stream.clone(), seq }))
 }
 

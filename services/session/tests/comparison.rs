@@ -508,7 +508,7 @@ fn a_correction_of_what_was_not_said_is_refused() {
     let overtaken = vec![asked(), push(PushMode::Snapshot, &[]), summarized(3), correct(&[])];
     assert_eq!(fault(overtaken), not_compared, "it was not so any more");
     let said = fault(vec![asked(), summarized(3), correct(&[2, 2])]);
-    assert_eq!(said, Some(PushFault::Gone { said: 4, summarized: 3 }));
+    assert_eq!(said, Some(PushFault::Gone { corrected: 4, summarized: 3 }));
     let said = fault(vec![asked(), summarized(3), push(PushMode::Snapshot, &[2, 1])]);
     assert!(matches!(said, Some(PushFault::Mode { mode: "snapshot", .. })), "{said:?}");
     assert_eq!(fault(vec![compare("node/b")]), Some(PushFault::NotReadable));

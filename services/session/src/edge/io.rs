@@ -1,4 +1,4 @@
-//! What goes into an edge session and what comes out.
+//! Inputs and outputs of an edge session.
 
 use headwater_event::{
     Assignment, Checkpoint, EntryDigest, EntryKey, Identity, LogId, Report, ReportId, Seq,
@@ -10,179 +10,179 @@ use crate::message::{
     Response,
 };
 
-/// What the shell found on the edge's disk when it started: everything there is durable.
+/// The state on the edge's disk at its start, all of it durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeState {
-    /// Who this edge is, its boot number already raised and synced.
+    /// The identity of the edge, its boot number already raised and synced.
     pub identity: Identity,
-    /// Where each stream stands that it holds anything of.
+    /// The position of each stream that the edge holds anything of.
     pub positions: Vec<ReplicaPosition>,
-    /// What the `!streams` entry of the private stream says; `None` while there is no such
-    /// entry.
+    /// The assignment in the `!streams` entry of the private stream; `None`: there is no such entry.
     pub assignment: Option<Assignment>,
 }
 
-/// What happened at an edge.
+/// An event at an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EdgeInput {
-    /// A connection to a hub is open; nothing has been said on it.
+    /// A connection to a hub is open; no message was sent on it yet.
     Connected,
-    /// The connection is gone, for whatever reason. Harmless when there is none.
+    /// The connection is gone, for any reason. No effect without a connection.
     Disconnected,
-    /// The hub said this on the present connection.
+    /// The hub sent this message on the current connection.
     Received(HubMessage),
-    /// Every [`EdgeOutput::Apply`] of the stream up to the push that ends here has been done and
-    /// is visible. `hash` is what the state there hashes to; where it differs from the push's,
-    /// the shell has left the state as it was before that push.
+    /// Every [`EdgeOutput::Apply`] of the stream up to the push that ends here is applied and
+    /// visible. When `hash` differs from the push's hash, the shell has kept the state before that
+    /// push.
     Applied {
         /// The stream.
         stream: StreamId,
         /// The `to` of the push.
         checkpoint: Checkpoint,
-        /// The state hash that came out.
+        /// The hash of the state there.
         hash: StateHash,
     },
     /// The state at this checkpoint is synced to disk.
     Durable {
         /// The stream.
         stream: StreamId,
-        /// A position that was answered by `Applied` before the sync began.
+        /// A position of an `Applied` before the sync began.
         checkpoint: Checkpoint,
     },
-    /// The answer to [`EdgeOutput::Summarize`].
+    /// The result of [`EdgeOutput::Summarize`].
     Summarized {
         /// The stream.
         stream: StreamId,
-        /// That of the question.
+        /// The nonce of the `Summarize`.
         nonce: u64,
-        /// What the stream holds, or nothing where that is too much.
+        /// The digests of the stream's entries; none if there are too many.
         digests: Vec<EntryDigest>,
     },
-    /// The outbox has a report that it had not before.
+    /// The outbox has a new report.
     Reported,
-    /// The answer to [`EdgeOutput::ReadOutbox`]: what the outbox holds behind `after`, ids
-    /// rising, at most `count`; fewer means that there are no more.
+    /// The result of [`EdgeOutput::ReadOutbox`]: the reports behind `after`, ids rising, at most
+    /// `count`; fewer means that there are no more.
     Outbox(Vec<Report>),
-    /// The answer to [`EdgeOutput::RaiseBoot`]: the new identity is synced, and every report of
-    /// the outbox has been issued anew under it.
+    /// The result of [`EdgeOutput::RaiseBoot`]: the new identity is synced, and every report of the
+    /// outbox has a new id under it.
     BootRaised(Identity),
-    /// Someone on the node asks the cloud. The id is unique among the requests not yet answered.
+    /// A client on the node requests an object from the cloud. The id is unique among the pending
+    /// requests.
     Asked(Request),
-    /// The edge's sign of life; `progress` is filled in by the session.
+    /// The edge's heartbeat.
     Heartbeat(EdgeHeartbeat),
-    /// The monotonic clock, milliseconds; given at least every second.
+    /// The monotonic clock, in milliseconds; at least once a second.
     Tick(u64),
 }
 
-/// What an edge is to do, in order.
+/// What the edge's shell must do, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EdgeOutput {
-    /// Say this to the hub.
+    /// Send this to the hub.
     Send(EdgeMessage),
-    /// Sync everything applied, then answer with `Durable` for every stream: a session begins
-    /// from durable positions only.
+    /// Sync everything applied, then input `Durable` for every stream: a session begins from durable
+    /// positions only.
     Sync,
-    /// Apply a push; the session has checked its position. Done in order within a stream, as
-    /// one batch with the checkpoint `to`; pushes may share a batch. A push with more than one
-    /// part is staged: part 0 clears what was staged of the stream before, and `last_part` makes
-    /// the whole visible at once. Answered with `Applied` once the last part is visible.
+    /// Apply a push; the session has checked its position. The pushes of a stream are applied in
+    /// order, each in one batch with the checkpoint `to`; pushes may share a batch. A push of several
+    /// parts is staged: part 0 discards what was staged of the stream before, and `last_part` makes
+    /// the whole visible at once. Input `Applied` once the last part is visible.
     ///
-    /// After a push whose hash did not come out, every further push of the stream is dropped
-    /// unanswered, up to part 0 of the next one that begins anew: they build on what was not
-    /// applied.
+    /// After a push with another hash, discard every further push of the stream without an input, up
+    /// to part 0 of the next one that begins anew: they build on a state that was not applied.
     ///
-    /// A correction is applied to what was summarized: the entries that it says are gone leave,
-    /// counted as the summary counted them, and so do all reserved ones, then its changes come.
-    /// The hash is that of all entries, under the log id of `to`.
+    /// A correction applies to the summarized state. First the entries in `gone` leave, counted as
+    /// in the summary, and all reserved entries; then its changes are applied. The hash is that of
+    /// all entries, under the log id of `to`.
     Apply(Push),
-    /// Answer with `Summarized`, behind every `Apply` before: a digest for each entry of an object
-    /// that is held and visible, in an order that is the same for as long as nothing is applied;
-    /// none if there are more than `entries_max`.
+    /// Input `Summarized`, behind every `Apply` before: a digest for each visible entry of an object,
+    /// in an order that stays the same while nothing is applied; none if there are more than
+    /// `entries_max`.
     Summarize {
         /// The stream.
         stream: StreamId,
-        /// What the digests are made with.
+        /// The key of the digests.
         nonce: u64,
-        /// How many digests may be said.
+        /// The highest number of digests.
         entries_max: usize,
     },
-    /// Forget the parts staged for this stream: the rest will not come.
+    /// Discard the parts staged for this stream: the rest will not arrive.
     Unstage(StreamId),
     /// The node no longer has this stream: remove its whole state and its checkpoint.
     Drop(StreamId),
-    /// Answer with `Outbox`: reports behind `after` (`None`: from the first), at most `count`.
+    /// Read the outbox and input `Outbox`: reports behind `after` (`None`: from the first), at most
+    /// `count`.
     ReadOutbox {
         /// The last report that the session has.
         after: Option<ReportId>,
-        /// How many more it takes.
+        /// The highest number of reports.
         count: usize,
     },
-    /// The cloud has every report up to this one, inclusive: remove them from the outbox.
+    /// The log has every report up to this one, inclusive: remove them from the outbox.
     Forget(ReportId),
-    /// The cloud knows a later or another start of this node: take a boot number above `known`'s
-    /// with a fresh nonce, sync it, issue the outbox anew, answer `BootRaised`. Then connect
-    /// again.
+    /// The cloud knows a later or another start of this node. Take a boot number above `known`'s with
+    /// a fresh nonce, sync it, give every report of the outbox a new id, input `BootRaised`. Then
+    /// connect again.
     RaiseBoot {
         /// The identity to move past.
         known: Identity,
     },
-    /// A request has its answer, or never gets one.
+    /// A request has its response, or failed.
     Answered(Response),
     /// The hub welcomed the session: the node is connected.
     Welcomed {
-        /// The life of the log it serves.
+        /// The log that the hub serves.
         log_id: LogId,
     },
-    /// The hub does not serve this stream just now; what is held stays.
+    /// The hub does not serve this stream now; the edge keeps its state.
     Parked(ParkNotice),
-    /// A stream's state did not hash to what the log says; it stops here and waits for a
-    /// snapshot. For people: the hub is told by a `Send`.
+    /// A stream's state differs from the log; it stops here and waits for a snapshot. For people: a
+    /// `Send` reports it to the hub.
     Stopped(StreamStop),
     /// End the connection; connect again after a back-off, preferably to another hub, unless
     /// [`EdgeCloseReason::is_final`].
     Close(EdgeCloseReason),
 }
 
-/// A stream that stopped because its state and the log differ.
+/// A stream that stopped because its state differs from the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "stream {stream} differs from the log at seq {seq}: the state hashes to {found}, the log to \
-     {expected}; it waits for a snapshot"
+    "stream {stream} differs from the log at seq {seq}: the state has hash {found}, the log has \
+     {expected}; the stream waits for a snapshot"
 )]
 pub struct StreamStop {
     /// The stream.
     pub stream: StreamId,
-    /// Where it was noticed.
+    /// Where the difference was noticed.
     pub seq: Seq,
-    /// What the log says.
+    /// The hash in the log.
     pub expected: StateHash,
-    /// What the edge has.
+    /// The hash at the edge.
     pub found: StateHash,
 }
 
-/// Why an edge ended a session.
+/// Why an edge closed a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EdgeCloseReason {
-    /// The hub refused.
+    /// The hub refused the session.
     #[error("the hub refused the session ({:?}): {}", .0.code, .0.message)]
     Refused(Refusal),
-    /// The hub asked the edge to go on at another one. Nothing is wrong.
-    #[error("the hub ended the session in order: {reason}")]
+    /// The hub asked the edge to continue at another hub. It is no error.
+    #[error("the hub asked the edge to continue at another hub: {reason}")]
     Moved {
-        /// Why.
+        /// The hub's reason.
         reason: String,
     },
-    /// The hub's log is not a continuation of what the edge holds.
+    /// The hub's log does not continue the log of the edge's state.
     #[error(
-        "the hub serves log {offered}, stream {stream} was folded from {held}: an edge follows \
-         only to a higher number; connect to another hub or wipe the edge's state"
+        "the hub serves log {offered}, but stream {stream} is of log {held}: an edge follows only to \
+         a higher number; connect to another hub or wipe the edge's state"
     )]
     ForeignLog {
         /// The stream.
         stream: StreamId,
-        /// The log it was folded from.
+        /// The log of its state.
         held: LogId,
-        /// The log offered.
+        /// The hub's log.
         offered: LogId,
     },
     /// The hub speaks another version of the protocol.
@@ -193,44 +193,44 @@ pub enum EdgeCloseReason {
         /// The hub's version.
         theirs: u32,
     },
-    /// A push did not fit the stream's position.
+    /// A push does not continue its stream.
     #[error("stream {stream}: {fault}")]
     Push {
         /// The stream.
         stream: StreamId,
-        /// What was wrong with it.
+        /// The fault of the push.
         fault: PushFault,
     },
-    /// The hub sent a message that has no place in the session's state.
-    #[error("the hub sent {message} where the protocol has no place for it")]
+    /// The hub sent a message that the session does not expect now.
+    #[error("unexpected message from the hub: {message}")]
     Unexpected {
-        /// What was sent.
+        /// The kind of message.
         message: &'static str,
     },
-    /// The cloud knows a later issue of the node's identity: this disk is an old one.
+    /// The cloud knows a later issue of the node's identity: this disk is stale.
     #[error(
-        "node {} was enrolled anew as incarnation {}: this edge holds an older one and must be \
+        "node {} was enrolled again as incarnation {}: this edge has an older one and must be \
          enrolled again", .known.node, .known.incarnation.0
     )]
     Fenced {
-        /// What the cloud knows.
+        /// The identity that the cloud knows.
         known: Identity,
     },
     /// The boot number must be raised before the next session.
     #[error("the cloud knows boot {} of node {}: raising past it", .known.boot.number, .known.node)]
     RaisingBoot {
-        /// What the cloud knows.
+        /// The identity that the cloud knows.
         known: Identity,
     },
-    /// Nothing was heard of the hub for too long.
-    #[error("nothing heard of the hub for {silent_ms} ms")]
+    /// No message arrived from the hub for too long.
+    #[error("no message from the hub for {silent_ms} ms")]
     Silent {
-        /// For how long.
+        /// The time since the last message.
         silent_ms: u64,
     },
-    /// The shell answered what it was not asked: a defect of the edge itself.
-    #[error("stream {stream}: applied seq {seq} is the end of no push")]
-    Unasked {
+    /// The shell applied a push that the session did not output: a defect of the edge itself.
+    #[error("stream {stream}: no pending push ends at the applied seq {seq}")]
+    UnknownPush {
         /// The stream.
         stream: StreamId,
         /// Its position.
@@ -239,36 +239,36 @@ pub enum EdgeCloseReason {
     /// The shell is too far behind with applying.
     #[error("{pushes} pushes wait to be applied: the edge's disk does not keep up")]
     Overflow {
-        /// How many wait.
+        /// The number of pushes.
         pushes: usize,
     },
 }
 
 impl EdgeCloseReason {
-    /// Whether connecting again cannot help before a person has done something.
+    /// Whether the edge must not connect again until an operator has acted.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Fenced { .. })
     }
 }
 
-/// What was wrong with a push. The stream stays where it was (I7).
+/// The fault of a push. The stream keeps its position (I7).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushFault {
     /// Not a stream of this node.
     #[error("the node may not read it")]
     NotReadable,
-    /// The push begins elsewhere than the stream stands: a gap or a repetition.
+    /// The push does not begin at the stream's position: a gap or a repetition.
     #[error("a push from {from} does not continue {applied}")]
     Gap {
-        /// Where the push begins.
+        /// The start of the push.
         from: Seq,
-        /// Where the stream stands.
+        /// The stream's position.
         applied: Seq,
     },
     /// A push that does not begin anew for a stream that the edge holds nothing of.
     #[error("a push from {from} continues a stream that the edge holds nothing of")]
     NoBase {
-        /// Where the push begins.
+        /// The start of the push.
         from: Seq,
     },
     /// A push from another log than the hub's or the stream's.
@@ -283,55 +283,54 @@ pub enum PushFault {
     #[error("a push to epoch {} seq {} goes back behind epoch {} seq {}",
         .to.epoch, .to.seq, .held.epoch, .held.seq)]
     Back {
-        /// Where the stream stands.
+        /// The stream's position.
         held: Checkpoint,
-        /// Where the push ends.
+        /// The end of the push.
         to: Checkpoint,
     },
-    /// A part out of order, or one that belongs to another push.
-    #[error("part {part} of a push to {to} where part {expected} of a push to {staged} was due")]
+    /// A part out of order, or of another push.
+    #[error("part {part} of a push to {to}, but part {expected} of a push to {staged} is next")]
     Part {
-        /// The part due.
+        /// The next part.
         expected: u32,
-        /// The `to` of the push due.
+        /// The `to` of the staged push.
         staged: Seq,
         /// The part received.
         part: u32,
         /// Its `to`.
         to: Seq,
     },
-    /// What a mode does not allow.
+    /// The mode of the push does not allow it.
     #[error("a {mode} push must not {what}")]
     Mode {
         /// The mode.
         mode: &'static str,
-        /// What it did.
+        /// What is not allowed.
         what: &'static str,
     },
-    /// A correction of what was not summarized, or is not as it was summarized any more.
-    #[error("a correction of what was not compared")]
+    /// A correction without a summary, or of a stale one.
+    #[error("a correction without a current summary")]
     NotCompared,
     /// A correction of more entries than were summarized.
-    #[error("a correction speaks of {said} entries where {summarized} were summarized")]
+    #[error("a correction of {corrected} entries, but the summary has {summarized}")]
     Gone {
-        /// Of how many the push speaks.
-        said: u64,
-        /// How many there are.
+        /// The entries that the push counts.
+        corrected: u64,
+        /// The entries in the summary.
         summarized: u64,
     },
-    /// A key that comes twice where each comes once.
-    #[error("entry {key} comes twice in a part")]
+    /// A key that occurs twice in a part.
+    #[error("entry {key} occurs twice in a part")]
     Repeated {
         /// The key.
         key: EntryKey,
     },
-    /// A snapshot whose state does not hash to what it says: asking for another at once could
-    /// go on for ever.
-    #[error("the snapshot hashes to {found}, the log to {expected}")]
+    /// A snapshot with another hash than it claims. Another request at once could repeat for ever.
+    #[error("the snapshot has hash {found}, the log has {expected}")]
     Snapshot {
-        /// What the log says.
+        /// The hash in the log.
         expected: StateHash,
-        /// What the edge has.
+        /// The hash of the snapshot.
         found: StateHash,
     },
 }

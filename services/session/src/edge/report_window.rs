@@ -1,7 +1,7 @@
-//! The window of reports under way: read from the edge's outbox, said, not yet acknowledged.
+//! The window of reports: read from the edge's outbox, sent, not yet acknowledged.
 //!
-//! Holds ids only. Every connection begins at the first report of the outbox, and nothing is
-//! forgotten before the hub says that the log has it.
+//! It keeps ids only. Every connection begins at the first report of the outbox, and the outbox
+//! keeps a report until the hub acknowledges it as durable in the log.
 
 use std::collections::VecDeque;
 
@@ -10,41 +10,41 @@ use headwater_event::{Report, ReportId};
 use super::io::EdgeOutput;
 use crate::message::{EdgeMessage, Reports, report_bytes};
 
-/// The reports under way in one session.
+/// The reports in flight in one session.
 #[derive(Debug, Default)]
 pub(super) struct ReportWindow {
     /// Sent and not acknowledged, ids rising.
     unacked: VecDeque<ReportId>,
-    /// The last one sent in this connection.
+    /// The last report sent in this connection.
     sent: Option<ReportId>,
     /// Whether the outbox may hold more behind `sent`.
     more: bool,
-    /// How many reports the read under way asked for.
+    /// The count of the pending read of the outbox.
     reading: Option<usize>,
-    /// Reads of earlier connections whose answers are still to come: they begin elsewhere.
+    /// Pending reads of earlier connections: their results begin at another report.
     stale_reads: usize,
 }
 
 impl ReportWindow {
-    /// The hub takes reports: begins at the first.
+    /// The session is open: reads the outbox from its first report.
     pub(super) fn open(&mut self, max: usize) -> Option<EdgeOutput> {
         self.more = true;
         self.read(max)
     }
 
-    /// The connection is gone: everything not acknowledged is to be sent again.
+    /// The connection is gone: everything not acknowledged is sent again later.
     pub(super) fn close(&mut self) {
         let stale_reads = self.stale_reads + usize::from(self.reading.is_some());
         *self = Self { stale_reads, ..Self::default() };
     }
 
-    /// The outbox has something new.
+    /// The outbox has a new report.
     pub(super) fn reported(&mut self, max: usize) -> Option<EdgeOutput> {
         self.more = true;
         self.read(max)
     }
 
-    /// The outbox was read.
+    /// Sends the reports that were read from the outbox.
     pub(super) fn take(
         &mut self,
         reports: Vec<Report>,
@@ -56,7 +56,7 @@ impl ReportWindow {
             return Vec::new();
         }
         let Some(count) = self.reading.take() else { return Vec::new() };
-        // With a short answer nothing more is there, unless a report came while it was read.
+        // Fewer reports than requested: the outbox has no more, unless one came during the read.
         self.more |= reports.len() >= count;
         let mut outputs = Vec::new();
         let mut frame = Vec::new();
@@ -68,7 +68,7 @@ impl ReportWindow {
             }
             let bytes = report_bytes(&report);
             if !frame.is_empty() && frame_bytes + bytes > frame_bytes_max {
-                outputs.push(say(after, std::mem::take(&mut frame)));
+                outputs.push(send(after, std::mem::take(&mut frame)));
                 after = self.sent;
                 frame_bytes = 0;
             }
@@ -78,13 +78,13 @@ impl ReportWindow {
             frame.push(report);
         }
         if !frame.is_empty() {
-            outputs.push(say(after, frame));
+            outputs.push(send(after, frame));
         }
         outputs.extend(self.read(max));
         outputs
     }
 
-    /// The log has everything up to `through`. False: that was never sent.
+    /// Every report up to `through` is durable in the log. `None`: that report was never sent.
     pub(super) fn acked(&mut self, through: ReportId, max: usize) -> Option<Vec<EdgeOutput>> {
         if self.sent.is_none_or(|sent| sent < through) {
             return None;
@@ -112,6 +112,6 @@ impl ReportWindow {
     }
 }
 
-fn say(after: Option<ReportId>, reports: Vec<Report>) -> EdgeOutput {
+fn send(after: Option<ReportId>, reports: Vec<Report>) -> EdgeOutput {
     EdgeOutput::Send(EdgeMessage::Reports(Reports { after, reports }))
 }

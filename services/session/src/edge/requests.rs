@@ -1,35 +1,35 @@
-//! The questions of one session that have no answer yet.
+//! The requests of one session without a response.
 
 use std::collections::BTreeMap;
 
 use super::io::EdgeOutput;
 use crate::message::{EdgeMessage, Request, RequestError, Response};
 
-/// Questions under way, with the time at which each is given up.
+/// Pending requests, each with its deadline.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequests {
     deadlines: BTreeMap<u64, u64>,
 }
 
 impl PendingRequests {
-    /// Sends a question, or says why not.
-    pub(super) fn ask(&mut self, request: Request, now_ms: u64, max: usize) -> EdgeOutput {
+    /// Sends a request, or responds with the reason why it cannot be sent.
+    pub(super) fn send(&mut self, request: Request, now_ms: u64, max: usize) -> EdgeOutput {
         if self.deadlines.contains_key(&request.id) {
-            return unavailable(request.id, "its id is taken by another request");
+            return unavailable(request.id, "another pending request has the same id");
         }
         if self.deadlines.len() >= max {
-            return unavailable(request.id, "too many requests wait for an answer");
+            return unavailable(request.id, "too many requests are pending");
         }
         self.deadlines.insert(request.id, now_ms.saturating_add(request.timeout_ms));
         EdgeOutput::Send(EdgeMessage::Request(request))
     }
 
-    /// An answer came; a late one is dropped.
+    /// A response arrived; a late one is discarded.
     pub(super) fn answer(&mut self, response: Response) -> Option<EdgeOutput> {
         self.deadlines.remove(&response.id).map(|_| EdgeOutput::Answered(response))
     }
 
-    /// Gives up what is past its time.
+    /// Ends the requests whose deadline has passed.
     pub(super) fn expire(&mut self, now_ms: u64) -> Vec<EdgeOutput> {
         let late: Vec<u64> = self
             .deadlines
@@ -40,12 +40,12 @@ impl PendingRequests {
         late.into_iter()
             .map(|id| {
                 self.deadlines.remove(&id);
-                unavailable(id, "no answer in time")
+                unavailable(id, "no response in time")
             })
             .collect()
     }
 
-    /// The connection is gone: nothing under way is ever answered.
+    /// Ends all requests: the connection is gone.
     pub(super) fn close(&mut self) -> Vec<EdgeOutput> {
         std::mem::take(&mut self.deadlines)
             .into_keys()
@@ -54,7 +54,7 @@ impl PendingRequests {
     }
 }
 
-/// The answer to a question that cannot be asked.
+/// The response to a request that cannot be answered.
 pub(super) fn unavailable(id: u64, reason: &str) -> EdgeOutput {
     let outcome = Err(RequestError::Unavailable(reason.to_owned()));
     EdgeOutput::Answered(Response { id, outcome })

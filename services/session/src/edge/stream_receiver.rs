@@ -1,16 +1,16 @@
-//! One stream at the edge: what is applied, what is on its way to be, and which push fits.
+//! One stream at the edge: its position, its pending pushes, and whether a push continues it.
 //!
-//! A receiver only ever moves forward in (log number, writer epoch, seq). A push that begins anew,
-//! a snapshot or a correction, may lower the seq, under a higher epoch or log number; nothing else
-//! may.
+//! A stream only moves forward in (log number, writer epoch, seq). Only a push that begins anew, a
+//! snapshot or a correction, may lower the seq, under a higher epoch or log number.
 //!
 //! ```text
-//!                 a push that fits                      Applied, hash equal
-//!   applied ------------------------------> pending --------------------------> applied
-//!      |                                       |
-//!      | heartbeat with another hash           | Applied, hash differs
-//!      v                                       v
-//!   stopped (everything is passed over) <--- part 0 of one that begins anew leads out
+//!              a push that continues it               Applied, equal hash
+//!   applied ----------------------------> pending --------------------------> applied
+//!      |                                   ^   |
+//!      | heartbeat, another hash           |   | Applied, another hash
+//!      v                                   |   v
+//!   stopped -------------------------------+  stopped
+//!      part 0 of a push that begins anew; every other push is discarded
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
@@ -23,55 +23,55 @@ use headwater_event::{
 use super::io::PushFault;
 use crate::message::{Push, PushMode, ReplicaPosition};
 
-/// One stream at the edge.
+/// Receives one stream at the edge.
 #[derive(Debug, Default)]
 pub(super) struct StreamReceiver {
-    /// What is applied and visible.
+    /// The position that is applied and visible.
     pub(super) applied: Option<Checkpoint>,
     /// The state hash at `applied`.
     pub(super) hash: StateHash,
-    /// What is synced.
+    /// The position that is synced to disk.
     pub(super) durable: Option<Checkpoint>,
-    /// The end of the stream at the hub, as last heard.
+    /// The end of the stream at the hub, as last received.
     pub(super) tail: Seq,
-    /// Where the difference from the log was noticed; only what begins anew goes on from there.
+    /// Where the state was found to differ from the log. Only a push that begins anew continues from
+    /// there.
     pub(super) stopped: Option<Seq>,
-    /// The node no longer has the stream: it goes once the shell has answered every push.
-    pub(super) leaving: bool,
-    /// Where the last push that began anew ended: a durable position below it is of another
-    /// history.
+    /// The node no longer has the stream. It is dropped once the shell has applied every push.
+    pub(super) is_leaving: bool,
+    /// The end of the last push that began anew. A durable position below it is of another history.
     history_from: Option<Checkpoint>,
-    /// It stopped at a push that began anew: the hub counts in that history, which is not applied.
-    left_behind: bool,
-    /// Pushes received whole and given to the shell.
+    /// The stream stopped at a push that began anew: the hub is in that history, the edge is not.
+    is_in_old_history: bool,
+    /// Pushes received whole that the shell has not applied yet.
     pending: VecDeque<PendingPush>,
-    /// The push whose last part is still to come.
+    /// The push whose last part has not arrived.
     staged: Option<StagedPush>,
-    comparing: Comparing,
+    comparison: Comparison,
 }
 
-/// What the hub asked of what is held, and was told.
+/// The comparison of this stream with the hub's.
 #[derive(Clone, Copy, Debug, Default)]
-enum Comparing {
-    /// Nothing, or what it was told is not so any more.
+enum Comparison {
+    /// There is none, or its summary is stale.
     #[default]
-    No,
-    /// The shell has not answered. Where a push has come since, the answer is of the past.
-    Asked { nonce: u64, is_past: bool },
-    /// That there are so many entries, and nothing was pushed since.
-    Told { entries: u64 },
+    None,
+    /// The shell has not summarized the stream yet. The summary is stale if a push has arrived since.
+    Pending { nonce: u64, is_stale: bool },
+    /// A summary of this many entries was sent, and no push has arrived since.
+    Summarized { entries: u64 },
 }
 
-/// A push that the shell has and has not answered.
+/// A push that the shell has not applied yet.
 #[derive(Debug)]
 struct PendingPush {
     to: Checkpoint,
     hash: StateHash,
     mode: PushMode,
-    assigned: Option<Assignment>,
+    assignment: Option<Assignment>,
 }
 
-/// A push of which some parts have come.
+/// A push of which some parts have arrived.
 #[derive(Debug)]
 struct StagedPush {
     push: PendingPush,
@@ -83,36 +83,36 @@ struct StagedPush {
 /// What to do with a push.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PushDecision {
-    /// It fits.
+    /// Apply it: it continues the stream.
     Apply,
-    /// The stream is leaving, or it is stopped and this does not begin anew.
+    /// Discard it: the stream is leaving, or is stopped and the push does not begin anew.
     Discard,
 }
 
-/// What came of an answer of the shell.
+/// The outcome of an `Applied` of the shell.
 #[derive(Debug)]
 pub(super) enum ApplyOutcome {
-    /// The push is visible; the private stream's may bring another assignment.
+    /// The push is visible. One of the private stream may bring another assignment.
     Visible(Option<Assignment>),
-    /// The hash did not come out, and a snapshot is already on its way.
+    /// The hash differs, and a push that begins anew is already in flight.
     Superseded,
-    /// The hash did not come out: the stream is stopped now.
+    /// The hash differs: the stream is stopped now.
     Stopped {
-        /// What the log says.
+        /// The hash in the log.
         expected: StateHash,
-        /// Whether parts were staged, which will not be completed.
+        /// Whether parts are staged that will not be completed.
         unstage: bool,
     },
-    /// The hash of a snapshot did not come out: the stream is stopped now.
+    /// The hash of a snapshot differs: the stream is stopped now.
     BadSnapshot {
-        /// What the log says.
+        /// The hash in the log.
         expected: StateHash,
     },
 }
 
 impl StreamReceiver {
-    /// A stream as found on disk.
-    pub(super) fn found(position: &ReplicaPosition) -> Self {
+    /// Creates the receiver of a stream at its position on disk.
+    pub(super) fn from_disk(position: &ReplicaPosition) -> Self {
         Self {
             applied: Some(position.checkpoint),
             hash: position.hash,
@@ -127,7 +127,7 @@ impl StreamReceiver {
         self.pending.back().map(|pending| pending.to).or(self.applied)
     }
 
-    /// How many pushes the shell has not answered.
+    /// The number of pushes that the shell has not applied yet.
     pub(super) fn unapplied(&self) -> usize {
         self.pending.len()
     }
@@ -137,24 +137,24 @@ impl StreamReceiver {
         self.durable == self.applied
     }
 
-    /// Whether positions are of the history that the hub is in too. They are not from the first
-    /// part of a push that begins anew until such a push is visible, and are not told.
-    pub(super) fn is_of_the_present(&self) -> bool {
-        !self.left_behind && !self.is_resetting()
+    /// Whether the edge is in the same history as the hub. From the first part of a push that begins
+    /// anew until such a push is visible it is not, and its progress is not reported.
+    pub(super) fn is_in_current_history(&self) -> bool {
+        !self.is_in_old_history && !self.is_resetting()
     }
 
-    /// Whether a push that begins anew is on its way.
+    /// Whether a push that begins anew is pending or staged.
     fn is_resetting(&self) -> bool {
         let staged = self.staged.iter().map(|staged| &staged.push);
         self.pending.iter().chain(staged).any(|push| push.mode.begins_anew())
     }
 
-    /// Whether nothing is on its way.
+    /// Whether no push is pending or staged.
     pub(super) fn is_settled(&self) -> bool {
         self.pending.is_empty() && self.staged.is_none()
     }
 
-    /// The durable seq in the history of `applied`: nothing, while its beginning is unsynced.
+    /// The durable seq in the history of `applied`; zero until the start of that history is synced.
     pub(super) fn durable_seq(&self) -> Seq {
         match (self.durable, self.history_from) {
             (Some(durable), Some(from)) if rank(&durable) < rank(&from) => Seq::ZERO,
@@ -163,27 +163,29 @@ impl StreamReceiver {
         }
     }
 
-    /// Checks a part against the position and takes note of it. On a fault nothing changes.
+    /// Checks a part of a push against the position, and takes note of it. On a fault nothing
+    /// changes.
     ///
-    /// `assigned` is what a `!streams` entry in the part says; `log_id` the life of the log that
-    /// the hub serves.
+    /// `log_id` is the log that the hub serves; `assignment` is that of a `!streams` entry in the
+    /// part.
     pub(super) fn receive(
         &mut self,
         push: &Push,
         log_id: &LogId,
-        assigned: Option<Assignment>,
+        assignment: Option<Assignment>,
     ) -> Result<PushDecision, PushFault> {
-        if self.leaving || self.stopped.is_some() && (!push.mode.begins_anew() || push.part != 0) {
+        if self.is_leaving || self.stopped.is_some() && (!push.mode.begins_anew() || push.part != 0)
+        {
             return Ok(PushDecision::Discard);
         }
         if self.staged.is_none() || self.stopped.is_some() {
             self.check_position(push, log_id)?;
         }
-        let staged = self.continue_staged(push, assigned)?;
+        let staged = self.continue_staged(push, assignment)?;
         self.check_compared(push)?;
-        self.comparing = match self.comparing {
-            Comparing::Asked { nonce, .. } => Comparing::Asked { nonce, is_past: true },
-            Comparing::Told { .. } | Comparing::No => Comparing::No,
+        self.comparison = match self.comparison {
+            Comparison::Pending { nonce, .. } => Comparison::Pending { nonce, is_stale: true },
+            Comparison::Summarized { .. } | Comparison::None => Comparison::None,
         };
         self.stopped = None;
         if push.last_part {
@@ -197,8 +199,9 @@ impl StreamReceiver {
         Ok(PushDecision::Apply)
     }
 
-    /// The shell has applied everything up to `to`. `None`: it was not asked to.
-    pub(super) fn answered(&mut self, to: Checkpoint, hash: StateHash) -> Option<ApplyOutcome> {
+    /// The shell has applied everything up to `to`, and the state has `hash`. `None`: no pending push
+    /// ends there.
+    pub(super) fn applied_to(&mut self, to: Checkpoint, hash: StateHash) -> Option<ApplyOutcome> {
         let at = self.pending.iter().position(|pending| pending.to == to)?;
         let push = self.pending.drain(..=at).next_back()?;
         if push.hash == hash {
@@ -206,9 +209,9 @@ impl StreamReceiver {
             self.hash = hash;
             if push.mode.begins_anew() {
                 self.history_from = Some(push.to);
-                self.left_behind = false;
+                self.is_in_old_history = false;
             }
-            return Some(ApplyOutcome::Visible(push.assigned));
+            return Some(ApplyOutcome::Visible(push.assignment));
         }
         let expected = push.hash;
         if push.mode == PushMode::Snapshot {
@@ -222,23 +225,23 @@ impl StreamReceiver {
             return Some(ApplyOutcome::Superseded);
         }
         let unstage = self.staged.is_some();
-        self.left_behind |= push.mode.begins_anew();
+        self.is_in_old_history |= push.mode.begins_anew();
         self.stop(to.seq);
         Some(ApplyOutcome::Stopped { expected, unstage })
     }
 
-    /// The state at `checkpoint` is synced. One that is not applied is passed over: the sync
+    /// The state at `checkpoint` is synced. A checkpoint that is not applied is ignored: the sync
     /// began before the stream was dropped.
     pub(super) fn synced(&mut self, checkpoint: Checkpoint) {
         let is_applied = self.applied.is_some_and(|applied| rank(&checkpoint) <= rank(&applied));
-        let is_news = self.durable.is_none_or(|durable| rank(&durable) < rank(&checkpoint));
-        if is_applied && is_news {
+        let is_newer = self.durable.is_none_or(|durable| rank(&durable) < rank(&checkpoint));
+        if is_applied && is_newer {
             self.durable = Some(checkpoint);
         }
     }
 
-    /// The hub says where the stream ends. Returns the hash there when it is where this receiver
-    /// stands and differs: the receiver is stopped then.
+    /// Compares the state with the end of the stream at the hub. If the stream is there with another
+    /// hash, stops it and returns the hub's hash.
     pub(super) fn check_end(&mut self, end: &ReplicaPosition) -> Option<StateHash> {
         if self.applied.is_some_and(|applied| applied.log_id == end.checkpoint.log_id) {
             let received = self.received().map_or(Seq::ZERO, |received| received.seq);
@@ -246,7 +249,7 @@ impl StreamReceiver {
         }
         let differs = self.stopped.is_none()
             && self.is_settled()
-            && self.applied.is_some_and(|applied| is_same_place(&applied, &end.checkpoint))
+            && self.applied.is_some_and(|applied| is_same_position(&applied, &end.checkpoint))
             && self.hash != end.hash;
         differs.then(|| {
             self.stop(end.checkpoint.seq);
@@ -254,33 +257,36 @@ impl StreamReceiver {
         })
     }
 
-    /// Whether there is something to say of what is held.
+    /// Whether the stream can be summarized.
     pub(super) fn may_be_compared(&self) -> bool {
-        self.applied.is_some() && !self.leaving
+        self.applied.is_some() && !self.is_leaving
     }
 
-    /// The hub asks what is held. False: it has asked already, and was not told.
-    pub(super) fn ask(&mut self, nonce: u64) -> bool {
-        let is_first = !matches!(self.comparing, Comparing::Asked { .. });
-        self.comparing = Comparing::Asked { nonce, is_past: false };
+    /// The hub asks for a summary. False: the summary of its last comparison is still pending.
+    pub(super) fn begin_comparison(&mut self, nonce: u64) -> bool {
+        let is_first = !matches!(self.comparison, Comparison::Pending { .. });
+        self.comparison = Comparison::Pending { nonce, is_stale: false };
         is_first
     }
 
-    /// The shell says that it holds so many entries. False: that was asked on another connection.
-    pub(super) fn told(&mut self, nonce: u64, entries: u64) -> bool {
-        let Comparing::Asked { nonce: asked, is_past } = self.comparing else { return false };
-        if asked == nonce {
-            self.comparing = if is_past { Comparing::No } else { Comparing::Told { entries } };
+    /// The shell has summarized this many entries. False: the comparison was of another connection.
+    pub(super) fn summarized(&mut self, nonce: u64, entries: u64) -> bool {
+        let Comparison::Pending { nonce: pending, is_stale } = self.comparison else {
+            return false;
+        };
+        if pending == nonce {
+            self.comparison =
+                if is_stale { Comparison::None } else { Comparison::Summarized { entries } };
         }
-        asked == nonce
+        pending == nonce
     }
 
-    /// The connection is gone, and with it what was asked on it.
-    pub(super) fn forget_comparing(&mut self) {
-        self.comparing = Comparing::No;
+    /// Ends the comparison: the connection is gone.
+    pub(super) fn forget_comparison(&mut self) {
+        self.comparison = Comparison::None;
     }
 
-    /// Forgets a push that will not be completed. True: parts of it had come.
+    /// Discards a push that will not be completed. True: parts of it had arrived.
     pub(super) fn unstage(&mut self) -> bool {
         self.staged.take().is_some()
     }
@@ -291,7 +297,7 @@ impl StreamReceiver {
         self.staged = None;
     }
 
-    /// Whether the first part of a push fits where the stream stands.
+    /// Checks that the first part of a push continues the stream.
     fn check_position(&self, push: &Push, log_id: &LogId) -> Result<(), PushFault> {
         let to = push.to;
         if to.log_id != *log_id {
@@ -323,29 +329,32 @@ impl StreamReceiver {
         }
     }
 
-    /// Whether what a push says is gone fits what was summarized.
+    /// Checks that a correction fits the summary that was sent.
     fn check_compared(&self, push: &Push) -> Result<(), PushFault> {
         if push.mode != PushMode::Correction || push.part != 0 {
             if push.gone.runs().is_empty() {
                 return Ok(());
             }
-            return Err(PushFault::Mode { mode: name(push.mode), what: "say here what is gone" });
+            return Err(PushFault::Mode {
+                mode: name(push.mode),
+                what: "remove entries of a summary",
+            });
         }
-        let Comparing::Told { entries: summarized } = self.comparing else {
+        let Comparison::Summarized { entries: summarized } = self.comparison else {
             return Err(PushFault::NotCompared);
         };
-        let said = push.gone.entries();
-        if said > summarized {
-            return Err(PushFault::Gone { said, summarized });
+        let corrected = push.gone.entries();
+        if corrected > summarized {
+            return Err(PushFault::Gone { corrected, summarized });
         }
         Ok(())
     }
 
-    /// What is staged with this part added; checks that the part is the one due.
+    /// Adds a part to the staged push; checks that it is the next part.
     fn continue_staged(
         &self,
         push: &Push,
-        assigned: Option<Assignment>,
+        assignment: Option<Assignment>,
     ) -> Result<StagedPush, PushFault> {
         let part = |expected, staged| PushFault::Part {
             expected,
@@ -362,7 +371,7 @@ impl StreamReceiver {
                 if !same || staged.next_part != push.part {
                     return Err(part(staged.next_part, staged.push.to.seq));
                 }
-                (staged.next_part, staged.changes, staged.push.assigned.clone())
+                (staged.next_part, staged.changes, staged.push.assignment.clone())
             }
             _ if push.part != 0 => return Err(part(0, push.to.seq)),
             _ => (0, 0, None),
@@ -375,7 +384,7 @@ impl StreamReceiver {
                 to: push.to,
                 hash: push.hash,
                 mode: push.mode,
-                assigned: assigned.or(before),
+                assignment: assignment.or(before),
             },
             from: push.from,
             next_part,
@@ -384,18 +393,18 @@ impl StreamReceiver {
     }
 }
 
-/// The order in which a receiver moves.
+/// The order in which a stream moves.
 fn rank(checkpoint: &Checkpoint) -> (u64, WriterEpoch, Seq) {
     (checkpoint.log_id.number, checkpoint.epoch, checkpoint.seq)
 }
 
-/// Whether the hub's `end` is where `applied` is. Its epoch may be higher: that of a claim under
-/// which nothing was appended yet.
-fn is_same_place(applied: &Checkpoint, end: &Checkpoint) -> bool {
+/// Whether the hub's `end` is at `applied`. Its epoch may be higher: that of a claim under which
+/// nothing was appended yet.
+fn is_same_position(applied: &Checkpoint, end: &Checkpoint) -> bool {
     applied.log_id == end.log_id && applied.seq == end.seq && applied.epoch <= end.epoch
 }
 
-/// What the changes of a part may be in its mode; `count` is theirs and those of earlier parts.
+/// Checks the changes of a part against its mode; `count` includes those of earlier parts.
 fn check_changes(push: &Push, count: u64) -> Result<(), PushFault> {
     let mode = name(push.mode);
     let events = push.to.seq.0.saturating_sub(push.from.0);

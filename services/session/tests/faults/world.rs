@@ -269,7 +269,7 @@ impl World {
             let is_tampered = link.is_none_or(|link| link.tampered);
             let is_blamed = match &end {
                 EdgeCloseReason::Unexpected { .. }
-                | EdgeCloseReason::Unasked { .. }
+                | EdgeCloseReason::UnknownPush { .. }
                 | EdgeCloseReason::Overflow { .. } => true,
                 // A stream that was taken away and given back within one session may have been
                 // dropped by the edge in between; a wrong snapshot hash is the edge's own fault.
