@@ -16,7 +16,7 @@ use headwater_log::{
     Log, MemoryLog, ReadError, Reader, Record, StoredRecord, read_metadata, start_cursors,
 };
 
-use crate::disk::Held;
+use crate::disk::StreamOnDisk;
 use crate::frame::Frame;
 
 /// A position of a stream.
@@ -186,7 +186,11 @@ impl Auditor {
     }
 
     /// I1: what is shown at a checkpoint is what the log makes of the stream there.
-    pub(crate) fn check_prefix(&self, stream: &StreamId, held: &Held) -> Result<(), String> {
+    pub(crate) fn check_prefix(
+        &self,
+        stream: &StreamId,
+        held: &StreamOnDisk,
+    ) -> Result<(), String> {
         let Some(at) = held.at else { return Ok(()) };
         if at.seq == Seq::ZERO {
             return if held.state.entries.is_empty() {
@@ -304,8 +308,8 @@ impl Auditor {
         };
         let (mut state, mut hash) = folded(state);
         if hash != header.hash && self.compacted && header.seq == header.epoch_first_seq {
-            // What compaction took that should have stayed, nobody can know: a new writer goes
-            // on from what is there.
+            // No reader can know what compaction removed wrongly: a new writer continues from the
+            // present records.
             (state, hash) = folded(left(&self.downstream, &stream, *offset, header.seq).0);
             self.frame.count("stream goes on from what compaction left");
         }

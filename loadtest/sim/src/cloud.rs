@@ -204,7 +204,7 @@ impl SimController {
 }
 
 fn crashed(engine: &MemoryEngine, survives: Option<Survival>) -> Arc<MemoryEngine> {
-    // The old one takes no more writes, whoever still holds it.
+    // The old engine accepts no more writes, from any holder.
     let found = engine.crash(survives.unwrap_or(Survival::Synced));
     Arc::new(if survives.is_some() { found } else { MemoryEngine::new() })
 }

@@ -241,8 +241,8 @@ impl State {
         self.wanted = wanted;
     }
 
-    /// What a pod that goes names may leave its node, and come back for another pod: a controller
-    /// learns from the node that a pod has ended, maybe before its source tells it of the other.
+    /// The objects that a removed pod names may leave its node and come back for another pod: the node
+    /// may report the end of a pod before the source sends the other one.
     fn may_leave(&mut self, pod: &Object) {
         let Some(node) = pod.node().filter(|_| pod.key().kind() == "pod") else { return };
         let removed = self.removed.entry(StreamId::node(node)).or_default();

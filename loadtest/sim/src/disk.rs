@@ -19,13 +19,13 @@ const ENTRIES_MAX: usize = 4_096;
 
 /// A stream as a disk has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct StreamOnDisk {
     pub(crate) at: Option<Checkpoint>,
     pub(crate) state: State,
 }
 
 /// What a disk holds of each stream.
-pub(crate) type Streams = BTreeMap<StreamId, Held>;
+pub(crate) type Streams = BTreeMap<StreamId, StreamOnDisk>;
 
 /// What was durable.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ pub(crate) fn streams(engine: &dyn Read) -> Streams {
         let entries = entries
             .map(|(key, entry)| (key, Entry { uid: entry.uid, object: entry.object_hash }))
             .collect();
-        (position.stream, Held { at: Some(position.checkpoint), state: State { entries } })
+        (position.stream, StreamOnDisk { at: Some(position.checkpoint), state: State { entries } })
     });
     held.collect()
 }

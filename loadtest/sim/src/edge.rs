@@ -31,12 +31,12 @@ pub(crate) struct SimEdge {
     backup: Option<(MemoryEngine, MemoryEngine)>,
     pub(crate) machine: Machine,
     tasks: JoinSet<Option<EdgeExit>>,
-    pub(crate) checked: Checked,
+    pub(crate) checked: EdgeCheckers,
 }
 
 /// What the checkers know of a replica.
 #[derive(Default)]
-pub(crate) struct Checked {
+pub(crate) struct EdgeCheckers {
     pub(crate) once: Once,
     pub(crate) removals: Removals,
     pub(crate) shown: Arc<Streams>,
@@ -97,13 +97,13 @@ impl SimEdge {
             backup: None,
             machine: Machine::default(),
             tasks: JoinSet::new(),
-            checked: Checked::default(),
+            checked: EdgeCheckers::default(),
         }
     }
 
     /// Another machine with the same disks.
     pub(crate) fn cloned(&mut self, index: usize) -> Self {
-        // An image is taken of a machine that stands still.
+        // The image is taken of a stopped machine.
         self.lose_power(Survival::Everything);
         let state = MemoryEngine::reopen(&self.state.engine);
         let outbox = self.outbox.reopen();

@@ -189,7 +189,7 @@ async fn inject_fault(world: &mut World, later: &mut Later, kind: u64) {
         36 if !world.log_was_lost && !world.has_compacted() => world.truncate_log().await,
         37 => world.jump_clock(),
         38 if !world.was_truncated => {
-            // Most often somebody is away meanwhile.
+            // Most often a part is away meanwhile.
             if frame.happens(700) {
                 world.edges[edge].lose_machine(survives);
                 switch_on_later(world, later, edge, &frame);

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Where the wall clock stands when a run begins.
+/// The wall clock at the beginning of a run.
 pub(crate) const START_MS: i64 = 1_700_000_000_000;
 
 /// Ten years, by which wall clocks jump.

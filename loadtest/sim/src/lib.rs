@@ -1,8 +1,8 @@
 //! The whole flow in one deterministic, single-threaded run, with faults.
 //!
 //! Two controllers, two hubs, three edges and their pod workers run as tasks of one Tokio runtime
-//! of one thread whose clock stands still until nobody has anything to do. The processes are the
-//! real ones; what surrounds them is pretended: the logs (the memory twin), the disks (the memory
+//! of one thread whose clock is paused while a task has work. The processes are real; their
+//! environment is simulated: the logs (the memory twin), the disks (the memory
 //! engine), the network, the cluster, the machines that pods run on, the clocks and all chance.
 //! So a seed is a whole run, and the same seed is the same run, byte for byte of its trace.
 //!

@@ -36,10 +36,10 @@ const REFUSED_MS_MAX: u64 = 50;
 
 /// Who looks at every message that arrives.
 pub(crate) trait Inspect: Send + Sync {
-    /// An edge said this, `sent` being the reports that it has said on this connection.
+    /// An edge sent this message; `sent` are the reports that it has sent on this connection.
     fn edge_said(&self, edge: usize, message: &EdgeMessage);
 
-    /// A hub said this, and it arrived.
+    /// This message of a hub arrived.
     fn hub_said(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>);
 }
 
@@ -97,7 +97,7 @@ impl Network {
         lock(&self.0.state).cut.remove(&(edge, hub));
     }
 
-    /// Nothing goes over a link, and nobody is told.
+    /// A link passes nothing, and neither end is notified.
     pub(crate) fn stall(&self, edge: usize, hub: usize, is_stalled: bool) {
         let mut state = lock(&self.0.state);
         match is_stalled {
@@ -240,7 +240,7 @@ impl Network {
         }
     }
 
-    /// Waits until a message that is said now arrives.
+    /// Waits until a message that is sent now arrives.
     async fn way(&self, before: Instant, edge: usize, hub: usize) -> Instant {
         let arrives = before.max(Instant::now() + self.0.frame.delay(WAY_MS_MAX));
         sleep_until(arrives).await;

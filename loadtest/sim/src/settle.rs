@@ -47,7 +47,7 @@ pub(crate) async fn settle(world: &mut World) {
     if world.was_truncated {
         return;
     }
-    // What is there must be there still after compaction, for whoever folds anew.
+    // After compaction, a new fold must give the same state.
     world.weeks_pass().await;
     if let Err(differs) = folds_anew(world).await {
         world.frame.broken(format_args!("I9, I11 after compaction: {differs}"));
@@ -134,7 +134,7 @@ fn is_as_wanted(
     if found == wanted { Ok(()) } else { Err(format!("{stream}: {found:?}, wanted {wanted:?}")) }
 }
 
-/// The cloud's picture has of each pod what its worker said last, and of no other.
+/// Checks that the cloud's picture has the last status of each worker's pods, and of no other pod.
 fn statuses_are_newest(world: &World, edge: &crate::edge::SimEdge) -> Result<(), String> {
     let node = &edge.node;
     let machine = lock(&edge.machine);

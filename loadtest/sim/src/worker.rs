@@ -44,7 +44,7 @@ pub(crate) type Machine = Arc<Mutex<Pods>>;
 #[derive(Default)]
 pub(crate) struct Pods {
     pub(crate) pods: BTreeMap<PodUid, Running>,
-    /// The newest status that was said of each pod, and that the edge took.
+    /// The newest status of each pod that the edge accepted.
     pub(crate) said: BTreeMap<ResourceKey, (PodUid, String)>,
 }
 
@@ -91,7 +91,7 @@ impl<M: Meta> Worker<M> {
             };
             if let Ok(events) = self.meta.watch(Request::new(request)).await {
                 let mut events = pin!(events.into_inner());
-                // What was said before may have been lost with the edge's power.
+                // Earlier reports may be lost with the edge's power.
                 lock(&self.machine).said.clear();
                 loop {
                     match timeout(LOOK_EVERY, events.next()).await {
@@ -144,7 +144,7 @@ impl<M: Meta> Worker<M> {
         }
     }
 
-    /// I8: what the worker is told is durable.
+    /// I8: the worker receives only what is durable.
     fn check_there(&self, key: &ResourceKey, uid: &str, object: &[u8]) {
         let seen = (EntryKey::from(key.clone()), uid.to_owned(), ObjectHash::of(object).0);
         let mut auditor = lock(&self.auditor);
@@ -157,7 +157,8 @@ impl<M: Meta> Worker<M> {
     }
 
     fn check_gone(&self, key: &ResourceKey, uid: &str) {
-        // What pods name may come back under the same UID, and both be told at once.
+        // An object that pods name may come back under the same UID, and one notification may have
+        // both changes.
         if !matches!(key.kind(), "pod" | "service") {
             return;
         }

@@ -56,14 +56,14 @@ pub(crate) struct World {
     pub(crate) was_truncated: bool,
 }
 
-/// Whose an edge is, and what is durable there.
-type Owned = (NodeName, Arc<Mutex<Durable>>);
+/// The node of an edge, and what is durable there.
+type NodeDisk = (NodeName, Arc<Mutex<Durable>>);
 
 /// Looks at what arrives.
 struct Inspector {
     frame: Frame,
     auditor: Arc<Mutex<Auditor>>,
-    edges: Mutex<BTreeMap<usize, Owned>>,
+    edges: Mutex<BTreeMap<usize, NodeDisk>>,
     nodes: Vec<NodeName>,
 }
 
@@ -285,7 +285,7 @@ impl World {
 
     /// Weeks go by, and the broker does what it does in weeks.
     pub(crate) async fn weeks_pass(&mut self) {
-        // Nobody is suspended for weeks.
+        // No part is suspended for weeks.
         for hub in &self.hubs {
             hub.downstream.handle.set_frozen(false);
             hub.upstream.handle.set_frozen(false);
@@ -316,7 +316,7 @@ impl World {
         }
     }
 
-    /// Somebody's wall clock is wrong by ten years.
+    /// Makes the wall clock of one part wrong by ten years.
     pub(crate) fn jump_clock(&mut self) {
         let frame = &self.frame;
         let skew = [-TEN_YEARS_MS, TEN_YEARS_MS, 0][frame.index(3)];
