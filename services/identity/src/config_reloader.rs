@@ -16,10 +16,10 @@ pub(crate) struct ConfigReloader<T> {
     files: TlsFiles,
     clock: Clock,
     build: BuildConfig<T>,
-    loaded: Mutex<Loaded<T>>,
+    loaded: Mutex<LoadedConfig<T>>,
 }
 
-struct Loaded<T> {
+struct LoadedConfig<T> {
     /// The metadata of the files when they were last read, whether they could be used or not.
     stamp: Stamp,
     material: Arc<Material>,
@@ -35,7 +35,7 @@ impl<T> ConfigReloader<T> {
         let stamp = files.stamp();
         let material = files.read()?;
         let config = Arc::new(build(&material, &clock)?);
-        let loaded = Mutex::new(Loaded { stamp, material: Arc::new(material), config });
+        let loaded = Mutex::new(LoadedConfig { stamp, material: Arc::new(material), config });
         Ok(Self { files, clock, build, loaded })
     }
 
@@ -52,7 +52,7 @@ impl<T> ConfigReloader<T> {
         (loaded.material.clone(), loaded.config.clone())
     }
 
-    fn reload(&self, loaded: &mut Loaded<T>) {
+    fn reload(&self, loaded: &mut LoadedConfig<T>) {
         let read = self.files.read().and_then(|material| {
             material.check(self.now())?;
             Ok((Arc::new((self.build)(&material, &self.clock)?), material))

@@ -1,5 +1,5 @@
-//! A database in which anything stands: the log on it opens or says what is damaged, and what
-//! opened reads, appends and compacts, or says why not. Nothing panics, and nothing is endless.
+//! A database with arbitrary rows: the log on it opens or names the damage; an open log reads, appends
+//! and compacts, or gives the reason why not. Nothing panics, and nothing is endless.
 
 use std::sync::Arc;
 use std::time::Duration;

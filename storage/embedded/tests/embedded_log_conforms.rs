@@ -11,7 +11,7 @@ use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, MemoryEngine, Survival, schema};
 use tempfile::TempDir;
 
-use self::harness::{Disk, Embedded};
+use self::harness::{Disk, EmbeddedLogs};
 
 struct InMemory(Arc<MemoryEngine>);
 
@@ -45,15 +45,15 @@ impl Disk for OnRocks {
 
 #[tokio::test]
 async fn the_embedded_log_does_what_every_log_does() {
-    check(&Embedded::<InMemory>(PhantomData)).await;
+    check(&EmbeddedLogs::<InMemory>(PhantomData)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn and_on_more_than_one_thread() {
-    check(&Embedded::<InMemory>(PhantomData)).await;
+    check(&EmbeddedLogs::<InMemory>(PhantomData)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn and_on_rocksdb() {
-    check(&Embedded::<OnRocks>(PhantomData)).await;
+    check(&EmbeddedLogs::<OnRocks>(PhantomData)).await;
 }

@@ -33,8 +33,8 @@ fn seeds() -> u64 {
 
 type Place = (Partition, Offset);
 
-/// What anybody was told: which key lies where.
-type Known = BTreeMap<Place, Bytes>;
+/// The acknowledged appends: the key of each place.
+type AcknowledgedKeys = BTreeMap<Place, Bytes>;
 
 fn open(engine: &Arc<MemoryEngine>, clock: &Arc<AtomicI64>) -> Arc<EmbeddedLog> {
     let settings =
@@ -69,8 +69,8 @@ async fn read_all(log: &EmbeddedLog, partition: Partition) -> Vec<StoredRecord> 
 }
 
 /// Everything that is there: dense, in the order of its time.
-async fn everything(log: &EmbeddedLog) -> Known {
-    let mut found = Known::new();
+async fn everything(log: &EmbeddedLog) -> AcknowledgedKeys {
+    let mut found = AcknowledgedKeys::new();
     for partition in (0..PARTITIONS).map(Partition) {
         let records = read_all(log, partition).await;
         for (offset, recorded) in (0..).zip(&records) {
@@ -88,9 +88,9 @@ async fn life(
     clock: &Arc<AtomicI64>,
     rng: &mut StdRng,
     life: u32,
-) -> (MemoryEngine, Known) {
+) -> (MemoryEngine, AcknowledgedKeys) {
     let log = open(engine, clock);
-    let known = Arc::new(Mutex::new(Known::new()));
+    let known = Arc::new(Mutex::new(AcknowledgedKeys::new()));
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..3 {
         let (log, known, clock) = (log.clone(), known.clone(), clock.clone());
@@ -132,7 +132,7 @@ async fn life(
         _ => Survival::Some { seed: rng.random() },
     };
     let left = engine.crash(survives);
-    // The next append fails, and then everybody is told. What was told until then stays told.
+    // The next append fails, and then every caller learns it. What was acknowledged until then stays.
     tasks.join_all().await;
     log.close().await;
     let known = std::mem::take(&mut *known.lock().expect("no panic"));
@@ -148,7 +148,7 @@ async fn what_anybody_was_told_is_there() {
         let mut rng = StdRng::seed_from_u64(seed);
         let clock = Arc::new(AtomicI64::new(1_000_000));
         let mut engine = Arc::new(MemoryEngine::new());
-        let mut known = Known::new();
+        let mut known = AcknowledgedKeys::new();
         for n in 0..CUTS {
             let (left, new) = life(&engine, &clock, &mut rng, n).await;
             engine = Arc::new(left);

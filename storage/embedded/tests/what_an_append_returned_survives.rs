@@ -1,4 +1,4 @@
-//! What an append returned survives power loss; what failed is told apart; syncs are shared.
+//! What an append returned survives power loss; failures are distinguished; syncs are shared.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -92,20 +92,20 @@ async fn a_failed_write_ends_the_handle_and_leaves_what_was_there() {
 
 /// An engine whose writes wait until the gate is open.
 #[derive(Debug, Default)]
-struct Gated {
+struct GatedEngine {
     engine: MemoryEngine,
     open: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gated {
+impl GatedEngine {
     fn set_open(&self, open: bool) {
         *self.open.lock().expect("no panic") = open;
         self.opened.notify_all();
     }
 }
 
-impl Read for Gated {
+impl Read for GatedEngine {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.engine.get(key)
     }
@@ -119,7 +119,7 @@ impl Read for Gated {
     }
 }
 
-impl Engine for Gated {
+impl Engine for GatedEngine {
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
         let open = self.open.lock().expect("no panic");
         drop(self.opened.wait_while(open, |open| !*open).expect("no panic"));
@@ -137,7 +137,7 @@ impl Engine for Gated {
 
 #[tokio::test]
 async fn appends_that_wait_together_share_a_sync() {
-    let engine = Arc::new(Gated::default());
+    let engine = Arc::new(GatedEngine::default());
     engine.set_open(true);
     let settings = EmbeddedSettings { partitions: 1, ..EmbeddedSettings::new(LogTopic::Upstream) };
     let log = EmbeddedLog::open(engine.clone(), settings, Arc::new(|| 1000)).expect("opens");

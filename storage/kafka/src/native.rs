@@ -96,7 +96,7 @@ impl<C: ConsumerContext> Events<C> {
     pub(crate) fn poll(&self) -> Option<Event> {
         // SAFETY: the queue lives as long as `self`.
         let event = unsafe { c::rd_kafka_queue_poll(self.queue.as_ptr(), 0) };
-        let event = Owned(NonNull::new(event)?, c::rd_kafka_event_destroy);
+        let event = OwnedHandle(NonNull::new(event)?, c::rd_kafka_event_destroy);
         // SAFETY: the event lives until the end of this function, and everything that is read of
         // it is copied before.
         Some(unsafe { self.read(event.0.as_ptr()) }.unwrap_or(Event::Other))
@@ -120,7 +120,7 @@ impl<C: ConsumerContext> Events<C> {
                     (code, text, c::rd_kafka_event_topic_partition(event))
                 };
                 let place = NonNull::new(place)
-                    .map(|place| Owned(place, c::rd_kafka_topic_partition_destroy));
+                    .map(|place| OwnedHandle(place, c::rd_kafka_topic_partition_destroy));
                 // SAFETY: not null, and ours until it is dropped.
                 let place = place.map(|place| unsafe {
                     let place = place.0.as_ref();
@@ -236,7 +236,7 @@ impl MainQueue {
 impl Drop for MainQueue {
     fn drop(&mut self) {
         // SAFETY: the reference that `of` got, of a client that still lives. Under the queue's lock
-        // the callback is taken back: nobody rings any more when the call returns.
+        // the callback is taken back: no thread calls it after this call returns.
         unsafe {
             c::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
             c::rd_kafka_queue_destroy(self.queue.as_ptr());
@@ -291,15 +291,15 @@ pub(crate) fn topic_id<C: ClientContext>(
     // their making, and used only while its guard lives; texts and numbers are copied.
     unsafe {
         let queue = NonNull::new(c::rd_kafka_queue_new(client)).ok_or_else(failed)?;
-        let queue = Owned(queue, c::rd_kafka_queue_destroy);
+        let queue = OwnedHandle(queue, c::rd_kafka_queue_destroy);
         let mut names = [name.as_ptr()];
         let topics = c::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), 1);
         let topics = NonNull::new(topics).ok_or_else(failed)?;
-        let topics = Owned(topics, c::rd_kafka_TopicCollection_destroy);
+        let topics = OwnedHandle(topics, c::rd_kafka_TopicCollection_destroy);
         let operation = c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
         let options = c::rd_kafka_AdminOptions_new(client, operation);
         let options = NonNull::new(options).ok_or_else(failed)?;
-        let options = Owned(options, c::rd_kafka_AdminOptions_destroy);
+        let options = OwnedHandle(options, c::rd_kafka_AdminOptions_destroy);
         let mut text: [c_char; ERROR_TEXT_BYTES] = [0; ERROR_TEXT_BYTES];
         // If it refuses the timeout, its longer default holds, and the poll below ends first.
         c::rd_kafka_AdminOptions_set_request_timeout(
@@ -314,7 +314,7 @@ pub(crate) fn topic_id<C: ClientContext>(
         let Some(event) = NonNull::new(event) else {
             return Err((RDKafkaErrorCode::OperationTimedOut, String::new()));
         };
-        let event = Owned(event, c::rd_kafka_event_destroy);
+        let event = OwnedHandle(event, c::rd_kafka_event_destroy);
         let code = RDKafkaErrorCode::from(c::rd_kafka_event_error(event.0.as_ptr()));
         if code != RDKafkaErrorCode::NoError {
             return Err((code, text_of(c::rd_kafka_event_error_string(event.0.as_ptr()))));
@@ -350,9 +350,9 @@ pub(crate) fn offset(offset: i64) -> Offset {
 }
 
 /// A handle, and the function that frees it.
-struct Owned<T>(NonNull<T>, unsafe extern "C" fn(*mut T));
+struct OwnedHandle<T>(NonNull<T>, unsafe extern "C" fn(*mut T));
 
-impl<T> Drop for Owned<T> {
+impl<T> Drop for OwnedHandle<T> {
     fn drop(&mut self) {
         // SAFETY: the handle was made by the library, and is freed only here.
         unsafe { (self.1)(self.0.as_ptr()) };

@@ -53,12 +53,12 @@ pub struct Acceptance {
     partitions: BTreeMap<Partition, PartitionState>,
     /// Sorted, so that every iteration has the same order.
     streams: BTreeMap<StreamId, AcceptedPosition>,
-    changed: Changed,
+    changed: ChangedState,
 }
 
 /// The parts that changed since the last [`Acceptance::take_changes`].
 #[derive(Clone, Debug, Default)]
-struct Changed {
+struct ChangedState {
     partitions: BTreeSet<Partition>,
     streams: BTreeSet<StreamId>,
 }
@@ -89,8 +89,10 @@ impl Acceptance {
             .into_iter()
             .map(|range| (range.start.partition, state(range)))
             .collect::<BTreeMap<_, _>>();
-        let changed =
-            Changed { partitions: partitions.keys().copied().collect(), streams: BTreeSet::new() };
+        let changed = ChangedState {
+            partitions: partitions.keys().copied().collect(),
+            streams: BTreeSet::new(),
+        };
         Self { metadata, partitions, streams: BTreeMap::new(), changed }
     }
 
@@ -104,7 +106,7 @@ impl Acceptance {
             metadata,
             partitions: partitions.into_iter().collect(),
             streams: streams.into_iter().collect(),
-            changed: Changed::default(),
+            changed: ChangedState::default(),
         }
     }
 

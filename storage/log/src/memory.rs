@@ -56,13 +56,13 @@ impl Default for MemorySettings {
 /// A handle on a log in memory. Clones are one handle; [`MemoryLog::handle`] makes another.
 #[derive(Clone, Debug)]
 pub struct MemoryLog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     faults: Arc<Mutex<Faults>>,
 }
 
 /// The log behind all handles.
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     state: Mutex<State>,
     /// Rung at every change that a waiting reader or append may care about.
     bell: Notify,
@@ -85,7 +85,7 @@ impl MemoryLog {
             clock_ms: settings.start_ms,
             available: true,
         };
-        let shared = Shared { state: Mutex::new(state), bell: Notify::new() };
+        let shared = SharedState { state: Mutex::new(state), bell: Notify::new() };
         Self { shared: Arc::new(shared), faults: Arc::default() }
     }
 

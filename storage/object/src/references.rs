@@ -20,7 +20,7 @@ pub struct Reference {
 /// What the object at `key` names, each once, in the order of keys.
 pub fn references(key: &ResourceKey, object: &Value) -> Vec<Reference> {
     let mut found =
-        Found { namespace: key.namespace().unwrap_or("default"), keys: BTreeMap::new() };
+        ReferenceSet { namespace: key.namespace().unwrap_or("default"), keys: BTreeMap::new() };
     match key.kind() {
         "pod" => found.pod(key.name(), &object["spec"]),
         "persistentvolumeclaim" => {
@@ -45,13 +45,13 @@ const SECRET_REF_VOLUMES: [&str; 7] =
 const CSI_NODE_SECRETS: [&str; 3] =
     ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
-struct Found<'a> {
+struct ReferenceSet<'a> {
     /// Where a name without a namespace lies.
     namespace: &'a str,
     keys: BTreeMap<ResourceKey, bool>,
 }
 
-impl Found<'_> {
+impl ReferenceSet<'_> {
     fn pod(&mut self, name: &str, spec: &Value) {
         for volume in items(spec, "volumes") {
             self.pod_volume(name, volume);

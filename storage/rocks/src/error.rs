@@ -1,4 +1,4 @@
-//! What RocksDB's errors mean to a caller. RocksDB tells them apart by text alone.
+//! What RocksDB's errors mean to a caller. RocksDB distinguishes them by text alone.
 
 use headwater_store::EngineError;
 use rocksdb::{Error, ErrorKind};

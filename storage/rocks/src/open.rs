@@ -17,9 +17,9 @@ pub(crate) fn open(path: &Path, role: Role, memory: &DatabaseMemory) -> Result<D
     directory::create_durably(path).map_err(|error| unreadable(path, &error))?;
     let mut options = role.options(memory);
     match find(path)? {
-        Found::Database => refuse_unknown_families(path, &options)?,
-        Found::Nothing => options.create_if_missing(true),
-        Found::Remains => {
+        DirectoryContent::Database => refuse_unknown_families(path, &options)?,
+        DirectoryContent::Nothing => options.create_if_missing(true),
+        DirectoryContent::Remains => {
             let reason = format!("{}: there are data files, but no CURRENT", path.display());
             return Err(EngineError::Corrupt { reason });
         }
@@ -28,7 +28,7 @@ pub(crate) fn open(path: &Path, role: Role, memory: &DatabaseMemory) -> Result<D
 }
 
 /// What a directory holds.
-enum Found {
+enum DirectoryContent {
     Nothing,
     Database,
     /// Data without the file that says which of it counts. RocksDB would take the directory
@@ -36,17 +36,17 @@ enum Found {
     Remains,
 }
 
-fn find(path: &Path) -> Result<Found, EngineError> {
+fn find(path: &Path) -> Result<DirectoryContent, EngineError> {
     let mut remains = false;
     for entry in fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
         let entry = entry.map_err(|error| unreadable(path, &error))?.path();
         if entry.file_name().is_some_and(|name| name == "CURRENT") {
-            return Ok(Found::Database);
+            return Ok(DirectoryContent::Database);
         }
         // A manifest alone is a creation that was interrupted: nothing was ever written.
         remains |= entry.extension().is_some_and(|end| end == "sst" || end == "log");
     }
-    Ok(if remains { Found::Remains } else { Found::Nothing })
+    Ok(if remains { DirectoryContent::Remains } else { DirectoryContent::Nothing })
 }
 
 /// We use one column family. Another one is another build's data, and opening the database

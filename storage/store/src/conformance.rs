@@ -1,4 +1,4 @@
-//! The suite that every engine must pass: the contract of [`Engine`], said in tests.
+//! The suite that every engine must pass: the contract of [`Engine`] as tests.
 //!
 //! An engine's crate makes a [`Subject`] and lets [`engine_conformance!`](crate::engine_conformance)
 //! turn every case into a test of its own:

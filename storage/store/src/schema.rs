@@ -9,7 +9,7 @@ use crate::registry::TableId;
 use crate::table::Table;
 
 /// The one row of the table [`TableId::Meta`]. Its form never changes.
-const SCHEMA: Table<(), Json<Stored>> = Table::new(TableId::Meta);
+const SCHEMA: Table<(), Json<StoredSchema>> = Table::new(TableId::Meta);
 
 /// A kind of database and the version of its schema.
 ///
@@ -35,7 +35,7 @@ pub const HUB: Schema = Schema { database: "hub", version: 1 };
 pub const CONTROLLER: Schema = Schema { database: "controller", version: 1 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stored {
+struct StoredSchema {
     database: String,
     version: u32,
 }
@@ -78,7 +78,7 @@ impl Schema {
                 format!("it holds data, but not the schema of a {} database", self.database);
             return Err(EngineError::Corrupt { reason });
         }
-        let stored = Stored { database: self.database.to_owned(), version: self.version };
+        let stored = StoredSchema { database: self.database.to_owned(), version: self.version };
         let mut batch = Batch::new();
         batch.put(&SCHEMA, &(), &Json(stored));
         batch.write(engine, Durability::Synced)

@@ -16,8 +16,10 @@ const WORDS: [(&str, &str); 8] = [
     ("hears", "receives"),
 ];
 
-/// Type names that are one participle: `-ed` words that are nouns are no findings.
-const NOUNS: [&str; 4] = ["Edged", "Feed", "Seed", "Speed"];
+/// Words in `-ed` that may name a type: nouns, facts of the log in the past tense, the set of
+/// objects that a source must provide, and the marker of rows that are folded from a log.
+const NOUNS: [&str; 8] =
+    ["Applied", "Edged", "Feed", "Folded", "Removed", "Seed", "Speed", "Wanted"];
 
 /// Irregular participles.
 const PARTICIPLES: [&str; 14] = [

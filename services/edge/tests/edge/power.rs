@@ -43,7 +43,7 @@ fn seeds() -> u64 {
 type Log = BTreeMap<Seq, (EntryKey, Option<Bytes>)>;
 
 /// What a subscriber received: an object that was added or changed, or one that was removed.
-type Received = Arc<Mutex<Vec<(String, Option<Bytes>)>>>;
+type ReceivedChanges = Arc<Mutex<Vec<(String, Option<Bytes>)>>>;
 
 /// The totals of all seeds.
 #[derive(Debug, Default)]
@@ -151,8 +151,8 @@ impl World {
 }
 
 /// Records what a subscriber receives, until the edge has ended.
-async fn follow(bench: &Bench) -> (Received, tokio::task::JoinHandle<()>) {
-    let received = Received::default();
+async fn follow(bench: &Bench) -> (ReceivedChanges, tokio::task::JoinHandle<()>) {
+    let received = ReceivedChanges::default();
     let mut client = bench.meta.client();
     let request = WatchRequest { subscriber: "edged".to_owned(), ..WatchRequest::default() };
     let mut events = client.watch(request).await.expect("watches").into_inner();
@@ -174,7 +174,7 @@ async fn life(world: &mut World, bench: Bench, tally: &mut Tally) -> (MemoryEngi
     let watches = world.rng.random_bool(0.5);
     let (received, following) = match watches {
         true => follow(&bench).await,
-        false => (Received::default(), tokio::spawn(async {})),
+        false => (ReceivedChanges::default(), tokio::spawn(async {})),
     };
     for _ in 0..world.rng.random_range(0..60) {
         world.step(&bench).await;

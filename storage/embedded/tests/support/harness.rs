@@ -19,7 +19,7 @@ pub(crate) trait Disk: Send + Sync + 'static {
 }
 
 /// Makes embedded logs, each on a disk of its own.
-pub(crate) struct Embedded<D>(pub(crate) std::marker::PhantomData<fn() -> D>);
+pub(crate) struct EmbeddedLogs<D>(pub(crate) std::marker::PhantomData<fn() -> D>);
 
 struct OnDisk<D> {
     settings: EmbeddedSettings,
@@ -57,7 +57,7 @@ impl<D: Disk> OnDisk<D> {
 }
 
 #[async_trait]
-impl<D: Disk> Harness for Embedded<D> {
+impl<D: Disk> Harness for EmbeddedLogs<D> {
     fn capabilities(&self) -> &[Capability] {
         use Capability::*;
         &[Clock, Reopen, Compaction, Recreation]

@@ -103,11 +103,11 @@ async fn drain_or_rebuild(
 }
 
 /// What the engine behind a follower holds.
-type Held = BTreeMap<StreamId, (Seq, StateHash, State)>;
+type FoldedStreams = BTreeMap<StreamId, (Seq, StateHash, State)>;
 
-fn held(follower: &Follower<()>) -> Held {
+fn held(follower: &Follower<()>) -> FoldedStreams {
     let reader = StreamReader::new(&**follower.state().engine());
-    let mut held = Held::new();
+    let mut held = FoldedStreams::new();
     for position in reader.streams().expect("readable") {
         let mut state = State::default();
         let entries = reader.entries(&position.stream, Selection::All, None, 10_000);

@@ -1,4 +1,4 @@
-//! Rights: what each part needs, and what is said where one is missing.
+//! Rights: those that each part needs, and the error where one is missing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// How often something is looked at until it is as it should be.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A broker that demands a user, and gives nobody but brokers a right.
+/// A broker that demands a user, and gives only brokers a right.
 fn strict(users: &[&str]) -> Cluster {
     let properties = [
         ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
@@ -124,7 +124,7 @@ async fn each_part_works_with_the_rights_that_it_needs_and_a_missing_one_is_name
             log.read(vec![start]).await.expect(user);
         }
     }
-    // A hub that may not write downstream is told so, and works once it may.
+    // A hub that may not write downstream gets an error, and works once it may.
     let log = KafkaLog::new(login(&cluster, "hub", DOWN)).expect("good settings");
     let denied = timeout(DEADLINE, log.append(vec![record("k")])).await.expect("in time");
     let denied = denied.expect_err("no right").to_string();

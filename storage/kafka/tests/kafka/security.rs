@@ -49,7 +49,7 @@ async fn all_goes_well(settings: &KafkaSettings) {
     assert_eq!(batch.records[0].record, record().record);
 }
 
-/// What is said by every way into the log.
+/// The errors of every operation of the log.
 async fn refusals(settings: KafkaSettings) -> Vec<String> {
     let log = KafkaLog::new(settings).expect("good settings");
     let asked = timeout(DEADLINE, log.describe()).await.expect("in time");

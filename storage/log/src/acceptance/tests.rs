@@ -1,4 +1,4 @@
-//! The rules, told record by record.
+//! The rules, record by record.
 
 use bytes::Bytes;
 use headwater_event::record::{Claim, LogMetadata};

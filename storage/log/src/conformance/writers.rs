@@ -208,7 +208,7 @@ async fn next_life(subject: &dyn Subject) {
     let mut owner = Follower::of(&log, metadata, i64::MIN).await;
     let mut writer = owner.claim(2).await.expect("the second claims");
     writer.append(vec![applied("b")]).await.expect("alive");
-    // Neither a broker nor its client tells the lives apart.
+    // Neither a broker nor its client distinguishes the two logs.
     let partition = stream().partition(metadata.partitions);
     log.append(vec![Append { partition, record: late }]).await.expect("reachable");
     owner.catch_up().await;

@@ -162,7 +162,7 @@ async fn events_are_listed_with_every_seq_or_not_at_all() {
 async fn a_state_that_does_not_hash_as_its_writer_said_is_not_shown() {
     let mut told = TestLog::new().await;
     told.tell(&["a=1"]).await;
-    // A writer that is told wrongly what it replaces records a hash that no reader will find.
+    // A writer with a wrong idea of what it replaces records a hash that no reader computes.
     told.held.insert("b".to_owned(), ObjectHash::of(b"never there"));
     told.tell(&["b=1"]).await;
     let tail = told.at(Until::Tail).await;

@@ -11,15 +11,15 @@ use crate::log::{Append, ReadError, Record, RecordPosition, StoredRecord};
 #[derive(Debug)]
 pub(super) struct Topic {
     pub(super) id: TopicId,
-    partitions: Vec<Held>,
+    partitions: Vec<PartitionRecords>,
 }
 
 /// What one partition holds.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct PartitionRecords {
     pub(super) low: Offset,
     pub(super) high: Offset,
-    pub(super) records: BTreeMap<Offset, Stored>,
+    pub(super) records: BTreeMap<Offset, TopicEntry>,
     /// Where each leader epoch began.
     epochs: BTreeMap<LeaderEpoch, Offset>,
     leader_epoch: LeaderEpoch,
@@ -27,7 +27,7 @@ pub(super) struct Held {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct TopicEntry {
     pub(super) record: Record,
     pub(super) time_ms: i64,
     pub(super) leader_epoch: LeaderEpoch,
@@ -37,15 +37,18 @@ pub(super) struct Stored {
 
 impl Topic {
     pub(super) fn new(partitions: u32) -> Self {
-        Self { id: new_topic_id(), partitions: (0..partitions).map(|_| Held::new()).collect() }
+        Self {
+            id: new_topic_id(),
+            partitions: (0..partitions).map(|_| PartitionRecords::new()).collect(),
+        }
     }
 
-    pub(super) fn partition(&self, partition: Partition) -> Result<&Held, ReadError> {
+    pub(super) fn partition(&self, partition: Partition) -> Result<&PartitionRecords, ReadError> {
         let index = partition.0 as usize;
         self.partitions.get(index).ok_or(ReadError::NoPartition { partition })
     }
 
-    fn held(&mut self, partition: Partition) -> Option<&mut Held> {
+    fn held(&mut self, partition: Partition) -> Option<&mut PartitionRecords> {
         self.partitions.get_mut(partition.0 as usize)
     }
 
@@ -111,7 +114,7 @@ impl Topic {
     }
 }
 
-impl Held {
+impl PartitionRecords {
     fn new() -> Self {
         let epochs = BTreeMap::from([(LeaderEpoch(0), Offset(0))]);
         Self { epochs, last_time_ms: i64::MIN, ..Self::default() }
@@ -121,7 +124,7 @@ impl Held {
         let offset = self.high;
         self.last_time_ms = self.last_time_ms.max(now_ms);
         let (time_ms, leader_epoch) = (self.last_time_ms, self.leader_epoch);
-        self.records.insert(offset, Stored { record, time_ms, leader_epoch, horizon_ms: None });
+        self.records.insert(offset, TopicEntry { record, time_ms, leader_epoch, horizon_ms: None });
         self.high = offset.next();
         offset
     }
@@ -140,7 +143,7 @@ impl Held {
 
     fn compact(&mut self, now_ms: i64, window_ms: u64, retention_ms: u64) {
         let cleanable =
-            |stored: &Stored| stored.time_ms.saturating_add_unsigned(window_ms) <= now_ms;
+            |stored: &TopicEntry| stored.time_ms.saturating_add_unsigned(window_ms) <= now_ms;
         // Times never decrease with the offset: the cleanable records are a prefix.
         let mut last: HashMap<Bytes, Offset> = HashMap::new();
         for (offset, stored) in self.records.iter().take_while(|(_, stored)| cleanable(stored)) {
@@ -162,7 +165,7 @@ impl Held {
     }
 }
 
-impl Stored {
+impl TopicEntry {
     pub(super) fn recorded(&self, partition: Partition, offset: Offset) -> StoredRecord {
         let (time_ms, leader_epoch) = (self.time_ms, self.leader_epoch);
         StoredRecord { partition, offset, leader_epoch, time_ms, record: self.record.clone() }

@@ -23,11 +23,11 @@ pub(crate) struct Replica {
     pub(crate) log: MemoryLog,
     pub(crate) reader: Box<dyn Reader>,
     pub(crate) acceptance: Acceptance,
-    pub(crate) folded: Folded,
+    pub(crate) folded: FoldedState,
 }
 
-/// What a reader folded, apart from where it stands.
-pub(crate) struct Folded {
+/// What a reader folded, without its position.
+pub(crate) struct FoldedState {
     hash_key: HashKey,
     pub(crate) streams: BTreeMap<StreamId, State>,
     /// Every event accepted while following, by what was seen.
@@ -39,7 +39,7 @@ impl Replica {
     pub(crate) async fn fold(log: &MemoryLog, metadata: LogMetadata) -> Result<Self, ReadError> {
         let acceptance = begin_fold(log, metadata, log.now_ms()).await?;
         let reader = log.read(acceptance.cursors()).await?;
-        let folded = Folded {
+        let folded = FoldedState {
             hash_key: HashKey::new(&metadata.log_id),
             streams: BTreeMap::new(),
             history: Vec::new(),
@@ -106,7 +106,7 @@ impl Replica {
     }
 }
 
-impl Folded {
+impl FoldedState {
     /// Folds a batch.
     pub(crate) fn take(&mut self, _batch: &Batch, outcomes: &[Outcome], following: bool) {
         for outcome in outcomes {

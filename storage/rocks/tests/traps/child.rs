@@ -27,7 +27,7 @@ fn arguments(command: &mut Command, name: &str, directory: &Path) {
         .env(DIRECTORY, directory);
 }
 
-/// The directory that the parent gave; `None` when somebody ran the ignored test by hand.
+/// The directory that the parent gave; `None` when the ignored test was run by hand.
 pub(crate) fn directory() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }

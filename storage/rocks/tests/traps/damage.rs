@@ -149,7 +149,7 @@ fn a_missing_file_is_damage_not_a_new_database() {
     }
 }
 
-/// The limit of what RocksDB tracks. Whoever must know compares with what others remember: the
+/// The limit of what RocksDB tracks. A caller that must know compares with the records of others: the
 /// hub keeps the last report it acknowledged, and its positions never fall.
 #[test]
 fn a_live_log_that_was_emptied_goes_unnoticed() {

@@ -64,7 +64,7 @@ impl CommitPosition for BatchPosition {
 impl Value for StreamRow {
     fn encode(&self) -> Result<Bytes, EncodeError> {
         let mut bytes = Vec::with_capacity(8 + 32);
-        // Zero stands for no generation.
+        // Zero means no generation.
         (self.visible, self.staged.unwrap_or(0)).encode_key(&mut bytes);
         if let Some(claimed) = self.claimed {
             bytes.extend_from_slice(&claimed.to_bytes());

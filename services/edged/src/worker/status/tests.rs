@@ -9,7 +9,7 @@ use super::*;
 use crate::runtime::{RunHistory, SandboxState};
 use crate::worker::plan::ContainerFacts;
 
-struct Given {
+struct PodCase {
     pod: Pod,
     containers: Containers,
     state: PodState,
@@ -23,10 +23,10 @@ fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
 }
 
-fn given(spec: Value) -> Given {
+fn given(spec: Value) -> PodCase {
     let metadata = json!({"name": "web", "namespace": "shop", "generation": 4});
     let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
-    Given {
+    PodCase {
         pod,
         containers: Containers::new(),
         state: PodState::default(),
@@ -53,7 +53,7 @@ fn runs(attempt: u32, state: RunState, previous: Option<Exit>) -> RunHistory {
     RunHistory { attempt, sandbox_attempt: 0, state, previous, image_id: None }
 }
 
-impl Given {
+impl PodCase {
     fn running(mut self, name: &'static str, attempt: u32, previous: Option<Exit>) -> Self {
         let state = RunState::Running { started_at: at(3) };
         self.state.containers.insert(name.to_owned(), runs(attempt, state, previous));

@@ -22,7 +22,7 @@ fn id(seq: u64) -> ReportId {
     ReportId { incarnation: Incarnation(1), boot: 1, seq }
 }
 
-/// The node's side: its statuses, what it told, and the latest queued report of each key.
+/// The node's side: its statuses, its reported statuses, and the latest queued report of each key.
 struct Edge {
     statuses: BTreeMap<ResourceKey, (String, Bytes)>,
     told: PodStatusSnapshot,
@@ -160,7 +160,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// I4: duplicates, restarts and wiped disks; what was told last is what the cloud has.
+    /// I4: duplicates, restarts and wiped disks; the cloud has the last report.
     #[test]
     fn the_cloud_comes_to_have_what_the_node_has(steps in proptest::collection::vec(step(), 1..60)) {
         let mut edge = Edge::new();
