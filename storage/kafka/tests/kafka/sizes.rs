@@ -110,7 +110,7 @@ async fn a_topic_and_a_broker_that_take_less_are_named_before_anything_is_lost()
         let log = KafkaLog::new(settings).expect("good settings");
         let reason = refused(&log, record("key", noise(OBJECT_BYTES))).await;
         let most = usize::try_from(DEFAULT_LIMIT).expect("small") - RECORD_OVERHEAD_BYTES;
-        assert!(reason.ends_with(&format!("at most {most} are taken")), "{reason}");
+        assert!(reason.ends_with(&format!("the topic accepts {most}")), "{reason}");
     }
     let brokers = topics::brokers(&kafka.settings(&topic)).await.expect("described");
     let found = topics::broker_findings(&brokers[0], &planned);
