@@ -29,10 +29,11 @@ pub fn manifest(bytes: &[u8]) {
     };
     let mut folder = Folder::new("folder", false);
     let first =
-        folder.look(scan(), &nodes, &published, &mut birth).expect("nothing was taken away");
+        folder.update(scan(), &nodes, &published, &mut birth).expect("nothing was taken away");
     let lists = first.iter().filter(|event| matches!(event, SourceEvent::Init)).count();
     assert_eq!(lists, 1, "the first look lists what there is");
-    let second = folder.look(scan(), &nodes, &published, &mut birth).expect("nothing has changed");
+    let second =
+        folder.update(scan(), &nodes, &published, &mut birth).expect("nothing has changed");
     assert!(second.is_empty(), "the same files say something else: {second:?}");
 }
 

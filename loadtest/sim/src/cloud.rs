@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_controller::{
-    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, WriterTimings,
+    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, PodRemoval,
+    WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -163,6 +164,7 @@ impl SimController {
             published: self.published.clone(),
             picture: self.picture.clone(),
             sources: vec![Box::new(Watch(self.cluster.clone()))],
+            sink: Box::new(PodRemoval),
             nodes: self.nodes.clone(),
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: WriterTimings::default(),

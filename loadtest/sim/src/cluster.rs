@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use headwater_check::deletion::RemovedUids;
-use headwater_controller::{Cause, PublishedObjects, Source, SourceError, SourceEvent};
+use headwater_controller::{
+    Cause, KnownObjects, Source, SourceContext, SourceError, SourceEvent, SourceKind,
+};
 use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_object::Object;
 use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 use crate::frame::{Frame, lock};
 
@@ -271,29 +272,27 @@ pub(crate) struct Watch(pub(crate) Cluster);
 
 #[async_trait]
 impl Source for Watch {
-    async fn run(
-        self: Box<Self>,
-        _: Arc<dyn PublishedObjects>,
-        events: mpsc::Sender<SourceEvent>,
-        stop: CancellationToken,
-    ) -> Result<(), SourceError> {
+    fn kind(&self) -> SourceKind {
+        SourceKind::OTHER
+    }
+
+    async fn run(self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
+        let frame = &self.0.0.frame;
+        let stop = context.stop.clone();
+        let mut known = KnownObjects::new(SourceKind::OTHER);
+        let mut has_listed = false;
         let watching = async {
-            let frame = &self.0.0.frame;
             loop {
                 sleep(frame.delay(WATCH_MS_MAX)).await;
-                // A list, and from there on what changes.
+                // A list, and from there on the changes.
                 let (objects, mut seen) = {
                     let state = lock(&self.0.0.state);
                     (state.objects.values().cloned().collect::<Vec<_>>(), state.changes.len())
                 };
-                let list = objects.into_iter().map(SourceEvent::InitApply);
-                let list = [SourceEvent::Init].into_iter().chain(list);
-                for event in list.chain([SourceEvent::InitDone]) {
-                    if events.send(event).await.is_err() {
-                        return;
-                    }
-                }
-                // Now and then a watch is lost, and begins again with a list.
+                let events = if has_listed { known.relist(objects) } else { known.list(objects) };
+                has_listed = true;
+                context.events.send_all(events).await?;
+                // Now and then the watch is lost, and the source lists again on its own side.
                 while !frame.happens(10) {
                     let bell = self.0.0.bell.notified();
                     let change = lock(&self.0.0.state).changes.get(seen).cloned();
@@ -302,17 +301,19 @@ impl Source for Watch {
                         Some(change) => {
                             seen += 1;
                             sleep(frame.delay(WATCH_MS_MAX)).await;
-                            if events.send(change).await.is_err() {
-                                return;
-                            }
+                            let news = match change {
+                                SourceEvent::Apply(object, cause) => known.apply(object, cause),
+                                SourceEvent::Delete { key, cause, .. } => known.delete(key, cause),
+                                other => Some(other),
+                            };
+                            context.events.send_all(news.into_iter().collect()).await?;
                         }
                     }
                 }
                 frame.count("relist");
             }
         };
-        stop.run_until_cancelled(watching).await;
-        Ok(())
+        stop.run_until_cancelled(watching).await.unwrap_or(Ok(()))
     }
 }
 

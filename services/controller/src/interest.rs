@@ -2,14 +2,16 @@
 //!
 //! A node needs its Node, its pods, and what those name, directly or through another object
 //! (pod -> claim -> volume -> secret), **whether or not it exists just now**: an object that is
-//! deleted and made again finds its readers. Services, Endpoints and EndpointSlices are in the
-//! shared stream instead. Each use is counted, so interest shrinks when the last user leaves, and
-//! a change costs as much as it reaches, however many nodes and objects there are.
+//! deleted and created again finds its readers. Services, Endpoints and EndpointSlices are in the
+//! shared stream instead. Each use is counted, so the interest shrinks when the last user leaves. A
+//! change costs as much as it affects, independent of the number of nodes and objects.
 //!
-//! [`Interest`] is level-triggered: a change returns which entries it may have affected, in the
-//! order in which they are to be published (what a pod names before the pod, and after it when it
-//! leaves), and [`Interest::desired`] says what such an entry is to be now. It knows nothing of
-//! what was published; comparing is left to the caller.
+//! [`Interest`] is level-triggered: a change returns the entries that it may have affected, in the
+//! order in which they must be published (what a pod names before the pod, and after it when the
+//! pod leaves). [`Interest::desired`] returns the content that such an entry should have now. The
+//! interest does not know what was published; the publisher compares.
+
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,8 +19,10 @@ use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_object::Object;
 
-/// An entry of a stream that a change may have affected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) use self::shared::{SharedInterest, WeakInterest};
+
+/// The key of an entry, and its stream.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntryId {
     /// The stream.
     pub stream: StreamId,
@@ -33,7 +37,11 @@ pub struct Interest {
     nodes: BTreeMap<NodeName, NodeInterest>,
     /// For each object that some node uses, those nodes: the other direction of `uses`.
     users: HashMap<ResourceKey, BTreeSet<NodeName>>,
-    /// How many uses were looked at, so that a test can tell what a change cost.
+    /// The keys of `users` that are not in `objects`.
+    missing: BTreeSet<ResourceKey>,
+    /// Increases when the keys of `users` change.
+    uses_version: u64,
+    /// How many uses were visited, so that a test can measure the cost of a change.
     #[cfg(test)]
     visits: usize,
 }
@@ -41,11 +49,11 @@ pub struct Interest {
 /// What one node uses.
 #[derive(Debug, Default)]
 struct NodeInterest {
-    /// Whether somebody declared the node.
+    /// Whether the node was declared.
     declared: bool,
-    /// How many reasons there are for the node's stream: a declaration, a Node, each pod.
+    /// How many reasons the node's stream has: a declaration, a Node, each pod.
     reasons: usize,
-    /// For each object that the node uses, by how many others it is named there.
+    /// For each object that the node uses, how many objects of the node name it.
     uses: HashMap<ResourceKey, usize>,
 }
 
@@ -61,7 +69,7 @@ impl Interest {
         Self::default()
     }
 
-    /// Notes that `node` exists: it has a stream even before it has a pod.
+    /// Declares that `node` exists: it has a stream even before it has a pod.
     pub fn declare(&mut self, node: &NodeName) -> Vec<EntryId> {
         let mut affected = Vec::new();
         if !self.nodes.get(node).is_some_and(|interest| interest.declared) {
@@ -71,7 +79,7 @@ impl Interest {
         affected
     }
 
-    /// Takes back [`Interest::declare`]. The stream stays while a Node or a pod needs it.
+    /// Undoes [`Interest::declare`]. The stream stays while a Node or a pod needs it.
     pub fn withdraw(&mut self, node: &NodeName) -> Vec<EntryId> {
         let mut affected = Vec::new();
         if let Some(interest) = self.nodes.get_mut(node).filter(|interest| interest.declared) {
@@ -81,13 +89,14 @@ impl Interest {
         affected
     }
 
-    /// Notes that an object came or changed.
+    /// Applies an object that came or changed.
     pub fn apply(&mut self, object: Object) -> Vec<EntryId> {
         let mut affected = Vec::new();
         let key = object.key().clone();
         let root = root_of(&object);
         let named = names(&object);
         let previous = self.objects.insert(key.clone(), object);
+        self.missing.remove(&key);
         if is_shared(&key) {
             affected.push(EntryId { stream: StreamId::Cluster, key: key.into() });
             return affected;
@@ -114,7 +123,7 @@ impl Interest {
         affected
     }
 
-    /// Notes that an object left. Another object of the same name, told by its UID, is not meant.
+    /// Removes an object. An object of the same name with another UID stays.
     pub fn remove(&mut self, key: &ResourceKey, uid: &str) -> Vec<EntryId> {
         let mut affected = Vec::new();
         let Some(object) = self.objects.get(key) else { return affected };
@@ -135,12 +144,15 @@ impl Interest {
             }
         }
         self.objects.remove(key);
+        if self.users.contains_key(key) {
+            self.missing.insert(key.clone());
+        }
         affected
     }
 
-    /// What an entry of a stream is to be now; `None` if it is to be absent.
+    /// The content that an entry of a stream should have now; `None` if it should be absent.
     ///
-    /// `!snapshot-request` is not derived from objects and always `None` here.
+    /// `!snapshot-request` does not follow from objects and is always `None` here.
     pub fn desired(&self, stream: &StreamId, key: &EntryKey) -> Option<Applied> {
         let is_wanted = match (stream, key) {
             (_, EntryKey::SnapshotRequest) | (StreamId::Cluster, EntryKey::Streams) => false,
@@ -156,12 +168,12 @@ impl Interest {
         Some(object.to_applied())
     }
 
-    /// Every stream that is to have entries.
+    /// Every stream that should have entries.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
         std::iter::once(StreamId::Cluster).chain(self.nodes.keys().map(StreamId::node))
     }
 
-    /// Every entry that is to exist, in an order in which they may be published: what a pod
+    /// Every entry that should exist, in an order in which they may be published: what a pod
     /// names before the pod.
     pub fn entries(&self) -> Vec<EntryId> {
         let mut shared: Vec<_> = self.objects.keys().filter(|key| is_shared(key)).collect();
@@ -199,11 +211,27 @@ impl Interest {
         self.nodes.contains_key(node)
     }
 
+    /// Whether the stream of some node, or the shared stream, names `key`.
+    pub fn is_used(&self, key: &ResourceKey) -> bool {
+        is_shared(key) || self.users.contains_key(key)
+    }
+
+    /// The objects that the stream of some node names and that do not exist, in order.
+    pub fn missing(&self) -> impl Iterator<Item = &ResourceKey> {
+        self.missing.iter()
+    }
+
+    /// The version of the set of objects that the nodes' streams name: it increases with each
+    /// change of that set.
+    pub fn uses_version(&self) -> u64 {
+        self.uses_version
+    }
+
     fn users_of(&self, key: &ResourceKey) -> Vec<NodeName> {
         self.users.get(key).into_iter().flatten().cloned().collect()
     }
 
-    /// Makes `node` use `key` for its own sake: a pod of it, or its Node.
+    /// Makes `key` a root of `node`: a pod of the node, or its Node.
     fn add_root(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<EntryId>) {
         self.add_reason(node, affected);
         if !is_node(key) {
@@ -218,7 +246,8 @@ impl Interest {
         self.remove_reason(node, affected);
     }
 
-    /// The first reason for a node's stream opens it: its assigned streams, then its Node.
+    /// Adds a reason for the node's stream. The first one opens the stream: its assigned streams,
+    /// then its Node.
     fn add_reason(&mut self, node: &NodeName, affected: &mut Vec<EntryId>) {
         let interest = self.nodes.entry(node.clone()).or_default();
         interest.reasons += 1;
@@ -242,8 +271,8 @@ impl Interest {
         }
     }
 
-    /// Counts one more use of `key` on `node`. The first brings the object, and before it what the
-    /// object names.
+    /// Adds a use of `key` on `node`. The first use adds the object, and before it what the object
+    /// names.
     fn acquire(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<EntryId>) {
         #[cfg(test)]
         {
@@ -255,16 +284,23 @@ impl Interest {
         if *count > 1 {
             return;
         }
-        self.users.entry(key.clone()).or_default().insert(node.clone());
-        let Some(object) = self.objects.get(key) else { return };
+        let users = self.users.entry(key.clone()).or_default();
+        if users.is_empty() {
+            self.uses_version += 1;
+        }
+        users.insert(node.clone());
+        let Some(object) = self.objects.get(key) else {
+            self.missing.insert(key.clone());
+            return;
+        };
         for name in names(object) {
             self.acquire(node, &name, affected);
         }
         affected.push(entry_of(node, key));
     }
 
-    /// Counts one use of `key` on `node` less. The last takes the object away, and after it what
-    /// the object names.
+    /// Removes a use of `key` on `node`. The last use removes the object, and after it what the
+    /// object names.
     fn release(&mut self, node: &NodeName, key: &ResourceKey, affected: &mut Vec<EntryId>) {
         #[cfg(test)]
         {
@@ -281,6 +317,8 @@ impl Interest {
             users.remove(node);
             if users.is_empty() {
                 self.users.remove(key);
+                self.missing.remove(key);
+                self.uses_version += 1;
             }
         }
         let Some(object) = self.objects.get(key) else { return };
@@ -291,7 +329,7 @@ impl Interest {
     }
 }
 
-/// The node for whose own sake an object is there: a pod's, or the one that a Node is.
+/// The node whose root an object is: the node of a pod, or the one that a Node describes.
 fn root_of(object: &Object) -> Option<NodeName> {
     object.node().cloned()
 }

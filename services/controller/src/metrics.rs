@@ -1,10 +1,10 @@
-//! What the controller counts, for whoever scrapes the process. Handles are bound once, here.
+//! The controller's metrics. Each handle is bound to its labels once, here.
 //!
 //! | module | what it owns |
 //! |---|---|
 //! | `publisher` | sources, appends, the writer |
 //! | `report_fold` | the fold of reports |
-//! | `scrape` | what is looked up when somebody asks |
+//! | `scrape` | gauges that are computed at a scrape |
 
 mod publisher;
 mod report_fold;
@@ -17,7 +17,7 @@ pub(crate) use publisher::{ChangeKind, FailureKind, PublisherMetrics};
 pub(crate) use report_fold::{RecordKind, ReportFoldMetrics};
 pub(crate) use scrape::Scrape;
 
-/// The metrics of a controller. Cheap to clone; one per registry.
+/// The metrics of a controller; one for each registry. Cheap to clone.
 #[derive(Clone)]
 pub struct ControllerMetrics {
     pub(crate) publisher: PublisherMetrics,
@@ -26,7 +26,7 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
     /// When the registry has metrics of these names already.

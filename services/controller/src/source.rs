@@ -1,208 +1,125 @@
-//! Sources: where objects come from, behind one promise.
+//! Sources: where objects come from, behind one contract.
 //!
-//! A source tells everything it has, then what changes. `Init`, then `InitApply` for each object
-//! of *every* kind, then `InitDone`: only there does absence mean that an object is gone. After it,
-//! `Apply` and `Delete`. A source that loses its place starts over with `Init`.
+//! A source first lists every object that it has, then sends what changes: `Init`, one `InitApply`
+//! for each object, `InitDone`, then `Apply` and `Delete`. **A source lists once.** A source that
+//! loses its place (a watch that expired, a folder that was unreadable) lists again on its own side
+//! and sends the differences; [`KnownObjects`] computes them. The controller therefore never takes
+//! an object that is absent from half a list for a deleted one.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `events` | the events of a source, and the sender that holds it to the contract |
+//! | `state` | whether each part of a source lists, follows or has failed |
+//! | `wanted` | which objects the nodes use, as a source sees it |
+//! | `known` | the differences between two lists of one source |
+//! | `set` | several sources that run as one |
+//! | `error` | why a source stopped |
+//! | `notice` | messages of a source to a person |
+//! | `published` | what an earlier run of the controller published |
+//! | `identity` | whether an object that is described again is the same object |
+//! | [`manifest`] | the manifest folder |
+//! | [`objects`] | the objects socket |
 
+mod error;
+mod events;
 pub(crate) mod identity;
+mod known;
 pub mod manifest;
 mod notice;
 pub mod objects;
 mod published;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod set;
+mod state;
+mod wanted;
 
-use std::ops::ControlFlow;
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use headwater_event::ResourceKey;
-use headwater_object::Object;
-use jiff::Timestamp;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use notice::{Notice, NoticeKind};
-pub use published::{PublishedObject, PublishedObjects};
-pub use set::SourceSet;
+pub use self::error::SourceError;
+pub use self::events::{Cause, SourceEvent, SourceEventSender};
+pub use self::identity::UidAssignment;
+pub use self::known::KnownObjects;
+pub use self::notice::{Notice, NoticeKind};
+pub use self::published::{PublishedObject, PublishedObjects};
+pub(crate) use self::set::{SetContext, SourceSet};
+pub use self::state::{SourcePart, SourceState, SourceStateSender, SourceStates};
+pub use self::wanted::Wanted;
 
 /// How many events a source may be ahead of the controller: enough to hide a group append, few
 /// enough that the objects in the queue stay small beside those in the interest.
 pub const SOURCE_QUEUE_EVENTS: usize = 1024;
 
-/// What a source says.
-#[derive(Clone, Debug)]
-pub enum SourceEvent {
-    /// A complete list begins.
-    Init,
-    /// An object of the list.
-    InitApply(Object),
-    /// The list is complete: what was not in it is gone.
-    InitDone,
-    /// An object came or changed.
-    Apply(Object, Cause),
-    /// An object is gone.
-    Delete {
-        /// Which.
-        key: ResourceKey,
-        /// Its UID: another object of the same name is not meant.
-        uid: String,
-        /// Why.
-        cause: Cause,
-    },
-    /// Something a person should be told, once.
-    Notice(Notice),
-}
-
-/// Where a change came from, as far as the source knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
-    /// When the change was meant to happen. A load generator measures from here, so that its own
-    /// delay counts too.
-    pub intended_time: Option<Timestamp>,
-    /// W3C trace context of the change.
-    pub traceparent: Option<String>,
-    /// Which source told it.
-    pub source: SourceKind,
-}
-
-/// What a source is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SourceKind {
-    /// The manifest folder.
-    Manifests,
-    /// The objects socket.
-    Objects,
-    /// Another.
-    #[default]
-    Other,
-}
+/// The kind of a source, by its name in metrics, spans and states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceKind(&'static str);
 
 impl SourceKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Manifests, Self::Objects, Self::Other];
+    /// The manifest folder.
+    pub const MANIFESTS: Self = Self("manifests");
+    /// The objects socket.
+    pub const OBJECTS: Self = Self("objects");
+    /// A source that gives no kind.
+    pub const OTHER: Self = Self("other");
 
-    /// Its name, as metrics and spans say it.
+    /// The kind of this name: lower case, one word.
+    pub const fn new(name: &'static str) -> Self {
+        Self(name)
+    }
+
+    /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Manifests => "manifests",
-            Self::Objects => "objects",
-            Self::Other => "other",
-        }
+        self.0
+    }
+}
+
+impl Default for SourceKind {
+    fn default() -> Self {
+        Self::OTHER
+    }
+}
+
+impl fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
     }
 }
 
 /// A source of objects.
 #[async_trait]
 pub trait Source: Send {
-    /// Tells what there is and what changes, until `stop`, or until the receiver is gone.
+    /// The kind of this source. A controller has at most one source of a kind.
+    fn kind(&self) -> SourceKind;
+
+    /// How this source assigns UIDs; `None` where its objects arrive with UIDs of their own.
+    fn uid_assignment(&self) -> Option<Arc<dyn UidAssignment>> {
+        None
+    }
+
+    /// Lists every object once, then sends each change, until `context.stop`.
     ///
-    /// `published` is what an earlier run told: objects found there keep their UID and node, so
-    /// that a restart changes nothing.
-    ///
-    /// When this returns `Ok`, it was asked to. When it fails, everything told so far stands, and
-    /// nothing more is known: no object may be taken for gone.
-    async fn run(
-        self: Box<Self>,
-        published: Arc<dyn PublishedObjects>,
-        events: mpsc::Sender<SourceEvent>,
-        stop: CancellationToken,
-    ) -> Result<(), SourceError>;
+    /// Returns `Ok`, or the error of [`SourceEventSender::send`], once the source was stopped. Any
+    /// other error ends the source: the objects that it sent stay as they are, and no object may be
+    /// taken for deleted. A failure that may pass is no error but a [`SourceState::Failed`]: the
+    /// source reports it and tries again.
+    async fn run(self: Box<Self>, context: SourceContext) -> Result<(), SourceError>;
 }
 
-/// Why a source stopped. The objects that it told stay as they are.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    /// The folder cannot be read at all.
-    #[error("the manifest folder {folder} cannot be read")]
-    Folder {
-        /// The folder.
-        folder: String,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Every manifest is gone at once, which an unmounted or half-copied folder looks like.
-    #[error(
-        "every manifest under {folder} is gone, and {objects} objects with them: nothing was \
-         removed. If that is meant, start with --allow-empty"
-    )]
-    Emptied {
-        /// The folder.
-        folder: String,
-        /// How many objects would go.
-        objects: usize,
-    },
-    /// The folder lies on another device than before: a mount came or went.
-    #[error(
-        "{folder} lies on another device than before, as when something is mounted over it or \
-         unmounted: nothing was changed. Restart when the folder is the right one, or with \
-         --allow-empty"
-    )]
-    OtherDevice {
-        /// The folder.
-        folder: String,
-    },
-    /// The socket cannot be listened on.
-    #[error("the objects socket {socket} cannot be opened")]
-    Socket {
-        /// Its path.
-        socket: String,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Something is listening on the socket already.
-    #[error(
-        "another process listens on the objects socket {socket}: stop it, or give another path"
-    )]
-    SocketInUse {
-        /// Its path.
-        socket: String,
-    },
-    /// A task of the source ended without a word.
-    #[error("the source {what} ended by itself")]
-    Ended {
-        /// Which part.
-        what: &'static str,
-        /// How it ended.
-        source: tokio::task::JoinError,
-    },
-}
-
-impl SourceError {
-    /// Which of them, as metrics say it.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Folder { .. } => "folder",
-            Self::Emptied { .. } => "emptied",
-            Self::OtherDevice { .. } => "other_device",
-            Self::Socket { .. } => "socket",
-            Self::SocketInUse { .. } => "socket_in_use",
-            Self::Ended { .. } => "ended",
-        }
-    }
-}
-
-/// Sends what is to be told; breaks off when the source is to stop, or nobody listens any more.
-async fn tell(
-    events: &mpsc::Sender<SourceEvent>,
-    stop: &CancellationToken,
-    told: impl IntoIterator<Item = SourceEvent>,
-) -> ControlFlow<()> {
-    for event in told {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return ControlFlow::Break(()),
-            sent = events.send(event) => if sent.is_err() { return ControlFlow::Break(()) },
-        }
-    }
-    ControlFlow::Continue(())
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
+/// What a source gets from the controller.
+pub struct SourceContext {
+    /// What an earlier run published. Objects found there keep their UID and node, so that a
+    /// restart changes nothing.
+    pub published: Arc<dyn PublishedObjects>,
+    /// Which objects the nodes use. A source of many objects sends only those.
+    pub wanted: Wanted,
+    /// Takes the source's events.
+    pub events: SourceEventSender,
+    /// Takes the state of each part of the source.
+    pub states: SourceStateSender,
+    /// Cancelled when the source is to stop.
+    pub stop: CancellationToken,
 }

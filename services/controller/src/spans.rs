@@ -1,7 +1,7 @@
 //! The controller's spans: a change at a source, each append that it leads to, and a report on
 //! its way into the cloud's picture.
 //!
-//! What is in no trace gets no span and is passed on untouched.
+//! An event outside of a trace gets no span and passes unchanged.
 
 use headwater_event::{ReportId, ResourceKey};
 use headwater_log::{DOWNSTREAM_TOPIC, Draft, EventPosition, StoredRecord, UPSTREAM_TOPIC};
@@ -11,8 +11,8 @@ use tracing::field::Empty;
 
 use crate::source::Cause;
 
-/// Begins the trace of a change, or goes on with the one that its source had. From here on the
-/// change's context is the span's. `None` where nobody takes spans.
+/// Continues the trace of a change, or begins one. The change's context becomes the span's. `None`
+/// when no subscriber records spans.
 pub(crate) fn source_change(
     cause: &mut Cause,
     key: &ResourceKey,
@@ -24,8 +24,8 @@ pub(crate) fn source_change(
     Some(span)
 }
 
-/// The spans of those drafts that are in a trace, by their place. Each record gets the context of
-/// its own append.
+/// The spans of the drafts that are in a trace, by their index. Each record gets the context of its
+/// own append.
 pub(crate) fn appends(drafts: &mut [Draft], partitions: u32) -> Vec<(usize, Span)> {
     let mut spans = Vec::new();
     for (place, draft) in drafts.iter_mut().enumerate() {
@@ -49,7 +49,7 @@ pub(crate) fn appends(drafts: &mut [Draft], partitions: u32) -> Vec<(usize, Span
     spans
 }
 
-/// Says in the spans which seqs the events got, and ends them.
+/// Records the seqs of the events in their spans, and ends them.
 pub(crate) fn appended(spans: Vec<(usize, Span)>, written: &[EventPosition]) {
     for (place, span) in spans {
         if let Some(written) = written.get(place) {
@@ -58,7 +58,7 @@ pub(crate) fn appended(spans: Vec<(usize, Span)>, written: &[EventPosition]) {
     }
 }
 
-/// The span of a report that is in a trace; it ends when the picture has the report.
+/// The span of a report that is in a trace. It ends when the picture has the report.
 pub(crate) fn fold_report(recorded: &StoredRecord, report: ReportId, kind: &str) -> Option<Span> {
     let parent = recorded.record.traceparent.as_deref()?;
     let span = tracing::info_span!(
@@ -89,7 +89,7 @@ mod tests {
 
     fn cause(traceparent: Option<&str>) -> Cause {
         let traceparent = traceparent.map(str::to_owned);
-        Cause { traceparent, source: SourceKind::Objects, ..Cause::default() }
+        Cause { traceparent, source: SourceKind::OBJECTS, ..Cause::default() }
     }
 
     fn key() -> ResourceKey {
@@ -111,7 +111,8 @@ mod tests {
     fn one_trace_leads_from_the_source_through_the_log_into_the_picture() {
         let ended = ended_spans(|| {
             let mut cause = cause(Some(REMOTE));
-            let change = source_change(&mut cause, &key(), "applied").expect("somebody takes it");
+            let change =
+                source_change(&mut cause, &key(), "applied").expect("a subscriber records it");
             let mut drafts = [draft(None), draft(cause.traceparent)];
             let spans = appends(&mut drafts, 4);
             let written = |seq| EventPosition {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_takes_spans_everything_stays_as_it_is() {
+    fn without_a_subscriber_everything_stays_as_it_is() {
         for given in [None, Some(REMOTE)] {
             let mut cause = cause(given);
             assert!(source_change(&mut cause, &key(), "applied").is_none());

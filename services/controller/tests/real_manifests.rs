@@ -52,7 +52,7 @@ fn assert_spread(looked: &Looked) {
 
 /// Looks at a folder of manifests with three nodes; `None`, aloud, where it is absent.
 fn look(name: &str) -> Option<Looked> {
-    // PendingRequest of cargo when the test runs: clones share what is built.
+    // Asked of cargo when the test runs: clones share what is built.
     let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
     let folder = Path::new(&here).join("../../../shared/manifests").join(name);
     if !folder.is_dir() {
@@ -71,7 +71,7 @@ fn look(name: &str) -> Option<Looked> {
     let mut state = Folder::new(name, false);
     let mut look = || {
         let scan = scan(&folder, &ScanLimits::default()).expect("readable");
-        state.look(scan, &nodes, &published, &mut identities).expect("an ordinary folder")
+        state.update(scan, &nodes, &published, &mut identities).expect("an ordinary folder")
     };
     let (mut objects, mut notices) = (Vec::new(), Vec::new());
     for event in look() {

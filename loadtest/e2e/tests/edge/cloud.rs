@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::{
-    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, WriterTimings,
+    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, PodRemoval,
+    WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -55,6 +56,7 @@ impl Cloud {
             published: Arc::new(MemoryEngine::new()),
             picture: Arc::new(MemoryEngine::new()),
             sources: vec![Box::new(ManifestFolder::new(settings, nodes_seen))],
+            sink: Box::new(PodRemoval),
             nodes: Vec::new(),
             timings: WriterTimings::default(),
             sole_writer: true,

@@ -1,15 +1,16 @@
 //! The controller over logs in memory: differences only, and nothing lost or doubled.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use headwater_check::{State, once::Once, prefix};
 use headwater_event::report::{Incarnation, SnapshotClosed};
 use headwater_event::upstream::encode_report;
 use headwater_event::{
     Boot, Checkpoint, EntryKey, Envelope, Event, NodeProgress, NodeStreamProgress, Partition,
-    Report, ReportBody, ReportId, ReportKey, Seq, StateHash, StreamId, WriterEpoch,
+    Report, ReportBody, ReportId, ReportKey, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
 };
 use headwater_follow::Follower;
 use headwater_log::{
@@ -20,10 +21,13 @@ use headwater_store::MemoryEngine;
 use headwater_view::{PodStatusSnapshot, Selection, StreamReader};
 use prometheus::Registry;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::*;
 use crate::picture::Filter;
-use crate::source::{Cause, SourceEvent, SourceKind};
+use crate::sink::PodRemoval;
+use crate::source::scripted::ScriptedSource;
+use crate::source::{Cause, SourceContext, SourceError, SourceEvent};
 
 mod damage;
 mod handover;
@@ -33,34 +37,14 @@ mod metrics;
 mod picture_changes;
 mod power_loss;
 mod reports;
+mod sinks;
+mod wanted;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A source that tells what it is given.
-struct Script(mpsc::Receiver<SourceEvent>);
-
-#[async_trait]
-impl Source for Script {
-    async fn run(
-        mut self: Box<Self>,
-        _: Arc<dyn PublishedObjects>,
-        events: mpsc::Sender<SourceEvent>,
-        stop: CancellationToken,
-    ) -> Result<(), SourceError> {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return Ok(()),
-                Some(event) = self.0.recv() => {
-                    let _ = events.send(event).await;
-                }
-            }
-        }
-    }
-}
-
 fn script() -> (mpsc::Sender<SourceEvent>, Box<dyn Source>) {
-    let (told, events) = mpsc::channel(1024);
-    (told, Box::new(Script(events)))
+    let (sender, source) = ScriptedSource::new(SourceKind::OTHER);
+    (sender, Box::new(source))
 }
 
 /// Logs and disks, which outlive controllers.
@@ -128,6 +112,25 @@ impl World {
         sources: Vec<Box<dyn Source>>,
         source: mpsc::Sender<SourceEvent>,
     ) -> Running {
+        self.start_all(upstream, Box::new(PodRemoval), sources, source).await
+    }
+
+    async fn start_sink(
+        &self,
+        sink: Box<dyn Sink>,
+        sources: Vec<Box<dyn Source>>,
+        source: mpsc::Sender<SourceEvent>,
+    ) -> Running {
+        self.start_all(self.upstream.handle(), sink, sources, source).await
+    }
+
+    async fn start_all(
+        &self,
+        upstream: MemoryLog,
+        sink: Box<dyn Sink>,
+        sources: Vec<Box<dyn Source>>,
+        source: mpsc::Sender<SourceEvent>,
+    ) -> Running {
         let (log, clock) = (self.downstream.handle(), self.downstream.clone());
         let registry = Registry::new();
         let dependencies = ControllerDependencies {
@@ -136,6 +139,7 @@ impl World {
             published: self.published.clone(),
             picture: self.picture.clone(),
             sources,
+            sink,
             nodes: Vec::new(),
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: self.timings,

@@ -344,6 +344,8 @@ proptest! {
                 interest.apply(object.clone());
                 objects.insert(object.key().clone(), object);
             }
+            let unknown = interest.users.keys().filter(|key| !objects.contains_key(*key));
+            prop_assert_eq!(interest.missing.clone(), unknown.cloned().collect::<BTreeSet<_>>());
             let expected = from_scratch(&objects);
             for n in 0..3 {
                 let node = format!("n{n}");

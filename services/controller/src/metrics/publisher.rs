@@ -1,17 +1,18 @@
-//! Sources, appends, the writer.
+//! The metrics of the publisher: sources, appends, the writer.
 
 use std::time::Duration;
 
 use headwater_event::{Event, WriterEpoch};
 use headwater_log::WriterError;
 use prometheus::{
-    Histogram, IntCounter, IntCounterVec, IntGauge, register_int_counter_vec_with_registry,
+    Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    register_int_counter_vec_with_registry, register_int_gauge_vec_with_registry,
 };
 
 use super::{Families, level, number};
 use crate::source::{NoticeKind, SourceError, SourceKind};
 
-/// What the downstream side counts.
+/// What the publisher counts.
 #[derive(Clone)]
 pub(crate) struct PublisherMetrics {
     /// Applied, removed, head.
@@ -24,16 +25,17 @@ pub(crate) struct PublisherMetrics {
     claims: IntCounter,
     epoch: IntGauge,
     reconciled: IntGauge,
-    setbacks: [IntCounter; FailureKind::ALL.len()],
-    changes: [[IntCounter; 2]; SourceKind::ALL.len()],
+    failures: [IntCounter; FailureKind::ALL.len()],
+    changes: IntCounterVec,
+    follows: IntGaugeVec,
     listed: IntCounter,
     notices: [IntCounter; NoticeKind::ALL.len()],
-    /// Told rarely: each once in the life of a controller.
+    /// Rare: at most one in a run of a controller.
     source_failures: IntCounterVec,
     snapshot_requests: IntCounter,
 }
 
-/// What a source says of an object.
+/// What a source does with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     /// It came or changed.
@@ -42,7 +44,7 @@ pub(crate) enum ChangeKind {
     Removed,
 }
 
-/// Why publishing lost its log or its writer and began again.
+/// Why publishing stopped and began again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
     LogMetadata,
@@ -88,13 +90,15 @@ impl PublisherMetrics {
             &["source", "kind"],
             families.registry
         )?;
-        let changes = SourceKind::ALL.map(|source| {
-            ChangeKind::ALL.map(|kind| changes.with_label_values(&[source.name(), kind.name()]))
-        });
+        for source in [SourceKind::MANIFESTS, SourceKind::OBJECTS, SourceKind::OTHER] {
+            for kind in ChangeKind::ALL {
+                changes.with_label_values(&[source.name(), kind.name()]);
+            }
+        }
         Ok(Self {
             events: families.counters(
                 "headwater_controller_events_appended_total",
-                "Events that the log has durably, by what they say of their entry.",
+                "Events that the log has durably, by what they do to their entry.",
                 "kind",
                 ["applied", "removed", "head"],
             )?,
@@ -110,7 +114,7 @@ impl PublisherMetrics {
             )?,
             append_seconds: families.histogram(
                 "headwater_controller_append_duration_seconds",
-                "How long an append took until the log had it durably.",
+                "Time of an append until the log had it durably.",
                 (0.000_5, 2.0, 17),
             )?,
             append_failures: families.counters(
@@ -130,37 +134,43 @@ impl PublisherMetrics {
                 "headwater_controller_reconciled",
                 "Whether everything that sources list is in the log (1) or not (0).",
             )?,
-            setbacks: families.counters(
+            failures: families.counters(
                 "headwater_controller_setbacks_total",
-                "Times that publishing lost its log or its writer and began again.",
+                "Times that publishing stopped and began again, by the reason.",
                 "kind",
                 FailureKind::ALL.map(FailureKind::name),
             )?,
             changes,
+            follows: register_int_gauge_vec_with_registry!(
+                "headwater_controller_source_following",
+                "Whether a source, or a part of one, has listed and sends changes (1) or not (0).",
+                &["source", "part"],
+                families.registry
+            )?,
             listed: families.counter(
                 "headwater_controller_source_listed_objects_total",
                 "Objects that sources listed.",
             )?,
             notices: families.counters(
                 "headwater_controller_source_notices_total",
-                "What sources told a person, by what it was about.",
+                "Messages of sources to a person, by what they are about.",
                 "kind",
                 NoticeKind::ALL.map(NoticeKind::name),
             )?,
             source_failures: register_int_counter_vec_with_registry!(
                 "headwater_controller_source_failures_total",
-                "Sources that stopped by themselves.",
+                "Sources that stopped by themselves, by the reason.",
                 &["kind"],
                 families.registry
             )?,
             snapshot_requests: families.counter(
                 "headwater_controller_snapshot_requests_total",
-                "Times that a node was asked for all of its statuses.",
+                "Requests to a node for its whole pod status snapshot.",
             )?,
         })
     }
 
-    /// An append has come back: these events, so many bytes of objects.
+    /// Counts an append that succeeded: its events, and the bytes of their objects.
     pub(crate) fn appended<'a>(
         &self,
         events: impl ExactSizeIterator<Item = &'a Event>,
@@ -201,15 +211,19 @@ impl PublisherMetrics {
         self.reconciled.set(1);
     }
 
-    /// There is no writer any more.
+    /// Counts a stop of publishing: there is no writer now.
     pub(crate) fn lost(&self, why: FailureKind) {
         self.epoch.set(0);
         self.reconciled.set(0);
-        self.setbacks[why as usize].inc();
+        self.failures[why as usize].inc();
     }
 
     pub(crate) fn changed(&self, source: SourceKind, kind: ChangeKind) {
-        self.changes[source as usize][kind as usize].inc();
+        self.changes.with_label_values(&[source.name(), kind.name()]).inc();
+    }
+
+    pub(crate) fn source_follows(&self, source: SourceKind, part: &str, follows: bool) {
+        self.follows.with_label_values(&[source.name(), part]).set(i64::from(follows));
     }
 
     pub(crate) fn listed(&self) {
@@ -221,7 +235,7 @@ impl PublisherMetrics {
     }
 
     pub(crate) fn source_failed(&self, error: &SourceError) {
-        self.source_failures.with_label_values(&[error.kind()]).inc();
+        self.source_failures.with_label_values(&[error.reason()]).inc();
     }
 
     pub(crate) fn snapshot_requested(&self) {

@@ -1,18 +1,18 @@
-//! The fold of reports.
+//! The metrics of the fold of reports.
 
 use headwater_event::{Cursor, Offset, ReportBody};
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, register_int_gauge_vec_with_registry};
 
 use super::{Families, level};
 
-/// What the upstream side counts.
+/// What the fold of reports counts.
 #[derive(Clone)]
 pub(crate) struct ReportFoldMetrics {
     records: [IntCounter; RecordKind::ALL.len()],
     stale: IntCounter,
     repaired: IntCounter,
     /// Reading, storing.
-    setbacks: [IntCounter; 2],
+    failures: [IntCounter; 2],
     statuses: IntGauge,
     lag: IntGaugeVec,
 }
@@ -27,7 +27,7 @@ pub(crate) enum RecordKind {
     PodTerminated,
     Message,
     Position,
-    /// The key is gone: it says nothing any more.
+    /// A tombstone.
     Void,
     /// It cannot be read.
     Unreadable,
@@ -57,7 +57,7 @@ impl RecordKind {
         }
     }
 
-    /// Whether the picture knows which report of such a key is the newest.
+    /// Whether the picture keeps the id of the newest report of such a key.
     pub(crate) fn is_ordered(self) -> bool {
         use RecordKind::{Node, PodStatus, PodStatusRemoved, SnapshotClosed};
         matches!(self, PodStatus | PodStatusRemoved | SnapshotClosed | Node)
@@ -83,19 +83,19 @@ impl ReportFoldMetrics {
         Ok(Self {
             records: families.counters(
                 "headwater_controller_upstream_records_total",
-                "Records of the upstream log that were folded, by what they are.",
+                "Records of the upstream log that were folded, by kind.",
                 "kind",
                 RecordKind::ALL.map(RecordKind::name),
             )?,
             stale: families.counter(
                 "headwater_controller_stale_reports_total",
-                "Reports passed over: a later one of their key had counted already.",
+                "Reports ignored because a later one of their key had counted.",
             )?,
             repaired: families.counter(
                 "headwater_controller_repaired_reports_total",
-                "Reports appended once more, because an older one of their key came behind them.",
+                "Reports appended once more because an older one of their key followed them.",
             )?,
-            setbacks: families.counters(
+            failures: families.counters(
                 "headwater_controller_upstream_setbacks_total",
                 "Times that the fold of the upstream log stopped and began again.",
                 "kind",
@@ -103,11 +103,11 @@ impl ReportFoldMetrics {
             )?,
             statuses: families.gauge(
                 "headwater_controller_picture_pod_statuses",
-                "Pods of which the picture has a status.",
+                "Pods whose status is in the picture.",
             )?,
             lag: register_int_gauge_vec_with_registry!(
                 "headwater_controller_upstream_lag_records",
-                "How far the fold was behind the end of the upstream log when it last read.",
+                "Records between the fold and the end of the upstream log, at the last read.",
                 &["partition"],
                 families.registry
             )?,
@@ -118,34 +118,34 @@ impl ReportFoldMetrics {
         self.records[kind as usize].inc();
     }
 
-    pub(crate) fn passed_over(&self) {
+    pub(crate) fn ignored_stale(&self) {
         self.stale.inc();
     }
 
-    /// So many reports were appended once more.
+    /// Counts reports that were appended once more.
     pub(crate) fn repaired(&self, count: usize) {
         self.repaired.inc_by(count as u64);
     }
 
     pub(crate) fn cannot_read(&self) {
-        self.setbacks[0].inc();
+        self.failures[0].inc();
     }
 
     pub(crate) fn cannot_store(&self) {
-        self.setbacks[1].inc();
+        self.failures[1].inc();
     }
 
-    /// How many pods have a status.
+    /// Sets the number of pods with a status.
     pub(crate) fn statuses(&self, count: usize) {
         self.statuses.set(level(count));
     }
 
-    /// One node went from so many to so many.
+    /// Adjusts the number of pods with a status by one node's.
     pub(crate) fn statuses_moved(&self, before: usize, after: usize) {
         self.statuses.add(level(after) - level(before));
     }
 
-    /// Everything before `cursor` is folded of a partition that ends at `high`.
+    /// Sets the lag of a partition that is folded up to `cursor` and ends at `high`.
     pub(crate) fn read_to(&self, cursor: &Cursor, high: Offset) {
         let behind = high.0.saturating_sub(cursor.next.0);
         self.lag.with_label_values(&[&cursor.partition.to_string()]).set(level(behind));

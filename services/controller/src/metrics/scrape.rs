@@ -1,4 +1,4 @@
-//! What is looked up when somebody asks: cheaper than to keep it up with every event.
+//! Gauges that are computed at a scrape: cheaper than to keep them up with every event.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,20 +8,20 @@ use prometheus::{IntGauge, Opts};
 use tokio::sync::mpsc;
 
 use super::level;
-use crate::publisher::{SharedInterest, WeakInterest};
+use crate::interest::{SharedInterest, WeakInterest};
 use crate::source::SourceEvent;
 
-/// Gauges of what a running controller holds; absent while none runs.
+/// The gauges of a running controller; absent while none runs.
 #[derive(Clone)]
 pub(crate) struct Scrape {
     queue: IntGauge,
     objects: IntGauge,
     nodes: IntGauge,
-    seen: Arc<Mutex<Option<Seen>>>,
+    inputs: Arc<Mutex<Option<Inputs>>>,
 }
 
-/// What is looked at, for as long as it is there.
-struct Seen {
+/// What the gauges are computed from, for as long as it exists.
+struct Inputs {
     source: mpsc::WeakSender<SourceEvent>,
     interest: WeakInterest,
 }
@@ -32,18 +32,18 @@ impl Scrape {
         Ok(Self {
             queue: gauge(
                 "headwater_controller_publish_queue_events",
-                "What sources told and the controller has not taken in.",
+                "Events of sources that wait for the publisher.",
             )?,
-            objects: gauge("headwater_controller_objects", "Objects that the sources have.")?,
+            objects: gauge("headwater_controller_objects", "Objects of the sources.")?,
             nodes: gauge("headwater_controller_nodes", "Nodes that have a stream.")?,
-            seen: Arc::default(),
+            inputs: Arc::default(),
         })
     }
 
-    /// Looks at a controller that starts, from now on.
+    /// Computes the gauges from a controller that starts.
     pub(crate) fn look_at(&self, source: &mpsc::Sender<SourceEvent>, interest: &SharedInterest) {
-        let seen = Seen { source: source.downgrade(), interest: interest.downgrade() };
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+        let inputs = Inputs { source: source.downgrade(), interest: interest.downgrade() };
+        *self.inputs.lock().unwrap_or_else(PoisonError::into_inner) = Some(inputs);
     }
 }
 
@@ -54,8 +54,10 @@ impl Collector for Scrape {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let found = {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.as_ref().and_then(|seen| Some((seen.source.upgrade()?, seen.interest.upgrade()?)))
+            let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+            inputs
+                .as_ref()
+                .and_then(|inputs| Some((inputs.source.upgrade()?, inputs.interest.upgrade()?)))
         };
         let Some((source, interest)) = found else { return Vec::new() };
         self.queue.set(level(source.max_capacity() - source.capacity()));

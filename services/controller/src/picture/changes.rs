@@ -1,7 +1,8 @@
-//! Which objects of the picture may have changed, so that who watches it looks at those alone.
+//! Which objects of the picture may have changed, so that a reader reads only those.
 //!
-//! Both halves of the picture, the sources' and the reports', tell here what they changed once it
-//! can be seen. While nobody watches nothing is group.
+//! The publisher changes the objects, the fold of reports changes the statuses. Both publish the
+//! keys of what they changed once the change is visible. Subscribers never delay them: a subscriber
+//! that is slow gets [`PictureChange::Everything`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,30 +13,30 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::interest::EntryId;
 
-/// Keys that are told at once by name. A group of more says that anything may have changed: to
-/// look at everything is then little more than to look at them one by one.
+/// Keys that a group names. A larger group means that anything may have changed: reading everything
+/// then costs little more than reading each object.
 const KEYS_MAX: usize = 1_024;
 
-/// Groups kept for a watch that does not ask just now; one that missed some looks at everything.
+/// Groups kept for a subscriber that is busy. A subscriber that missed a group reads everything.
 const KEPT_MAX: usize = 64;
 
-/// Keys of a group; `None`: anything may have changed.
+/// The keys of a group; `None`: anything may have changed.
 type Group = Option<Arc<[ResourceKey]>>;
 
-/// What may have changed since it was asked last.
+/// What may have changed since a subscriber last asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PictureChange {
-    /// These, and nothing else.
+    /// These objects, and no others.
     Keys(BTreeSet<ResourceKey>),
-    /// Anything.
+    /// Anything: read everything.
     Everything,
 }
 
-/// Hears what changes from when it was asked for.
+/// Receives the changes since it was made.
 #[derive(Debug)]
 pub struct ChangeSubscription(broadcast::Receiver<Group>);
 
-/// Where changes are told.
+/// Sends changes to the subscribers.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeFeed(broadcast::Sender<Group>);
 
@@ -44,8 +45,8 @@ pub(crate) struct ChangeFeed(broadcast::Sender<Group>);
 pub(crate) struct ChangeGroup(Option<Vec<ResourceKey>>);
 
 impl ChangeSubscription {
-    /// Waits for a change; gives all that there are by then. `None`: there will be no more. To
-    /// give up the wait loses nothing.
+    /// Waits for a change, and returns all changes so far as one; `None` after the controller ended.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Option<PictureChange> {
         let mut changed = PictureChange::Keys(BTreeSet::new());
         changed.add(match self.0.recv().await {
@@ -74,38 +75,38 @@ impl PictureChange {
 }
 
 impl ChangeFeed {
-    /// Nobody listens yet.
+    /// A feed without subscribers.
     pub(crate) fn new() -> Self {
         Self(broadcast::Sender::new(KEPT_MAX))
     }
 
-    /// Hears what is told from now on.
+    /// Subscribes to the changes from now on.
     pub(crate) fn subscribe(&self) -> ChangeSubscription {
         ChangeSubscription(self.0.subscribe())
     }
 
-    /// Begins to gather changes, before the first is made.
+    /// Begins a group, before its first change is made. Without subscribers it stays empty.
     pub(crate) fn begin(&self) -> ChangeGroup {
-        // Who comes in between hears that anything may have changed.
+        // A subscriber that comes before the group is published gets `Everything`.
         ChangeGroup((self.0.receiver_count() > 0).then(Vec::new))
     }
 
-    /// Tells what was group, now that it can be seen.
+    /// Publishes a group, whose changes are visible now.
     pub(crate) fn publish(&self, group: ChangeGroup) {
         if group.0.as_ref().is_none_or(|keys| !keys.is_empty()) {
-            // Without anybody who listens there is nobody to tell.
+            // Without subscribers the group is discarded.
             let _ = self.0.send(group.0.map(Arc::from));
         }
     }
 
-    /// Tells that anything may have changed.
+    /// Publishes that anything may have changed.
     pub(crate) fn publish_everything(&self) {
         self.publish(ChangeGroup(None));
     }
 }
 
 impl ChangeGroup {
-    /// The object at `key` may have changed.
+    /// Adds an object that may have changed.
     pub(crate) fn object(&mut self, key: &ResourceKey) {
         match &mut self.0 {
             Some(keys) if keys.len() < KEYS_MAX => keys.push(key.clone()),
@@ -113,7 +114,7 @@ impl ChangeGroup {
         }
     }
 
-    /// What is shown of `node` may have changed.
+    /// Adds a node that may have changed.
     pub(crate) fn node(&mut self, node: &NodeName) {
         // Every node name makes a key.
         if self.0.is_some()
@@ -123,7 +124,7 @@ impl ChangeGroup {
         }
     }
 
-    /// The nodes whose streams came or went by a change: they are shown for as long.
+    /// Adds the nodes whose streams a change opened or closed: the picture has a Node for each.
     pub(crate) fn nodes_of(&mut self, affected: &[EntryId]) {
         for entry in affected {
             if let (StreamId::Node(node), EntryKey::Streams) = (&entry.stream, &entry.key) {
@@ -143,57 +144,57 @@ mod tests {
         format!("d/pod/{name}").parse().expect("a key")
     }
 
-    fn tell(feed: &ChangeFeed, names: &[&str]) {
+    fn publish(feed: &ChangeFeed, names: &[&str]) {
         let mut group = feed.begin();
         names.iter().for_each(|name| group.object(&key(name)));
         feed.publish(group);
     }
 
-    fn heard(changes: &mut ChangeSubscription) -> Option<PictureChange> {
+    fn received(changes: &mut ChangeSubscription) -> Option<PictureChange> {
         changes.next().now_or_never().map(|changed| changed.expect("the feed is there"))
     }
 
     #[test]
-    fn all_that_changed_meanwhile_is_heard_at_once() {
+    fn a_subscriber_gets_all_changes_since_it_asked_as_one() {
         let feed = ChangeFeed::new();
-        tell(&feed, &["nobody-hears"]);
+        publish(&feed, &["before"]);
         let mut changes = feed.subscribe();
-        assert_eq!(heard(&mut changes), None);
-        tell(&feed, &["a", "b"]);
-        tell(&feed, &[]);
-        tell(&feed, &["b", "c"]);
+        assert_eq!(received(&mut changes), None);
+        publish(&feed, &["a", "b"]);
+        publish(&feed, &[]);
+        publish(&feed, &["b", "c"]);
         let keys = ["a", "b", "c"].map(key).into();
-        assert_eq!(heard(&mut changes), Some(PictureChange::Keys(keys)));
-        assert_eq!(heard(&mut changes), None);
+        assert_eq!(received(&mut changes), Some(PictureChange::Keys(keys)));
+        assert_eq!(received(&mut changes), None);
         drop(feed);
         assert_eq!(changes.next().now_or_never(), Some(None));
     }
 
     #[test]
-    fn who_comes_while_changes_are_gathered_misses_none() {
+    fn a_subscriber_that_comes_while_a_group_is_made_misses_none() {
         let feed = ChangeFeed::new();
         let mut group = feed.begin();
         group.object(&key("a"));
         let mut changes = feed.subscribe();
         feed.publish(group);
-        assert_eq!(heard(&mut changes), Some(PictureChange::Everything));
+        assert_eq!(received(&mut changes), Some(PictureChange::Everything));
     }
 
     #[test]
-    fn more_than_is_kept_is_anything() {
+    fn more_than_is_kept_becomes_everything() {
         let feed = ChangeFeed::new();
         let mut changes = feed.subscribe();
         let names: Vec<String> = (0..=KEYS_MAX).map(|number| format!("p{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        tell(&feed, &names[1..]);
+        publish(&feed, &names[1..]);
         let all = names[1..].iter().map(|name| key(name)).collect();
-        assert_eq!(heard(&mut changes), Some(PictureChange::Keys(all)));
-        tell(&feed, &names);
-        tell(&feed, &["a"]);
-        assert_eq!(heard(&mut changes), Some(PictureChange::Everything));
-        (0..=KEPT_MAX).for_each(|_| tell(&feed, &["a"]));
-        assert_eq!(heard(&mut changes), Some(PictureChange::Everything));
-        tell(&feed, &["a"]);
-        assert_eq!(heard(&mut changes), Some(PictureChange::Keys([key("a")].into())));
+        assert_eq!(received(&mut changes), Some(PictureChange::Keys(all)));
+        publish(&feed, &names);
+        publish(&feed, &["a"]);
+        assert_eq!(received(&mut changes), Some(PictureChange::Everything));
+        (0..=KEPT_MAX).for_each(|_| publish(&feed, &["a"]));
+        assert_eq!(received(&mut changes), Some(PictureChange::Everything));
+        publish(&feed, &["a"]);
+        assert_eq!(received(&mut changes), Some(PictureChange::Keys([key("a")].into())));
     }
 }

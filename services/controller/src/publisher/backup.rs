@@ -1,10 +1,10 @@
-//! What was published and the log does not hold any more: one that was made again holds nothing
-//! yet, one that lost its tail too little, and the pods that nodes run are to stay what they are,
-//! by UID and by place.
+//! A backup of the published objects that the log may have lost.
 //!
-//! It is put aside before the fold is dropped, and forgotten once the log holds everything again. A
-//! controller that is killed in between still knows who is who. So it does which epochs there were:
-//! the next writer's is higher also than one whose claim the log has lost.
+//! A log that was created again is empty, and a log that lost its tail lacks the newest objects.
+//! The pods that nodes run must keep their UIDs and nodes nevertheless. Before the fold is dropped,
+//! its objects go into this backup; once the log holds everything again, the backup is cleared. A
+//! controller that is killed in between finds it. The backup also keeps the highest epoch, so that
+//! the next writer's epoch is higher than one whose claim the log has lost.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ use crate::source::PublishedObject;
 /// Entries of the fold read at once.
 const CHUNK_ENTRIES: usize = 256;
 
-/// Rows group before they are written: an engine takes 8 MiB at once, and a chunk brings at most
-/// one object of the largest size beyond this.
+/// Bytes of rows in one write: an engine takes 8 MiB at once, and a chunk exceeds this by at most one
+/// object of the largest size.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Objects that the log held once and may not hold yet again.
+/// Objects that were published and that the log may have lost.
 const BACKUP: Table<ResourceKey, Json<BackupObject>> = Table::new(TableId::InheritedEntries);
 
-/// The highest epoch of a writer that was met here, in any life of the log.
+/// The highest writer's epoch that this controller has read, in any generation of the log.
 const EPOCH: Table<(), Json<WriterEpoch>> = Table::new(TableId::HighestEpoch);
 
 /// An object as it was published.
@@ -39,24 +39,27 @@ struct BackupObject {
     payload: String,
 }
 
-/// Puts aside what `engine` has folded, where `log`, which is in this `life`, does not hold it any
-/// more: the log was made again, or has lost its tail. So it does where the fold `is_given_up`.
-pub(crate) async fn keep(
+/// Saves what `engine` has folded when `log`, whose generation is `log_id`, no longer holds it:
+/// another generation, a lost tail, or a fold that `is_dropped` next.
+pub(crate) async fn save_if_lost(
     log: &dyn Log,
-    life: LogId,
+    log_id: LogId,
     engine: &dyn Engine,
-    is_given_up: bool,
+    is_dropped: bool,
 ) -> Result<(), FollowError> {
     let streams = StreamReader::new(engine).streams()?;
-    let is_of_another = streams.iter().any(|position| position.checkpoint.log_id != life);
-    if is_of_another || is_given_up || is_ahead(log, engine).await? {
-        let kept = put_aside(engine)?;
-        tracing::info!(objects = kept, "what was published keeps its UIDs until it is again");
+    let is_of_another = streams.iter().any(|position| position.checkpoint.log_id != log_id);
+    if is_of_another || is_dropped || is_ahead(log, engine).await? {
+        let saved = save(engine)?;
+        tracing::info!(
+            objects = saved,
+            "the log lost published objects; they keep their UIDs until it holds them again"
+        );
     }
     Ok(())
 }
 
-/// Whether the log does not reach to where the fold of `engine` was read, or is another.
+/// Whether the fold of `engine` has read further than the log reaches, or has read another log.
 async fn is_ahead(log: &dyn Log, engine: &dyn Engine) -> Result<bool, FollowError> {
     let rows = CURSORS.rows(engine).map(|row| row.map(|(_, cursor)| cursor));
     let cursors = rows.collect::<Result<Vec<_>, _>>()?;
@@ -70,38 +73,38 @@ async fn is_ahead(log: &dyn Log, engine: &dyn Engine) -> Result<bool, FollowErro
     }
 }
 
-fn put_aside(engine: &dyn Engine) -> Result<u64, EngineError> {
+fn save(engine: &dyn Engine) -> Result<u64, EngineError> {
     let mut batch = Batch::new();
-    let met = StreamReader::new(engine).streams()?.into_iter();
-    let met = met.map(|position| position.checkpoint.epoch).max().unwrap_or_default();
-    batch.put(&EPOCH, &(), &Json(epoch(engine)?.max(met)));
-    let mut kept = 0;
+    let folded = StreamReader::new(engine).streams()?.into_iter();
+    let folded = folded.map(|position| position.checkpoint.epoch).max().unwrap_or_default();
+    batch.put(&EPOCH, &(), &Json(highest_epoch(engine)?.max(folded)));
+    let mut saved = 0;
     for_each_published(engine, |key, object| {
         let payload = String::from_utf8_lossy(&object.payload).into_owned();
         batch.put(&BACKUP, &key, &Json(BackupObject { uid: object.uid, payload }));
-        kept += 1;
+        saved += 1;
         if batch.bytes() < WRITE_BYTES {
             return Ok(());
         }
         std::mem::take(&mut batch).write(engine, Durability::Buffered)
     })?;
-    // The fold is dropped next.
+    // The fold, the only other copy, is dropped next.
     batch.write(engine, Durability::Synced)?;
-    Ok(kept)
+    Ok(saved)
 }
 
-/// The highest epoch of a writer that is known here, whatever the log has lost.
-pub(crate) fn epoch(engine: &dyn Engine) -> Result<WriterEpoch, EngineError> {
+/// The highest writer's epoch that is known, including epochs that the log has lost.
+pub(crate) fn highest_epoch(engine: &dyn Engine) -> Result<WriterEpoch, EngineError> {
     Ok(EPOCH.get(engine, &())?.map_or_else(WriterEpoch::default, |Json(epoch)| epoch))
 }
 
-/// Remembers with `batch` that a writer of this epoch was met; it is higher than any before.
-pub(crate) fn met(batch: &mut Batch, epoch: WriterEpoch) {
+/// Records the epoch of a claim with `batch`. It is higher than any before.
+pub(crate) fn record_epoch(batch: &mut Batch, epoch: WriterEpoch) {
     batch.put(&EPOCH, &(), &Json(epoch));
 }
 
-/// Forgets the objects: the log holds everything again.
-pub(crate) fn forget(engine: &dyn Engine) -> Result<(), EngineError> {
+/// Removes the objects: the log holds everything again.
+pub(crate) fn clear(engine: &dyn Engine) -> Result<(), EngineError> {
     if BACKUP.rows(engine).next().is_none() {
         return Ok(());
     }
@@ -110,8 +113,8 @@ pub(crate) fn forget(engine: &dyn Engine) -> Result<(), EngineError> {
     batch.write(engine, Durability::Buffered)
 }
 
-/// Every object that an earlier run published, each once; what the log does not hold yet again as
-/// it was before.
+/// Every object that an earlier run published, each once: from the fold, and otherwise from the
+/// backup.
 pub(crate) fn published(
     engine: &dyn Engine,
 ) -> Result<BTreeMap<ResourceKey, PublishedObject>, EngineError> {

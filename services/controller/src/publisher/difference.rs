@@ -1,4 +1,4 @@
-//! What is to be appended so that a stream becomes what interest says: differences only.
+//! The one event that makes a published entry what it should be.
 
 use headwater_event::{Applied, EntryKey, Event, Removed, StreamId};
 use headwater_log::Draft;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// The largest number that every reader of JSON reads as it is.
 const REQUEST_MAX: u64 = (1 << 53) - 1;
 
-/// The place of an event in a group: what a pod names comes before it, and leaves after it.
+/// The rank of an event in a group: what a pod names comes before the pod, and leaves after it.
 pub(crate) fn rank(event: &Event) -> u8 {
     let is_pod = event.key().and_then(EntryKey::resource).is_some_and(|key| key.kind() == "pod");
     match (event, is_pod) {
@@ -20,7 +20,7 @@ pub(crate) fn rank(event: &Event) -> u8 {
     }
 }
 
-/// The event that makes an entry what it is to be, or `None` if it is so already.
+/// The event that makes an entry what it should be; `None` if it is so already.
 ///
 /// An object that differs only in its resource version is the same object: nothing is appended.
 pub(crate) fn difference(
@@ -31,7 +31,7 @@ pub(crate) fn difference(
 ) -> Option<Draft> {
     let event = match (desired, published) {
         (None, None) => return None,
-        // PendingRequest for by the upstream side, not derived from objects: it stays.
+        // A request for a snapshot does not follow from objects: it stays.
         (None, Some(_)) if *key == EntryKey::SnapshotRequest => return None,
         (None, Some(entry)) => Event::Removed(Removed { key: key.clone(), uid: entry.uid.clone() }),
         (Some(applied), Some(entry)) if is_same(&applied, entry) => return None,
@@ -45,11 +45,10 @@ pub(crate) fn difference(
     })
 }
 
-/// The entry that asks a node for its whole snapshot: another number than any before, made of
-/// `draw`. Counted up, it would come again where the log lost the last one, or is another; a node
-/// answers each number once.
-pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>, draw: Uuid) -> Draft {
-    let (high, low) = draw.as_u64_pair();
+/// The entry that asks a node for its whole snapshot: a number from `random`. A counter would repeat
+/// a number after the log lost its tail or was created again, and a node answers each number once.
+pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>, random: Uuid) -> Draft {
+    let (high, low) = random.as_u64_pair();
     let object = ((high ^ low) & REQUEST_MAX).to_string();
     Draft {
         stream,

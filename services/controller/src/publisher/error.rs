@@ -1,4 +1,4 @@
-//! Why the downstream side loses its log or its writer, and begins again.
+//! Why publishing stops. The publisher then opens the log again and claims it again.
 
 use headwater_event::StreamId;
 use headwater_follow::{FollowError, TakeOverError};
@@ -7,7 +7,7 @@ use headwater_store::EngineError;
 
 use crate::metrics::FailureKind;
 
-/// Why the downstream side lost its log or its writer; it begins again.
+/// Why publishing stopped.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
     #[error("the log cannot be followed")]
@@ -16,8 +16,8 @@ pub(super) enum PublishError {
     Claim(#[from] ClaimError),
     #[error("another controller has claimed the log")]
     Fenced,
-    #[error("stream {stream} takes nothing more in this epoch: {why}")]
-    Stands { stream: StreamId, why: String },
+    #[error("stream {stream} accepts no more events in this epoch: {why}")]
+    StreamStopped { stream: StreamId, why: String },
     #[error("the log has no usable metadata")]
     LogMetadata(#[from] MetadataError),
     #[error("the log cannot be written")]
@@ -27,19 +27,20 @@ pub(super) enum PublishError {
 }
 
 impl PublishError {
-    pub(super) fn setback(&self) -> FailureKind {
+    /// The value of the label `kind` in the metrics.
+    pub(super) fn kind(&self) -> FailureKind {
         match self {
             Self::Follow(_) => FailureKind::Follow,
             Self::Claim(_) => FailureKind::Claim,
             Self::Fenced => FailureKind::Fenced,
             Self::LogMetadata(_) => FailureKind::LogMetadata,
-            Self::Write(_) | Self::Stands { .. } => FailureKind::Write,
+            Self::Write(_) | Self::StreamStopped { .. } => FailureKind::Write,
             Self::Engine(_) => FailureKind::Engine,
         }
     }
 
-    /// Whether another controller writes the log.
-    pub(super) fn to_another(&self) -> bool {
+    /// Whether another controller has become the writer.
+    pub(super) fn is_to_another_writer(&self) -> bool {
         matches!(self, Self::Fenced | Self::Claim(ClaimError::Lost { .. }))
     }
 }

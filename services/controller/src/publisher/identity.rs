@@ -1,87 +1,138 @@
-//! Who is who where one controller writes after another.
+//! The UIDs of objects whose source assigns them, where one controller writes after another.
 //!
-//! A manifest gives no UID: every controller that reads it draws one of its own. What counts is
-//! the one that was published. Whoever writes after another one therefore takes over the identity
-//! of what that one published and the manifests still describe, as a restart does, and draws a
-//! new one for the rest: what it once published itself may have been removed since, and a UID
-//! that was removed never comes back. Its source goes on with the UIDs that it drew, so what it
-//! says is translated.
+//! A manifest has no UID: every controller that reads it assigns one of its own. The UID that was
+//! published counts. A controller that becomes the writer after another adopts the published UIDs
+//! of the objects that its sources still describe, as after a restart. Every other object gets a
+//! new UID: the one that its source assigned may have been published and removed since, and a
+//! removed UID must never come back. The source continues with the UIDs that it assigned, so this
+//! map translates them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use headwater_event::ResourceKey;
-use headwater_follow::Follower;
 use headwater_object::Object;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{PublishError, Publisher};
-use crate::publisher::backup;
-use crate::source::identity::is_same_object;
-use crate::source::manifest::MANIFEST_ANNOTATION;
+use super::UuidGenerator;
+use crate::interest::Interest;
+use crate::source::{PublishedObject, UidAssignment};
 
-/// The objects whose identity is another than the source says.
-#[derive(Debug, Default)]
+/// The objects whose published identity differs from the source's.
 pub(crate) struct IdentityMap {
     identities: HashMap<ResourceKey, Identity>,
-    /// The last writer of the log whose objects the source took up, or that this controller was.
-    agrees_with: Option<Uuid>,
-    is_due: bool,
+    /// How the sources assign UIDs.
+    assignments: Vec<Arc<dyn UidAssignment>>,
+    new_uuid: UuidGenerator,
+    /// The last writer whose objects this controller has adopted; its own claim included.
+    adopted_from: Option<Uuid>,
+    must_adopt: bool,
 }
 
-/// What an object is called.
+/// The identity of one object.
 #[derive(Debug)]
 struct Identity {
-    /// The UID that the source says.
-    said: String,
-    /// The one that counts, and since when it is there.
+    /// The UID that the source assigned.
+    source_uid: String,
+    /// The UID that counts, and the creation time that belongs to it.
     uid: String,
     created: Value,
 }
 
 impl IdentityMap {
-    /// The source began with what this writer had published.
-    pub(super) fn agree_with(&mut self, writer: Option<Uuid>) {
-        self.agrees_with = writer;
+    pub(super) fn new(assignments: Vec<Arc<dyn UidAssignment>>, new_uuid: UuidGenerator) -> Self {
+        let identities = HashMap::new();
+        Self { identities, assignments, new_uuid, adopted_from: None, must_adopt: false }
     }
 
-    /// Another may have written since.
-    pub(super) fn other_wrote(&mut self) {
-        self.is_due = true;
+    /// The sources started from what this writer had published.
+    pub(super) fn started_from(&mut self, writer: Option<Uuid>) {
+        self.adopted_from = writer;
     }
 
-    /// The log is `own` to write, after `newest`, or after one that claimed `between` the two.
-    pub(super) fn follow(&mut self, newest: Option<Uuid>, own: Uuid, between: bool) {
-        self.is_due |= between || newest != self.agrees_with;
-        self.agrees_with = Some(own);
+    /// Another controller may have written since.
+    pub(super) fn another_wrote(&mut self) {
+        self.must_adopt = true;
     }
 
-    /// The object that the source told, under the identity that counts.
-    pub(super) fn object(&mut self, object: Object) -> Object {
+    /// See [`super::intake::Intake::claimed`].
+    pub(super) fn claimed(&mut self, newest: Option<Uuid>, own: Uuid, has_gap: bool) {
+        self.must_adopt |= has_gap || newest != self.adopted_from;
+        self.adopted_from = Some(own);
+    }
+
+    /// Whether published UIDs are to be adopted before anything is compared.
+    pub(super) fn must_adopt(&self) -> bool {
+        self.must_adopt
+    }
+
+    /// The object of a source, under the identity that counts.
+    pub(super) fn identify(&mut self, object: Object) -> Object {
         let Some(identity) = self.identities.get(object.key()) else { return object };
-        if identity.said == object.uid()
-            && let Some(known) = identity.give_to(&object)
+        if identity.source_uid == object.uid()
+            && let Some(identified) = identity.set_in(&object)
         {
-            return known;
+            return identified;
         }
-        // It is another one now, with a UID that nobody had.
+        // The source describes another object now, with a UID that was never published.
         self.identities.remove(object.key());
         object
     }
 
-    /// The UID that counts of an object which is gone, as the source says.
-    pub(super) fn end(&mut self, key: &ResourceKey, uid: String) -> String {
+    /// The UID that counts of an object which its source deleted under `uid`.
+    pub(super) fn remove(&mut self, key: &ResourceKey, uid: String) -> String {
         match self.identities.get(key) {
-            Some(identity) if identity.said == uid => {
+            Some(identity) if identity.source_uid == uid => {
                 self.identities.remove(key).map_or(uid, |identity| identity.uid)
             }
             _ => uid,
         }
     }
+
+    /// Gives every object whose source assigns UIDs the published one, or a new one.
+    pub(super) fn adopt(
+        &mut self,
+        interest: &mut Interest,
+        published: &BTreeMap<ResourceKey, PublishedObject>,
+    ) {
+        self.must_adopt = false;
+        let objects: Vec<Object> = interest.objects().cloned().collect();
+        for object in objects {
+            let (key, value) = (object.key(), object.value());
+            let Some(assignment) = self.assignments.iter().find(|one| one.is_assigned(&value))
+            else {
+                continue;
+            };
+            let before = published.get(key);
+            if before.is_some_and(|before| before.uid == object.uid()) {
+                continue;
+            }
+            let before = before.map(|before| (before.uid.clone(), before.value()));
+            let (uid, created) = match before {
+                Some((uid, before)) if assignment.is_same_object(key, &before, &value) => {
+                    (uid, before["metadata"]["creationTimestamp"].clone())
+                }
+                _ => {
+                    let created = value["metadata"]["creationTimestamp"].clone();
+                    ((self.new_uuid)().to_string(), created)
+                }
+            };
+            let known = self.identities.remove(key);
+            let source_uid =
+                known.map_or_else(|| object.uid().to_owned(), |known| known.source_uid);
+            let identity = Identity { source_uid, uid, created };
+            if let Some(identified) = identity.set_in(&object) {
+                interest.apply(identified);
+                self.identities.insert(key.clone(), identity);
+            }
+        }
+    }
 }
 
 impl Identity {
-    fn give_to(&self, object: &Object) -> Option<Object> {
+    /// The object with this identity; `None` where it would be no valid object.
+    fn set_in(&self, object: &Object) -> Option<Object> {
         let mut value = object.value();
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
         metadata.insert("uid".to_owned(), self.uid.as_str().into());
@@ -89,46 +140,5 @@ impl Identity {
             metadata.insert("creationTimestamp".to_owned(), self.created.clone());
         }
         Object::from_value(value).ok()
-    }
-}
-
-impl Publisher {
-    /// Adopts what another writer has published, if one has.
-    pub(super) fn adopt(&mut self, follower: &Follower<()>) -> Result<(), PublishError> {
-        if !std::mem::take(&mut self.identities.is_due) {
-            return Ok(());
-        }
-        let published = backup::published(&**follower.state().engine())?;
-        let mut interest = self.interest.write();
-        let described: Vec<Object> = interest.objects().cloned().collect();
-        for object in described {
-            let (key, value) = (object.key(), object.value());
-            let metadata = &value["metadata"];
-            // Who else tells of objects knows their UIDs.
-            if metadata["annotations"][MANIFEST_ANNOTATION].is_null() {
-                continue;
-            }
-            let before = published.get(key);
-            if before.is_some_and(|before| before.uid == object.uid()) {
-                continue;
-            }
-            let before = before.map(|before| (before.uid.clone(), before.value()));
-            let (uid, created) = match before {
-                Some((uid, before)) if is_same_object(key, &before, &value) => {
-                    (uid, before["metadata"]["creationTimestamp"].clone())
-                }
-                _ => ((self.draw)().to_string(), metadata["creationTimestamp"].clone()),
-            };
-            let said = self.identities.identities.remove(key);
-            let said = said.map_or_else(|| object.uid().to_owned(), |known| known.said);
-            let identity = Identity { said, uid, created };
-            if let Some(known) = identity.give_to(&object) {
-                interest.apply(known);
-                self.identities.identities.insert(key.clone(), identity);
-            }
-        }
-        drop(interest);
-        self.changes.publish_everything();
-        Ok(())
     }
 }

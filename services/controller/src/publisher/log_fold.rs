@@ -1,61 +1,67 @@
-//! Opens the fold of what is published.
+//! Opens the fold of the downstream log: everything that was published.
 
 use std::sync::Arc;
 
 use headwater_follow::{FollowError, Follower, WallClock};
 use headwater_log::{CatchUpTarget, Log, MetadataProposal, read_or_create_metadata};
 use headwater_store::Engine;
+use uuid::Uuid;
 
-use super::log_generation::last_life;
-use super::{PublishError, UuidGenerator};
-use crate::publisher::backup;
+use super::PublishError;
+use super::backup;
+use super::log_generation::last_generation;
 
-/// Opens the fold of what is published and reads to the end of the log; an empty log is born.
-pub(crate) async fn open(
-    log: &dyn Log,
-    upstream: &dyn Log,
-    engine: &Arc<dyn Engine>,
-    clock: &WallClock,
-    draw: &UuidGenerator,
-) -> Result<Follower<()>, OpenError> {
-    follow(log, upstream, engine, clock, draw, false).await.map_err(OpenError)
+/// Generates random UUIDs: of claims, of a log that is created, and of objects.
+pub type UuidGenerator = Arc<dyn Fn() -> Uuid + Send + Sync>;
+
+/// The downstream log, and the engine that holds its fold.
+#[derive(Clone)]
+pub(crate) struct DownstreamLog {
+    pub(crate) log: Arc<dyn Log>,
+    /// Its position records name the generations that the downstream log has had.
+    pub(crate) upstream: Arc<dyn Log>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) clock: WallClock,
+    pub(crate) new_uuid: UuidGenerator,
 }
 
-/// Why what is published cannot be known.
+/// Why the fold of what was published cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("what was published before cannot be read")]
 pub struct OpenError(#[source] PublishError);
 
-pub(super) async fn follow(
-    log: &dyn Log,
-    upstream: &dyn Log,
-    engine: &Arc<dyn Engine>,
-    clock: &WallClock,
-    draw: &UuidGenerator,
-    rebuild: bool,
-) -> Result<Follower<()>, PublishError> {
-    let previous = last_life(log, upstream, &**engine).await?;
-    let wish = MetadataProposal { previous, uuid: draw() };
-    let log_metadata = read_or_create_metadata(log, wish).await?;
-    backup::keep(log, log_metadata.log_id, &**engine, rebuild).await?;
-    let (held, clock) = (engine.clone(), clock.clone());
-    let mut follower = if rebuild {
-        Follower::rebuild(log, held, (), clock).await?
-    } else {
-        Follower::open(log, held, (), clock).await?
-    };
-    // A fold that was complete in an earlier life may stand anywhere before the end: what a loss
-    // of power took from it is still in the log.
-    let mut ends = CatchUpTarget::ahead_of(log, &follower.acceptance().cursors())
-        .await
-        .map_err(FollowError::from)?;
-    while !follower.is_folded() || !ends.is_reached() {
-        if let Some((cursor, _)) = follower.next().await?.read {
-            ends.pass(&cursor);
+impl DownstreamLog {
+    /// Opens the fold and reads to the end of the log. An empty log gets its metadata record.
+    pub(crate) async fn open(&self) -> Result<Follower<()>, OpenError> {
+        self.follow(false).await.map_err(OpenError)
+    }
+
+    /// As [`DownstreamLog::open`]; `rebuild` drops the fold and reads the log from its start.
+    pub(super) async fn follow(&self, rebuild: bool) -> Result<Follower<()>, PublishError> {
+        let (log, engine) = (&*self.log, &*self.engine);
+        let previous = last_generation(log, &*self.upstream, engine).await?;
+        let proposal = MetadataProposal { previous, uuid: (self.new_uuid)() };
+        let metadata = read_or_create_metadata(log, proposal).await?;
+        backup::save_if_lost(log, metadata.log_id, engine, rebuild).await?;
+        let (held, clock) = (self.engine.clone(), self.clock.clone());
+        let mut follower = if rebuild {
+            Follower::rebuild(log, held, (), clock).await?
+        } else {
+            Follower::open(log, held, (), clock).await?
+        };
+        // A fold that was complete in an earlier run may end anywhere: a loss of power took its
+        // tail, which is still in the log.
+        let mut ends = CatchUpTarget::ahead_of(log, &follower.acceptance().cursors())
+            .await
+            .map_err(FollowError::from)?;
+        while !follower.is_folded() || !ends.is_reached() {
+            if let Some((cursor, _)) = follower.next().await?.read {
+                ends.pass(&cursor);
+            }
         }
+        if follower.acceptance().is_reconciled() {
+            backup::clear(engine)?;
+        }
+        Ok(follower)
     }
-    if follower.acceptance().is_reconciled() {
-        backup::forget(&**engine)?;
-    }
-    Ok(follower)
 }

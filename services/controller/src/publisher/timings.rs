@@ -1,12 +1,11 @@
-//! How often a writer says that it lives, how long its silence lasts before another claims, and
-//! how often it says how far its streams went.
+//! The timings of a writer and its standbys: heartbeats, the silence before another claims, heads.
 
 use std::time::Duration;
 
-/// How often a writer says that it lives: rare enough to cost nothing.
+/// How often a writer appends a heartbeat: rare enough to cost nothing.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many heartbeats must be missed before another claims: a log that is slow for a while is no
+/// How many heartbeats a standby misses before it claims: a log that is slow for a while is no
 /// silence.
 pub const HEARTBEATS_MISSED: u32 = 3;
 
@@ -19,24 +18,23 @@ const HEADS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Rounds of heads in a replay window.
 const HEADS_PER_WINDOW: u32 = 4;
 
-/// How often heads are appended behind removals: well within the replay window of the log, before
-/// whose end compaction does not touch a tombstone.
+/// How often heads are appended behind removals: well within the replay window of the log, during
+/// which compaction keeps a tombstone.
 pub(super) fn heads_interval(replay_window: Duration) -> Duration {
     (replay_window / HEADS_PER_WINDOW).clamp(HEADS_INTERVAL_MIN, HEADS_INTERVAL_MAX)
 }
 
-/// How a writer and those who stand by deal with each other. The same for all controllers of one
-/// log.
+/// The timings of a writer and its standbys. All controllers of one log have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterTimings {
-    /// How often the writer says that it lives.
+    /// How often the writer appends a heartbeat.
     pub heartbeat_interval: Duration,
-    /// How many of its heartbeats must be missed before another claims.
+    /// How many heartbeats a standby misses before it claims.
     pub heartbeats_missed: u32,
 }
 
 impl WriterTimings {
-    /// How long who stands by waits for a sign of the writer.
+    /// How long a standby waits for a record of the writer.
     pub fn silence_max(&self) -> Duration {
         self.heartbeat_interval.saturating_mul(self.heartbeats_missed.max(1))
     }

@@ -1,4 +1,4 @@
-//! Appends the newest report of a key once more, where an older one lies behind it: see
+//! Appends the report that counts once more, behind a stale record of its key: see
 //! [`super::stale_keys`].
 
 use std::time::Duration;
@@ -12,28 +12,27 @@ use tokio::time::{Instant, sleep_until};
 
 use super::ReportFold;
 use super::stale_keys::{Key, Stale, StaleKeys};
-use crate::picture::NODES;
+use crate::picture::tables::NODES;
 
-/// Reports of one append, and bytes after which no more are added: a small fraction of what a log
-/// takes at once.
+/// Reports, and bytes of them, in one append: a small fraction of what a log takes at once.
 const REPAIRS_AT_ONCE: usize = 256;
 const REPAIR_BYTES: usize = 1 << 20;
 
-/// How long after an append that failed it is tried again.
+/// The wait before a failed append is tried again.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl ReportFold {
-    /// Waits until it is this controller that writes, and until `at`.
-    pub(super) async fn writes(&self, at: Instant) {
+    /// Waits until this controller is the writer, and until `at`.
+    pub(super) async fn until_writer(&self, at: Instant) {
         sleep_until(at).await;
         let mut progress = self.progress.clone();
         if progress.wait_for(|progress| progress.reconciled).await.is_err() {
-            // The downstream side is gone, and will not write any more.
+            // The publisher has ended and will not write again.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Appends the newest report of keys that are due. Gives whether the log took them.
+    /// Appends the newest report of each key that is due. Returns whether the log accepted them.
     pub(super) async fn repair(
         &self,
         keys: &mut StaleKeys,
@@ -43,10 +42,10 @@ impl ReportFold {
         while appends.len() < REPAIRS_AT_ONCE && bytes < REPAIR_BYTES {
             let Some((key, stale)) = keys.next_due() else { break };
             let Some(report) = newest(&*self.engine, statuses, &key, &stale)? else { continue };
-            // What was read under a key can be written under it.
+            // A report that was read under a key can be written under it.
             let Ok(encoded) = encode_report(&key.0, &report) else { continue };
             let (node, key, id) = (&key.0, &key.1, report.id);
-            tracing::info!(%node, %key, newest = %id, stale = %stale.id, "appended once more");
+            tracing::info!(%node, %key, newest = %id, stale = %stale.id, "an older report follows the newest one; appending the newest once more");
             let record = Record {
                 key: encoded.key,
                 value: encoded.value,
@@ -66,7 +65,7 @@ impl ReportFold {
                 Ok(true)
             }
             Err(error) => {
-                tracing::warn!(%error, "reports cannot be appended once more; trying again");
+                tracing::warn!(%error, "the newest reports cannot be appended once more; trying again");
                 keys.failed();
                 Ok(false)
             }
@@ -74,7 +73,7 @@ impl ReportFold {
     }
 }
 
-/// What is to lie last under a key that ends in `stale`.
+/// The report that should be the last record of a key whose last record is `stale`.
 fn newest(
     from: &dyn Read,
     statuses: &PodStatusFold,
@@ -93,7 +92,7 @@ fn newest(
         ReportKey::Resource(key) => {
             let pod = key.with_kind("pod");
             let known = PodStatusFold::newest(from, node, &pod)?;
-            // It is long gone: nobody remembers its removal. The old status is taken back.
+            // The pod is long gone, and its removal is forgotten: the stale status is removed.
             let gone = || (stale.id, ReportBody::PodStatusRemoved { pod, uid: stale.uid.clone() });
             Some(known.unwrap_or_else(gone))
         }

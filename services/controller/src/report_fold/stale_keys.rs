@@ -1,18 +1,18 @@
 //! Keys whose last record in the log is older than the report that counts for them.
 //!
-//! A report whose append had an unknown outcome may come to lie behind a later one of its key.
-//! Whoever has read the later one passes it over; but compaction keeps the last record of a key,
-//! and who folds the log anew then finds the old one alone. So the newest is appended once more,
-//! exactly as its node said it; of a pod that is long gone, or that a full snapshot did not name,
-//! that its status is taken back. Only the controller that writes the downstream log does so. The
-//! others remember the keys, for they may take over.
+//! A report whose append had an unknown outcome may appear in the log behind a later report of its
+//! key. A fold that has read the later one ignores it. Compaction, however, keeps the last record of
+//! a key, and a new fold then finds the stale one alone. The newest report is therefore appended
+//! once more, exactly as its node sent it. For a pod that is long gone, or that a full snapshot did
+//! not name, the removal of its status is appended. Only the controller that writes the downstream
+//! log does so. The others remember the keys, because they may take over.
 //!
 //! ```text
-//!          an older one is read              it is appended once more
-//!  right ───────────────────────► stale, due ────────────────────────► stale, on its way
-//!    ▲                                ▲  └─────────────────┐                  │
-//!    └── the newest is read ◄─────────┼────────────────────┴──────────────────┤
-//!                                     └── an older one is read, or it failed ◄┘
+//!            an older report is read             the newest is appended once more
+//!  current ────────────────────────► stale, due ────────────────────────► stale, appended
+//!    ▲                                  ▲  └────────────┐                       │
+//!    └── the newest is read ◄───────────┼───────────────┴───────────────────────┤
+//!                                       └── an older one is read, or the append failed ◄┘
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,14 +21,14 @@ use headwater_event::{NodeName, Partition, ReportBody, ReportId, ReportKey};
 use headwater_store::{Batch, EngineError, Folded, Json, Read, Table, TableId};
 use serde::{Deserialize, Serialize};
 
-/// Keys remembered at most, about 200 bytes each: more appends go astray at once only where
-/// something is wrong that a person must see to.
+/// Keys remembered at most, about 200 bytes each. More stale keys at once mean a fault that needs a
+/// person.
 const KEYS_MAX: usize = 16_384;
 
-/// The keys, by node and by what is behind it in the record's key.
+/// The keys, by node and by the rest of the record's key.
 const STALE: Table<(NodeName, String), Json<Stale>, Folded> = Table::new(TableId::StaleReports);
 
-/// The old record that lies last under a key.
+/// The stale record that is the last one of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stale {
     pub(super) partition: Partition,
@@ -39,12 +39,12 @@ pub(super) struct Stale {
 /// A key of the upstream log.
 pub(super) type Key = (NodeName, ReportKey);
 
-/// See the module.
+/// The stale keys of the log.
 #[derive(Debug, Default)]
 pub(super) struct StaleKeys {
     keys: BTreeMap<Key, Stale>,
-    /// Keys whose newest report was appended and has not been read back.
-    on_their_way: BTreeSet<Key>,
+    /// Keys whose newest report was appended and was not read back yet.
+    appended: BTreeSet<Key>,
 }
 
 impl StaleKeys {
@@ -53,23 +53,23 @@ impl StaleKeys {
         let mut keys = BTreeMap::new();
         for row in STALE.rows(from) {
             let ((node, key), Json(stale)) = row?;
-            // A key that no build writes any more says nothing.
+            // A key that no version writes any more is ignored.
             let Ok(key) = key.parse() else { continue };
             keys.insert((node, key), stale);
         }
-        Ok(Self { keys, on_their_way: BTreeSet::new() })
+        Ok(Self { keys, appended: BTreeSet::new() })
     }
 
-    /// A record was read under `key`: `stale` says that it is older than what counts. Gives
-    /// `false` where there is no room to remember it.
-    pub(super) fn meet(
+    /// Notes that a record was read under `key`; `stale` if it is older than the report that
+    /// counts. Returns `false` where no more keys can be remembered.
+    pub(super) fn note(
         &mut self,
         key: Key,
         stale: Option<Stale>,
         batch: &mut Batch<Folded>,
     ) -> bool {
         let row = |key: &Key| (key.0.clone(), key.1.to_string());
-        self.on_their_way.remove(&key);
+        self.appended.remove(&key);
         match stale {
             Some(_) if self.keys.len() >= KEYS_MAX && !self.keys.contains_key(&key) => {
                 return false;
@@ -84,23 +84,23 @@ impl StaleKeys {
         true
     }
 
-    /// Whether the newest report of some key is to be appended.
+    /// Whether the newest report of some key must be appended.
     pub(super) fn is_due(&self) -> bool {
-        self.keys.len() > self.on_their_way.len()
+        self.keys.len() > self.appended.len()
     }
 
-    /// The next key whose newest report is to be appended; it is on its way from here on.
+    /// The next key whose newest report must be appended. It counts as appended from here on.
     pub(super) fn next_due(&mut self) -> Option<(Key, Stale)> {
-        let mut due = self.keys.iter().filter(|(key, _)| !self.on_their_way.contains(key));
+        let mut due = self.keys.iter().filter(|(key, _)| !self.appended.contains(key));
         let (key, stale) = due.next()?;
         let due = (key.clone(), stale.clone());
-        self.on_their_way.insert(due.0.clone());
+        self.appended.insert(due.0.clone());
         Some(due)
     }
 
-    /// Nobody knows what became of the last append: what was on its way is due again.
+    /// Notes that the outcome of the last append is unknown: all appended keys are due again.
     pub(super) fn failed(&mut self) {
-        self.on_their_way.clear();
+        self.appended.clear();
     }
 }
 
@@ -136,33 +136,33 @@ mod tests {
         let mut keys = StaleKeys::default();
         let mut batch = Batch::new();
         let pod = key("d/podstatus/p");
-        assert!(keys.meet(pod.clone(), None, &mut batch) && !keys.is_due());
-        assert!(keys.meet(pod.clone(), stale(1), &mut batch) && keys.is_due());
+        assert!(keys.note(pod.clone(), None, &mut batch) && !keys.is_due());
+        assert!(keys.note(pod.clone(), stale(1), &mut batch) && keys.is_due());
         assert_eq!(keys.next_due(), stale(1).map(|stale| (pod.clone(), stale)));
         assert!(!keys.is_due());
-        assert_eq!(keys.next_due(), None, "it is on its way");
+        assert_eq!(keys.next_due(), None, "it was appended");
         keys.failed();
-        assert!(keys.is_due(), "or is it");
+        assert!(keys.is_due(), "the outcome is unknown");
         assert!(keys.next_due().is_some());
-        keys.meet(pod.clone(), stale(2), &mut batch);
-        assert!(keys.is_due(), "another one came behind it");
+        keys.note(pod.clone(), stale(2), &mut batch);
+        assert!(keys.is_due(), "another stale record came");
         assert!(keys.next_due().is_some());
-        keys.meet(pod, None, &mut batch);
+        keys.note(pod, None, &mut batch);
         keys.failed();
         assert!(!keys.is_due(), "it has come back");
     }
 
     #[test]
-    fn who_takes_over_knows_the_keys() {
+    fn the_next_writer_knows_the_keys() {
         let engine = MemoryEngine::new();
         let (topic, partition) = (TopicId(uuid::Uuid::nil()), Partition(0));
         let cursor = Cursor { topic, partition, next: Offset(1), leader_epoch: LeaderEpoch(0) };
         let mut keys = StaleKeys::default();
         let mut batch = Batch::new();
         for (text, stale) in [("d/podstatus/p", stale(1)), ("!snapshot", stale(2))] {
-            keys.meet(key(text), stale, &mut batch);
+            keys.note(key(text), stale, &mut batch);
         }
-        keys.meet(key("d/podstatus/p"), None, &mut batch);
+        keys.note(key("d/podstatus/p"), None, &mut batch);
         batch.commit(&engine, &[cursor], Durability::Buffered).expect("commits");
         let mut keys = StaleKeys::open(&engine).expect("opens");
         assert_eq!(keys.next_due(), stale(2).map(|stale| (key("!snapshot"), stale)));
@@ -170,15 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_keys_is_bounded() {
         let mut keys = StaleKeys::default();
         let mut batch = Batch::new();
         for n in 0..KEYS_MAX {
-            assert!(keys.meet(key(&format!("d/podstatus/p{n}")), stale(1), &mut batch));
+            assert!(keys.note(key(&format!("d/podstatus/p{n}")), stale(1), &mut batch));
         }
-        assert!(!keys.meet(key("!snapshot"), stale(1), &mut batch));
-        assert!(keys.meet(key("d/podstatus/p0"), stale(2), &mut batch), "it is known");
-        keys.meet(key("d/podstatus/p0"), None, &mut batch);
-        assert!(keys.meet(key("!snapshot"), stale(1), &mut batch));
+        assert!(!keys.note(key("!snapshot"), stale(1), &mut batch));
+        assert!(keys.note(key("d/podstatus/p0"), stale(2), &mut batch), "it is known");
+        keys.note(key("d/podstatus/p0"), None, &mut batch);
+        assert!(keys.note(key("!snapshot"), stale(1), &mut batch));
     }
 }

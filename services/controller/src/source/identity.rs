@@ -1,8 +1,8 @@
-//! Incarnations: when an object that is described again under the same name is the same object.
+//! Whether an object that is described again under the same name is the same object.
 //!
-//! A cluster refuses to change most of a pod's spec, so a changed pod there is a deleted one and a
-//! new one, with a new UID. Here the folder just says something else, and the source draws the
-//! line where the cluster does.
+//! An API server refuses to change most of a pod's spec: a changed pod there is a deleted one and a
+//! new one, with a new UID. A folder or a socket only describes the pod differently, so a source
+//! that assigns UIDs draws the line where the API server does.
 
 use headwater_event::ResourceKey;
 use serde_json::Value;
@@ -19,6 +19,20 @@ const MUTABLE_POD_FIELDS: [&str; 5] = [
     "tolerations",
 ];
 
+/// How a source assigns UIDs to objects that have none.
+///
+/// Two controllers that read the same source assign different UIDs. A controller that becomes the
+/// writer therefore continues with the UIDs that the last writer published, and translates.
+pub trait UidAssignment: Send + Sync {
+    /// Whether this source assigned the UID of `object`.
+    fn is_assigned(&self, object: &Value) -> bool;
+
+    /// Whether `new` is the object that `old` was, so that it keeps its UID.
+    fn is_same_object(&self, key: &ResourceKey, old: &Value, new: &Value) -> bool {
+        is_same_object(key, old, new)
+    }
+}
+
 /// Whether `new` is the object that `old` was, changed at most where Kubernetes lets it change.
 pub(crate) fn is_same_object(key: &ResourceKey, old: &Value, new: &Value) -> bool {
     if key.kind() != "pod" {
@@ -28,7 +42,7 @@ pub(crate) fn is_same_object(key: &ResourceKey, old: &Value, new: &Value) -> boo
     revision(old) == revision(new) && immutable_spec(old) == immutable_spec(new)
 }
 
-/// A pod's spec without what may change.
+/// A pod's spec without the fields that may change.
 fn immutable_spec(pod: &Value) -> Value {
     let mut spec = pod["spec"].clone();
     if let Some(fields) = spec.as_object_mut() {

@@ -23,6 +23,7 @@ mod document;
 mod entry;
 mod fit;
 mod folder;
+pub(crate) mod origin;
 mod parse;
 mod placement;
 mod pod_name;
@@ -38,15 +39,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_event::NodeName;
 use jiff::Timestamp;
-use tokio::sync::{mpsc, watch as value_watch};
+use serde_json::Value;
+use tokio::sync::watch as value_watch;
 use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::origin::is_from_manifest;
 use self::watch::FolderWatch;
-use super::{Notice, NoticeKind, PublishedObjects, Source, SourceError, SourceEvent, tell};
+use super::{
+    Notice, NoticeKind, Source, SourceContext, SourceError, SourceEvent, SourceKind, UidAssignment,
+};
 
-pub use self::folder::{Folder, MANIFEST_ANNOTATION, ObjectIdentity};
+pub use self::folder::{Folder, ObjectIdentity};
+pub use self::origin::MANIFEST_ANNOTATION;
 pub use self::scan::{Scan, ScanLimits, scan};
 
 /// How long nothing may change before a change is looked at: longer than an editor takes from
@@ -108,9 +113,9 @@ impl ManifestFolder {
 
     async fn scan(&self) -> Result<Scan, SourceError> {
         let (folder, limits) = (self.settings.folder.clone(), self.settings.limits);
-        let looked = tokio::task::spawn_blocking(move || scan(&folder, &limits)).await;
-        let scanned = looked.map_err(|source| SourceError::Ended { what: "scan", source })?;
-        scanned.map_err(|source| SourceError::Folder { folder: self.name(), source })
+        let scanned = tokio::task::spawn_blocking(move || scan(&folder, &limits)).await;
+        let scanned = scanned.map_err(|error| SourceError::task_ended("scan", error))?;
+        Ok(scanned.map_err(|source| ManifestError::Folder { folder: self.name(), source })?)
     }
 
     fn name(&self) -> String {
@@ -120,14 +125,17 @@ impl ManifestFolder {
 
 #[async_trait]
 impl Source for ManifestFolder {
-    async fn run(
-        mut self: Box<Self>,
-        published: Arc<dyn PublishedObjects>,
-        events: mpsc::Sender<SourceEvent>,
-        stop: CancellationToken,
-    ) -> Result<(), SourceError> {
+    fn kind(&self) -> SourceKind {
+        SourceKind::MANIFESTS
+    }
+
+    fn uid_assignment(&self) -> Option<Arc<dyn UidAssignment>> {
+        Some(Arc::new(ManifestUids))
+    }
+
+    async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let mut folder = Folder::new(self.name(), self.settings.allow_empty);
-        // Watching begins before the first look, so that nothing falls between.
+        // The watch starts before the first scan, so that no change falls between the two.
         let mut watch = match FolderWatch::start(&self.settings.folder) {
             Ok(watch) => watch,
             Err(reason) => {
@@ -137,9 +145,7 @@ impl Source for ManifestFolder {
                     self.name()
                 );
                 let notice = Notice { file: None, line: None, kind: NoticeKind::Source, text };
-                if tell(&events, &stop, [SourceEvent::Notice(notice)]).await.is_break() {
-                    return Ok(());
-                }
+                context.events.send(SourceEvent::Notice(notice)).await?;
                 FolderWatch::none()
             }
         };
@@ -149,36 +155,89 @@ impl Source for ManifestFolder {
         loop {
             let scan = self.scan().await?;
             let nodes = self.nodes.borrow_and_update().clone();
-            let oracle = published.clone();
+            let published = context.published.clone();
             // Parsing thousands of files takes a while.
-            let look = tokio::task::spawn_blocking(move || {
-                let events = folder.look(scan, &nodes, &*oracle, &mut birth);
+            let update = tokio::task::spawn_blocking(move || {
+                let events = folder.update(scan, &nodes, &*published, &mut new_identity);
                 (folder, events)
             });
-            let (returned, told) =
-                look.await.map_err(|source| SourceError::Ended { what: "look", source })?;
+            let (returned, events) =
+                update.await.map_err(|error| SourceError::task_ended("update", error))?;
             folder = returned;
-            if tell(&events, &stop, told?).await.is_break() {
-                return Ok(());
-            }
+            context.events.send_all(events?).await?;
             tokio::select! {
                 () = watch.changed(self.settings.quiet, QUIET_MAX) => {}
                 () = changed(&mut self.nodes) => {}
                 _ = rescan.tick() => {}
-                () = stop.cancelled() => return Ok(()),
+                () = context.stop.cancelled() => return Ok(()),
             }
         }
     }
 }
 
-/// Returns when another set of nodes is there; never, if there will be none.
+/// The UIDs that this source assigns to objects of manifests, which have none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ManifestUids;
+
+impl UidAssignment for ManifestUids {
+    fn is_assigned(&self, object: &Value) -> bool {
+        is_from_manifest(object)
+    }
+}
+
+/// Why the manifest folder stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The folder cannot be read at all.
+    #[error("the manifest folder {folder} cannot be read")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// Every manifest is gone at once, as in an unmounted or half-copied folder.
+    #[error(
+        "every manifest under {folder} is gone, and {objects} objects with them: nothing was \
+         removed. If that is meant, start with --allow-empty"
+    )]
+    Emptied {
+        /// The folder.
+        folder: String,
+        /// How many objects would be removed.
+        objects: usize,
+    },
+    /// The folder is on another device than before: a mount came or went.
+    #[error(
+        "{folder} lies on another device than before, as when something is mounted over it or \
+         unmounted: nothing was changed. Restart when the folder is the right one, or with \
+         --allow-empty"
+    )]
+    OtherDevice {
+        /// The folder.
+        folder: String,
+    },
+}
+
+impl From<ManifestError> for SourceError {
+    fn from(error: ManifestError) -> Self {
+        let reason = match &error {
+            ManifestError::Folder { .. } => "folder",
+            ManifestError::Emptied { .. } => "emptied",
+            ManifestError::OtherDevice { .. } => "other_device",
+        };
+        Self::new(reason, error)
+    }
+}
+
+/// Returns when the set of nodes has changed; never, if it will not.
 async fn changed(nodes: &mut value_watch::Receiver<BTreeSet<NodeName>>) {
     if nodes.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-fn birth() -> ObjectIdentity {
+fn new_identity() -> ObjectIdentity {
     ObjectIdentity { uid: Uuid::new_v4().to_string(), time: Timestamp::now() }
 }
 

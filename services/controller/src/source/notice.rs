@@ -1,4 +1,4 @@
-//! Notices: what a source tells a person, once, where to look and what is the matter.
+//! Notices: messages of a source to a person, each sent once. They name the place and the reason.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use std::path::PathBuf;
 pub enum NoticeKind {
     /// A document that does not parse. What it described before stays in place.
     Unreadable,
-    /// A document that is no Kubernetes object, or an invalid one. As before, it stays in place.
+    /// A document that is no valid Kubernetes object. What it described before stays in place.
     Invalid,
-    /// A document that is taken, though hardly meant as it stands.
+    /// A document that is accepted, though it hardly means what it says.
     Doubtful,
     /// An object that an earlier document describes already; this one has no effect.
     Duplicate,
-    /// A kind that is not replicated; told once for each kind.
+    /// A kind that is not replicated; one notice for each kind.
     NotReplicated,
     /// A pod that no node fits.
     Unplaced,
-    /// A file or folder that is not looked into.
+    /// A file or folder that is not read.
     Skipped,
     /// The state of the source itself.
     Source,
@@ -36,7 +36,7 @@ impl NoticeKind {
         Self::Source,
     ];
 
-    /// Its name, as metrics say it.
+    /// Its name in the metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
@@ -51,10 +51,10 @@ impl NoticeKind {
     }
 }
 
-/// Something a person should be told, once.
+/// A message to a person, sent once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Notice {
-    /// The file concerned, relative to the folder.
+    /// The file, relative to the folder.
     pub file: Option<PathBuf>,
     /// The line in it, from 1.
     pub line: Option<u64>,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_reads_as_compilers_speak() {
+    fn a_notice_looks_like_a_compiler_message() {
         let mut notice = Notice {
             file: Some("web/pod.yaml".into()),
             line: Some(3),

@@ -33,7 +33,6 @@ mod socket;
 mod state;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -46,7 +45,7 @@ use tokio_util::task::TaskTracker;
 use self::connection::serve;
 use self::socket::SocketListener;
 use self::state::State;
-use super::{PublishedObjects, Source, SourceError, SourceEvent, tell};
+use super::{Source, SourceContext, SourceError, SourceKind};
 
 pub use self::line::{Request, read_line};
 
@@ -69,10 +68,10 @@ pub struct ObjectsSocket {
     socket: PathBuf,
 }
 
-/// A request on its way from a connection to the state, and the way back.
+/// A request of a connection that waits for the state, and where its response goes.
 struct PendingRequest {
     request: Request,
-    answer: oneshot::Sender<Result<(), String>>,
+    response: oneshot::Sender<Result<(), String>>,
 }
 
 impl ObjectsSocket {
@@ -84,60 +83,86 @@ impl ObjectsSocket {
 
 #[async_trait]
 impl Source for ObjectsSocket {
-    async fn run(
-        self: Box<Self>,
-        published: Arc<dyn PublishedObjects>,
-        events: mpsc::Sender<SourceEvent>,
-        stop: CancellationToken,
-    ) -> Result<(), SourceError> {
+    fn kind(&self) -> SourceKind {
+        SourceKind::OBJECTS
+    }
+
+    async fn run(self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let listener = SocketListener::bind(&self.socket)?;
         // Connections end with this call, however it ends.
-        let stop = stop.child_token();
+        let stop = context.stop.child_token();
         let _ends_connections = stop.clone().drop_guard();
         let mut state = State::default();
-        if tell(&events, &stop, state.restore(&*published)).await.is_break() {
-            return Ok(());
-        }
-        drop(published);
-        let (ask, mut asked) = mpsc::channel(REQUESTS_MAX);
+        context.events.send_all(state.restore(&*context.published)).await?;
+        drop(context.published);
+        let (requests, mut pending) = mpsc::channel(REQUESTS_MAX);
         let connections = TaskTracker::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 accepted = listener.accept() => match accepted {
-                    Ok(stream) => open(stream, &connections, &ask, &stop),
+                    Ok(stream) => open(stream, &connections, &requests, &stop),
                     Err(error) => {
                         tracing::warn!(%error, "the objects socket cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
-                Some(PendingRequest { request, answer }) = asked.recv() => {
-                    let outcome = state.take(request, &mut uid);
-                    if let Ok(told) = &outcome
-                        && tell(&events, &stop, told.iter().cloned()).await.is_break()
-                    {
-                        return Ok(());
+                Some(PendingRequest { request, response }) = pending.recv() => {
+                    let outcome = state.apply(request, &mut new_uid);
+                    if let Ok(events) = &outcome {
+                        context.events.send_all(events.clone()).await?;
                     }
-                    // A connection that is gone needs no answer.
-                    let _ = answer.send(outcome.map(drop));
+                    // A connection that has ended needs no response.
+                    let _ = response.send(outcome.map(drop));
                 }
             }
         }
     }
 }
 
+/// Why the objects socket cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The system refused.
+    #[error("the objects socket {socket} cannot be opened")]
+    Open {
+        /// Its path.
+        socket: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// Another process listens on the socket.
+    #[error(
+        "another process listens on the objects socket {socket}: stop it, or give another path"
+    )]
+    InUse {
+        /// Its path.
+        socket: String,
+    },
+}
+
+impl From<SocketError> for SourceError {
+    fn from(error: SocketError) -> Self {
+        let reason = match &error {
+            SocketError::Open { .. } => "socket",
+            SocketError::InUse { .. } => "socket_in_use",
+        };
+        Self::new(reason, error)
+    }
+}
+
 fn open(
     stream: UnixStream,
     connections: &TaskTracker,
-    ask: &mpsc::Sender<PendingRequest>,
+    requests: &mpsc::Sender<PendingRequest>,
     stop: &CancellationToken,
 ) {
     let is_full = connections.len() >= CONNECTIONS_MAX;
-    let (ask, stop) = (ask.clone(), stop.clone());
+    let (requests, stop) = (requests.clone(), stop.clone());
     connections.spawn(async move {
         tokio::select! {
             () = stop.cancelled() => {}
-            ended = serve(stream, ask, is_full) => {
+            ended = serve(stream, requests, is_full) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "objects connection ended");
                 }
@@ -146,7 +171,7 @@ fn open(
     });
 }
 
-fn uid() -> String {
+fn new_uid() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 

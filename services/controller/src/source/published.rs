@@ -1,4 +1,4 @@
-//! What an earlier run published: the fold of the controller's own log, as a source asks it.
+//! The objects that an earlier run published, as a source reads them.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct PublishedObject {
 }
 
 impl PublishedObject {
-    /// The payload as a value; null if it is none.
+    /// The payload as a value; null if it is no JSON.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.payload).unwrap_or_default()
     }
@@ -27,7 +27,7 @@ impl PublishedObject {
     }
 }
 
-/// Every object that was published and not removed since, in any stream.
+/// Every object that was published in any stream and not removed since.
 pub trait PublishedObjects: Send + Sync {
     /// The object at `key`.
     fn get(&self, key: &ResourceKey) -> Option<PublishedObject>;

@@ -10,8 +10,8 @@ use headwater_controller::source::NoticeKind;
 use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
-    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, Notice, Progress,
-    Source, SourceError,
+    Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, Notice, PodRemoval,
+    Progress, Source, SourceError,
 };
 use headwater_event::NodeName;
 use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
@@ -70,6 +70,7 @@ impl Part for ControllerPart {
                 settings.allow_empty,
                 &nodes_seen,
             ),
+            sink: Box::new(PodRemoval),
             nodes,
             wall_clock: dependencies.clock.clone(),
             timings: settings.timings(),
@@ -183,16 +184,8 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
         let runs = publishing.has_changed().is_ok();
         if runs { Ok(()) } else { Err("the task that publishes has ended".to_owned()) }
     });
-    let progress = controller.progress();
-    health.check(CheckKind::Ready, "controller", move || {
-        let progress = progress.borrow();
-        match &progress.trouble {
-            // A standby is ready.
-            _ if progress.reconciled || progress.is_standby => Ok(()),
-            Some(trouble) => Err(trouble.clone()),
-            None => Err("the sources have not all listed".to_owned()),
-        }
-    });
+    let readiness = controller.readiness();
+    health.check(CheckKind::Ready, "controller", move || readiness.check());
 }
 
 /// Where objects come from.

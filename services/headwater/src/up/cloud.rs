@@ -8,7 +8,7 @@ use bytes::Bytes;
 use headwater_cli::args::Up;
 use headwater_controller::{
     Controller, ControllerDependencies, ControllerError, ControllerHandle, ControllerMetrics,
-    Picture, WriterTimings,
+    Picture, PodRemoval, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
@@ -102,6 +102,7 @@ impl Cloud {
             published: published.clone(),
             picture: open("picture", "controller/picture", schema::CONTROLLER)?,
             sources: sources(manifests, objects, settings.allow_empty, &nodes_seen),
+            sink: Box::new(PodRemoval),
             nodes,
             wall_clock: clock.clone(),
             timings: WriterTimings::default(),

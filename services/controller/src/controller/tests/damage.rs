@@ -23,6 +23,7 @@ async fn goes_on(world: &World) {
         published: world.published.clone(),
         picture: world.picture.clone(),
         sources: vec![script],
+        sink: Box::new(PodRemoval),
         nodes: Vec::new(),
         wall_clock: Arc::new(move || clock.now_ms()),
         timings: world.timings,
@@ -41,7 +42,7 @@ async fn goes_on(world: &World) {
     let _ = controller.picture().objects(&Filter::default(), 0);
     drop(controller.stop);
     for mut task in controller.tasks {
-        match timeout(STOP_WITHIN, &mut task).await {
+        match timeout(Duration::from_secs(3), &mut task).await {
             Ok(ended) => ended.expect("it does not panic"),
             Err(_) => task.abort(),
         }

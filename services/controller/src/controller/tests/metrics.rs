@@ -23,7 +23,7 @@ async fn what_is_published_is_counted() {
     let gone = SourceEvent::Delete {
         key: "d/pod/p".parse().expect("a key"),
         uid: pod("p", "c").uid().to_owned(),
-        cause: Cause { source: SourceKind::Manifests, ..Cause::default() },
+        cause: Cause { source: SourceKind::MANIFESTS, ..Cause::default() },
     };
     running.tell([gone]).await;
     until_true("the removals", async || {

@@ -9,18 +9,18 @@ pub(super) struct PublishedProbe(pub(super) mpsc::Sender<Vec<(String, String)>>)
 
 #[async_trait]
 impl Source for PublishedProbe {
-    async fn run(
-        self: Box<Self>,
-        published: Arc<dyn PublishedObjects>,
-        _: mpsc::Sender<SourceEvent>,
-        stop: CancellationToken,
-    ) -> Result<(), SourceError> {
+    fn kind(&self) -> SourceKind {
+        SourceKind::OTHER
+    }
+
+    async fn run(self: Box<Self>, context: SourceContext) -> Result<(), SourceError> {
+        let published = context.published;
         let found = published.keys().into_iter().filter_map(|key| {
             let uid = published.get(&key)?.uid;
             Some((key.to_string(), uid))
         });
         let _ = self.0.send(found.collect()).await;
-        stop.cancelled().await;
+        context.stop.cancelled().await;
         Ok(())
     }
 }

@@ -4,11 +4,12 @@ use headwater_event::name::check_dns1123_label;
 use headwater_object::defaults::DEFAULT_NAMESPACE;
 use headwater_object::object_type::group;
 use headwater_object::{Object, ObjectError};
+use headwater_telemetry::error_chain;
 use serde_json::Value;
 
 use super::parse::{Document, Finding, parse};
 use super::workload::Workload;
-use crate::source::{NoticeKind, with_sources};
+use crate::source::NoticeKind;
 
 /// How deep lists of lists may nest; one is what people write.
 const LIST_DEPTH_MAX: usize = 4;
@@ -143,13 +144,13 @@ fn content(value: Value) -> Result<(EntryId, Content), String> {
                 name: key.name().to_owned(),
             };
             let object =
-                Object::from_value(without_history(value)).map_err(|error| with_sources(&error))?;
+                Object::from_value(without_history(value)).map_err(|error| error_chain(&error))?;
             Ok((id, Content::Object(object.value())))
         }
         Err(ObjectError::NotReplicated { api_version, kind }) => {
             other_content(&api_version, kind, &value)
         }
-        Err(error) => Err(with_sources(&error)),
+        Err(error) => Err(error_chain(&error)),
     }
 }
 
@@ -164,7 +165,7 @@ fn other_content(
         Some(namespace) => namespace,
     };
     let workload =
-        Workload::read(group, &kind, namespace, value).map_err(|error| with_sources(&error))?;
+        Workload::read(group, &kind, namespace, value).map_err(|error| error_chain(&error))?;
     if workload.is_some()
         && let Err(error) = check_dns1123_label(namespace)
     {

@@ -10,21 +10,18 @@ use std::path::{Path, PathBuf};
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::payload::{canonical, same_payload};
 use headwater_object::{Object, ObjectError};
+use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::ManifestError;
 use super::description::{DescribedObject, Description, describe};
 use super::entry::{Entries, Entry};
+use super::origin::{MANIFEST_ANNOTATION, is_from_manifest};
 use super::parse::Finding;
 use super::scan::Scan;
 use crate::source::identity::is_same_object;
-use crate::source::{
-    Cause, Notice, NoticeKind, PublishedObjects, SourceError, SourceEvent, SourceKind, with_sources,
-};
-
-/// The annotation that says which file an object comes from: for people, and for a restart that
-/// finds the file broken.
-pub const MANIFEST_ANNOTATION: &str = "headwater/manifest";
+use crate::source::{Cause, Notice, NoticeKind, PublishedObjects, SourceEvent, SourceKind};
 
 /// What an object is born with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,13 +80,13 @@ impl Folder {
     ///
     /// # Errors
     /// When the folder is emptied or replaced: nothing is taken in, and the source has to stop.
-    pub fn look(
+    pub fn update(
         &mut self,
         scan: Scan,
         nodes: &BTreeSet<NodeName>,
         published: &dyn PublishedObjects,
         identities: &mut dyn FnMut() -> ObjectIdentity,
-    ) -> Result<Vec<SourceEvent>, SourceError> {
+    ) -> Result<Vec<SourceEvent>, ManifestError> {
         self.refuse_what_looks_like_an_accident(&scan, published)?;
         self.device = Some(scan.device);
         let is_changed = self.take_files(&scan, published) || self.nodes != *nodes;
@@ -119,19 +116,19 @@ impl Folder {
         &self,
         scan: &Scan,
         published: &dyn PublishedObjects,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ManifestError> {
         if self.allow_empty {
             return Ok(());
         }
         if self.device.is_some_and(|device| device != scan.device) {
-            return Err(SourceError::OtherDevice { folder: self.name.clone() });
+            return Err(ManifestError::OtherDevice { folder: self.name.clone() });
         }
         if !scan.files.is_empty() || !scan.unreadable_folders.is_empty() {
             return Ok(());
         }
         let objects = if self.is_first_look { described(published) } else { self.objects.len() };
         if objects > 0 {
-            return Err(SourceError::Emptied { folder: self.name.clone(), objects });
+            return Err(ManifestError::Emptied { folder: self.name.clone(), objects });
         }
         Ok(())
     }
@@ -209,7 +206,7 @@ impl Folder {
                     made_of.insert(key, ingredients);
                 }
                 Err(error) => {
-                    let text = with_sources(&error);
+                    let text = error_chain(&error);
                     let (file, line) = (Some(file), Some(line));
                     notices.insert(Notice { file, line, kind: NoticeKind::Invalid, text });
                     if let Some(object) = self.objects.get(&key) {
@@ -286,7 +283,7 @@ impl File {
 fn described(published: &dyn PublishedObjects) -> usize {
     let is_described = |key: &ResourceKey| {
         let object = published.get(key).map(|object| object.value());
-        object.is_some_and(|o| !o["metadata"]["annotations"][MANIFEST_ANNOTATION].is_null())
+        object.is_some_and(|object| is_from_manifest(&object))
     };
     published.keys().iter().filter(|key| is_described(key)).count()
 }
@@ -362,7 +359,7 @@ fn list(objects: &BTreeMap<ResourceKey, Object>, events: &mut Vec<SourceEvent>) 
 
 /// A file does not say why it changed.
 const CAUSE: Cause =
-    Cause { intended_time: None, traceparent: None, source: SourceKind::Manifests };
+    Cause { intended_time: None, traceparent: None, source: SourceKind::MANIFESTS };
 
 /// What changed: pods leave first and come last, so that what they name is there with them.
 fn diff(

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use headwater_event::ResourceKey;
 
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 use crate::source::PublishedObject;
 
@@ -36,9 +39,8 @@ impl Running {
         let (told, events) = mpsc::channel(4);
         let stop = CancellationToken::new();
         let source = Box::new(ManifestFolder::new(settings, given));
-        let published: Arc<dyn PublishedObjects> =
-            Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
-        let ended = tokio::spawn(source.run(published, told, stop.clone()));
+        let published = BTreeMap::<ResourceKey, PublishedObject>::new();
+        let ended = tokio::spawn(source.run(SourceContext::detached(published, told, &stop)));
         Self { folder, events, nodes, stop, ended }
     }
 
@@ -156,7 +158,7 @@ async fn an_emptied_folder_stops_the_source_aloud() {
     fs::remove_file(source.path("c.yaml")).expect("removed");
     let ended = tokio::time::timeout(PATIENCE, &mut source.ended).await.expect("in time");
     let error = ended.expect("no panic").expect_err("aloud");
-    assert!(matches!(error, SourceError::Emptied { .. }), "{error}");
+    assert!(matches!(error.downcast_ref(), Some(ManifestError::Emptied { .. })), "{error}");
     assert!(error.to_string().contains("--allow-empty"));
     assert!(source.events.recv().await.is_none(), "nothing was taken away");
 }
@@ -166,10 +168,10 @@ async fn a_folder_that_is_not_there_is_an_error_with_its_name() {
     let settings = ManifestSettings::new(Path::new("/nowhere/at/all"));
     let (_nodes, given) = value_watch::channel(BTreeSet::new());
     let (told, mut events) = mpsc::channel(4);
-    let published: Arc<dyn PublishedObjects> =
-        Arc::new(BTreeMap::<ResourceKey, PublishedObject>::new());
+    let published = BTreeMap::<ResourceKey, PublishedObject>::new();
     let source = Box::new(ManifestFolder::new(settings, given));
-    let ended = source.run(published, told, CancellationToken::new()).await;
+    let stop = CancellationToken::new();
+    let ended = source.run(SourceContext::detached(published, told, &stop)).await;
     assert!(ended.expect_err("no folder").to_string().contains("/nowhere/at/all"));
     while events.recv().await.is_some_and(|event| matches!(event, SourceEvent::Notice(_))) {}
     assert!(events.recv().await.is_none());

@@ -1,4 +1,4 @@
-//! One connection: reads lines, asks the state, answers.
+//! One connection: reads lines, passes requests to the state, writes responses.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::{CONNECTIONS_MAX, LINE_BYTES_MAX, PendingRequest};
 /// Serves a connection until it ends.
 pub(super) async fn serve(
     stream: UnixStream,
-    ask: mpsc::Sender<PendingRequest>,
+    requests: mpsc::Sender<PendingRequest>,
     is_full: bool,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
@@ -32,11 +32,11 @@ pub(super) async fn serve(
             Line::TooLong => Err(format!("the line is longer than {LINE_BYTES_MAX} bytes")),
             Line::Whole => match read_line(&buffer) {
                 Ok(request) => {
-                    let (answer, answered) = oneshot::channel();
-                    if ask.send(PendingRequest { request, answer }).await.is_err() {
+                    let (response, received) = oneshot::channel();
+                    if requests.send(PendingRequest { request, response }).await.is_err() {
                         return Ok(());
                     }
-                    match answered.await {
+                    match received.await {
                         Ok(outcome) => outcome,
                         // The source stops.
                         Err(_) => return Ok(()),
@@ -60,7 +60,7 @@ enum Line {
     TooLong,
 }
 
-/// Reads a line into `buffer`, never more than the bound; the rest of a longer one is passed over.
+/// Reads a line into `buffer`, at most the bound; the rest of a longer line is skipped.
 async fn next_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     buffer: &mut Vec<u8>,
@@ -87,9 +87,9 @@ async fn next_line(
     }
 }
 
-fn encode(answer: &Response) -> Vec<u8> {
-    // Answers hold nothing that fails to serialize.
-    let mut line = serde_json::to_vec(answer).unwrap_or_default();
+fn encode(response: &Response) -> Vec<u8> {
+    // A response has no part that fails to serialize.
+    let mut line = serde_json::to_vec(response).unwrap_or_default();
     line.push(b'\n');
     line
 }

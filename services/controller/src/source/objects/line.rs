@@ -1,32 +1,32 @@
-//! Lines: what a client of the objects socket may say, and what it is answered.
+//! The lines of the objects socket: requests of a client, and the responses.
 
 use headwater_event::ResourceKey;
 use headwater_object::Object;
+use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::source::manifest::MANIFEST_ANNOTATION;
-use crate::source::with_sources;
+use crate::source::manifest::origin::remove_origin;
 use crate::source::{Cause, SourceKind};
 
-/// What a line asks for.
+/// A request of a client.
 #[derive(Debug)]
 pub enum Request {
-    /// The object is this now.
+    /// The object came or changed.
     Apply(Box<Object>, Cause),
-    /// The object is gone.
+    /// The object was deleted.
     Delete {
-        /// Which.
+        /// Its key.
         key: ResourceKey,
-        /// Its UID, if only that one is meant.
+        /// Its UID, if an object with another UID is to stay.
         uid: Option<String>,
-        /// Why.
+        /// Where the change came from.
         cause: Cause,
     },
 }
 
-/// A line as it is written.
+/// A line of a client.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -37,7 +37,7 @@ struct Line {
     traceparent: Option<String>,
 }
 
-/// What is answered.
+/// A line of the server.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Response {
@@ -48,9 +48,9 @@ pub(crate) enum Response {
         /// Why.
         error: String,
     },
-    /// There will be no more lines.
+    /// The client has sent its last line.
     Done {
-        /// How many there were.
+        /// How many lines the client sent.
         lines: u64,
         /// How many took effect.
         accepted: u64,
@@ -67,29 +67,24 @@ pub(crate) enum Response {
 /// Reads a line.
 ///
 /// # Errors
-/// Why it is none, in words for the client.
+/// Why the line is refused, in words for the client.
 pub fn read_line(line: &[u8]) -> Result<Request, String> {
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let Line { object, delete, uid, intended_time, traceparent } = line;
-    let cause = Cause { intended_time, traceparent, source: SourceKind::Objects };
+    let cause = Cause { intended_time, traceparent, source: SourceKind::OBJECTS };
     match (object, delete) {
-        (Some(value), None) if uid.is_none() => {
-            let object = Object::from_value(unowned(value)).map_err(|e| with_sources(&e))?;
+        (Some(mut value), None) if uid.is_none() => {
+            // An object that was copied out of Headwater may name its manifest.
+            remove_origin(&mut value);
+            let object = Object::from_value(value).map_err(|error| error_chain(&error))?;
             Ok(Request::Apply(Box::new(object), cause))
         }
-        (Some(_), None) => Err("the uid of an object stands in its metadata".to_owned()),
+        (Some(_), None) => {
+            Err("uid belongs to delete; the uid of an object is in its metadata".to_owned())
+        }
         (None, Some(key)) => Ok(Request::Delete { key, uid, cause }),
-        _ => Err("want either object or delete".to_owned()),
+        _ => Err("a line has either object or delete".to_owned()),
     }
-}
-
-/// An object that is copied out of Headwater may say which manifest it was from: not any more.
-fn unowned(mut value: Value) -> Value {
-    let annotations = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    if let Some(annotations) = annotations {
-        annotations.remove(MANIFEST_ANNOTATION);
-    }
-    value
 }
 
 #[cfg(test)]
@@ -107,7 +102,7 @@ mod tests {
                 assert_eq!(object.key().as_str(), "default/secret/s");
                 let intended = cause.intended_time.expect("given");
                 assert_eq!(intended.as_microsecond() % 1_000_000, 123);
-                assert_eq!(cause.source, SourceKind::Objects);
+                assert_eq!(cause.source, SourceKind::OBJECTS);
                 assert_eq!(cause.traceparent.as_deref(), Some("00-1-2-01"));
             }
             other => panic!("{other:?}"),

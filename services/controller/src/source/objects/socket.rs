@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::source::SourceError;
+use super::SocketError;
 
 /// Only the user who started the source.
 const SOCKET_MODE: u32 = 0o600;
@@ -19,21 +19,22 @@ pub(super) struct SocketListener {
 }
 
 impl SocketListener {
-    /// Listens at `path`, in place of a socket that nobody listens on any more.
-    pub(super) fn bind(path: &Path) -> Result<Self, SourceError> {
+    /// Listens at `path`. A socket there without a listener is replaced.
+    pub(super) fn bind(path: &Path) -> Result<Self, SocketError> {
         let name = || path.display().to_string();
-        let failed = |source| SourceError::Socket { socket: name(), source };
+        let failed = |source| SocketError::Open { socket: name(), source };
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
                 let reason = "there is a file of that name that is no socket";
                 return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, reason)));
             }
             Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
-                return Err(SourceError::SocketInUse { socket: name() });
+                return Err(SocketError::InUse { socket: name() });
             }
             _ => {}
         }
-        // Bound beside its place and moved there: nobody can connect before the mode is set.
+        // It is bound beside its place and renamed, so that no client connects before the mode is
+        // set.
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
@@ -60,7 +61,7 @@ impl SocketListener {
 
 impl Drop for SocketListener {
     fn drop(&mut self) {
-        // If it is gone already, so be it.
+        // It may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }

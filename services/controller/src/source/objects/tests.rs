@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::source::PublishedObject;
+use crate::source::{PublishedObject, SourceEvent};
 
 /// How long anything here may take: far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ impl Running {
         let (told, events) = mpsc::channel(4);
         let stop = CancellationToken::new();
         let source = Box::new(ObjectsSocket::new(folder.path().join("objects.sock")));
-        let ended = tokio::spawn(source.run(Arc::new(published), told, stop.clone()));
+        let ended = tokio::spawn(source.run(SourceContext::detached(published, told, &stop)));
         let mut running = Self { folder, events, stop, ended };
         let mut list = Vec::new();
         while list.last().is_none_or(|event| event != "done") {
@@ -196,7 +196,7 @@ mod uids {
     fn take(state: &mut State, line: &Value) -> Result<Vec<String>, String> {
         let mut minted = 0;
         let request = read_line(line.to_string().as_bytes())?;
-        let events = state.take(request, &mut || {
+        let events = state.apply(request, &mut || {
             minted += 1;
             format!("minted-{minted}")
         })?;

@@ -42,11 +42,11 @@ impl Story {
         self.scan.retain(|(known, _)| *known != path);
     }
 
-    fn try_look(&mut self) -> Result<Vec<SourceEvent>, SourceError> {
+    fn try_update(&mut self) -> Result<Vec<SourceEvent>, ManifestError> {
         let files = self.scan.iter().map(|(path, text)| (PathBuf::from(path), text.clone()));
         let scan = Scan { device: self.device, files: files.collect(), ..Scan::default() };
         let identities = &mut self.identities;
-        let events = self.folder.look(scan, &self.nodes, &self.published, &mut || {
+        let events = self.folder.update(scan, &self.nodes, &self.published, &mut || {
             *identities += 1;
             ObjectIdentity { uid: format!("u{identities}"), time: Timestamp::UNIX_EPOCH }
         })?;
@@ -67,9 +67,9 @@ impl Story {
         Ok(events)
     }
 
-    fn look(&mut self) -> Told {
+    fn update(&mut self) -> Told {
         let mut told = Told { events: Vec::new(), notices: Vec::new() };
-        for event in self.try_look().expect("no accident") {
+        for event in self.try_update().expect("no accident") {
             match event {
                 SourceEvent::Notice(notice) => told.notices.push(notice.to_string()),
                 SourceEvent::Init => told.events.push("init".to_owned()),
@@ -127,17 +127,17 @@ fn the_first_look_is_a_list_and_the_next_says_what_changed() {
     story.write("p.json", pod("p", "i"));
     story.write("c.yaml", config_map("c", "1"));
     assert_eq!(
-        story.look().events,
+        story.update().events,
         ["init", "+default/configmap/c u1", "+default/pod/p u2", "done"]
     );
-    assert_eq!(story.look().events, NOTHING);
+    assert_eq!(story.update().events, NOTHING);
     story.write("c.yaml", format!("# touched\n{}", config_map("c", "1")));
-    assert_eq!(story.look().events, NOTHING, "touched, but equal");
+    assert_eq!(story.update().events, NOTHING, "touched, but equal");
     story.write("c.yaml", config_map("c", "2"));
-    assert_eq!(story.look().events, ["+default/configmap/c u1"]);
+    assert_eq!(story.update().events, ["+default/configmap/c u1"]);
     story.write("d.yaml", config_map("d", "1"));
     story.delete("p.json");
-    assert_eq!(story.look().events, ["-default/pod/p u2", "+default/configmap/d u3"]);
+    assert_eq!(story.update().events, ["-default/pod/p u2", "+default/configmap/d u3"]);
 }
 
 #[test]
@@ -147,10 +147,10 @@ fn a_restart_changes_nothing() {
     story.write("c.yaml", config_map("c", "1"));
     story.write("s.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: s}\n\
         spec: {replicas: 2, template: {spec: {nodeSelector: {kubernetes.io/os: linux}, containers: [{name: c}]}}}\n");
-    story.look();
+    story.update();
     let before = story.published.clone();
     story.restart();
-    let told = story.look();
+    let told = story.update();
     assert_eq!(told.events.len(), 2 + 8);
     assert_eq!(story.published, before);
     assert_eq!(story.identities, 8, "nothing is born again");
@@ -160,14 +160,14 @@ fn a_restart_changes_nothing() {
 fn a_pod_changed_where_kubernetes_allows_it_stays_and_elsewhere_is_another() {
     let mut story = Story::new();
     story.write("p.json", pod("p", "i:1"));
-    story.look();
+    story.update();
     story.write("p.json", pod("p", "i:2"));
-    assert_eq!(story.look().events, ["+default/pod/p u1"]);
+    assert_eq!(story.update().events, ["+default/pod/p u1"]);
     story.write("p.json", pod("p", "i:2").replace("\"name\":\"c\"", "\"name\":\"d\""));
-    assert_eq!(story.look().events, ["-default/pod/p u1", "+default/pod/p u2"]);
+    assert_eq!(story.update().events, ["-default/pod/p u1", "+default/pod/p u2"]);
     story.restart();
     story.write("p.json", pod("p", "i:2"));
-    assert_eq!(story.look().events, ["init", "+default/pod/p u3", "done"], "also over a restart");
+    assert_eq!(story.update().events, ["init", "+default/pod/p u3", "done"], "also over a restart");
 }
 
 #[test]
@@ -175,25 +175,25 @@ fn a_name_that_comes_back_is_another_object() {
     let mut story = Story::new();
     story.write("c.yaml", config_map("c", "1"));
     story.write("d.yaml", config_map("d", "1"));
-    story.look();
+    story.update();
     story.delete("c.yaml");
-    assert_eq!(story.look().events, ["-default/configmap/c u1"]);
+    assert_eq!(story.update().events, ["-default/configmap/c u1"]);
     story.write("c.yaml", config_map("c", "1"));
-    assert_eq!(story.look().events, ["+default/configmap/c u3"]);
+    assert_eq!(story.update().events, ["+default/configmap/c u3"]);
 }
 
 #[test]
 fn a_changed_template_replaces_the_pods_of_a_deployment() {
     let mut story = Story::new();
     story.write("d.json", deployment("d", 2, "i:1"));
-    story.look();
+    story.update();
     let old: BTreeSet<ResourceKey> = story.published.keys().cloned().collect();
     story.write("d.json", deployment("d", 2, "i:2"));
-    let told = story.look();
+    let told = story.update();
     assert_eq!(told.events.iter().map(|event| &event[..1]).collect::<String>(), "--++");
     assert!(story.published.keys().all(|key| !old.contains(key)));
     story.write("d.json", deployment("d", 3, "i:2"));
-    assert_eq!(story.look().events.len(), 1, "one more");
+    assert_eq!(story.update().events.len(), 1, "one more");
 }
 
 #[test]
@@ -201,10 +201,10 @@ fn a_changed_template_gives_the_pods_of_a_stateful_set_new_uids_under_the_old_na
     let set = |image: &str| deployment("s", 1, image).replace("Deployment", "StatefulSet");
     let mut story = Story::new();
     story.write("s.json", set("i:1"));
-    story.look();
+    story.update();
     let node = story.node_of("default/pod/s-0");
     story.write("s.json", set("i:2"));
-    assert_eq!(story.look().events, ["-default/pod/s-0 u1", "+default/pod/s-0 u2"]);
+    assert_eq!(story.update().events, ["-default/pod/s-0 u1", "+default/pod/s-0 u2"]);
     assert_eq!(story.node_of("default/pod/s-0"), node, "and it stays where it was");
 }
 
@@ -212,11 +212,11 @@ fn a_changed_template_gives_the_pods_of_a_stateful_set_new_uids_under_the_old_na
 fn placement_changes_only_when_a_node_leaves() {
     let mut story = Story::new();
     story.write("d.json", deployment("d", 6, "i"));
-    story.look();
+    story.update();
     story.nodes.insert("c".parse().expect("ok"));
-    assert_eq!(story.look().events, NOTHING, "a node that joins moves nothing");
+    assert_eq!(story.update().events, NOTHING, "a node that joins moves nothing");
     story.nodes.remove(&"a".parse::<NodeName>().expect("ok"));
-    let told = story.look();
+    let told = story.update();
     assert_eq!(told.events.len(), 6, "three pods move, as other pods: {:?}", told.events);
     let on_c = story.published.values().filter(|pod| pod.node().expect("placed").as_str() == "c");
     assert_eq!(on_c.count(), 3);
@@ -226,11 +226,11 @@ fn placement_changes_only_when_a_node_leaves() {
 fn a_daemon_set_follows_the_nodes() {
     let mut story = Story::new();
     story.write("d.json", deployment("d", 1, "i").replace("Deployment", "DaemonSet"));
-    assert_eq!(story.look().events.len(), 2 + 2);
+    assert_eq!(story.update().events.len(), 2 + 2);
     story.nodes.insert("c".parse().expect("ok"));
-    assert_eq!(story.look().events.len(), 1);
+    assert_eq!(story.update().events.len(), 1);
     story.nodes.remove(&"a".parse::<NodeName>().expect("ok"));
-    let told = story.look();
+    let told = story.update();
     assert!(told.events.len() == 1 && told.events[0].starts_with('-'), "{:?}", told.events);
 }
 
@@ -239,10 +239,10 @@ fn a_broken_file_leaves_what_it_described_in_place_and_is_named_once() {
     let mut story = Story::new();
     story.write("f.yaml", format!("{}---\n{}", config_map("a", "1"), config_map("b", "1")));
     story.write("g.yaml", config_map("g", "1"));
-    story.look();
+    story.update();
     story.write("f.yaml", format!("{}---\nb: [\n", config_map("a", "2")));
     story.write("g.yaml", config_map("g", "2"));
-    let told = story.look();
+    let told = story.update();
     assert_eq!(
         told.events,
         ["+default/configmap/a u1", "+default/configmap/g u3"],
@@ -251,27 +251,27 @@ fn a_broken_file_leaves_what_it_described_in_place_and_is_named_once() {
     assert_eq!(told.notices.len(), 1);
     assert!(told.notices[0].starts_with("f.yaml:"), "{:?}", told.notices);
     assert!(told.notices[0].ends_with("stays in place"), "{:?}", told.notices);
-    let again = story.look();
+    let again = story.update();
     assert!(again.events.is_empty() && again.notices.is_empty(), "once");
     story.write("f.yaml", config_map("a", "2"));
-    assert_eq!(story.look().events, ["-default/configmap/b u2"], "now it is meant");
+    assert_eq!(story.update().events, ["-default/configmap/b u2"], "now it is meant");
 }
 
 #[test]
 fn an_invalid_object_leaves_the_one_before_in_place() {
     let mut story = Story::new();
     story.write("p.json", pod("p", "i"));
-    story.look();
+    story.update();
     for broken in
         [pod("p", "i").replace("\"i\"", "7"), pod("P!", "i"), "a: 1".to_owned(), String::new()]
     {
         story.write("p.json", broken);
-        let told = story.look();
+        let told = story.update();
         assert!(told.events.is_empty(), "{:?}", told.events);
         assert_eq!(told.notices.len(), 1);
     }
     story.scan = vec![("p.json", Err("cannot be read".to_owned()))];
-    assert_eq!(story.look().events, NOTHING);
+    assert_eq!(story.update().events, NOTHING);
 }
 
 #[test]
@@ -280,27 +280,27 @@ fn a_file_found_broken_at_a_restart_keeps_what_an_earlier_run_published_from_it(
     story.write("f.yaml", config_map("a", "1"));
     story.write("d.json", deployment("d", 2, "i"));
     story.write("g.yaml", config_map("g", "1"));
-    story.look();
+    story.update();
     let before = story.published.clone();
     story.restart();
     story.write("f.yaml", "a: [");
     story.write("d.json", "{");
     story.delete("g.yaml");
-    let told = story.look();
+    let told = story.update();
     let kept: Vec<_> = before.iter().filter(|(key, _)| key.name() != "g").collect();
     assert_eq!(story.published.iter().collect::<Vec<_>>(), kept);
     assert_eq!(told.notices.len(), 2);
     story.write("d.json", deployment("d", 2, "i"));
-    assert_eq!(story.look().events, NOTHING);
+    assert_eq!(story.update().events, NOTHING);
 }
 
 #[test]
 fn of_the_same_object_in_two_files_the_first_by_path_stays() {
     let mut story = Story::new();
     story.write("b.yaml", config_map("c", "b"));
-    story.look();
+    story.update();
     story.write("a.yaml", config_map("c", "a"));
-    let told = story.look();
+    let told = story.update();
     assert_eq!(told.events, ["+default/configmap/c u1"]);
     assert_eq!(
         told.notices,
@@ -309,7 +309,7 @@ fn of_the_same_object_in_two_files_the_first_by_path_stays() {
         ]
     );
     story.delete("a.yaml");
-    assert_eq!(story.look().events, ["+default/configmap/c u1"]);
+    assert_eq!(story.update().events, ["+default/configmap/c u1"]);
     assert_eq!(story.object("default/configmap/c")["data"]["k"], "b");
 }
 
@@ -318,7 +318,7 @@ fn a_pod_that_a_workload_would_make_too_stays() {
     let mut story = Story::new();
     story.write("s.json", deployment("s", 1, "i").replace("Deployment", "StatefulSet"));
     story.write("p.json", pod("s-0", "other"));
-    let told = story.look();
+    let told = story.update();
     assert_eq!(told.events.len(), 3);
     assert!(told.notices[0].contains("StatefulSet default/s is described already in p.json:1"));
 }
@@ -327,23 +327,23 @@ fn a_pod_that_a_workload_would_make_too_stays() {
 fn all_files_gone_stops_the_source_unless_that_is_meant() {
     let mut story = Story::new();
     story.write("c.yaml", config_map("c", "1"));
-    story.look();
+    story.update();
     story.scan.clear();
-    assert!(matches!(story.try_look(), Err(SourceError::Emptied { objects: 1, .. })));
+    assert!(matches!(story.try_update(), Err(ManifestError::Emptied { objects: 1, .. })));
     story.restart();
     assert!(
-        matches!(story.try_look(), Err(SourceError::Emptied { objects: 1, .. })),
+        matches!(story.try_update(), Err(ManifestError::Emptied { objects: 1, .. })),
         "also at a restart"
     );
     story.folder = Folder::new("manifests", true);
-    assert_eq!(story.look().events, ["init", "done"]);
+    assert_eq!(story.update().events, ["init", "done"]);
     assert!(story.published.is_empty());
 }
 
 #[test]
 fn an_empty_folder_is_a_fine_start() {
     let mut story = Story::new();
-    let told = story.look();
+    let told = story.update();
     assert_eq!(told.events, ["init", "done"]);
     assert_eq!(told.notices, ["no file under manifests ends in .yaml, .yml or .json"]);
 }
@@ -352,10 +352,10 @@ fn an_empty_folder_is_a_fine_start() {
 fn another_device_under_the_folder_stops_the_source() {
     let mut story = Story::new();
     story.write("c.yaml", config_map("c", "1"));
-    story.look();
+    story.update();
     story.device = 2;
     story.write("c.yaml", config_map("c", "2"));
-    assert!(matches!(story.try_look(), Err(SourceError::OtherDevice { .. })));
+    assert!(matches!(story.try_update(), Err(ManifestError::OtherDevice { .. })));
     assert_eq!(story.object("default/configmap/c")["data"]["k"], "1");
 }
 
@@ -363,11 +363,12 @@ fn another_device_under_the_folder_stops_the_source() {
 fn what_lies_in_a_folder_that_cannot_be_entered_stays() {
     let mut story = Story::new();
     story.write("locked/c.yaml", config_map("c", "1"));
-    story.look();
+    story.update();
     let scan = Scan { device: 1, unreadable_folders: vec!["locked".into()], ..Scan::default() };
     let nodes = story.nodes.clone();
     let mut identities = || ObjectIdentity { uid: "never".to_owned(), time: Timestamp::UNIX_EPOCH };
-    let events = story.folder.look(scan, &nodes, &story.published, &mut identities).expect("fine");
+    let events =
+        story.folder.update(scan, &nodes, &story.published, &mut identities).expect("fine");
     assert!(events.is_empty(), "{events:?}");
 }
 
@@ -377,7 +378,7 @@ fn objects_carry_where_they_come_from_and_when_they_came() {
     let exported = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n  uid: copied\n  \
         resourceVersion: '7'\n  creationTimestamp: 2001-01-01T00:00:00Z\n  annotations: {a: b}\n";
     story.write("web/c.yaml", exported);
-    assert_eq!(story.look().events[1], "+default/configmap/c u1");
+    assert_eq!(story.update().events[1], "+default/configmap/c u1");
     let metadata = story.object("default/configmap/c")["metadata"].clone();
     assert_eq!(metadata["annotations"], json!({"a": "b", MANIFEST_ANNOTATION: "web/c.yaml"}));
     assert_eq!(metadata["creationTimestamp"], "1970-01-01T00:00:00Z");
@@ -392,16 +393,16 @@ fn pods_that_no_node_fits_are_named_once_and_placed_when_one_does() {
         "\"nodeSelector\":{\"kubernetes.io/hostname\":\"c\"},\"containers\"",
     );
     story.write("d.json", picky);
-    let told = story.look();
+    let told = story.update();
     assert_eq!(told.notices.len(), 1);
     assert!(
         told.notices[0].contains("and 1 more wait: none of 2 nodes fits, asking for"),
         "{:?}",
         told.notices
     );
-    assert!(story.look().notices.is_empty());
+    assert!(story.update().notices.is_empty());
     story.nodes.insert("c".parse().expect("ok"));
-    story.look();
+    story.update();
     assert!(story.published.values().all(|pod| pod.node().expect("placed").as_str() == "c"));
 }
 
@@ -410,9 +411,9 @@ fn without_given_nodes_those_described_are_used() {
     let mut story = Story::new();
     story.nodes.clear();
     story.write("p.json", pod("p", "i"));
-    assert!(story.look().notices[0].contains("there is no node"));
+    assert!(story.update().notices[0].contains("there is no node"));
     story.write("n.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: gw-7}\n");
-    story.look();
+    story.update();
     assert_eq!(story.node_of("default/pod/p"), "gw-7");
 }
 
@@ -423,8 +424,8 @@ fn kinds_that_are_not_replicated_are_counted_and_told_once() {
         format!("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {name}}}\n")
     };
     story.write("s.yaml", format!("{}---\n{}", class("a"), class("b")));
-    let notices = story.look().notices;
+    let notices = story.update().notices;
     assert_eq!(notices, ["s.yaml:1: StorageClass of storage.k8s.io is not replicated (2 found)"]);
     story.write("t.yaml", class("c"));
-    assert!(story.look().notices.is_empty());
+    assert!(story.update().notices.is_empty());
 }

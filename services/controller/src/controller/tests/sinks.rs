@@ -1,0 +1,73 @@
+//! What a sink gets: each change, or everything when it is slow. It never delays the controller.
+
+use super::*;
+use crate::picture::PictureChange;
+use crate::sink::recording::RecordingSink;
+
+fn keys(names: &[&str]) -> PictureChange {
+    PictureChange::Keys(names.iter().map(|name| name.parse().expect("a key")).collect())
+}
+
+#[tokio::test]
+async fn a_sink_gets_each_change_of_objects_and_statuses() {
+    let world = World::new();
+    let (sink, mut recording) = RecordingSink::new();
+    let (source, script) = script();
+    let running = world.start_sink(Box::new(sink), vec![script], source).await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let mut seen = BTreeSet::new();
+    while !seen.contains(&"d/configmap/c".parse().expect("a key")) {
+        match timeout(SOON, recording.next()).await.expect("soon") {
+            PictureChange::Keys(keys) => seen.extend(keys),
+            PictureChange::Everything => panic!("the sink asked for each change"),
+        }
+    }
+    assert!(seen.contains(&pod_key()) && seen.contains(&"null/node/a".parse().expect("a key")));
+    running.set(config("c", 2, "y")).await;
+    assert_eq!(recording.next().await, keys(&["d/configmap/c"]));
+    world.report("a", 1, status("Running")).await;
+    assert_eq!(recording.next().await, keys(&["d/pod/p"]));
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_sink_gets_everything_and_delays_neither_the_publisher_nor_the_fold() {
+    let world = World::new();
+    let (sink, mut recording) = RecordingSink::new();
+    let (source, script) = script();
+    let running = world.start_sink(Box::new(sink), vec![script], source).await;
+    running.list([pod("p", "c"), config("c", 0, "x")]).await;
+    // The sink asks for nothing meanwhile, and more groups of changes come than are kept.
+    for version in 1..=100 {
+        world.report("a", version, status(&version.to_string())).await;
+        let shown = Some(version.to_string());
+        until_true("the status", async || phase(&running).await == shown).await;
+    }
+    running.set(config("c", 200, "y")).await;
+    until_true("the last event", async || {
+        let (events, _) = world.read().await;
+        events.iter().any(|event| event.event.resource_version() == "200")
+    })
+    .await;
+    assert_eq!(recording.next().await, PictureChange::Everything);
+    running.set(config("c", 201, "last")).await;
+    assert_eq!(recording.next().await, keys(&["d/configmap/c"]));
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_ended_before_its_deletion_is_removed_once_it_is_under_deletion() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let ended = ReportBody::PodTerminated { pod: pod_key(), uid: "u-p".to_owned() };
+    world.report("a", 1, ended).await;
+    running.folds("a").await;
+    let mut dying = pod_value("p", "c");
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    running.set(object(dying)).await;
+    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
+        .await;
+    running.controller.stop().await;
+    world.check("node/a", &[]).await;
+}

@@ -1,0 +1,75 @@
+//! A source of many objects that sends only those that the nodes use.
+
+use super::*;
+use crate::source::SourceState;
+
+/// A source that has far more objects than it sends: its pods, and what the streams name.
+struct LargeSource {
+    pods: mpsc::Receiver<Object>,
+    configs: Vec<Object>,
+}
+
+#[async_trait]
+impl Source for LargeSource {
+    fn kind(&self) -> SourceKind {
+        SourceKind::new("large")
+    }
+
+    async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
+        context.states.set("configmaps", SourceState::Listing);
+        context.events.send_all(vec![SourceEvent::Init, SourceEvent::InitDone]).await?;
+        context.states.set("configmaps", SourceState::Following);
+        loop {
+            tokio::select! {
+                () = context.stop.cancelled() => return Ok(()),
+                Some(pod) = self.pods.recv() => {
+                    context.events.send(SourceEvent::Apply(pod, Cause::default())).await?;
+                }
+                () = context.wanted.changed() => {
+                    for key in context.wanted.missing() {
+                        let found = self.configs.iter().find(|config| *config.key() == key);
+                        if let Some(found) = found.cloned() {
+                            let event = SourceEvent::Apply(found, Cause::default());
+                            context.events.send(event).await?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_source_sends_what_the_streams_name_and_nothing_else() {
+    let world = World::new();
+    let (pods, receiver) = mpsc::channel(1);
+    let configs = (0..100).map(|number| config(&format!("c{number}"), 1, "x")).collect();
+    let source = LargeSource { pods: receiver, configs };
+    let running = world.start_with(vec![Box::new(source)], mpsc::channel(1).0).await;
+    running.reconciled(0).await;
+    assert_eq!(running.controller.readiness().check(), Ok(()));
+    assert!(running.controller.source_states().borrow().unready().is_empty());
+    for (name, config) in [("p", "c7"), ("q", "c8"), ("r", "c7")] {
+        pods.send(pod(name, config)).await.expect("the source runs");
+    }
+    until_true("all three pods and what they name", async || world.said("node/a").await.len() == 5)
+        .await;
+    running.controller.stop().await;
+    let expected = ["d/pod/p", "d/pod/q", "d/pod/r", "d/configmap/c7", "d/configmap/c8"];
+    world.check("node/a", &expected).await;
+}
+
+#[tokio::test]
+async fn a_controller_whose_source_lists_names_it_as_the_reason_that_it_is_not_ready() {
+    let world = World::new();
+    let running = world.start().await;
+    until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
+    let unready = || running.controller.readiness().check().expect_err("nothing is listed");
+    until_true("the reason", async || {
+        unready() == "the sources have not all listed: other: listing"
+    })
+    .await;
+    running.list([pod("p", "c")]).await;
+    assert_eq!(running.controller.readiness().check(), Ok(()));
+    running.controller.stop().await;
+}

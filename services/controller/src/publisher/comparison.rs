@@ -1,0 +1,109 @@
+//! The comparison of what should be published with what is published.
+
+use std::collections::HashMap;
+
+use headwater_event::{NodeName, StreamId};
+use headwater_log::Draft;
+use headwater_view::Selection;
+
+use super::difference::{difference, rank, snapshot_request};
+use super::intake::EntryChange;
+use super::writable_log::WritableLog;
+use super::{PublishError, Publisher, backup};
+use crate::interest::EntryId;
+
+/// Entries of the fold compared between two appends of a comparison of everything.
+const COMPARE_CHUNK: usize = 256;
+
+impl Publisher {
+    /// Compares every entry that is published or desired, appends the differences, and then the
+    /// record that the log is reconciled.
+    pub(super) async fn compare_everything(
+        &mut self,
+        log: &mut WritableLog,
+    ) -> Result<(), PublishError> {
+        let engine = self.engine.clone();
+        if self.intake.must_adopt() {
+            self.intake.adopt(&backup::published(&*engine)?);
+        }
+        // Desired entries come first, so that nothing vanishes before its replacement is there.
+        for chunk in self.intake.entries().chunks(COMPARE_CHUNK) {
+            self.publish(log, chunk.iter().cloned().map(EntryChange::from).collect()).await?;
+        }
+        for stream in log.streams() {
+            // Pods leave first, then what they named.
+            for selection in [Selection::Kind("pod"), Selection::All] {
+                self.compare_published(log, &stream, selection).await?;
+            }
+        }
+        while let Some(node) = self.pending_snapshots.first().cloned() {
+            self.request_snapshot(log, &node).await?;
+            self.pending_snapshots.remove(&node);
+        }
+        log.repair().await?;
+        log.append_reconciled().await?;
+        backup::clear(&*engine)?;
+        self.metrics.reconciled();
+        self.progress.send_modify(|progress| progress.reconciled = true);
+        Ok(())
+    }
+
+    /// Compares the selected entries of a published stream.
+    async fn compare_published(
+        &mut self,
+        log: &mut WritableLog,
+        stream: &StreamId,
+        selection: Selection<'_>,
+    ) -> Result<(), PublishError> {
+        let mut after = None;
+        loop {
+            let keys = log.keys(stream, selection, after.as_ref(), COMPARE_CHUNK)?;
+            let is_last = keys.len() < COMPARE_CHUNK;
+            after = keys.last().cloned();
+            let entries = keys.into_iter().map(|key| EntryId { stream: stream.clone(), key });
+            self.publish(log, entries.map(EntryChange::from).collect()).await?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Appends the differences of the changed entries, each entry once.
+    pub(super) async fn publish(
+        &mut self,
+        log: &mut WritableLog,
+        changes: Vec<EntryChange>,
+    ) -> Result<(), PublishError> {
+        // The last change of an entry made it what it is now.
+        let mut traces = HashMap::new();
+        for EntryChange { entry, traceparent } in &changes {
+            traces.insert(entry.clone(), traceparent.clone());
+        }
+        let mut drafts = Vec::new();
+        for EntryChange { entry, .. } in changes {
+            let Some(traceparent) = traces.remove(&entry) else { continue };
+            let EntryId { stream, key } = entry;
+            let published = log.entry(&stream, &key)?;
+            let desired = self.intake.desired(&stream, &key);
+            let draft = difference(&stream, &key, desired, published.as_ref());
+            drafts.extend(draft.map(|draft| Draft { traceparent, ..draft }));
+        }
+        // A group has many causes. What a pod names stays before the pod, and leaves after it.
+        drafts.sort_by_key(|draft| rank(&draft.event));
+        log.append(drafts).await
+    }
+
+    /// Asks a node for its whole pod status snapshot.
+    pub(super) async fn request_snapshot(
+        &mut self,
+        log: &mut WritableLog,
+        node: &NodeName,
+    ) -> Result<(), PublishError> {
+        let stream = StreamId::node(node);
+        let published = log.entry(&stream, &headwater_event::EntryKey::SnapshotRequest)?;
+        let draft = snapshot_request(stream, published.as_ref(), (self.new_uuid)());
+        self.metrics.snapshot_requested();
+        tracing::info!(%node, "the node's pod statuses do not match; requesting all of them");
+        log.append(vec![draft]).await
+    }
+}

@@ -1,0 +1,189 @@
+//! Applies the events of the sources to the interest, and names the entries that may have changed.
+
+use std::collections::BTreeMap;
+
+use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
+use tokio::sync::{mpsc, watch};
+use tracing::Span;
+use uuid::Uuid;
+
+use super::identity::IdentityMap;
+use crate::interest::{EntryId, SharedInterest};
+use crate::metrics::{ChangeKind, PublisherMetrics};
+use crate::picture::changes::ChangeFeed;
+use crate::source::{Cause, Notice, PublishedObject, SourceEvent};
+use crate::spans;
+
+/// The one writer of the interest.
+pub(super) struct Intake {
+    interest: SharedInterest,
+    /// Gets the keys of the objects that changed.
+    changes: ChangeFeed,
+    /// The version of the set of used objects, for the sources.
+    uses: watch::Sender<u64>,
+    notices: mpsc::Sender<Notice>,
+    identities: IdentityMap,
+    has_listed: bool,
+    metrics: PublisherMetrics,
+}
+
+/// The result of a group of source events.
+pub(super) enum IntakeResult {
+    /// These entries may have changed. The spans are those of the changes.
+    Changes { changes: Vec<EntryChange>, spans: Vec<Span> },
+    /// The list became complete: every entry may have changed.
+    Listed,
+}
+
+/// An entry that may have changed, and the trace context of the change.
+pub(super) struct EntryChange {
+    pub(super) entry: EntryId,
+    pub(super) traceparent: Option<String>,
+}
+
+impl Intake {
+    pub(super) fn new(
+        interest: SharedInterest,
+        changes: ChangeFeed,
+        uses: watch::Sender<u64>,
+        notices: mpsc::Sender<Notice>,
+        identities: IdentityMap,
+        metrics: PublisherMetrics,
+    ) -> Self {
+        Self { interest, changes, uses, notices, identities, has_listed: false, metrics }
+    }
+
+    /// Whether the sources have listed. Before that the absence of an object means nothing.
+    pub(super) fn has_listed(&self) -> bool {
+        self.has_listed
+    }
+
+    /// Declares nodes that exist before they have a pod.
+    pub(super) fn declare(&self, nodes: &[NodeName]) {
+        let mut interest = self.interest.write();
+        for node in nodes {
+            interest.declare(node);
+        }
+        drop(interest);
+        self.changes.publish_everything();
+        self.publish_uses();
+    }
+
+    /// Applies events in order.
+    pub(super) fn apply(&mut self, events: impl Iterator<Item = SourceEvent>) -> IntakeResult {
+        let mut changes = Vec::new();
+        let mut spans = Vec::new();
+        let mut is_complete = false;
+        let mut group = self.changes.begin();
+        for event in events {
+            let (affected, cause) = match event {
+                SourceEvent::Init => continue,
+                SourceEvent::InitApply(object) => {
+                    let object = self.identities.identify(object);
+                    self.metrics.listed();
+                    group.object(object.key());
+                    (self.interest.write().apply(object), Cause::default())
+                }
+                SourceEvent::InitDone => {
+                    is_complete = true;
+                    continue;
+                }
+                SourceEvent::Apply(object, mut cause) => {
+                    let object = self.identities.identify(object);
+                    spans.extend(self.begin(&mut cause, object.key(), ChangeKind::Applied));
+                    group.object(object.key());
+                    (self.interest.write().apply(object), cause)
+                }
+                SourceEvent::Delete { key, uid, mut cause } => {
+                    let uid = self.identities.remove(&key, uid);
+                    spans.extend(self.begin(&mut cause, &key, ChangeKind::Removed));
+                    group.object(&key);
+                    (self.interest.write().remove(&key, &uid), cause)
+                }
+                SourceEvent::Notice(notice) => {
+                    self.metrics.noticed(notice.kind);
+                    // The reader of notices may be gone or slow; the objects matter more.
+                    if let Err(error) = self.notices.try_send(notice) {
+                        tracing::warn!(notice = %error.into_inner(), "a notice was not shown");
+                    }
+                    continue;
+                }
+            };
+            group.nodes_of(&affected);
+            changes.extend(affected.into_iter().map(|entry| {
+                let traceparent = cause.traceparent.clone();
+                EntryChange { entry, traceparent }
+            }));
+        }
+        self.changes.publish(group);
+        self.publish_uses();
+        self.has_listed |= is_complete;
+        if is_complete { IntakeResult::Listed } else { IntakeResult::Changes { changes, spans } }
+    }
+
+    /// Removes an object that its source still has.
+    pub(super) fn remove(&self, key: &ResourceKey, uid: &str) -> Vec<EntryChange> {
+        let mut group = self.changes.begin();
+        let affected = self.interest.write().remove(key, uid);
+        group.object(key);
+        group.nodes_of(&affected);
+        self.changes.publish(group);
+        self.publish_uses();
+        affected.into_iter().map(EntryChange::from).collect()
+    }
+
+    /// The content that an entry should have now; `None` where it should be absent.
+    pub(super) fn desired(&self, stream: &StreamId, key: &EntryKey) -> Option<Applied> {
+        self.interest.read().desired(stream, key)
+    }
+
+    /// Every entry that should exist, in an order in which they may be published.
+    pub(super) fn entries(&self) -> Vec<EntryId> {
+        self.interest.read().entries()
+    }
+
+    /// Notes the writer whose objects the sources found at their start.
+    pub(super) fn started_from(&mut self, writer: Option<Uuid>) {
+        self.identities.started_from(writer);
+    }
+
+    /// Notes that another controller may have written since.
+    pub(super) fn another_wrote(&mut self) {
+        self.identities.another_wrote();
+    }
+
+    /// Notes that this controller's claim `own` was won after that of `newest`; `has_gap` when yet
+    /// another claim came between the two.
+    pub(super) fn claimed(&mut self, newest: Option<Uuid>, own: Uuid, has_gap: bool) {
+        self.identities.claimed(newest, own, has_gap);
+    }
+
+    /// Whether the UIDs that another writer published are to be adopted.
+    pub(super) fn must_adopt(&self) -> bool {
+        self.identities.must_adopt()
+    }
+
+    /// Adopts the UIDs of `published`, which another controller wrote.
+    pub(super) fn adopt(&mut self, published: &BTreeMap<ResourceKey, PublishedObject>) {
+        self.identities.adopt(&mut self.interest.write(), published);
+        self.changes.publish_everything();
+    }
+
+    /// Counts a change of a source and begins its span.
+    fn begin(&self, cause: &mut Cause, key: &ResourceKey, kind: ChangeKind) -> Option<Span> {
+        self.metrics.changed(cause.source, kind);
+        spans::source_change(cause, key, kind.name())
+    }
+
+    /// Notifies the sources when the set of used objects has changed.
+    fn publish_uses(&self) {
+        let version = self.interest.read().uses_version();
+        self.uses.send_if_modified(|seen| std::mem::replace(seen, version) != version);
+    }
+}
+
+impl From<EntryId> for EntryChange {
+    fn from(entry: EntryId) -> Self {
+        Self { entry, traceparent: None }
+    }
+}

@@ -1,0 +1,220 @@
+//! Folds the records of the upstream log into the picture's tables.
+
+use headwater_event::upstream::{ReportRecord, decode_report};
+use headwater_event::{Cursor, NodeName, NodeProgress, Partition, Report, ReportBody, ReportKey};
+use headwater_log::{Batch as LogBatch, StoredRecord};
+use headwater_store::{Batch, Durability, EngineError, Folded, Json};
+use headwater_view::{NodeStatuses, PodStatusFold, ReportOutcome};
+use tracing::Span;
+
+use super::stale_keys::{Stale, StaleKeys, uid};
+use super::{Fold, ReportFold};
+use crate::metrics::RecordKind;
+use crate::picture::changes::ChangeGroup;
+use crate::picture::tables::{NODES, NodeReport, STANDINGS, TERMINATIONS};
+use crate::spans;
+
+/// Bytes of folded rows in one commit: an engine takes 8 MiB at once, and one more report adds at
+/// most an object of the largest size.
+const COMMIT_BYTES: usize = 1 << 20;
+
+impl ReportFold {
+    /// Folds a batch of records and commits it with its cursor. Returns the nodes whose reports do
+    /// not match what was folded.
+    pub(super) fn fold_batch(
+        &self,
+        fold: &mut Fold,
+        records: &LogBatch,
+    ) -> Result<Vec<NodeName>, EngineError> {
+        let mut batch = Batch::new();
+        let mut differing = Vec::new();
+        // Each span ends when the picture has its report.
+        let mut spans = Vec::new();
+        let mut changed = self.changes.begin();
+        for recorded in &records.records {
+            let kind = match ReportKey::decode(&recorded.record.key) {
+                Ok((node, ReportKey::Position)) => {
+                    let standing = fold_standing(&mut batch, &node, recorded);
+                    changed.node(&node);
+                    if standing.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
+                        differing.push(node);
+                    }
+                    RecordKind::Position
+                }
+                Ok(_) => {
+                    let (differing, spans) = (&mut differing, &mut spans);
+                    self.fold_report(fold, recorded, &mut batch, differing, spans, &mut changed)?
+                }
+                Err(error) => {
+                    let (partition, offset) = (recorded.partition, recorded.offset);
+                    tracing::warn!(%partition, %offset, %error, "a report record cannot be read and is not in the picture");
+                    RecordKind::Unreadable
+                }
+            };
+            self.metrics.folded(kind);
+            if batch.bytes() >= COMMIT_BYTES {
+                let (next, leader_epoch) = (recorded.offset.next(), recorded.leader_epoch);
+                let cursor = Cursor { next, leader_epoch, ..records.cursor };
+                std::mem::take(&mut batch).commit(
+                    &*self.engine,
+                    &[cursor],
+                    Durability::Buffered,
+                )?;
+                spans.clear();
+                self.changes.publish(std::mem::replace(&mut changed, self.changes.begin()));
+            }
+        }
+        batch.commit(&*self.engine, &[records.cursor], Durability::Buffered)?;
+        self.changes.publish(changed);
+        Ok(differing)
+    }
+
+    fn fold_report(
+        &self,
+        fold: &mut Fold,
+        recorded: &StoredRecord,
+        batch: &mut Batch<Folded>,
+        differing: &mut Vec<NodeName>,
+        spans: &mut Vec<Span>,
+        changed: &mut ChangeGroup,
+    ) -> Result<RecordKind, EngineError> {
+        let record = ReportRecord {
+            key: recorded.record.key.clone(),
+            value: recorded.record.value.clone(),
+            header: recorded.record.header.clone(),
+        };
+        let (node, report) = match decode_report(&record, None) {
+            Ok(Some(decoded)) => decoded,
+            Ok(None) => return Ok(RecordKind::Void),
+            Err(error) => {
+                let (partition, offset) = (recorded.partition, recorded.offset);
+                tracing::warn!(%partition, %offset, %error, "a report record cannot be read and is not in the picture");
+                return Ok(RecordKind::Unreadable);
+            }
+        };
+        let Fold { statuses, stale } = fold;
+        let kind = RecordKind::of(&report.body);
+        spans.extend(spans::fold_report(recorded, report.id, kind.name()));
+        let pods = |statuses: &PodStatusFold| {
+            statuses.node(&node).map_or(0, |statuses| statuses.snapshot().len())
+        };
+        let before = pods(statuses);
+        let unnamed = match &report.body {
+            ReportBody::SnapshotClosed(closed) if closed.full => {
+                statuses.node(&node).map(|statuses| statuses.reported_before(closed.first))
+            }
+            _ => None,
+        };
+        let folded = statuses.fold(&node, report.id, &report.body, batch);
+        self.metrics.statuses_moved(before, pods(statuses));
+        let mut is_stale = folded == ReportOutcome::Stale;
+        if matches!(folded, ReportOutcome::Closed { .. }) {
+            // A full snapshot did not name these pods. No record says that they are gone once a
+            // later closing takes the place of this one.
+            for (pod, id) in unnamed.into_iter().flatten() {
+                let gone = ReportBody::PodStatusRemoved { pod, uid: String::new() };
+                let report = Report { id, body: gone, traceparent: None };
+                self.note_order(stale, node.clone(), &report, true, recorded.partition, batch);
+            }
+        }
+        match &folded {
+            ReportOutcome::StatusChanged(pod)
+            | ReportOutcome::StatusUnchanged(pod)
+            | ReportOutcome::Removed(pod) => changed.object(pod),
+            ReportOutcome::Closed { dropped, .. } => {
+                dropped.iter().for_each(|pod| changed.object(pod))
+            }
+            ReportOutcome::NoChange | ReportOutcome::Stale => {}
+        }
+        match folded {
+            // The node no longer has the pod.
+            ReportOutcome::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
+            ReportOutcome::Closed { dropped, agrees, .. } => {
+                dropped.iter().for_each(|pod| batch.delete(&TERMINATIONS, pod));
+                if !agrees {
+                    differing.push(node.clone());
+                }
+            }
+            ReportOutcome::NoChange
+            | ReportOutcome::Stale
+            | ReportOutcome::StatusChanged(_)
+            | ReportOutcome::StatusUnchanged(_) => {}
+        }
+        match &report.body {
+            ReportBody::Node { object } => {
+                let before = batch.get(&*self.engine, &NODES, &node)?;
+                is_stale = before.as_ref().is_some_and(|Json(before)| before.id > report.id);
+                if before.as_ref().is_none_or(|Json(before)| before.id < report.id) {
+                    let object = String::from_utf8_lossy(object).into_owned();
+                    let first_ms = before.map_or(recorded.time_ms, |Json(before)| before.first_ms);
+                    batch.put(&NODES, &node, &Json(NodeReport { id: report.id, object, first_ms }));
+                    changed.node(&node);
+                }
+            }
+            ReportBody::PodTerminated { pod, uid } => {
+                batch.put(&TERMINATIONS, pod, uid);
+                changed.object(pod);
+            }
+            ReportBody::PodStatus { .. }
+            | ReportBody::PodStatusRemoved { .. }
+            | ReportBody::SnapshotClosed(_)
+            | ReportBody::Message { .. } => {}
+        }
+        if kind.is_ordered() {
+            if is_stale {
+                self.metrics.ignored_stale();
+            }
+            self.note_order(stale, node, &report, is_stale, recorded.partition, batch);
+        }
+        Ok(kind)
+    }
+
+    /// Remembers whether the last record of a key is older than the report that counts.
+    fn note_order(
+        &self,
+        keys: &mut StaleKeys,
+        node: NodeName,
+        report: &Report,
+        is_stale: bool,
+        partition: Partition,
+        batch: &mut Batch<Folded>,
+    ) {
+        // The report was read under its key, so it has one.
+        let Ok(key) = report.body.key(&node) else { return };
+        let stale = Stale { partition, id: report.id, uid: uid(&report.body).to_owned() };
+        if !keys.note((node.clone(), key), is_stale.then_some(stale), batch) {
+            let id = report.id;
+            tracing::warn!(%node, %id, "too many stale records; the newest report is not appended behind this one");
+        }
+    }
+}
+
+/// Folds a position record and returns it.
+fn fold_standing(
+    batch: &mut Batch<Folded>,
+    node: &NodeName,
+    recorded: &StoredRecord,
+) -> Option<NodeProgress> {
+    let Some(value) = &recorded.record.value else {
+        batch.delete(&STANDINGS, node);
+        return None;
+    };
+    match serde_json::from_slice::<NodeProgress>(value) {
+        Ok(standing) => {
+            batch.put(&STANDINGS, node, &Json(standing.clone()));
+            Some(standing)
+        }
+        Err(error) => {
+            let (partition, offset) = (recorded.partition, recorded.offset);
+            tracing::warn!(%partition, %offset, %error, "a position record cannot be read");
+            None
+        }
+    }
+}
+
+/// Whether the log has lost the reports of this node: the node has closed a snapshot, and all its
+/// reports were acknowledged, but no closing was read.
+pub(super) fn is_lost(node: &NodeName, standing: &NodeProgress, statuses: &PodStatusFold) -> bool {
+    let has_reported_all = standing.meta_sync_ms > 0 && standing.outbox_depth == 0;
+    has_reported_all && statuses.node(node).and_then(NodeStatuses::closing).is_none()
+}

@@ -1,0 +1,86 @@
+//! The sink of a controller without a Kubernetes API.
+//!
+//! In Kubernetes a kubelet deletes a pod object once the containers of a pod under deletion have
+//! stopped. Without an API server the object comes from a source that does not know when that is,
+//! so this sink removes it from the streams.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use headwater_event::ResourceKey;
+use headwater_store::EngineError;
+use headwater_telemetry::error_chain;
+use tokio::time::sleep;
+
+use super::{Sink, SinkContext};
+use crate::picture::{Picture, PictureChange};
+
+/// The wait before a picture that could not be read is read again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Removes each pod under deletion whose node reported that all its containers have stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PodRemoval;
+
+#[async_trait]
+impl Sink for PodRemoval {
+    async fn run(self: Box<Self>, context: SinkContext) {
+        let SinkContext { picture, mut changes, mut progress, removals, .. } = context;
+        loop {
+            let epoch = match progress.wait_for(|now| now.reconciled).await {
+                Ok(now) => now.epoch,
+                Err(_) => return,
+            };
+            let mut change = PictureChange::Everything;
+            loop {
+                match ended(&picture, &change) {
+                    Ok(pods) => {
+                        for (pod, uid) in pods {
+                            removals.remove(pod, uid).await;
+                        }
+                    }
+                    Err(error) => {
+                        let error = error_chain(&error);
+                        tracing::warn!(error, "the picture cannot be read; trying again");
+                        sleep(RETRY).await;
+                        change = PictureChange::Everything;
+                        continue;
+                    }
+                }
+                let is_over = progress.wait_for(|now| !now.reconciled || now.epoch != epoch);
+                change = tokio::select! {
+                    biased;
+                    _ = is_over => break,
+                    next = changes.next() => match next {
+                        Some(next) => next,
+                        None => return,
+                    },
+                };
+            }
+        }
+    }
+}
+
+/// The pods among `change` that have ended, and their UIDs.
+fn ended(
+    picture: &Picture,
+    change: &PictureChange,
+) -> Result<Vec<(ResourceKey, String)>, EngineError> {
+    let mut terminated = match change {
+        PictureChange::Everything => picture.terminated()?,
+        PictureChange::Keys(keys) => {
+            let mut found = Vec::new();
+            for pod in keys.iter().filter(|key| key.kind() == "pod") {
+                found.extend(picture.termination(pod)?.map(|uid| (pod.clone(), uid)));
+            }
+            found
+        }
+    };
+    terminated.retain(|(pod, uid)| {
+        picture.object(pod).is_some_and(|object| {
+            let deletion = object.value().pointer("/metadata/deletionTimestamp").cloned();
+            object.uid() == uid && deletion.is_some_and(|time| !time.is_null())
+        })
+    });
+    Ok(terminated)
+}

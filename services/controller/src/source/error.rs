@@ -1,0 +1,90 @@
+//! Why a source stopped. Each source has errors of its own; the controller needs their text, and a
+//! word for the metrics.
+
+use std::error::Error;
+use std::fmt;
+
+use super::SourceEvent;
+
+/// Why a source stopped. The objects that it sent stay as they are.
+#[derive(Debug)]
+pub struct SourceError {
+    reason: &'static str,
+    error: Box<dyn Error + Send + Sync>,
+}
+
+/// The source was stopped: no failure.
+#[derive(Debug, thiserror::Error)]
+#[error("the source was stopped")]
+struct Stopped;
+
+/// A source broke the contract of [`super::Source`].
+#[derive(Debug, thiserror::Error)]
+#[error("the source sent {event} out of order: a source lists once, then sends changes")]
+struct OutOfOrder {
+    event: &'static str,
+}
+
+/// A task of a source panicked or was aborted.
+#[derive(Debug, thiserror::Error)]
+#[error("the source's {task} ended by itself")]
+struct TaskEnded {
+    task: &'static str,
+    source: tokio::task::JoinError,
+}
+
+impl SourceError {
+    /// An error of a source. `reason` is the value of the label `kind` in the metrics: lower case,
+    /// one of few.
+    pub fn new(reason: &'static str, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { reason, error: error.into() }
+    }
+
+    /// A task of the source panicked or was aborted.
+    pub fn task_ended(task: &'static str, source: tokio::task::JoinError) -> Self {
+        Self::new("ended", TaskEnded { task, source })
+    }
+
+    pub(super) fn stopped() -> Self {
+        Self::new("stopped", Stopped)
+    }
+
+    pub(super) fn out_of_order(event: &SourceEvent) -> Self {
+        let event = match event {
+            SourceEvent::Init => "Init",
+            SourceEvent::InitApply(_) => "InitApply",
+            SourceEvent::InitDone => "InitDone",
+            SourceEvent::Apply(..) => "Apply",
+            SourceEvent::Delete { .. } => "Delete",
+            SourceEvent::Notice(_) => "Notice",
+        };
+        Self::new("out_of_order", OutOfOrder { event })
+    }
+
+    /// The word for the metrics.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// Whether the source ended because it was stopped.
+    pub fn is_stop(&self) -> bool {
+        self.error.is::<Stopped>()
+    }
+
+    /// The source's own error, if it is an `E`.
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for SourceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
