@@ -1,19 +1,19 @@
-//! Which entries of the hub's state an edge has already, as far as its summary says.
+//! Finds the entries of the hub's state that an edge already has, according to its summary.
 
 use headwater_event::{DigestKey, EntryDigest, EntryKey, ObjectHash, RemovalRuns};
 
-/// A summary, while the hub's entries are looked up in it.
+/// A summary in which a hub looks up its entries.
 #[derive(Debug)]
 pub struct Comparison {
     digest_key: DigestKey,
-    /// Sorted, each with its place in the summary.
+    /// Sorted, each with its index in the summary.
     digests: Vec<(EntryDigest, u32)>,
-    /// Of each place, whether the hub has that entry too.
+    /// For each index in the summary, whether the hub has that entry too.
     stays: Vec<bool>,
 }
 
 impl Comparison {
-    /// Of a summary that was asked for with `nonce`.
+    /// Begins a comparison with a summary whose digests are keyed with `nonce`.
     pub fn new(nonce: u64, digests: &[EntryDigest]) -> Self {
         let stays = vec![false; digests.len()];
         let mut digests: Vec<_> = digests.iter().copied().zip(0..).collect();
@@ -21,7 +21,8 @@ impl Comparison {
         Self { digest_key: DigestKey::new(nonce), digests, stays }
     }
 
-    /// Whether the edge has this entry; it then stays there. Reserved entries are in no summary.
+    /// Whether the edge has this entry. If so, the entry stays at the edge. No summary contains
+    /// reserved entries.
     pub fn has(
         &mut self,
         key: &EntryKey,
@@ -34,8 +35,8 @@ impl Comparison {
         }
         let digest = self.digest_key.digest(key, uid, resource_version, object);
         let found = self.digests.binary_search_by_key(&digest, |(digest, _)| *digest);
-        let place = found.ok().and_then(|at| self.digests.get(at)).map(|(_, place)| *place);
-        match place.and_then(|place| self.stays.get_mut(place as usize)) {
+        let index = found.ok().and_then(|at| self.digests.get(at)).map(|(_, index)| *index);
+        match index.and_then(|index| self.stays.get_mut(index as usize)) {
             Some(stays) => {
                 *stays = true;
                 true
@@ -44,7 +45,7 @@ impl Comparison {
         }
     }
 
-    /// What the edge has beyond the entries that were looked up.
+    /// The entries of the summary that no lookup found.
     pub fn gone(&self) -> RemovalRuns {
         RemovalRuns::of(self.stays.iter().map(|stays| !stays))
     }
@@ -60,10 +61,11 @@ mod tests {
     }
 
     #[test]
-    fn what_both_have_stays_and_the_rest_goes() {
+    fn entries_of_both_ends_stay_and_the_others_are_removed() {
         let digest_key = DigestKey::new(7);
-        let held = [("d", "1"), ("a", "1"), ("c", "1"), ("b", "1")];
-        let digests = held.map(|(name, object)| digest(&digest_key, name, object.as_bytes()));
+        let edge_entries = [("d", "1"), ("a", "1"), ("c", "1"), ("b", "1")];
+        let digests =
+            edge_entries.map(|(name, object)| digest(&digest_key, name, object.as_bytes()));
         let mut comparison = Comparison::new(7, &digests);
         let mut has = |key: &str, object: &[u8]| {
             let key = key.parse().expect("a key");
@@ -71,13 +73,13 @@ mod tests {
         };
         assert!(has("d/pod/a", b"1") && has("d/pod/b", b"1"));
         assert!(!has("d/pod/c", b"2"), "it changed");
-        assert!(!has("d/pod/e", b"1"), "it came");
-        assert!(!has("!streams", b"1"), "it always comes");
+        assert!(!has("d/pod/e", b"1"), "it is new");
+        assert!(!has("!streams", b"1"), "it is reserved");
         assert_eq!(comparison.gone().removals().collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]
-    fn digests_that_are_said_twice_are_no_harm() {
+    fn a_repeated_digest_does_no_harm() {
         let digest_key = DigestKey::new(7);
         let one = digest(&digest_key, "a", b"1");
         let mut comparison = Comparison::new(7, &[one, one]);

@@ -1,18 +1,19 @@
 //! The replication protocol as a pure state machine, both ends.
 //!
-//! No socket, no clock, no task: inputs go in, outputs come out. A shell feeds [`EdgeSession`] or
-//! [`HubSession`] with what happened and does what comes out, in order. [`message`] holds what
-//! the two ends say; `headwater-proto` puts it on the wire.
+//! The crate has no socket, no clock and no task. A shell passes each event as an input to
+//! [`EdgeSession`] or [`HubSession`] and executes the outputs in order. `headwater-proto` puts the
+//! messages on the wire.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`message`] | what the two ends say to each other |
-//! | [`edge`] | the edge's end: checks every push, offers reports |
-//! | [`hub`] | the hub's end: decides tail, delta or snapshot, keeps the window |
-//! | [`comparison`] | which of the hub's entries an edge has already |
-//! | [`source`] | what the hub's end reads of the hub's fold |
+//! | [`message`] | the messages of both ends |
+//! | [`edge`] | the edge's end: checks every push, sends reports |
+//! | [`hub`] | the hub's end: chooses tail, delta or snapshot, keeps the window |
+//! | [`report_codec`] | the short form in which reports travel in a session |
+//! | [`comparison`] | the lookup of the hub's entries in an edge's summary |
+//! | [`source`] | the interface through which a hub session reads the hub's fold |
 //! | [`memory_source`] | a fold in memory, for tests and simulation |
-//! | [`registry`] | which session speaks for a node; clones |
+//! | [`registry`] | the live session of each node, and the clones |
 //! | [`settings`] | the bounds |
 
 pub mod comparison;

@@ -1,4 +1,4 @@
-//! A fold in memory: the [`Source`] of tests and simulation.
+//! A fold in memory: the [`StreamSource`] of tests and simulation.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -14,7 +14,7 @@ use crate::source::{
     CatchUp, CatchUpPart, FoldStatus, Readiness, SourceError, StreamSource, TailEvent,
 };
 
-/// Folds envelopes, in memory. What it is given are the events that count, in order.
+/// Folds envelopes in memory. It receives only the events that count, in order.
 #[derive(Clone, Debug)]
 pub struct MemorySource {
     log_id: Option<LogId>,
@@ -27,13 +27,13 @@ pub struct MemorySource {
 
 /// An event that does not continue its stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("event {seq} of {stream} comes behind {folded}")]
+#[error("event {seq} of {stream} is not after {folded}, the last event folded")]
 pub struct FoldOrderError {
     /// The stream.
     pub stream: StreamId,
     /// The event.
     pub seq: Seq,
-    /// Where the fold stands.
+    /// The last event folded.
     pub folded: Seq,
 }
 
@@ -43,7 +43,7 @@ struct Fold {
     epoch: WriterEpoch,
     seq: Seq,
     hash: StateHash,
-    /// By the key's text, as a store of bytes would have them.
+    /// By the key's text, in the order of a store of bytes.
     entries: BTreeMap<String, Latest<Applied>>,
     removed: BTreeMap<EntryKey, Latest<Removed>>,
     raw: VecDeque<Envelope>,
@@ -60,7 +60,7 @@ struct Latest<T> {
 }
 
 impl MemorySource {
-    /// A fold that keeps the last `raw_events_max` events of each stream as such.
+    /// An empty fold that keeps the last `raw_events_max` events of each stream.
     pub fn new(raw_events_max: usize) -> Self {
         Self {
             log_id: None,
@@ -72,7 +72,7 @@ impl MemorySource {
         }
     }
 
-    /// Begins the fold of a log, with nothing.
+    /// Begins the fold of a log, empty.
     pub fn begin(&mut self, log_id: LogId) {
         self.log_id = Some(log_id);
         self.readiness = Readiness::Folding;
@@ -80,32 +80,32 @@ impl MemorySource {
         self.folds.clear();
     }
 
-    /// A writer claimed this epoch, in every partition at once.
+    /// Folds a writer's claim of `epoch`, in every partition at once.
     pub fn claim(&mut self, epoch: WriterEpoch) {
         self.claimed = self.claimed.max(epoch);
     }
 
-    /// Says what may be served from now on.
+    /// Sets what a hub may serve from now on.
     pub fn set_readiness(&mut self, readiness: Readiness) {
         self.readiness = readiness;
     }
 
-    /// What the cloud knows of a node.
+    /// Sets the highest identity of a node in the cloud.
     pub fn set_known_identity(&mut self, identity: Identity) {
         self.known.insert(identity.node.clone(), identity);
     }
 
-    /// Forgets the removals up to `seq`: an older replica takes a snapshot.
+    /// Forgets the removals up to `seq`: an older replica needs a snapshot.
     pub fn forget_removals(&mut self, stream: &StreamId, seq: Seq) {
         let Some(fold) = self.folds.get_mut(stream) else { return };
         fold.removed.retain(|_, removed| removed.seq > seq);
         fold.delta_from = fold.delta_from.max(seq.min(fold.seq));
     }
 
-    /// Takes in the next event that counts. A gap before it is a hole that compaction left.
+    /// Folds the next event that counts. A gap before it is a hole that compaction left.
     ///
     /// # Errors
-    /// When the event is not behind what is folded; nothing changes then.
+    /// When the event is not after the last one folded; nothing changes then.
     pub fn fold(&mut self, envelope: Envelope) -> Result<(), FoldOrderError> {
         let fold = self.folds.entry(envelope.stream.clone()).or_default();
         let (seq, traceparent) = (envelope.seq, envelope.traceparent.clone());
@@ -139,13 +139,13 @@ impl MemorySource {
         Ok(())
     }
 
-    /// How far a stream is folded.
+    /// The last event folded of a stream.
     pub fn folded(&self, stream: &StreamId) -> Seq {
         self.folds.get(stream).map_or(Seq::ZERO, |fold| fold.seq)
     }
 
     fn unread(&self) -> SourceError {
-        SourceError { reason: "no log has been read".to_owned() }
+        SourceError { reason: "it has no log yet".to_owned() }
     }
 }
 
@@ -229,13 +229,13 @@ impl StreamSource for MemorySource {
                 changes.insert(latest.seq, PushedChange { traceparent, ..change.into() });
             }
         }
-        Ok(Box::new(Prepared { changes: changes.into_values().collect() }))
+        Ok(Box::new(MemoryCatchUp { changes: changes.into_values().collect() }))
     }
 
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
         let entries = self.folds.get(stream).into_iter().flat_map(|fold| fold.entries.values());
         let changes = entries.map(|latest| Change::Applied(latest.what.clone()).into());
-        Ok(Box::new(Prepared { changes: changes.collect() }))
+        Ok(Box::new(MemoryCatchUp { changes: changes.collect() }))
     }
 
     fn correction(
@@ -249,7 +249,7 @@ impl StreamSource for MemorySource {
             !comparison.has(&entry.key, &entry.uid, &entry.resource_version, &object)
         });
         let changes = lacking.map(|entry| Change::Applied(entry.clone()).into());
-        Ok(Box::new(Prepared { changes: changes.collect() }))
+        Ok(Box::new(MemoryCatchUp { changes: changes.collect() }))
     }
 
     fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
@@ -259,11 +259,11 @@ impl StreamSource for MemorySource {
 }
 
 /// A catch-up whose changes are all in memory.
-struct Prepared {
+struct MemoryCatchUp {
     changes: VecDeque<PushedChange>,
 }
 
-impl CatchUp for Prepared {
+impl CatchUp for MemoryCatchUp {
     fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError> {
         let mut part = CatchUpPart::default();
         let mut bytes = 0;

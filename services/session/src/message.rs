@@ -1,6 +1,7 @@
-//! What an edge and a hub say to each other.
+//! The messages between an edge and a hub.
 //!
-//! The wire form is `proto/headwater/replication/v1/replication.proto`; the meaning is here.
+//! This module defines their meaning, `proto/headwater/replication/v1/replication.proto` their wire
+//! form.
 
 use bytes::Bytes;
 use headwater_event::{
@@ -8,61 +9,61 @@ use headwater_event::{
     ReportId, ResourceKey, Seq, StateHash, StreamId,
 };
 
-/// The version of the protocol that this build speaks.
+/// The protocol version of this build.
 pub const PROTOCOL: u32 = 1;
 
-/// What an edge says.
+/// A message from an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EdgeMessage {
     /// The first message of a session.
     Hello(Hello),
-    /// What was received, applied and made durable, cumulatively.
+    /// Acknowledges cumulatively what the edge received, applied and made durable.
     Ack(Ack),
-    /// The state at a push's end did not hash to what the push said.
+    /// The replica's state hash differs from that of a push.
     Divergence(Divergence),
-    /// What the node says, in the order of the reports' ids.
+    /// Reports of the node, in the order of their ids.
     Reports(Reports),
-    /// A sign of life; newest only.
+    /// A sign of life; a newer one supersedes an older one.
     Heartbeat(EdgeHeartbeat),
-    /// A question that needs the cloud.
+    /// Asks the cloud for an object.
     Request(Request),
-    /// The answer to a comparison.
+    /// The response to [`HubMessage::Compare`].
     Summary(Summary),
 }
 
-/// What a hub says.
+/// A message from a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubMessage {
-    /// The answer to a hello.
+    /// The response to a hello.
     Welcome(Welcome),
     /// Carries a stream from one position to another.
     Push(Push),
-    /// Asks what the edge holds of a stream.
+    /// Asks for a summary of the edge's entries in a stream.
     Compare(Compare),
     /// Every report up to this one, inclusive, is durable in the log.
     ReportsAcked(ReportId),
-    /// A sign of life; newest only.
+    /// A sign of life; a newer one supersedes an older one.
     Heartbeat(HubHeartbeat),
-    /// The answer to a request.
+    /// The response to a request.
     Response(Response),
-    /// The hub cannot serve a stream yet; the edge keeps what it has and waits.
+    /// The hub cannot serve a stream yet; the edge keeps its replica and waits.
     ParkNotice(ParkNotice),
-    /// The session cannot go on.
+    /// The session cannot continue.
     Refusal(Refusal),
-    /// The session ends in order: the edge goes on at another hub.
+    /// The session ends in order; the edge continues at another hub.
     Goodbye(Goodbye),
 }
 
-/// The first message of a session: who the edge is and where it stands.
+/// The first message of a session: the edge's identity and positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The protocol version the edge speaks.
+    /// The edge's protocol version.
     pub protocol: u32,
-    /// Who it says it is.
+    /// The identity that the edge claims.
     pub identity: Identity,
-    /// Where it stands in every stream that it holds anything of: its *durable* positions.
+    /// The edge's *durable* position in each stream of which it has a replica.
     pub positions: Vec<ReplicaPosition>,
-    /// How many bytes of pushes it takes unacknowledged.
+    /// The bytes of unacknowledged pushes that the edge accepts.
     pub window_bytes: u64,
 }
 
@@ -77,104 +78,105 @@ pub struct ReplicaPosition {
     pub hash: StateHash,
 }
 
-/// The answer to a hello.
+/// The response to a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The protocol version the hub speaks.
+    /// The hub's protocol version.
     pub protocol: u32,
-    /// The life of the log that it serves.
+    /// The id of the log that the hub serves.
     pub log_id: LogId,
-    /// The streams that the node has.
+    /// The streams of the node.
     pub streams: Vec<StreamId>,
-    /// The highest identity the cloud knows of this node.
+    /// The highest identity of this node in the cloud.
     pub known: Option<Identity>,
 }
 
-/// How a push brings a replica forward.
+/// What a push contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushMode {
     /// Every event in `(from, to]`.
     Tail,
-    /// Each key changed in `(from, to]`, once, its latest change.
+    /// The latest change of each key that changed in `(from, to]`.
     Delta,
-    /// The complete state at `to`: what is absent is deleted.
+    /// The complete state at `to`; the edge deletes every absent entry.
     Snapshot,
-    /// What of the complete state at `to` the edge's [`Summary`] did not have, and which of the
-    /// entries in that summary are not of it. Reserved entries are all there, as in a snapshot.
+    /// The difference between the edge's [`Summary`] and the complete state at `to`: the entries
+    /// that the summary lacks, and the entries of the summary that the state lacks. It contains
+    /// every reserved entry, as a snapshot does.
     Correction,
 }
 
 impl PushMode {
-    /// Whether a push leads to the complete state whatever the position before it: only such a
-    /// one may change the log id or go back.
+    /// Whether a push leads to the complete state from any position. Only such a push may change
+    /// the log id or go back.
     pub fn begins_anew(self) -> bool {
         matches!(self, Self::Snapshot | Self::Correction)
     }
 }
 
-/// Carries a stream from `from`, exclusive, to `to`, inclusive. Applied whole or not at all.
+/// Carries a stream from `from`, exclusive, to `to`, inclusive. The edge applies it atomically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
     /// The stream.
     pub stream: StreamId,
-    /// How.
+    /// What the push contains.
     pub mode: PushMode,
-    /// The position the replica must have applied; zero for one that begins anew.
+    /// The position that the replica must have applied; zero for a push that begins anew.
     pub from: Seq,
-    /// Where it then stands.
+    /// The replica's position after the push.
     pub to: Checkpoint,
-    /// Which entries of the summary leave; said in part 0 of a correction, and nowhere else.
+    /// The entries of the summary to remove; empty outside of part 0 of a correction.
     pub gone: RemovalRuns,
-    /// What changes, in order.
+    /// The changes, in order.
     pub changes: Vec<PushedChange>,
     /// The state hash at `to`.
     pub hash: StateHash,
-    /// A push larger than a frame comes in parts from 0; `from`, `to` and `hash` are the same in
-    /// each.
+    /// The number of this part, from 0. A push larger than a frame has several parts, with the same
+    /// `from`, `to` and `hash`.
     pub part: u32,
     /// Whether this is the last part.
     pub last_part: bool,
 }
 
-/// Asks what the edge holds of a stream that needs its complete state. It is answered once by a
-/// [`Summary`], and until then nothing of the stream is pushed.
+/// Asks for the edge's entries in a stream that needs its complete state. The edge responds with
+/// one [`Summary`]; until then the hub pushes nothing in this stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
     /// The stream.
     pub stream: StreamId,
-    /// What the digests are made with; of the hub's choice.
+    /// Keys the digests; chosen by the hub.
     pub nonce: u64,
 }
 
-/// What an edge holds of a stream.
+/// The digests of an edge's entries in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The stream.
     pub stream: StreamId,
-    /// That of the question.
+    /// The nonce of the [`Compare`].
     pub nonce: u64,
-    /// One for each entry but reserved ones, in the edge's own order. None: it holds nothing, or
-    /// too much to say.
+    /// A digest of each entry that is not reserved, in the edge's own order. Empty: the edge has no
+    /// entries, or too many for a summary.
     pub digests: Vec<EntryDigest>,
 }
 
-/// A change with the trace context of what caused it.
+/// A change with the trace context of its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushedChange {
     /// The change.
     pub change: Change,
-    /// `Some`: the object of `change` is a patch against the object that this entry has before
-    /// the change; where that is the entry itself, its UID stays and is not said. Told of a tail.
+    /// `Some`: the object of `change` is a patch of the object that this entry has before the
+    /// change. A patch of the entry itself keeps the UID; `change` then has none. Only in a tail.
     pub base: Option<EntryKey>,
     /// W3C trace context.
     pub traceparent: Option<String>,
-    /// When the log appended the event, in milliseconds since the Unix epoch; told of a tail.
-    /// For people; nothing is ordered by it.
+    /// When the log appended the event, in milliseconds since the Unix epoch. Only in a tail. It is
+    /// for people and orders nothing.
     pub appended_ms: Option<i64>,
 }
 
 impl From<Change> for PushedChange {
-    /// With the whole object, and without a word on what caused it.
+    /// With the whole object and without a trace context.
     fn from(change: Change) -> Self {
         Self { change, base: None, traceparent: None, appended_ms: None }
     }
@@ -185,35 +187,35 @@ impl From<Change> for PushedChange {
 pub struct Ack {
     /// Bytes of all pushes received in this session ([`Push::bytes`]); opens the window.
     pub received_bytes: u64,
-    /// How far each stream came.
+    /// The edge's progress in each stream.
     pub progress: Vec<StreamProgress>,
 }
 
-/// How far an edge came in a stream.
+/// An edge's progress in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamProgress {
     /// The stream.
     pub stream: StreamId,
     /// Applied and visible at the edge.
     pub applied: Seq,
-    /// Synced to its disk; never above `applied`.
+    /// Durable on the edge's disk; never above `applied`.
     pub durable: Seq,
 }
 
-/// A replica that noticed it differs from the log.
+/// A replica that differs from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// The stream; it takes a plain snapshot next.
+    /// The stream; its next push is a plain snapshot.
     pub stream: StreamId,
-    /// Where it noticed.
+    /// The seq at which the edge detected the difference.
     pub seq: Seq,
 }
 
-/// What a node says, in the order of the reports' ids.
+/// Reports of a node, in the order of their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reports {
-    /// The last report sent before these in this session; `None` with the first. Ids have gaps,
-    /// so this is how a hub notices that reports went missing between the two ends.
+    /// The last report sent before these in this session; `None` with the first. Because ids have
+    /// gaps, a hub needs it to detect reports that were lost between the two ends.
     pub after: Option<ReportId>,
     /// The reports, ids rising.
     pub reports: Vec<Report>,
@@ -226,18 +228,18 @@ pub struct EdgeHeartbeat {
     pub outbox_depth: u64,
     /// The edge's wall clock, milliseconds: data, orders nothing.
     pub time_ms: i64,
-    /// When it last closed a pod status snapshot, same clock; zero is never.
+    /// When the edge last closed a pod status snapshot, by the same clock; zero: never.
     pub meta_sync_ms: i64,
 }
 
-/// A hub's sign of life: where the streams of this node end.
+/// A hub's sign of life: the tails of this node's streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HubHeartbeat {
-    /// Streams at whose end the edge has not stood yet when it was told.
+    /// The tails. A tail is left out once the hub has sent it to an edge that was already there.
     pub tails: Vec<ReplicaPosition>,
 }
 
-/// A question that needs the cloud.
+/// Asks the cloud for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Chosen by the edge, unique in the session.
@@ -248,7 +250,7 @@ pub struct Request {
     pub key: ResourceKey,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The request's id.
@@ -257,7 +259,7 @@ pub struct Response {
     pub outcome: Result<Bytes, RequestError>,
 }
 
-/// Why a request got no object.
+/// Why a response has no object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// There is no such object.
@@ -266,12 +268,12 @@ pub enum RequestError {
     /// The node has no interest in it.
     #[error("forbidden: no pod of this node names the object")]
     Forbidden,
-    /// Nobody could answer in time.
+    /// The cloud did not respond in time.
     #[error("unavailable: {0}")]
     Unavailable(String),
 }
 
-/// Why a stream is not served just now.
+/// Why the hub does not serve a stream for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkNotice {
     /// The stream.
@@ -280,43 +282,43 @@ pub struct ParkNotice {
     pub reason: String,
 }
 
-/// The end of a session with which nothing is wrong: its hub stops, or it is old.
+/// The orderly end of a session: the hub stops, or the session is old.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goodbye {
     /// The reason, for people.
     pub reason: String,
 }
 
-/// Why a session cannot go on.
+/// Why a session cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the edge does about it depends on this.
+    /// The kind, which decides how the edge reacts.
     pub code: RefusalCode,
     /// The reason, for people.
     pub message: String,
 }
 
-/// What kind of refusal it is.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCode {
-    /// Two live sessions of one identity: both are held until an operator picks.
+    /// Two live sessions of one identity: both are refused until an operator releases the node.
     Clone,
-    /// The cloud knows a higher identity of the node: raise the boot number past it.
+    /// The cloud has a higher identity of the node: the edge must raise its boot number above it.
     StaleIdentity,
     /// No common protocol version.
     Protocol,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Violation,
     /// The certificate is not for this node.
     Forbidden,
     /// A newer session of the same start took over.
     Superseded,
-    /// The hub stops or is full: connect again, elsewhere if possible.
+    /// The hub stops or is full: the edge connects again, to another hub if possible.
     Unavailable,
 }
 
 impl EdgeMessage {
-    /// What kind of message it is, for people.
+    /// The kind of the message, for people.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hello(_) => "a hello",
@@ -331,16 +333,16 @@ impl EdgeMessage {
 }
 
 impl HubMessage {
-    /// What kind of message it is, for people.
+    /// The kind of the message, for people.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Welcome(_) => "a welcome",
             Self::Push(_) => "a push",
-            Self::Compare(_) => "a comparison",
+            Self::Compare(_) => "a compare request",
             Self::ReportsAcked(_) => "an acknowledgement of reports",
             Self::Heartbeat(_) => "a heartbeat",
             Self::Response(_) => "a response",
-            Self::ParkNotice(_) => "a parking",
+            Self::ParkNotice(_) => "a park notice",
             Self::Refusal(_) => "a refusal",
             Self::Goodbye(_) => "a goodbye",
         }
@@ -348,20 +350,21 @@ impl HubMessage {
 }
 
 impl Push {
-    /// What the push counts against the window: its keys, objects and a fixed share a change.
+    /// The bytes that the push takes of the window: its keys, its objects and a fixed amount per
+    /// change.
     pub fn bytes(&self) -> u64 {
         let changes = self.changes.iter().map(|pushed| change_bytes(&pushed.change));
         changes.sum::<u64>() + size_of_val(self.gone.runs()) as u64 + PUSH_OVERHEAD_BYTES
     }
 }
 
-/// Counted for every push, whatever it holds, so that empty pushes cannot flood a peer.
+/// Counted for every push, so that empty pushes cannot flood a peer.
 pub const PUSH_OVERHEAD_BYTES: u64 = 128;
 
-/// Counted for every change besides its texts and object.
+/// Counted for every change in addition to its texts and object.
 pub const CHANGE_OVERHEAD_BYTES: u64 = 32;
 
-/// What one change counts against the window.
+/// The bytes that one change takes of the window.
 pub fn change_bytes(change: &Change) -> u64 {
     let texts = match change {
         Change::Applied(applied) => {
@@ -372,7 +375,7 @@ pub fn change_bytes(change: &Change) -> u64 {
     (change.key().as_str().len() + texts) as u64 + CHANGE_OVERHEAD_BYTES
 }
 
-/// What one report counts against a frame.
+/// The bytes that one report takes of a frame.
 pub fn report_bytes(report: &Report) -> u64 {
     let body = match &report.body {
         ReportBody::PodStatus { pod, uid, status } => pod.as_str().len() + uid.len() + status.len(),
@@ -386,5 +389,5 @@ pub fn report_bytes(report: &Report) -> u64 {
     body as u64 + REPORT_OVERHEAD_BYTES
 }
 
-/// Counted for every report besides its texts and content.
+/// Counted for every report in addition to its texts and content.
 pub const REPORT_OVERHEAD_BYTES: u64 = 128;

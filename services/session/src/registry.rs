@@ -1,9 +1,9 @@
-//! Which session speaks for a node.
+//! The live session of each node, and the clones.
 //!
 //! At most one session of a node is live at a hub. A newer connection of the same start, or of
-//! a later start, takes over from the older one, whose connection is dead or about to be. Two
-//! live sessions with the same incarnation and boot number but different nonces are two machines
-//! with one disk image: both are refused, and the node is held until an operator releases it.
+//! a later start, replaces the older one, whose connection is dead or about to end. Two live
+//! sessions with the same incarnation and boot number but different nonces are two machines with
+//! one disk image: the hub refuses both and holds the node until an operator releases it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,32 +15,34 @@ use crate::message::{Refusal, RefusalCode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// The live session of each node, and the nodes that are held as clones.
+/// The live session of each node, and the nodes held as clones.
 #[derive(Debug, Default)]
 pub struct SessionRegistry {
     live: BTreeMap<NodeName, (SessionId, Identity)>,
     held: BTreeSet<NodeName>,
 }
 
-/// What follows from a hello.
+/// The decision about a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// What the shell gives the new session: [`crate::HubInput::Admitted`] with what is in `Ok`,
-    /// or [`crate::HubInput::Dismissed`] with what is in `Err`.
+    /// The shell passes it to the new session: `Ok` as [`crate::HubInput::Admitted`], `Err` as
+    /// [`crate::HubInput::Dismissed`].
     pub result: Result<Option<Identity>, Refusal>,
-    /// The older session to give [`crate::HubInput::Dismissed`], where there is one.
+    /// The older session, if there is one. The shell passes it the refusal as
+    /// [`crate::HubInput::Dismissed`].
     pub replaced: Option<(SessionId, Refusal)>,
 }
 
 impl SessionRegistry {
-    /// Decides about a hello. An admitted session is live until [`SessionRegistry::remove`].
+    /// Decides about a hello. An admitted session is live until [`SessionRegistry::remove`] or
+    /// until a newer session replaces it.
     pub fn admit(&mut self, session: SessionId, identity: &Identity) -> Admission {
         let node = &identity.node;
         let clone = || Refusal {
             code: RefusalCode::Clone,
             message: format!(
-                "two machines speak as node {node} with incarnation {} and boot {}: \
-                 both are held until one is re-enrolled and the node released",
+                "two machines use the identity of node {node} with incarnation {} and boot {}: \
+                 both are refused until one is re-enrolled and the node is released",
                 identity.incarnation.0, identity.boot.number,
             ),
         };
@@ -57,25 +59,26 @@ impl SessionRegistry {
             return Admission { result: Err(clone()), replaced: Some((older, clone())) };
         }
         if theirs.rank() > identity.rank() {
-            // Welcomed with what is known and refused: it raises its boot number and comes back.
+            // The session sends the known identity and refuses the edge, which raises its boot
+            // number and connects again.
             return Admission { result: Ok(Some(theirs)), replaced: None };
         }
         self.live.insert(node.clone(), (session, identity.clone()));
         let superseded = Refusal {
             code: RefusalCode::Superseded,
-            message: format!("a newer connection of node {node} took over"),
+            message: format!("a newer connection of node {node} replaced this one"),
         };
         Admission { result: Ok(None), replaced: Some((older, superseded)) }
     }
 
-    /// The session's connection has ended. A session that was dismissed before changes nothing.
+    /// Removes a session whose connection has ended. A replaced session changes nothing.
     pub fn remove(&mut self, node: &NodeName, session: SessionId) {
         if self.live.get(node).is_some_and(|(live, _)| *live == session) {
             self.live.remove(node);
         }
     }
 
-    /// The operator has picked: the node may connect again.
+    /// Releases a held node, which may connect again; `false`: the node was not held.
     pub fn release(&mut self, node: &NodeName) -> bool {
         self.held.remove(node)
     }
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(admission.result, Ok(None));
         let (older, refusal) = admission.replaced.expect("the first one");
         assert_eq!((older, refusal.code), (SessionId(1), RefusalCode::Superseded));
-        // The first connection's end comes late and changes nothing.
+        // The late end of the first connection changes nothing.
         registry.remove(&same.node, SessionId(1));
         assert_eq!(registry.live(&same.node), Some((SessionId(2), &same)));
         registry.remove(&same.node, SessionId(2));

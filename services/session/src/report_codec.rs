@@ -175,7 +175,7 @@ pub enum ReportFault {
     /// A report without an id is the first of its session.
     #[error("it has no id, and this session has no report before it")]
     NoPreviousReport,
-    /// A hash alone stands for a closed snapshot, and the session has none before it.
+    /// A hash alone represents a closed snapshot, and the session has none before it.
     #[error("it is the hash of a closed snapshot, and this session has none before it")]
     NoPreviousSnapshot,
     /// A patch of a base that the session does not have.

@@ -1,50 +1,51 @@
 //! The bounds of a session, and their defaults.
 
-/// Bytes of pushes in flight to one edge: enough for a few full frames at a long round trip,
-/// little enough that ten thousand slow edges fit a hub.
+/// Bytes of pushes in flight to one edge: enough for a few full frames at a long round trip, and
+/// few enough that a hub can serve ten thousand slow edges.
 pub const WINDOW_BYTES: u64 = 4 << 20;
 
-/// Bytes of changes in one push: leaves room below the 4 MiB that a gRPC message may have.
-/// A single larger object travels alone.
+/// Bytes of changes in one push: leaves room below the 4 MiB that a gRPC message may have. A larger
+/// object has a push part of its own.
 pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 
-/// Events that a hub sends as such to an edge that is behind; with more, each key once is less.
+/// Events that a hub sends one by one to an edge that is behind. Beyond them a delta is smaller.
 pub const TAIL_EVENTS_MAX: u64 = 1024;
 
-/// Streams of one node: its own and shared ones.
+/// Streams of one node: its private one and shared ones.
 pub const STREAMS_MAX: usize = 64;
 
 /// Reports sent and not yet acknowledged.
 pub const REPORTS_WINDOW: usize = 256;
 
-/// Reports that a hub holds for its log before it calls the edge's window broken.
+/// Reports of one edge that await their append at a hub; a session with more violates the window.
 pub const REPORTS_UNAPPENDED_MAX: usize = 4 * REPORTS_WINDOW;
 
-/// Requests of one edge without an answer.
+/// Requests of one edge without a response.
 pub const REQUESTS_MAX: usize = 64;
 
-/// Pushes given to the shell and not yet answered; a shell that batches stays far below.
+/// Pushes that the shell has received and not yet applied; a shell that batches stays far below.
 pub const UNAPPLIED_MAX: usize = 65_536;
 
-/// Snapshots that an edge may ask for in one session by saying that it differs; with more it
-/// comes back after a back-off.
+/// Snapshots that an edge may cause by divergences in one session. After more it connects again
+/// after a back-off.
 pub const RESETS_MAX: u32 = 8;
 
-/// Entries in a summary, six bytes each: less than half of a full frame, and some 50 ms of a hub's
-/// time to look up, which keeps nothing of it. An edge that holds more takes a snapshot.
+/// Entries in a summary, six bytes each: less than half of a full frame. A hub needs some 50 ms to
+/// look them up, and keeps nothing of them. An edge with more entries receives a snapshot.
 pub const SUMMARY_ENTRIES_MAX: usize = 65_536;
 
-/// How often a hub says where its streams end.
+/// How often a hub sends the tails of its streams.
 pub const HEARTBEAT_MS: u64 = 10_000;
 
-/// A peer silent for this long is gone: half-open connections end within 45 s.
+/// A session ends when its peer has been silent for this long: half-open connections end within
+/// 45 s.
 pub const SILENCE_MS_MAX: u64 = 45_000;
 
-/// How long a hub that has not read the beginning of its log keeps an edge waiting for the
-/// welcome: a start takes less, and the edge does not yet take the silence for a dead link.
+/// How long a hub delays the welcome while it has not read the beginning of its log. A start takes
+/// less time, and the edge does not yet consider the connection dead.
 pub const WELCOME_MS_MAX: u64 = 30_000;
 
-/// A catch-up that takes longer ends the session, so that no stalled edge pins an old state of
+/// The session ends when a catch-up takes longer, so that a stalled edge cannot pin an old state of
 /// the hub's store.
 pub const CATCH_UP_MS_MAX: u64 = 300_000;
 
@@ -84,7 +85,7 @@ impl Default for EdgeSettings {
 /// Bounds at the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubSettings {
-    /// See [`WINDOW_BYTES`]; the edge's own window holds too.
+    /// See [`WINDOW_BYTES`]; the edge's own window applies too.
     pub window_bytes: u64,
     /// See [`FRAME_BYTES_MAX`].
     pub frame_bytes_max: u64,

@@ -1,6 +1,6 @@
-//! What a hub session reads of the hub's fold.
+//! The interface through which a hub session reads the hub's fold.
 //!
-//! Pure reads: nothing here waits or changes anything. A session asks again at every
+//! Reads neither wait nor change anything. A session reads again at every
 //! [`crate::HubInput::Advanced`].
 
 use std::collections::BTreeSet;
@@ -13,35 +13,35 @@ use headwater_event::{
 use crate::comparison::Comparison;
 use crate::message::PushedChange;
 
-/// The hub's fold of the downstream log, as far as sessions read it.
+/// The hub's fold of the downstream log.
 ///
-/// Within one `step` of a session the fold does not move.
+/// The fold does not advance within one `step` of a session.
 pub trait StreamSource {
-    /// The life of the log that is folded; `None` until its first record has been read: a
-    /// session waits that long with its welcome.
+    /// The id of the log; `None` until the hub has read its first record. A session delays its
+    /// welcome until then.
     fn log_id(&self) -> Option<LogId>;
 
-    /// Whether the session may begin a delta, a comparison or a snapshot now. Asked only when one
-    /// is due; where the answer is no, the stream waits for the [`crate::HubInput::Advanced`] that
-    /// is given when it is the session's turn. A hub so bounds what it holds in memory for all of
-    /// them.
+    /// Whether the session may begin a delta, a comparison or a snapshot now. A session calls it
+    /// only when one is due. After `false`, the stream waits until the hub sends
+    /// [`crate::HubInput::Advanced`] at the session's turn. This bounds the memory that a hub needs
+    /// for all catch-ups.
     fn may_catch_up(&self) -> bool {
         true
     }
 
-    /// The streams of `node` as its private stream says, the private one included.
+    /// The streams of `node` according to its private stream, the private one included.
     ///
     /// # Errors
     /// When the fold cannot be read.
     fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError>;
 
-    /// The highest identity that the cloud knows of `node`.
+    /// The highest identity of `node` in the cloud.
     ///
     /// # Errors
     /// When the fold cannot be read.
     fn known_identity(&self, node: &NodeName) -> Result<Option<Identity>, SourceError>;
 
-    /// Where the fold stands in `stream`; seq 0 in a stream without events.
+    /// The fold's position in `stream`; seq 0 in a stream without events.
     ///
     /// # Errors
     /// When the fold cannot be read.
@@ -57,9 +57,9 @@ pub trait StreamSource {
         epoch: WriterEpoch,
     ) -> Result<Option<Seq>, SourceError>;
 
-    /// The events of `(from, to]`, in order and without a gap, cut where they exceed
-    /// `bytes_max` (counted as [`crate::message::change_bytes`], with whole objects) but at least
-    /// one. Asked only for `from >= raw_from` of the standing.
+    /// The events of `(from, to]`, in order and without a gap: at least one, and further ones up to
+    /// `bytes_max` (counted as [`crate::message::change_bytes`], with whole objects). Callers pass
+    /// `from >= raw_from` of the [`FoldStatus`].
     ///
     /// # Errors
     /// When the fold cannot be read.
@@ -71,21 +71,21 @@ pub trait StreamSource {
         bytes_max: u64,
     ) -> Result<Vec<TailEvent>, SourceError>;
 
-    /// Each key changed after `since`, once, its latest change, removals included. Asked only
-    /// for `since >= delta_from` of the standing. Ends at the present standing.
+    /// The latest change of each key that changed after `since`, removals included, up to the
+    /// present position. Callers pass `since >= delta_from` of the [`FoldStatus`].
     ///
     /// # Errors
     /// When the fold cannot be read.
     fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError>;
 
-    /// Every entry of the present state, in key order. Asked only of a reconciled fold.
+    /// Every entry of the present state, in key order. Callers need a reconciled fold.
     ///
     /// # Errors
     /// When the fold cannot be read.
     fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError>;
 
-    /// Every entry of the present state that the edge of `comparison` does not have, in key order;
-    /// every entry is asked of it, once. Asked only of a reconciled fold.
+    /// Every entry of the present state that the edge of `comparison` lacks, in key order. It looks
+    /// up every entry in `comparison` once. Callers need a reconciled fold.
     ///
     /// # Errors
     /// When the fold cannot be read.
@@ -95,26 +95,26 @@ pub trait StreamSource {
         comparison: &mut Comparison,
     ) -> Result<Box<dyn CatchUp>, SourceError>;
 
-    /// Whether `node` may ask the cloud for `key`: the key is in its private stream's state, or
-    /// an object there names it.
+    /// Whether `node` may request `key` from the cloud: the key is in its private stream's state,
+    /// or an object there refers to it.
     ///
     /// # Errors
     /// When the fold cannot be read.
     fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError>;
 }
 
-/// An event, as a tail tells it.
+/// An event of a tail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailEvent {
     /// Position in the stream.
     pub seq: Seq,
-    /// The writer that appended it.
+    /// The epoch of the writer that appended the event.
     pub epoch: WriterEpoch,
     /// The state hash after it.
     pub hash: StateHash,
     /// When the log appended it, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// What it changes; `None`: nothing, it is a head.
+    /// The change; `None`: the event is a head and changes nothing.
     pub change: Option<PushedChange>,
 }
 
@@ -130,60 +130,60 @@ impl From<Envelope> for TailEvent {
     }
 }
 
-/// A delta, snapshot or correction being read: the stream as it stood when it was asked for,
-/// whatever the fold does meanwhile.
+/// Reads a delta, snapshot or correction of the stream at the position of its request. Later
+/// changes of the fold have no effect on it.
 pub trait CatchUp: Send {
-    /// The next changes, cut where they exceed `bytes_max` but at least one; fewer than one
-    /// only at the end.
+    /// Reads the next changes: at least one, and further ones up to `bytes_max`; none only at the
+    /// end.
     ///
     /// # Errors
     /// When the fold cannot be read.
     fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError>;
 }
 
-/// A piece of a delta, snapshot or correction.
+/// A part of a delta, snapshot or correction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatchUpPart {
     /// The changes, in order.
     pub changes: Vec<PushedChange>,
-    /// Whether nothing comes behind it.
+    /// Whether this is the last part.
     pub last: bool,
 }
 
-/// Where a fold stands in one stream.
+/// A fold's status in one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldStatus {
-    /// The last event folded. The epoch is the highest one claimed in the stream's partition as
-    /// far as it is folded, which may be above the last event's: a claim settles what came
+    /// The last event folded. The epoch is the highest one claimed in the folded part of the
+    /// stream's partition. It may be above the last event's epoch: a claim settles the records
     /// before it, so that an edge with a lower epoch and a higher seq has diverged.
     pub checkpoint: Checkpoint,
-    /// The state hash there.
+    /// The state hash at the checkpoint.
     pub hash: StateHash,
-    /// What may be served.
+    /// What the hub may serve from the fold.
     pub readiness: Readiness,
-    /// Every event behind this seq, up to the checkpoint, can be read as such.
+    /// The fold can read every event after this seq, up to the checkpoint.
     pub raw_from: Seq,
-    /// A delta since this seq or a later one is complete: no hole of the fold lies behind it,
-    /// and removals have not been forgotten since.
+    /// A delta since this seq or a later one is complete: the fold has no hole after it, and still
+    /// has every removal after it.
     pub delta_from: Seq,
 }
 
-/// What a fold may serve.
+/// What a hub may serve from its fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Readiness {
-    /// Nothing: the fold has not reached the end of the log as it was when it began.
+    /// Nothing: the fold has not reached the position at which the log ended when the fold began.
     Folding,
-    /// Tail and delta: the fold is complete, but the log may be half-written, so that absence
+    /// Tails and deltas: the fold is complete, but the log may be half-written, so that absence
     /// means nothing (I14).
     Folded,
     /// Snapshots too: the fold is past the `Reconciled` of the newest claim.
     Reconciled,
 }
 
-/// The fold cannot be read; sessions over it end and are resumed.
+/// The fold cannot be read. Its sessions end; the edges connect again and resume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hub's fold cannot be read: {reason}")]
 pub struct SourceError {
-    /// What happened.
+    /// The cause.
     pub reason: String,
 }

@@ -1,5 +1,5 @@
-//! An edge whose position leads nowhere says what it holds, and gets what differs: both ends,
-//! whatever comes between.
+//! An edge at an invalid position sends a summary of its entries and receives the difference. The
+//! tests run both ends, with faults between them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +20,7 @@ use headwater_session::{
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// What the objects of a stream are, by number.
+/// The versions of a stream's objects, by the objects' numbers.
 type Objects = BTreeMap<u16, u16>;
 
 fn log_id(number: u64) -> LogId {
@@ -43,7 +43,7 @@ fn applied(number: u16, object: u16) -> Applied {
     Applied { key, uid, resource_version, object: Bytes::from(object) }
 }
 
-/// A log with these objects, as a hub has folded it.
+/// A log with some objects, and a hub's fold of it.
 struct Cloud {
     log_id: LogId,
     source: MemorySource,
@@ -79,7 +79,7 @@ impl Cloud {
     }
 }
 
-/// What an edge holds of the stream.
+/// An edge's replica of the stream.
 #[derive(Clone, Default)]
 struct Disk {
     checkpoint: Option<Checkpoint>,
@@ -87,7 +87,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// What an edge has of a log with these objects.
+    /// The replica of a log with these objects.
     fn of(number: u64, objects: &Objects) -> Self {
         let Cloud { log_id, state, seq, .. } = Cloud::new(number, objects);
         let checkpoint = Checkpoint { log_id, epoch: WriterEpoch(1), seq: Seq(seq) };
@@ -103,10 +103,10 @@ struct Link {
     staged: (RemovalRuns, Vec<Change>),
     up: VecDeque<EdgeMessage>,
     down: VecDeque<HubMessage>,
-    /// The next application comes out wrong.
+    /// The next push leads to a wrong state.
     miscomputes: bool,
-    /// What both said of the matter.
-    said: Vec<String>,
+    /// The messages of both ends about the comparison.
+    messages: Vec<String>,
 }
 
 impl Link {
@@ -130,7 +130,7 @@ impl Link {
             up: VecDeque::new(),
             down: VecDeque::new(),
             miscomputes: false,
-            said: Vec::new(),
+            messages: Vec::new(),
         };
         link.edge(EdgeInput::Connected);
         link
@@ -199,10 +199,10 @@ impl Link {
         }
     }
 
-    /// Delivers one message; false: there is none.
+    /// Delivers one message; `false`: there is none.
     fn deliver(&mut self, source: &MemorySource) -> bool {
         if let Some(message) = self.up.pop_front() {
-            self.said.extend(match &message {
+            self.messages.extend(match &message {
                 EdgeMessage::Summary(summary) => Some(format!("summary {}", summary.digests.len())),
                 EdgeMessage::Divergence(_) => Some("diverged".to_owned()),
                 _ => None,
@@ -211,7 +211,7 @@ impl Link {
             return true;
         }
         let Some(message) = self.down.pop_front() else { return false };
-        self.said.extend(match &message {
+        self.messages.extend(match &message {
             HubMessage::Compare(_) => Some("compare".to_owned()),
             HubMessage::ParkNotice(_) => Some("parked".to_owned()),
             HubMessage::Push(push) => {
@@ -228,13 +228,13 @@ impl Link {
         while self.deliver(source) {}
     }
 
-    /// The edge holds what the cloud has, and both know it.
+    /// Asserts that the edge has the cloud's state, and that the hub knows it.
     fn check(&self, cloud: &Cloud) {
         assert_eq!(self.disk.state, cloud.state);
-        let at = self.disk.checkpoint.expect("it holds something");
+        let at = self.disk.checkpoint.expect("a replica");
         assert_eq!((at.log_id, at.seq), (cloud.log_id, Seq(cloud.seq)));
-        let stood = self.hub.streams().next().expect("one stream");
-        assert_eq!((stood.acked, stood.resetting), (Seq(cloud.seq), false));
+        let status = self.hub.streams().next().expect("one stream");
+        assert_eq!((status.acked, status.resetting), (Seq(cloud.seq), false));
     }
 }
 
@@ -242,7 +242,7 @@ fn thousand() -> Objects {
     (0..1_000).map(|number| (number, 1)).collect()
 }
 
-/// The thousand, of which ten changed, ten went and ten came.
+/// The thousand after ten changes, ten removals and ten additions.
 fn few_differ() -> Objects {
     let mut objects = thousand();
     for n in 0..10 {
@@ -254,48 +254,48 @@ fn few_differ() -> Objects {
 }
 
 #[test]
-fn what_differs_comes_and_what_is_gone_goes() {
+fn a_correction_carries_only_the_difference() {
     let cloud = Cloud::new(2, &few_differ());
     let mut link = Link::new(Disk::of(1, &thousand()));
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["compare", "summary 1000", "Correction +20 -20"]);
+    assert_eq!(link.messages, ["compare", "summary 1000", "Correction +20 -20"]);
     link.check(&cloud);
 }
 
 #[test]
-fn where_nothing_differs_only_the_position_moves() {
+fn a_correction_without_a_difference_moves_only_the_position() {
     let cloud = Cloud::new(2, &thousand());
     let mut link = Link::new(Disk::of(1, &thousand()));
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["compare", "summary 1000", "Correction +0 -0"]);
+    assert_eq!(link.messages, ["compare", "summary 1000", "Correction +0 -0"]);
     link.check(&cloud);
 }
 
 #[test]
-fn where_nothing_is_in_common_all_of_it_comes() {
+fn a_correction_of_disjoint_states_carries_everything() {
     let cloud = Cloud::new(2, &(5..9).map(|number| (number, 1)).collect());
     let mut link = Link::new(Disk::of(1, &(0..3).map(|number| (number, 1)).collect()));
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["compare", "summary 3", "Correction +4 -3"]);
+    assert_eq!(link.messages, ["compare", "summary 3", "Correction +4 -3"]);
     link.check(&cloud);
 }
 
 #[test]
-fn an_edge_that_holds_nothing_is_not_asked() {
+fn an_edge_without_entries_receives_a_snapshot_without_a_comparison() {
     let cloud = Cloud::new(2, &thousand());
     let mut link = Link::new(Disk::default());
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["Snapshot +1000 -0"]);
+    assert_eq!(link.messages, ["Snapshot +1000 -0"]);
     link.check(&cloud);
 }
 
 #[test]
-fn an_edge_that_holds_too_much_to_say_gets_a_snapshot() {
+fn an_edge_with_too_many_entries_for_a_summary_receives_a_snapshot() {
     let cloud = Cloud::new(2, &thousand());
     let settings = EdgeSettings { summary_entries_max: 999, ..EdgeSettings::default() };
     let mut link = Link::with(Disk::of(1, &thousand()), HubSettings::default(), settings);
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["compare", "summary 0", "Snapshot +1000 -0"]);
+    assert_eq!(link.messages, ["compare", "summary 0", "Snapshot +1000 -0"]);
     link.check(&cloud);
 }
 
@@ -305,9 +305,9 @@ fn a_correction_comes_in_parts_no_larger_than_a_frame() {
     let settings = HubSettings { frame_bytes_max: 1_000, ..HubSettings::default() };
     let mut link = Link::with(Disk::of(1, &thousand()), settings, EdgeSettings::default());
     link.settle(&cloud.source);
-    assert!(link.said.len() > 4, "{:?}", link.said);
-    let gone = link.said[2..].iter().filter(|said| said.ends_with("-20")).count();
-    assert_eq!(gone, 1, "the first part says it: {:?}", link.said);
+    assert!(link.messages.len() > 4, "{:?}", link.messages);
+    let gone = link.messages[2..].iter().filter(|message| message.ends_with("-20")).count();
+    assert_eq!(gone, 1, "only the first part has it: {:?}", link.messages);
     link.check(&cloud);
 }
 
@@ -318,33 +318,33 @@ fn a_correction_that_does_not_hash_is_healed_by_a_snapshot() {
     link.miscomputes = true;
     link.settle(&cloud.source);
     let correction = "Correction +20 -20";
-    let said = ["compare", "summary 1000", correction, "diverged", "Snapshot +1000 -0"];
-    assert_eq!(link.said, said);
+    let messages = ["compare", "summary 1000", correction, "diverged", "Snapshot +1000 -0"];
+    assert_eq!(link.messages, messages);
     link.check(&cloud);
 }
 
 #[test]
-fn where_the_old_history_was_longer_its_end_is_not_told_in_the_new_one() {
+fn a_divergence_names_a_seq_of_the_new_history_when_the_old_one_was_longer() {
     let cloud = Cloud::new(2, &[(0, 1)].into());
     let mut link = Link::new(Disk::of(1, &thousand()));
     link.miscomputes = true;
     link.settle(&cloud.source);
-    let said = ["compare", "summary 1000", "Correction +0 -999", "diverged", "Snapshot +1 -0"];
-    assert_eq!(link.said, said);
+    let messages = ["compare", "summary 1000", "Correction +0 -999", "diverged", "Snapshot +1 -0"];
+    assert_eq!(link.messages, messages);
     link.check(&cloud);
 }
 
 #[test]
-fn a_divergence_that_crosses_the_question_makes_nothing_of_the_answer() {
+fn a_divergence_that_crosses_a_compare_request_voids_the_summary() {
     let cloud = Cloud::new(2, &few_differ());
     let mut link = Link::new(Disk::of(1, &thousand()));
-    while link.said != ["compare"] {
+    while link.messages != ["compare"] {
         link.deliver(&cloud.source);
     }
     let diverged = Divergence { stream: private(), seq: Seq(1_000) };
     link.up.push_front(EdgeMessage::Divergence(diverged));
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["compare", "diverged", "summary 1000", "Snapshot +1000 -0"]);
+    assert_eq!(link.messages, ["compare", "diverged", "summary 1000", "Snapshot +1000 -0"]);
     link.check(&cloud);
 }
 
@@ -356,7 +356,7 @@ fn a_connection_may_be_cut_at_any_point() {
         let disk = Disk::of(1, &thousand());
         let mut link = Link::with(disk, settings.clone(), EdgeSettings::default());
         let is_cut = (0..messages).all(|_| link.deliver(&cloud.source));
-        // What was on its way is lost; the edge lives on.
+        // The messages in flight are lost; the edge survives.
         (link.up, link.down) = Default::default();
         link.hub = HubSession::new(settings.clone(), identity().node);
         link.edge(EdgeInput::Disconnected);
@@ -364,70 +364,74 @@ fn a_connection_may_be_cut_at_any_point() {
         link.settle(&cloud.source);
         link.check(&cloud);
         if !is_cut {
-            return assert!(messages > 8, "{:?}", link.said);
+            return assert!(messages > 8, "{:?}", link.messages);
         }
     }
 }
 
 #[test]
-fn what_the_fold_became_meanwhile_is_what_the_answer_leads_to() {
+fn a_correction_leads_to_the_fold_at_the_time_of_the_summary() {
     let mut cloud = Cloud::new(2, &few_differ());
     let mut link = Link::new(Disk::of(1, &thousand()));
-    while link.said != ["compare"] {
+    while link.messages != ["compare"] {
         link.deliver(&cloud.source);
     }
     cloud.put(500, 9);
     link.hub(&cloud.source, HubInput::Advanced);
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["compare", "summary 1000", "Correction +21 -21"]);
+    assert_eq!(link.messages, ["compare", "summary 1000", "Correction +21 -21"]);
     link.check(&cloud);
 
-    // A writer that has just claimed may have half of it in the log (I14).
+    // After a new claim, the log may be half-written (I14).
     let mut link = Link::new(Disk::of(1, &thousand()));
-    while link.said != ["compare"] {
+    while link.messages != ["compare"] {
         link.deliver(&cloud.source);
     }
     cloud.source.set_readiness(Readiness::Folded);
     link.settle(&cloud.source);
-    assert_eq!(link.said, ["compare", "summary 1000", "parked"]);
+    assert_eq!(link.messages, ["compare", "summary 1000", "parked"]);
     cloud.source.set_readiness(Readiness::Reconciled);
     link.hub(&cloud.source, HubInput::Advanced);
     link.settle(&cloud.source);
     let again = ["compare", "summary 1000", "Correction +21 -21"];
-    assert_eq!(link.said[3..], again);
+    assert_eq!(link.messages[3..], again);
     link.check(&cloud);
 }
 
 #[test]
-fn where_a_stream_ends_is_told_until_the_edge_rests_there() {
+fn heartbeats_carry_a_tail_until_the_edge_has_received_it_there() {
     let mut cloud = Cloud::new(1, &thousand());
     let mut link = Link::new(Disk::of(1, &thousand()));
     link.settle(&cloud.source);
-    let told = |link: &mut Link, cloud: &Cloud, now_ms| {
+    let tails = |link: &mut Link, cloud: &Cloud, now_ms| {
         link.hub(&cloud.source, HubInput::Tick(now_ms));
         link.down.iter().rev().find_map(|message| match message {
             HubMessage::Heartbeat(heartbeat) => Some(heartbeat.tails.len()),
             _ => None,
         })
     };
-    assert_eq!(told(&mut link, &cloud, 1), None, "it is not time");
-    assert_eq!(told(&mut link, &cloud, 10_000), Some(1));
-    assert_eq!(told(&mut link, &cloud, 20_000), Some(0), "its hash was compared");
+    assert_eq!(tails(&mut link, &cloud, 1), None, "it is not time");
+    assert_eq!(tails(&mut link, &cloud, 10_000), Some(1));
+    assert_eq!(tails(&mut link, &cloud, 20_000), Some(0), "its hash was compared");
     cloud.put(500, 9);
     link.hub(&cloud.source, HubInput::Advanced);
-    assert_eq!(told(&mut link, &cloud, 30_000), Some(1), "it is not there yet");
+    assert_eq!(tails(&mut link, &cloud, 30_000), Some(1), "it is not there yet");
     link.settle(&cloud.source);
-    assert_eq!(told(&mut link, &cloud, 40_000), Some(1), "it is, and knows it once more");
-    assert_eq!(told(&mut link, &cloud, 50_000), Some(0));
+    assert_eq!(
+        tails(&mut link, &cloud, 40_000),
+        Some(1),
+        "it is there, and receives the tail once more"
+    );
+    assert_eq!(tails(&mut link, &cloud, 50_000), Some(0));
 }
 
 #[test]
-fn a_summary_is_bounded_and_one_that_nobody_asked_for_is_passed_over() {
+fn a_summary_is_bounded_and_one_without_a_request_is_ignored() {
     let cloud = Cloud::new(1, &thousand());
     let settings = HubSettings { summary_entries_max: 10, ..HubSettings::default() };
     let mut link = Link::with(Disk::of(1, &thousand()), settings, EdgeSettings::default());
     link.settle(&cloud.source);
-    assert_eq!(link.said, [""; 0], "it has everything");
+    assert_eq!(link.messages, [""; 0], "it has everything");
     let digests = cloud.state.digests(&DigestKey::new(1), "");
     let summary = |count, stream: &str| {
         let stream = stream.parse().expect("a stream");
@@ -488,7 +492,7 @@ fn push(mode: PushMode, gone: &[u32]) -> EdgeInput {
 }
 
 #[test]
-fn a_correction_of_what_was_not_said_is_refused() {
+fn a_correction_without_a_summary_is_refused() {
     let fault = |inputs: Vec<EdgeInput>| {
         let mut edge = welcomed();
         let mut outputs = inputs.into_iter().flat_map(|input| edge.step(input));
@@ -502,26 +506,26 @@ fn a_correction_of_what_was_not_said_is_refused() {
     assert_eq!(fault(vec![asked(), summarized(3), correct(&[0, 3])]), None);
     let not_compared = Some(PushFault::NotCompared);
     assert_eq!(fault(vec![correct(&[])]), not_compared);
-    assert_eq!(fault(vec![asked(), correct(&[])]), not_compared, "it was not answered");
+    assert_eq!(fault(vec![asked(), correct(&[])]), not_compared, "no summary was sent");
     let twice = vec![asked(), summarized(3), correct(&[]), correct(&[])];
-    assert_eq!(fault(twice), not_compared, "it is not so any more");
+    assert_eq!(fault(twice), not_compared, "the first correction used the summary");
     let overtaken = vec![asked(), push(PushMode::Snapshot, &[]), summarized(3), correct(&[])];
-    assert_eq!(fault(overtaken), not_compared, "it was not so any more");
-    let said = fault(vec![asked(), summarized(3), correct(&[2, 2])]);
-    assert_eq!(said, Some(PushFault::Gone { corrected: 4, summarized: 3 }));
-    let said = fault(vec![asked(), summarized(3), push(PushMode::Snapshot, &[2, 1])]);
-    assert!(matches!(said, Some(PushFault::Mode { mode: "snapshot", .. })), "{said:?}");
+    assert_eq!(fault(overtaken), not_compared, "the snapshot made the summary stale");
+    let error = fault(vec![asked(), summarized(3), correct(&[2, 2])]);
+    assert_eq!(error, Some(PushFault::Gone { corrected: 4, summarized: 3 }));
+    let error = fault(vec![asked(), summarized(3), push(PushMode::Snapshot, &[2, 1])]);
+    assert!(matches!(error, Some(PushFault::Mode { mode: "snapshot", .. })), "{error:?}");
     assert_eq!(fault(vec![compare("node/b")]), Some(PushFault::NotReadable));
 }
 
 #[test]
-fn a_question_is_answered_once_and_on_its_own_connection() {
+fn a_compare_request_has_one_response_on_its_own_connection() {
     let mut edge = welcomed();
     let is_summary = |outputs: &[EdgeOutput], count| match outputs {
         [EdgeOutput::Send(EdgeMessage::Summary(summary))] => summary.digests.len() == count,
         _ => false,
     };
-    assert!(is_summary(&edge.step(compare("cluster")), 0), "it holds nothing of it");
+    assert!(is_summary(&edge.step(compare("cluster")), 0), "it has no replica");
     assert!(matches!(edge.step(compare("node/a"))[..], [EdgeOutput::Summarize { nonce: 5, .. }]));
     assert!(is_summary(&edge.step(summarized(3)), 3));
     assert_eq!(edge.step(summarized(3)), [], "once");
@@ -532,7 +536,7 @@ fn a_question_is_answered_once_and_on_its_own_connection() {
 }
 
 proptest! {
-    /// Whatever two states there are, and however small the frames.
+    /// From any state to any state, with frames of any size.
     #[test]
     fn an_edge_ends_as_the_hub(
         held in prop::collection::btree_map(0u16..40, 0u16..3, 0..30),
@@ -543,13 +547,13 @@ proptest! {
         let cloud = Cloud::new(2, &wanted);
         let settings = HubSettings { frame_bytes_max, ..HubSettings::default() };
         let mut link = Link::with(Disk::of(1, &held), settings, EdgeSettings::default());
-        // Of a snapshot that does not hash no other would be the better.
+        // Another snapshot cannot mend a snapshot with a wrong hash.
         link.miscomputes = miscomputes && !held.is_empty();
         link.settle(&cloud.source);
         link.check(&cloud);
         let changes: usize = held.iter().filter(|(n, o)| wanted.get(n) != Some(o)).count();
         if !held.is_empty() {
-            let gone = link.said.iter().find(|said| said.starts_with("Correction"));
+            let gone = link.messages.iter().find(|message| message.starts_with("Correction"));
             let gone = gone.expect("it was compared");
             prop_assert!(gone.ends_with(&format!("-{changes}")), "{gone}");
         }

@@ -1,4 +1,5 @@
-//! Whatever a peer or a shell says, in whatever order, neither end panics or runs away.
+//! Neither end panics or sends without bound, whatever inputs a peer or a shell gives it, in any
+//! order.
 
 use bytes::Bytes;
 use headwater_event::{
@@ -19,7 +20,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// What one input may bring out, at most: a window of small frames.
+/// The bound on the outputs of one input: a window of small frames.
 const OUTPUTS_MAX: usize = 10_000;
 
 fn node() -> NodeName {
@@ -147,12 +148,12 @@ fn gone() -> impl Strategy<Value = RemovalRuns> {
     ]
 }
 
-/// That of a state that hashes to nothing, as the source's does, or another.
+/// The nonce of a state with the empty hash, as the source's has, or another one.
 fn nonce() -> impl Strategy<Value = u64> {
     prop_oneof![5 => Just(0), 1 => any::<u64>()]
 }
 
-/// Of what the source has as well, and of something else.
+/// Digests of an entry that the source has, and of others.
 fn digests() -> impl Strategy<Value = Vec<EntryDigest>> {
     let key: EntryKey = "ns/pod/a".parse().expect("well-formed");
     let held = DigestKey::new(0).digest(&key, "", "", &ObjectHash::of(&[b'x'; 200]));
@@ -311,7 +312,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hub_survives_any_edge_and_tells_it_nothing_of_another(
+    fn a_hub_survives_any_edge_and_sends_it_no_stream_of_another(
         settings in (0..3_000u64, 0..10u64), positions in vec(position(), 0..3),
         inputs in vec(hub_input(), 0..40),
     ) {
@@ -332,7 +333,7 @@ proptest! {
         for input in all {
             let outputs = session.step(&source, input);
             prop_assert!(outputs.len() < OUTPUTS_MAX);
-            prop_assert!(!is_closed || outputs.is_empty(), "nothing is said behind the end");
+            prop_assert!(!is_closed || outputs.is_empty(), "no output after the end");
             for output in outputs {
                 match output {
                     HubOutput::Close(_) => is_closed = true,

@@ -1,4 +1,4 @@
-//! Single stories of a session, one end at a time.
+//! Single behaviours of a session, one end at a time.
 
 use bytes::Bytes;
 use headwater_event::{
@@ -97,7 +97,7 @@ fn a_session_begins_from_what_is_durable() {
     let outputs = edge.step(pushed(push(PushMode::Tail, 5, 6)));
     assert_eq!(outputs, [EdgeOutput::Apply(push(PushMode::Tail, 5, 6))]);
     edge.step(EdgeInput::Disconnected);
-    // The push is still being applied, then applied and not synced: no hello before that.
+    // The push is first in progress, then applied but not synced; the hello waits for the sync.
     assert_eq!(edge.step(EdgeInput::Connected), []);
     let applied = EdgeInput::Applied { stream: private(), checkpoint: at(6), hash: hash(1) };
     assert_eq!(edge.step(applied), [EdgeOutput::Sync]);
@@ -150,7 +150,7 @@ fn a_push_in_parts_counts_only_when_its_parts_are_all_there_in_order() {
 }
 
 #[test]
-fn what_is_acknowledged_as_durable_was_synced() {
+fn an_acknowledgement_as_durable_follows_the_sync() {
     let mut edge = open_edge();
     edge.step(pushed(push(PushMode::Tail, 5, 6)));
     edge.step(EdgeInput::Applied { stream: private(), checkpoint: at(6), hash: hash(1) });
@@ -175,13 +175,13 @@ fn another_hash_stops_the_stream_until_a_snapshot() {
             EdgeOutput::Send(EdgeMessage::Divergence(_)),
         ]
     ));
-    assert_eq!(edge.step(pushed(push(PushMode::Tail, 6, 7))), [], "passed over");
+    assert_eq!(edge.step(pushed(push(PushMode::Tail, 6, 7))), [], "ignored");
     let outputs = edge.step(pushed(push(PushMode::Snapshot, 0, 7)));
     assert_eq!(outputs, [EdgeOutput::Apply(push(PushMode::Snapshot, 0, 7))]);
 }
 
 #[test]
-fn a_restored_disk_moves_past_what_the_cloud_knows_before_it_speaks_again() {
+fn a_restored_disk_raises_its_boot_number_before_it_connects_again() {
     let (mut edge, _) = greeting_edge();
     let known = identity(7);
     let outputs = edge.step(welcome(Some(known.clone())));
@@ -219,7 +219,7 @@ fn another_log_of_the_same_number_is_refused() {
 }
 
 #[test]
-fn a_request_without_an_answer_is_given_up_in_time() {
+fn a_request_without_a_response_times_out() {
     let mut edge = open_edge();
     let key = "ns/secret/s".parse().expect("well-formed");
     let request = Request { id: 1, timeout_ms: 50, key };
@@ -231,7 +231,7 @@ fn a_request_without_an_answer_is_given_up_in_time() {
     assert!(matches!(response.outcome, Err(RequestError::Unavailable(_))));
 }
 
-/// A reconciled fold of `events` pods in the node's private stream, `names` different ones.
+/// A reconciled fold of `events` events in the node's private stream, of `names` different pods.
 fn source(events: u64, names: u64) -> MemorySource {
     let mut source = MemorySource::new(100);
     source.begin(log_id());
@@ -257,7 +257,7 @@ fn extend(source: &mut MemorySource, seqs: std::ops::RangeInclusive<u64>, names:
     }
 }
 
-/// A hub session whose edge holds everything up to `seq`, with the hub's first answers.
+/// A hub session whose edge has everything up to `seq`, with the hub's first outputs.
 fn open_hub(source: &MemorySource, seq: u64, window: u64) -> (HubSession, Vec<HubOutput>) {
     let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
     let position = ReplicaPosition { stream: private(), checkpoint: at(seq), hash: hash(1) };
@@ -267,8 +267,8 @@ fn open_hub(source: &MemorySource, seq: u64, window: u64) -> (HubSession, Vec<Hu
         positions: vec![position],
         window_bytes: window,
     };
-    let said = hub.step(source, HubInput::Received(EdgeMessage::Hello(hello)));
-    assert_eq!(said, [HubOutput::Identify(identity(3))]);
+    let outputs = hub.step(source, HubInput::Received(EdgeMessage::Hello(hello)));
+    assert_eq!(outputs, [HubOutput::Identify(identity(3))]);
     let outputs = hub.step(source, HubInput::Admitted { known: None });
     (hub, outputs)
 }
@@ -292,7 +292,7 @@ fn a_resume_takes_one_round_trip_and_carries_the_events_missed() {
 }
 
 #[test]
-fn what_lies_past_the_window_comes_as_one_delta() {
+fn changes_beyond_the_window_travel_as_one_delta() {
     let mut source = source(1, 2);
     let (mut hub, _) = open_hub(&source, 1, 300);
     let mut sent_bytes = 0;
@@ -335,7 +335,7 @@ fn an_ack_of_what_was_not_sent_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn a_node_asks_only_for_what_it_has_an_interest_in() {
+fn a_node_may_request_only_objects_of_its_interest() {
     let source = source(3, 3);
     let (mut hub, _) = open_hub(&source, 3, 1 << 20);
     let request = |id, key: &str| {
@@ -354,7 +354,7 @@ fn a_node_asks_only_for_what_it_has_an_interest_in() {
 }
 
 #[test]
-fn reports_are_acknowledged_when_the_log_has_them() {
+fn reports_are_acknowledged_after_their_append() {
     let source = source(1, 1);
     let (mut hub, _) = open_hub(&source, 1, 1 << 20);
     let id = |seq| ReportId { incarnation: Incarnation(1), boot: 3, seq };
@@ -363,12 +363,12 @@ fn reports_are_acknowledged_when_the_log_has_them() {
         Report { id: id(seq), body, traceparent: None }
     };
     let reports = vec![report(1), report(4)];
-    let said = Reports { after: None, reports: reports.clone() };
-    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(said)));
+    let sent = Reports { after: None, reports: reports.clone() };
+    let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(sent)));
     assert_eq!(outputs, [HubOutput::AppendReports(reports)]);
     let outputs = hub.step(&source, HubInput::Appended(id(4)));
     assert_eq!(outputs, [HubOutput::Send(HubMessage::ReportsAcked(id(4)))]);
-    // Reports 5 to 7 went missing on the way.
+    // Reports 5 to 7 are lost.
     let later = Reports { after: Some(id(7)), reports: vec![report(8)] };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(later)));
     assert!(matches!(
@@ -378,7 +378,7 @@ fn reports_are_acknowledged_when_the_log_has_them() {
 }
 
 #[test]
-fn a_stale_identity_is_told_what_the_cloud_knows_and_refused() {
+fn a_stale_identity_receives_the_highest_one_and_is_refused() {
     let mut source = source(1, 1);
     source.set_known_identity(identity(9));
     let (_, outputs) = open_hub(&source, 1, 1 << 20);
@@ -410,14 +410,14 @@ fn a_welcome_waits_until_the_hub_knows_its_log_but_not_for_ever() {
 }
 
 #[test]
-fn where_the_edge_stood_can_be_told_after_the_end() {
+fn the_edge_position_is_readable_after_the_end() {
     let source = source(10, 10);
     let (mut hub, _) = open_hub(&source, 7, 1 << 20);
     let refusal = Refusal { code: RefusalCode::Unavailable, message: String::new() };
     hub.step(&source, HubInput::Dismissed(refusal));
-    let stood = hub.streams().next().expect("one stream");
+    let status = hub.streams().next().expect("one stream");
     assert_eq!(
-        (stood.acked, stood.applied, stood.sent, stood.tail),
+        (status.acked, status.applied, status.sent, status.tail),
         (Seq(7), Seq(7), Seq(10), Seq(10))
     );
 }
@@ -436,7 +436,7 @@ fn a_hello_names_no_other_node() {
 }
 
 #[test]
-fn a_number_that_no_node_has_counted_to_is_refused_before_it_is_known() {
+fn a_boot_number_above_the_bound_is_refused_before_it_is_stored() {
     let source = source(1, 1);
     for number in [u64::MAX, COUNTER_MAX + 1] {
         let mut hub = HubSession::new(HubSettings::default(), identity(1).node);

@@ -1,5 +1,5 @@
-//! The cloud of the simulated world: a source of objects, the writer that logs them, and every
-//! life and branch that the log ever had.
+//! The cloud of the simulated world: a source of objects, the writer that appends them, and every
+//! id and branch that the log has had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use headwater_event::{
 };
 use uuid::Uuid;
 
-/// A record of the log, as far as hubs care.
+/// A record of the log, with the parts that hubs read.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     Claim(WriterEpoch),
@@ -30,9 +30,9 @@ pub(crate) struct Branch {
 
 pub(crate) struct Cloud {
     pub(crate) nodes: Vec<NodeName>,
-    /// Every branch there ever was; the last one is the log.
+    /// Every branch so far; the last one is the log.
     pub(crate) branches: Vec<Branch>,
-    /// What the source has: the object and its UID.
+    /// The source's objects with their UIDs.
     desired: BTreeMap<(StreamId, EntryKey), (String, Bytes)>,
     pub(crate) deletions: BTreeMap<StreamId, Deletions>,
     epoch: WriterEpoch,
@@ -41,7 +41,7 @@ pub(crate) struct Cloud {
     pub(crate) logged: BTreeMap<NodeName, BTreeSet<ReportId>>,
     counted: BTreeMap<(NodeName, ReportKey), ReportId>,
     monotonic: Monotonic,
-    /// Whether history was ever lost.
+    /// Whether history has been lost at least once.
     pub(crate) lost_history: bool,
 }
 
@@ -82,7 +82,7 @@ impl Cloud {
         self.branches.len() - 1
     }
 
-    /// The log is gone; another one begins, empty.
+    /// Replaces the log by another one, empty.
     pub(crate) fn birth(&mut self) {
         self.lost_history |= !self.branches.is_empty();
         let number = self.branches.last().map_or(0, |branch| branch.log_id.number) + 1;
@@ -103,7 +103,7 @@ impl Cloud {
     /// The last records are lost, and another writer goes on from there.
     pub(crate) fn truncate(&mut self, records: usize) {
         let mut branch = self.log().clone();
-        // The claim of an epoch survives what it wrote, else epochs would not tell branches apart.
+        // A claim survives the loss of its records; otherwise two branches could have one epoch.
         let keep = branch.records.len().saturating_sub(records);
         branch.records.truncate(keep);
         self.branches.push(branch);
@@ -166,8 +166,8 @@ impl Cloud {
         matches!(marks.next(), Some(Record::Reconciled))
     }
 
-    /// The writer logs up to `steps` differences between its source and the log, and says so
-    /// when none is left.
+    /// Appends up to `steps` differences between the source and the log, and a mark when none is
+    /// left.
     pub(crate) fn reconcile(&mut self, steps: usize) {
         if self.is_reconciled() {
             return;
@@ -215,7 +215,7 @@ impl Cloud {
         let change = match (size, before) {
             (Some(size), before) => {
                 let uid = before.map_or_else(|| format!("uid-{}", self.minted), |(uid, _)| uid);
-                // Whose it is can be read from the bytes (I6), and no two objects are equal.
+                // The bytes name the node (I6), and no two objects are equal.
                 let object = format!("{{\"of\":\"{stream}\",\"n\":{}}}", self.minted)
                     + &" ".repeat(size.into());
                 let object = Bytes::from(object);
@@ -255,14 +255,14 @@ impl Cloud {
         Assignment::decode(node, object).expect("the cloud wrote it")
     }
 
-    /// Marks how far a stream went.
+    /// Marks the position of a stream.
     pub(crate) fn head(&mut self, stream: &StreamId) {
         if self.is_reconciled() && !self.events(self.branch(), stream).is_empty() {
             self.append(stream, Event::Head);
         }
     }
 
-    /// Where a stream ends, with the hash there.
+    /// The end of a stream, with the hash there.
     pub(crate) fn end(&self, stream: &StreamId) -> (Seq, StateHash) {
         let events = self.events(self.branch(), stream);
         events.last().map_or((Seq::ZERO, StateHash::EMPTY), |last| (last.seq, last.hash))
@@ -282,7 +282,7 @@ impl Cloud {
         }
     }
 
-    /// I1, for a replica that says it stands at `at`.
+    /// Checks I1 of a replica at `at`.
     pub(crate) fn check_prefix(&self, stream: &StreamId, at: &Checkpoint, state: &State) {
         let history = self.history(stream, at);
         let history = history.unwrap_or_else(|| panic!("I1 {stream}: {at:?} was never logged"));

@@ -1,5 +1,5 @@
-//! An edge of the simulated world: a disk that forgets what was not synced, and the shell around
-//! its session.
+//! An edge of the simulated world: a disk that loses unsynced writes at a power loss, and the shell
+//! around its session.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub(crate) struct Replica {
     pub(crate) state: State,
 }
 
-/// What is on the disk.
+/// The content of the disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) streams: BTreeMap<StreamId, Replica>,
@@ -37,26 +37,26 @@ pub(crate) struct Edge {
     pub(crate) session: EdgeSession,
     settings: EdgeSettings,
     pub(crate) identity: Identity,
-    /// As reads see it, and as a power loss would leave it.
+    /// The content that reads return; `synced` is the content after a power loss.
     pub(crate) disk: Disk,
     pub(crate) synced: Disk,
     /// The outbox is synced with every write.
     pub(crate) outbox: BTreeMap<ReportId, Report>,
     reported: u64,
     staged: BTreeMap<StreamId, (RemovalRuns, Vec<Change>)>,
-    /// Streams in which a push did not come out: nothing but what begins anew applies.
+    /// Streams in which a push led to a wrong state: only a push that begins anew applies.
     broken: BTreeSet<StreamId>,
-    /// What the session asked of the shell, in order.
+    /// The session's outputs that the shell has not executed yet, in order.
     pub(crate) work: VecDeque<EdgeOutput>,
-    /// The next application comes out wrong.
+    /// The next push leads to a wrong state.
     pub(crate) miscomputes: bool,
     once: Once,
     removals: Removals,
-    /// What the session has said, to be put on the connection.
-    pub(crate) said: Vec<EdgeMessage>,
-    /// The session wants its connection closed, or the edge is down.
+    /// The session's messages that are not on the connection yet.
+    pub(crate) outgoing: Vec<EdgeMessage>,
+    /// The session closes its connection, or the edge is down.
     pub(crate) hangs_up: bool,
-    /// Why, where the session said so.
+    /// The session's reason, if it closes the connection.
     pub(crate) end: Option<EdgeCloseReason>,
 }
 
@@ -80,13 +80,13 @@ impl Edge {
             miscomputes: false,
             once: Once::default(),
             removals: Removals::default(),
-            said: Vec::new(),
+            outgoing: Vec::new(),
             hangs_up: false,
             end: None,
         }
     }
 
-    /// Power is lost and comes back: what was not synced is gone.
+    /// Power is lost and comes back: unsynced writes are lost.
     pub(crate) fn crash(&mut self, is_wiped: bool) {
         if is_wiped {
             self.synced = Disk::default();
@@ -102,7 +102,7 @@ impl Edge {
         self.staged.clear();
         self.broken.clear();
         self.work.clear();
-        self.said.clear();
+        self.outgoing.clear();
         self.hangs_up = true;
         self.miscomputes = false;
         self.identity.boot.number += 1;
@@ -147,8 +147,8 @@ impl Edge {
         for output in self.session.step(input) {
             match output {
                 EdgeOutput::Send(message) => {
-                    self.check_said(&message);
-                    self.said.push(message);
+                    self.check_sent(&message);
+                    self.outgoing.push(message);
                 }
                 EdgeOutput::Close(end) => {
                     self.hangs_up = true;
@@ -159,31 +159,31 @@ impl Edge {
         }
     }
 
-    /// I8 of what is said.
-    fn check_said(&self, message: &EdgeMessage) {
+    /// Checks I8 of a message.
+    fn check_sent(&self, message: &EdgeMessage) {
         let node = &self.identity.node;
-        let said: Vec<(StreamId, Seq)> = match message {
+        let acknowledged: Vec<(StreamId, Seq)> = match message {
             EdgeMessage::Ack(ack) => {
-                ack.progress.iter().map(|said| (said.stream.clone(), said.durable)).collect()
+                ack.progress.iter().map(|one| (one.stream.clone(), one.durable)).collect()
             }
             EdgeMessage::Hello(hello) => {
-                for said in &hello.positions {
-                    let synced = self.synced.streams.get(&said.stream);
+                for position in &hello.positions {
+                    let synced = self.synced.streams.get(&position.stream);
                     let synced = synced.and_then(|replica| replica.checkpoint);
-                    assert_eq!(synced, Some(said.checkpoint), "I8 a hello is durable");
+                    assert_eq!(synced, Some(position.checkpoint), "I8 a hello is durable");
                 }
                 Vec::new()
             }
             _ => Vec::new(),
         };
-        for (stream, seq) in said {
+        for (stream, seq) in acknowledged {
             let synced = self.synced.streams.get(&stream).and_then(|replica| replica.checkpoint);
             let synced = synced.map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
             durable::check(node, &stream, "acknowledged", seq, synced).expect("I8");
         }
     }
 
-    /// Does the next thing that the session asked for.
+    /// Executes the next output of the session.
     pub(crate) fn work(&mut self, cloud: &Cloud) {
         let Some(work) = self.work.pop_front() else { return };
         match work {
@@ -309,7 +309,7 @@ impl Edge {
         }
     }
 
-    /// I1, I3, I5, I7, I9, I14 of an application.
+    /// Checks I1, I3, I5, I7, I9 and I14 of an applied push.
     fn check_applied(
         &mut self,
         push: &Push,
@@ -336,7 +336,7 @@ impl Edge {
         deletions.check(stream, before, after).expect("I14");
     }
 
-    /// Whether a push of this stream that begins anew waits to be applied.
+    /// Whether a push that begins this stream anew waits for its application.
     pub(crate) fn awaits_beginning(&self, stream: &StreamId) -> bool {
         self.work.iter().any(|work| match work {
             EdgeOutput::Apply(push) => push.stream == *stream && push.mode.begins_anew(),

@@ -9,14 +9,14 @@ use headwater_session::{
 
 use crate::cloud::{Branch, Record};
 
-/// Events that a hub keeps as such, per stream: few, so that deltas and snapshots are common.
+/// Events that a hub keeps for tails, per stream: few, so that deltas and snapshots are common.
 const RAW_EVENTS_MAX: usize = 6;
 
 pub(crate) struct Hub {
     pub(crate) source: MemorySource,
     pub(crate) registry: SessionRegistry,
     pub(crate) sessions: BTreeMap<SessionId, HubSession>,
-    /// The branch it reads, and how far.
+    /// The branch that the hub reads, and its position there.
     pub(crate) branch: usize,
     at: usize,
     /// The end of the log when the fold began.
@@ -37,8 +37,7 @@ impl Hub {
         }
     }
 
-    /// Starts with nothing, on the log as it is now. The records below `compacted` have been
-    /// compacted.
+    /// Starts with an empty fold of the present log. The records below `compacted` are compacted.
     pub(crate) fn restart(&mut self, branch: usize, log: &Branch, compacted: usize) {
         let mut source = MemorySource::new(RAW_EVENTS_MAX);
         source.begin(log.log_id);
@@ -91,8 +90,8 @@ impl Hub {
     }
 }
 
-/// What compaction leaves: the latest record of each key, no tombstone that has an event of its
-/// stream behind it, every claim and mark.
+/// The records that compaction leaves: the latest one of each key, every claim and every mark, but
+/// no tombstone with a later event in its stream.
 fn compact(records: &[Record]) -> Vec<Record> {
     let mut seen: BTreeSet<(StreamId, Option<EntryKey>)> = BTreeSet::new();
     let mut has_later: BTreeSet<StreamId> = BTreeSet::new();

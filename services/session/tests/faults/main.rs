@@ -1,5 +1,5 @@
-//! Whatever breaks, what an edge shows is a prefix of its streams; and when faults stop, both
-//! ends converge.
+//! An edge shows a prefix of its streams during any faults, and both ends converge after the faults
+//! stop.
 
 mod cloud;
 mod edge;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use world::{Tampering, World};
 
-/// One thing that happens.
+/// One step of the simulation.
 #[derive(Clone, Debug)]
 enum Action {
     Set { stream: usize, key: u8, size: Option<u16> },
@@ -31,7 +31,7 @@ enum Action {
     Sync { edge: usize },
     Crash { edge: usize, is_wiped: bool },
     Report { edge: usize, key: u8 },
-    Append { is_heard: bool },
+    Append { is_confirmed: bool },
     Tick { ms: u64 },
     Tamper { edge: usize, is_up: bool, tampering: Tampering },
     Miscompute { edge: usize },
@@ -69,7 +69,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (edge.clone(), prop::bool::weighted(0.2))
             .prop_map(|(edge, is_wiped)| Action::Crash { edge, is_wiped }),
         6 => (edge.clone(), any::<u8>()).prop_map(|(edge, key)| Action::Report { edge, key }),
-        6 => prop::bool::weighted(0.8).prop_map(|is_heard| Action::Append { is_heard }),
+        6 => prop::bool::weighted(0.8).prop_map(|is_confirmed| Action::Append { is_confirmed }),
         3 => (0..8_000u64).prop_map(|ms| Action::Tick { ms }),
         1 => (edge.clone(), any::<bool>(), tampering)
             .prop_map(|(edge, is_up, tampering)| Action::Tamper { edge, is_up, tampering }),
@@ -108,7 +108,7 @@ fn perform(world: &mut World, action: &Action) {
         Action::Sync { edge } => world.sync(edge),
         Action::Crash { edge, is_wiped } => world.crash(edge, is_wiped),
         Action::Report { edge, key } => world.report(edge, key),
-        Action::Append { is_heard } => world.append(is_heard),
+        Action::Append { is_confirmed } => world.append(is_confirmed),
         Action::Tick { ms } => world.tick(ms),
         Action::Tamper { edge, is_up, tampering } => world.tamper(edge, is_up, tampering),
         Action::Miscompute { edge } => world.miscompute(edge),

@@ -1,5 +1,5 @@
 //! The simulated world: one cloud, two hubs, two edges, and connections that break, stall and
-//! lie. Every invariant is checked as it runs.
+//! corrupt the order of messages. The world checks every invariant at each step.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ use crate::cloud::Cloud;
 use crate::edge::Edge;
 use crate::hub::Hub;
 
-/// How often everything is delivered and done after the faults have stopped, at most.
+/// The bound on the rounds of deliveries and work after the faults have stopped.
 const SETTLE_ROUNDS_MAX: usize = 400;
 
-/// One connection; the two ends notice its end apart from each other.
+/// One connection; each end notices its loss independently.
 struct Link {
     edge: usize,
     hub: usize,
@@ -28,7 +28,7 @@ struct Link {
     down: VecDeque<HubMessage>,
     edge_holds: bool,
     hub_holds: bool,
-    /// A message was repeated, swapped or lost inside it, which TCP does not do.
+    /// Whether a message was repeated, swapped or lost on it, which TCP does not do.
     tampered: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) streams: Vec<StreamId>,
 }
 
-/// What a network that is worse than TCP does to a message.
+/// A fault of a network that is worse than TCP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tampering {
     Repeat,
@@ -64,7 +64,7 @@ impl World {
     pub(crate) fn new() -> Self {
         let nodes: Vec<NodeName> =
             ["a", "b"].map(|name| name.parse().expect("well-formed")).to_vec();
-        // Everything small, so that every bound is met.
+        // All settings are small, so that the simulation reaches every bound.
         let edge_settings = EdgeSettings {
             window_bytes: 2_000,
             frame_bytes_max: 500,
@@ -133,15 +133,15 @@ impl World {
         self.step_edge(edge, EdgeInput::Connected);
     }
 
-    /// The edge loses its connection; the hub may go on believing in it.
+    /// The edge loses its connection; the hub may not notice it.
     pub(crate) fn cut(&mut self, edge: usize) {
         for link in self.links.iter_mut().filter(|link| link.edge == edge) {
             link.edge_holds = false;
         }
         self.edges[edge].hangs_up = false;
-        self.edges[edge].said.clear();
+        self.edges[edge].outgoing.clear();
         self.edges[edge].step(EdgeInput::Disconnected);
-        self.edges[edge].said.clear();
+        self.edges[edge].outgoing.clear();
         self.forget_links();
     }
 
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Everything goes its way for a while.
+    /// Runs a while without new faults.
     pub(crate) fn run(&mut self, edge: usize, hub: usize, rounds: usize) {
         if !self.links.iter().any(|link| link.edge == edge && link.edge_holds) {
             self.connect(edge, hub);
@@ -194,35 +194,35 @@ impl World {
 
     pub(crate) fn work(&mut self, edge: usize) {
         self.edges[edge].work(&self.cloud);
-        self.speak(edge);
+        self.send_outgoing(edge);
     }
 
     pub(crate) fn sync(&mut self, edge: usize) {
         self.edges[edge].sync();
-        self.speak(edge);
+        self.send_outgoing(edge);
     }
 
     pub(crate) fn crash(&mut self, edge: usize, is_wiped: bool) {
         self.edges[edge].crash(is_wiped);
-        self.speak(edge);
+        self.send_outgoing(edge);
     }
 
     pub(crate) fn report(&mut self, edge: usize, key: u8) {
         self.edges[edge].report(key);
-        self.speak(edge);
+        self.send_outgoing(edge);
     }
 
     pub(crate) fn miscompute(&mut self, edge: usize) {
         self.edges[edge].miscomputes = true;
     }
 
-    /// The upstream log takes the oldest reports that a hub gave it; or it does, and the hub
-    /// never hears of it.
-    pub(crate) fn append(&mut self, is_heard: bool) {
+    /// The upstream log appends the oldest pending reports of a hub; with `is_confirmed`, the hub
+    /// receives the confirmation.
+    pub(crate) fn append(&mut self, is_confirmed: bool) {
         let Some(append) = self.appends.pop_front() else { return };
         self.cloud.report(&append.node, &append.reports);
         let last: Option<ReportId> = append.reports.last().map(|report| report.id);
-        if let (Some(last), true) = (last, is_heard) {
+        if let (Some(last), true) = (last, is_confirmed) {
             self.step_hub(append.hub, append.session, HubInput::Appended(last));
         }
     }
@@ -253,15 +253,15 @@ impl World {
 
     fn step_edge(&mut self, edge: usize, input: EdgeInput) {
         self.edges[edge].step(input);
-        self.speak(edge);
+        self.send_outgoing(edge);
     }
 
-    /// Puts what the edge said on its connection.
-    fn speak(&mut self, edge: usize) {
-        let said = std::mem::take(&mut self.edges[edge].said);
+    /// Puts the edge's messages on its connection.
+    fn send_outgoing(&mut self, edge: usize) {
+        let outgoing = std::mem::take(&mut self.edges[edge].outgoing);
         if let Some(link) = self.links.iter_mut().find(|link| link.edge == edge && link.edge_holds)
         {
-            link.up.extend(said);
+            link.up.extend(outgoing);
         }
         if let Some(end) = self.edges[edge].end.take() {
             let mut links = self.links.iter();
@@ -271,14 +271,17 @@ impl World {
                 EdgeCloseReason::Unexpected { .. }
                 | EdgeCloseReason::UnknownPush { .. }
                 | EdgeCloseReason::Overflow { .. } => true,
-                // A stream that was taken away and given back within one session may have been
-                // dropped by the edge in between; a wrong snapshot hash is the edge's own fault.
+                // When the node loses a stream and gets it back within one session, the edge may
+                // have dropped it in between. A wrong snapshot hash is the edge's own fault.
                 EdgeCloseReason::Push { stream, fault } => {
                     *stream != StreamId::Cluster && !matches!(fault, PushFault::Snapshot { .. })
                 }
                 _ => false,
             };
-            assert!(!is_blamed || is_tampered, "an honest hub was left: {end}");
+            assert!(
+                !is_blamed || is_tampered,
+                "the edge closed a session with a correct hub: {end}"
+            );
         }
         if self.edges[edge].hangs_up {
             self.cut(edge);
@@ -328,7 +331,7 @@ impl World {
                         let is_tampered = link.is_none_or(|link| link.tampered);
                         let is_blamed =
                             matches!(end, HubCloseReason::Violation(_) | HubCloseReason::Source(_));
-                        assert!(!is_blamed || is_tampered, "an honest edge was refused: {end}");
+                        assert!(!is_blamed || is_tampered, "the hub refused a correct edge: {end}");
                         for link in self.links.iter_mut().filter(|link| link.session == session) {
                             link.hub_holds = false;
                         }
@@ -363,7 +366,7 @@ impl World {
         self.links.retain(|link| link.edge_holds || link.hub_holds);
     }
 
-    /// I6 of what reaches an edge.
+    /// Checks I6 of a message to an edge.
     fn check_delivered(&self, edge: usize, message: &HubMessage) {
         let node = &self.edges[edge].identity.node;
         let markers: Vec<_> = self
@@ -391,7 +394,7 @@ impl World {
         }
     }
 
-    /// The position inequality, and I1 of what every edge shows.
+    /// Checks the position inequality, and I1 of every edge's view.
     pub(crate) fn check(&self) {
         for edge in &self.edges {
             for (stream, replica) in &edge.disk.streams {
@@ -415,7 +418,7 @@ impl World {
                 let Some(held) = edge.session.streams().find(|held| held.stream == *stream) else {
                     continue;
                 };
-                // Between two histories seqs mean two things.
+                // Seqs of two histories are not comparable.
                 if is_beginning_under_way
                     || edge.awaits_beginning(stream)
                     || held.applied.map(|applied| applied.log_id) != sent.log_id
@@ -435,7 +438,7 @@ impl World {
         }
     }
 
-    /// Faults stop: everything is delivered and done, over and over. Then I10.
+    /// Stops the faults, delivers messages and does work until both ends converge, and checks I10.
     pub(crate) fn settle(&mut self) {
         self.cloud.reconcile(usize::MAX);
         for edge in 0..self.edges.len() {
@@ -487,10 +490,10 @@ impl World {
             }
             let assigned = self.cloud.assigned(node);
             if let Some(stream) = edge.disk.streams.keys().find(|held| !assigned.contains(held)) {
-                return Err(format!("I10 node {node} still holds {stream}"));
+                return Err(format!("I10 node {node} still has {stream}"));
             }
             if !edge.outbox.is_empty() {
-                return Err(format!("I10 node {node} still has reports to give"));
+                return Err(format!("I10 node {node} still has pending reports"));
             }
         }
         Ok(())
