@@ -1,5 +1,5 @@
-//! Protobuf over gRPC with small buffers: a hub holds thousands of streams on which little is
-//! said, and tonic's own buffers are of 8 KiB each way.
+//! Protobuf over gRPC with small buffers. A hub has thousands of streams with little traffic, and
+//! tonic's default buffers take 8 KiB in each direction.
 
 use std::marker::PhantomData;
 
@@ -7,12 +7,11 @@ use prost::Message;
 use tonic::codec::{BufferSettings, Codec};
 use tonic_prost::ProstCodec;
 
-/// Bytes of a buffer between two messages; it grows with a message that needs more. A heartbeat,
-/// an acknowledgement and most patches fit.
+/// Bytes of an idle buffer; it grows for a larger message. A heartbeat, an acknowledgement and most
+/// patches fit.
 const BUFFER_BYTES: usize = 512;
 
-/// Encoded bytes at which the transport takes over before more are encoded: what tonic takes by
-/// itself.
+/// Encoded bytes at which the encoder yields to the transport: tonic's own default.
 const YIELD_BYTES: usize = 32 << 10;
 
 /// The codec of all services.

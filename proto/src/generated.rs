@@ -1,6 +1,6 @@
-//! What the build script made of the .proto files.
+//! The modules that the build script generates from the .proto files.
 
-/// All files' descriptors, for gRPC reflection.
+/// The descriptors of all files, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/headwater.bin"));
 
 macro_rules! package {
@@ -29,10 +29,10 @@ package! {
     log, "headwater.log.v1"
 }
 package! {
-    /// What the asking commands ask.
+    /// The requests of the operator's commands.
     operator, "headwater.operator.v1"
 }
 package! {
-    /// What an edge and a hub say to each other.
+    /// The replication protocol between an edge and a hub.
     replication, "headwater.replication.v1"
 }

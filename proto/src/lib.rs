@@ -1,7 +1,7 @@
 //! Wire messages of Headwater and their conversions.
 //!
-//! Generated types stop here: [`wire`] turns the messages of the replication protocol into those
-//! of `headwater-session` and back, and refuses what the protocol does not allow.
+//! [`wire`] converts the generated messages of the replication protocol into those of
+//! `headwater-session` and back, and refuses messages that the protocol does not allow.
 
 pub mod codec;
 mod generated;

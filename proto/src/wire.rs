@@ -1,10 +1,10 @@
 //! Conversions between the wire and the replication protocol.
 //!
-//! Into the wire always succeeds; from the wire, everything is checked once, here, and trusted
-//! from then on. [`WireError`] names the field that is wrong.
+//! A conversion into the wire form always succeeds. A conversion from the wire form checks every
+//! field once; other crates trust the result. A [`WireError`] names the wrong field.
 //!
-//! What an edge says is said and heard in a session, by a [`EdgeMessageEncoder`] and a [`EdgeMessageDecoder`]: they leave
-//! out, and put back, what follows from what was said before.
+//! In a session, an [`EdgeMessageEncoder`] and an [`EdgeMessageDecoder`] convert the messages of an
+//! edge. They leave out, and restore, what follows from earlier messages.
 
 mod edge;
 mod edge_codec;
@@ -24,16 +24,16 @@ use headwater_session::report_codec::ReportFault;
 /// Positions, tails or streams in one message: a node has a handful.
 pub const STREAMS_MAX: usize = 1024;
 
-/// Changes in one push; a frame is full before.
+/// Changes in one push; the bound on a frame's bytes is reached earlier.
 pub const CHANGES_MAX: usize = 65_536;
 
-/// Entries of a summary, and those that a correction speaks of.
+/// Entries of a summary, and entries that a correction keeps or removes.
 pub const SUMMARY_ENTRIES_MAX: usize = headwater_session::settings::SUMMARY_ENTRIES_MAX;
 
 /// Reports in one message; the window of a session is far smaller.
 pub const REPORTS_MAX: usize = 16_384;
 
-/// A message that is not one of the protocol.
+/// A message that violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {fault}")]
 pub struct WireError {
@@ -47,74 +47,74 @@ pub struct WireError {
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireFault {
-    /// A field that must be there is not.
+    /// A required field is missing.
     #[error("missing")]
     Missing,
-    /// A value that this version of the protocol does not know.
+    /// The protocol version of this build does not define the value.
     #[error("{value} is not known")]
     Unknown {
         /// The value.
         value: i32,
     },
-    /// Bytes of a wrong length.
+    /// The bytes have a wrong length.
     #[error("{found} bytes, want {want}")]
     Length {
-        /// The length it must have.
+        /// The required length.
         want: usize,
-        /// The length it has.
+        /// The actual length.
         found: usize,
     },
-    /// Too many elements.
-    #[error("{count} elements, at most {max} are taken")]
+    /// There are too many elements.
+    #[error("{count} elements, at most {max} are allowed")]
     TooMany {
-        /// How many there are.
+        /// The actual number.
         count: usize,
-        /// How many there may be.
+        /// The largest number allowed.
         max: usize,
     },
-    /// A patch where only whole objects go: in a delta or snapshot, in a removal, or of a reserved
-    /// entry.
-    #[error("a patch, where only a whole object goes")]
+    /// There is a patch where the protocol requires a whole object: in a delta, snapshot or
+    /// correction, in a removal, or of a reserved entry.
+    #[error("a patch where only a whole object is allowed")]
     Patch,
-    /// Bytes that are no whole number of elements.
+    /// The bytes are not a whole number of elements.
     #[error("{found} bytes, want a multiple of {of}")]
     Multiple {
         /// The length of one element.
         of: usize,
-        /// The length there is.
+        /// The actual length.
         found: usize,
     },
-    /// What is gone, said where nothing was compared.
-    #[error("entries that are gone, where only a correction says so")]
+    /// A push other than a correction lists removed entries.
+    #[error("removed entries are allowed only in a correction")]
     Gone,
-    /// A position above one that bounds it.
+    /// A position is above its bound.
     #[error("{lower} is above {upper}")]
     OutOfOrder {
-        /// What must not be above.
+        /// The position.
         lower: u64,
-        /// What bounds it.
+        /// Its bound.
         upper: u64,
     },
-    /// It stands for what was said before it in its session, and there is none.
-    #[error("it means nothing outside of its session")]
+    /// The field refers to earlier messages of its session, and there is no session.
+    #[error("it is valid only within a session")]
     OutOfSession,
-    /// The short form of reports breaks the protocol.
+    /// The short form of reports violates the protocol.
     #[error(transparent)]
     Report(ReportFault),
-    /// What is packed cannot be unpacked.
+    /// A packed field cannot be unpacked.
     #[error("cannot be unpacked: {reason}")]
     Packed {
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// No key of an entry or a resource.
-    #[error("no key")]
+    /// The text is not the key of an entry or a resource.
+    #[error("not a key")]
     Key(#[source] KeyError),
-    /// No stream id.
-    #[error("no stream")]
+    /// The text is not a stream id.
+    #[error("not a stream id")]
     Stream(#[source] StreamIdError),
-    /// No node name.
-    #[error("no node name")]
+    /// The text is not a node name.
+    #[error("not a node name")]
     Node(#[source] NameError),
 }
 
@@ -153,7 +153,7 @@ fn node_name(text: String, field: &'static str) -> Result<NodeName, WireError> {
     text.try_into().map_err(|error| WireFault::Node(error).of(field))
 }
 
-/// The wire writes an absent text as an empty one.
+/// Reads an empty text, the wire form of an absent one, as `None`.
 fn optional(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }

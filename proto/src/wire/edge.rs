@@ -1,4 +1,4 @@
-//! What an edge says.
+//! The messages of an edge.
 
 use bytes::Bytes;
 use headwater_event::{EntryDigest, Identity, Seq, StreamId};
@@ -18,7 +18,7 @@ impl From<EdgeMessage> for wire::EdgeMessage {
         let message = match message {
             EdgeMessage::Hello(hello) => Message::Hello(hello.into()),
             EdgeMessage::Ack(ack) => Message::Ack(ack.into()),
-            EdgeMessage::Divergence(diverged) => Message::Diverged(diverged.into()),
+            EdgeMessage::Divergence(divergence) => Message::Diverged(divergence.into()),
             EdgeMessage::Reports(reports) => Message::Reports(reports.into()),
             EdgeMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             EdgeMessage::Request(request) => Message::Request(request.into()),
@@ -45,7 +45,7 @@ impl TryFrom<wire::EdgeMessage> for EdgeMessage {
 }
 
 impl From<Hello> for wire::Hello {
-    /// One log and the node's own name are said once.
+    /// The wire form leaves out repetitions of the first log id and of the node's own stream.
     fn from(hello: Hello) -> Self {
         let own = StreamId::node(&hello.identity.node);
         let log_id = hello.positions.first().map(|position| position.checkpoint.log_id);
@@ -77,7 +77,7 @@ impl TryFrom<wire::Hello> for Hello {
     fn try_from(mut hello: wire::Hello) -> Result<Self, WireError> {
         at_most(&hello.positions, STREAMS_MAX, "Hello.positions")?;
         let identity: Identity = required(hello.identity, "Hello.identity")?.try_into()?;
-        // A position without a checkpoint says that nothing is held, as its absence does.
+        // A position without a checkpoint means the same as no position: the edge has no replica.
         hello.positions.retain(|position| position.checkpoint.is_some());
         let positions = hello.positions.into_iter().map(|mut position| {
             if position.stream.is_empty() {
@@ -122,8 +122,8 @@ impl TryFrom<wire::Ack> for Ack {
 }
 
 impl From<Divergence> for wire::Diverged {
-    fn from(diverged: Divergence) -> Self {
-        Self { stream: diverged.stream.to_string(), seq: diverged.seq.0 }
+    fn from(divergence: Divergence) -> Self {
+        Self { stream: divergence.stream.to_string(), seq: divergence.seq.0 }
     }
 }
 

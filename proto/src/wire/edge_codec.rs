@@ -1,8 +1,8 @@
-//! The messages of an edge on the wire, in one session.
+//! The messages of an edge within one session.
 //!
-//! A session of `headwater-session` shortens reports by what it has carried before
-//! ([`ReportEncoder`], [`ReportDecoder`]). This module puts the short form on the wire; every other
-//! message travels as it is.
+//! `headwater-session` shortens reports by what the session has carried before ([`ReportEncoder`],
+//! [`ReportDecoder`]). This module converts the short form to the wire form and back. Other
+//! messages have no short form.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ pub struct EdgeMessageEncoder {
     reports: ReportEncoder,
 }
 
-/// Decodes the messages of an edge in one session. After an error the session cannot go on.
+/// Decodes the messages of an edge in one session. After an error the session cannot continue.
 #[derive(Debug, Default)]
 pub struct EdgeMessageDecoder {
     reports: ReportDecoder,
@@ -38,7 +38,7 @@ pub struct EdgeMessageDecoder {
 /// Why a message of an edge cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EdgeMessageError<S> {
-    /// It is no message of the protocol.
+    /// The message violates the protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The store of the session's bases failed; the edge is not at fault.
@@ -79,7 +79,7 @@ impl EdgeMessageDecoder {
     }
 }
 
-/// A body as a `Report` of the wire that has nothing else.
+/// Encodes a body as a wire `Report` that has only this body.
 #[derive(Debug)]
 struct ProtoBody;
 
@@ -182,7 +182,7 @@ impl<S> From<ReportDecodeError<WireError, S>> for EdgeMessageError<S> {
     }
 }
 
-/// The field with the fault, as the .proto file names it.
+/// The field with the fault, by its name in the .proto file.
 fn field(fault: &ReportFault) -> &'static str {
     match fault {
         ReportFault::Missing { .. } => "Reports.before",

@@ -1,4 +1,4 @@
-//! What a hub says.
+//! The messages of a hub.
 
 use headwater_event::{Applied, Change, RemovalRuns, Removed, Seq, StreamId};
 use headwater_session::message::{
@@ -27,7 +27,7 @@ impl From<HubMessage> for wire::HubMessage {
             }
             HubMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             HubMessage::Response(response) => Message::Response(response.into()),
-            HubMessage::ParkNotice(parked) => Message::Parked(parked.into()),
+            HubMessage::ParkNotice(notice) => Message::Parked(notice.into()),
             HubMessage::Refusal(refusal) => Message::Refusal(refusal.into()),
             HubMessage::Goodbye(goodbye) => {
                 Message::Goodbye(wire::Goodbye { reason: goodbye.reason })
@@ -146,13 +146,13 @@ impl TryFrom<wire::Push> for Push {
     }
 }
 
-/// What a push says is gone: no more than a summary has.
+/// Checks the removed entries of a push: a correction has no more than a summary has entries.
 fn gone(runs: Vec<u32>, mode: PushMode) -> Result<RemovalRuns, WireError> {
     const FIELD: &str = "Push.gone";
     if mode != PushMode::Correction && !runs.is_empty() {
         return Err(WireFault::Gone.of(FIELD));
     }
-    // Runs of nothing are none; the first alone may be one.
+    // No run is empty except possibly the first, so there is at most one run more than entries.
     at_most(&runs, SUMMARY_ENTRIES_MAX + 1, FIELD)?;
     let gone = RemovalRuns::from_runs(runs);
     let (count, max) = (usize::try_from(gone.entries()).unwrap_or(usize::MAX), SUMMARY_ENTRIES_MAX);
@@ -215,7 +215,7 @@ impl TryFrom<wire::Change> for PushedChange {
         let uid = change.uid;
         let base = match change.base.as_deref() {
             None => None,
-            // What Headwater keeps beside the objects is small, and read as it comes.
+            // Reserved entries are small, and their readers expect whole objects.
             Some(_) if key.resource().is_none() || change.object.is_none() => {
                 return Err(WireFault::Patch.of("Change.base"));
             }
@@ -290,8 +290,8 @@ impl TryFrom<wire::Response> for Response {
 }
 
 impl From<ParkNotice> for wire::Parked {
-    fn from(parked: ParkNotice) -> Self {
-        Self { stream: parked.stream.to_string(), reason: parked.reason }
+    fn from(notice: ParkNotice) -> Self {
+        Self { stream: notice.stream.to_string(), reason: notice.reason }
     }
 }
 

@@ -1,6 +1,7 @@
-//! Changes packed together: what the objects of a push have in common travels once.
+//! The packed changes of a push: the common parts of its objects travel once.
 //!
-//! One zstd frame, which names its content size, of the changes, each after its length.
+//! The form is one zstd frame with its content size in the header. It contains the changes, each
+//! after its length.
 
 use std::cell::RefCell;
 
@@ -12,27 +13,27 @@ use zstd::zstd_safe::get_frame_content_size;
 use super::{CHANGES_MAX, WireError, WireFault};
 use crate::replication::Change;
 
-/// Changes of at least this many bytes are packed; below, a frame saves little, and what is pushed
-/// as it happens costs the hub no time for it.
+/// The least bytes of changes to pack. Below, a frame saves little; a single live change costs the
+/// hub no time for it.
 const PACKED_FROM_BYTES: usize = 4 << 10;
 
-/// What a frame may hold: as much as a message that is not packed. One that claims more is refused
-/// before anything is allocated for it.
+/// Unpacked bytes of a frame: the size that a message without packing may have. [`unpack`] refuses
+/// a frame with a larger content size before it allocates memory.
 const UNPACKED_BYTES_MAX: usize = 4 << 20;
 
 /// The zstd level: its own default, about 300 MB/s on one core.
 const ZSTD_LEVEL: i32 = 3;
 
-/// The field, as the .proto file names it.
+/// The field, by its name in the .proto file.
 const FIELD: &str = "Push.packed";
 
 thread_local! {
-    /// Keeps its memory from push to push; without one, changes go as they are.
+    /// Keeps its memory from push to push. `None`: its creation failed; changes are not packed.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> =
         RefCell::new(Compressor::new(ZSTD_LEVEL).ok());
 }
 
-/// The frame of `changes`; `None` where it would not be less.
+/// Packs `changes` into a frame; `None`: the frame would not be smaller.
 pub(super) fn pack(changes: &[Change]) -> Option<Bytes> {
     let plain: usize = changes.iter().map(Change::encoded_len).sum();
     if !(PACKED_FROM_BYTES..UNPACKED_BYTES_MAX).contains(&plain) {
@@ -40,7 +41,7 @@ pub(super) fn pack(changes: &[Change]) -> Option<Bytes> {
     }
     let mut text = Vec::with_capacity(plain + changes.len() * 5);
     for change in changes {
-        // A vector grows as far as it has to.
+        // A vector grows as needed, so that this succeeds.
         change.encode_length_delimited(&mut text).ok()?;
     }
     let compress = |with: &mut Compressor<'static>| with.compress(&text).ok();
@@ -48,26 +49,26 @@ pub(super) fn pack(changes: &[Change]) -> Option<Bytes> {
     (frame.len() < plain && text.len() <= UNPACKED_BYTES_MAX).then(|| frame.into())
 }
 
-/// The changes in a frame.
+/// Unpacks the changes of a frame.
 pub(super) fn unpack(frame: &[u8]) -> Result<Vec<Change>, WireError> {
-    let wrong = |reason: String| WireFault::Packed { reason }.of(FIELD);
+    let malformed = |reason: String| WireFault::Packed { reason }.of(FIELD);
     let size = get_frame_content_size(frame)
-        .map_err(|_| wrong("it has no zstd header".to_owned()))?
-        .ok_or_else(|| wrong("it does not name its content size".to_owned()))?;
-    let capacity = usize::try_from(size)
-        .ok()
-        .filter(|size| *size <= UNPACKED_BYTES_MAX)
-        .ok_or_else(|| wrong(format!("it names {size} bytes, at most {UNPACKED_BYTES_MAX}")))?;
+        .map_err(|_| malformed("it has no zstd header".to_owned()))?
+        .ok_or_else(|| malformed("its header has no content size".to_owned()))?;
+    let capacity =
+        usize::try_from(size).ok().filter(|size| *size <= UNPACKED_BYTES_MAX).ok_or_else(|| {
+            malformed(format!("it has {size} bytes, at most {UNPACKED_BYTES_MAX} are allowed"))
+        })?;
     let text = Decompressor::new()
         .and_then(|mut with| with.decompress(frame, capacity))
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| malformed(error.to_string()))?;
     let (mut text, mut changes) = (Bytes::from(text), Vec::new());
     while !text.is_empty() {
         if changes.len() == CHANGES_MAX {
             return Err(WireFault::TooMany { count: CHANGES_MAX + 1, max: CHANGES_MAX }.of(FIELD));
         }
         let change = Change::decode_length_delimited(&mut text);
-        changes.push(change.map_err(|error| wrong(error.to_string()))?);
+        changes.push(change.map_err(|error| malformed(error.to_string()))?);
     }
     Ok(changes)
 }
@@ -89,27 +90,27 @@ mod tests {
     }
 
     #[test]
-    fn what_many_objects_have_in_common_travels_once() {
+    fn the_common_parts_of_many_objects_travel_once() {
         let changes: Vec<_> = (0..100).map(|n| change(n, 1_000)).collect();
         let plain: usize = changes.iter().map(Change::encoded_len).sum();
-        let frame = pack(&changes).expect("it is less");
+        let frame = pack(&changes).expect("it is smaller");
         assert!(frame.len() * 20 < plain, "{} of {plain} bytes", frame.len());
         assert_eq!(unpack(&frame), Ok(changes));
     }
 
     #[test]
-    fn little_goes_as_it_is() {
+    fn small_pushes_are_not_packed() {
         assert_eq!(pack(&[]), None);
         assert_eq!(pack(&[change(1, 3_000)]), None);
         assert!(pack(&[change(1, 5_000)]).is_some());
     }
 
     #[test]
-    fn a_frame_that_would_blow_up_is_refused_before_it_is_opened() {
+    fn a_frame_with_too_large_a_content_is_refused_before_it_is_unpacked() {
         let frame = |bytes| zstd::bulk::compress(&vec![0; bytes], 1).expect("compresses");
-        let said = unpack(&frame(UNPACKED_BYTES_MAX + 1)).expect_err("too much").to_string();
-        assert!(said.contains("Push.packed") && said.contains("4194305"), "{said}");
-        // Each zero is a change of no bytes, and each of those takes memory here.
+        let text = unpack(&frame(UNPACKED_BYTES_MAX + 1)).expect_err("too much").to_string();
+        assert!(text.contains("Push.packed") && text.contains("4194305"), "{text}");
+        // Each zero is a change of no bytes, which still takes memory here.
         let error = unpack(&frame(UNPACKED_BYTES_MAX)).expect_err("too many");
         assert_eq!(error.fault, WireFault::TooMany { count: CHANGES_MAX + 1, max: CHANGES_MAX });
     }

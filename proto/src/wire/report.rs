@@ -1,4 +1,4 @@
-//! Reports.
+//! Reports and their bodies.
 
 use headwater_event::report::SnapshotClosed;
 use headwater_event::{Report, ReportBody, ReportId, ResourceKey};

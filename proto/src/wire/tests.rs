@@ -1,4 +1,4 @@
-//! Everything said survives the wire, and nothing on the wire panics.
+//! Every message survives the wire, and no bytes from the wire cause a panic.
 
 use bytes::Bytes;
 use headwater_event::report::SnapshotClosed;
@@ -226,20 +226,20 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
 
 proptest! {
     #[test]
-    fn what_an_edge_says_survives_the_wire(message in edge_message()) {
+    fn a_message_of_an_edge_survives_the_wire(message in edge_message()) {
         let sent = wire::EdgeMessage::from(message.clone()).encode_to_vec();
         let received = wire::EdgeMessage::decode(Bytes::from(sent)).expect("own encoding");
         prop_assert_eq!(EdgeMessage::try_from(received), Ok(message));
     }
 
     #[test]
-    fn what_a_hub_says_survives_the_wire(message in hub_message()) {
+    fn a_message_of_a_hub_survives_the_wire(message in hub_message()) {
         let sent = wire::HubMessage::from(message.clone()).encode_to_vec();
         let received = wire::HubMessage::decode(Bytes::from(sent)).expect("own encoding");
         prop_assert_eq!(HubMessage::try_from(received), Ok(message));
     }
 
-    /// Valid bytes with one of them changed reach further in than random ones.
+    /// Valid bytes with one changed byte reach more code than random bytes.
     #[test]
     fn no_bytes_panic(
         message in edge_message(), answer in hub_message(), at: prop::sample::Index, to: u8,
@@ -264,9 +264,9 @@ proptest! {
         }
     }
 
-    /// `storage/event` writes the header by itself; the .proto file describes the same bytes.
+    /// `storage/event` has an own encoder of the header; the .proto file describes the same bytes.
     #[test]
-    fn the_header_of_an_event_is_what_the_proto_file_says(
+    fn the_header_of_an_event_matches_the_proto_file(
         seq in 1u64.., epoch in 1u64.., uid in ".{0,40}", version in ".{0,40}", hash in hash(),
     ) {
         let header = EventHeader {
@@ -328,7 +328,7 @@ fn a_comparison_is_bounded() {
         Summary::try_from(wire::Summary { stream: "cluster".to_owned(), nonce: 1, digests })
     };
     assert_eq!(summary(12).expect("two").digests.len(), 2);
-    let uneven = summary(13).expect_err("a piece of one").to_string();
+    let uneven = summary(13).expect_err("a part of a digest").to_string();
     assert_eq!(uneven, "Summary.digests: 13 bytes, want a multiple of 6");
     let (count, max) = (super::SUMMARY_ENTRIES_MAX + 1, super::SUMMARY_ENTRIES_MAX);
     let fault = summary(6 * count).expect_err("one too many").fault;
@@ -354,7 +354,7 @@ fn a_comparison_is_bounded() {
     let fault = push(Mode::Correction, vec![0; count + 1]).expect_err("many").fault;
     assert!(matches!(fault, WireFault::TooMany { .. }));
     assert_eq!(
-        push(Mode::Snapshot, vec![1, 2]).expect_err("compares nothing").fault,
+        push(Mode::Snapshot, vec![1, 2]).expect_err("not a correction").fault,
         WireFault::Gone
     );
 }

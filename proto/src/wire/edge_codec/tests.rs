@@ -108,7 +108,7 @@ fn bodies() -> impl Strategy<Value = ReportBody> {
 }
 
 proptest! {
-    /// A session ends at any point, and the next begins with nothing.
+    /// A session ends at any point, and the next one begins without bases.
     #[test]
     fn any_reports_survive_the_wire(
         messages in vec((vec((1..3u64, bodies(), any::<bool>()), 0..5), 0..6u8), 0..12),
