@@ -1,4 +1,4 @@
-//! The auditor: reads the raw logs by the rules of DESIGN, without the code that it judges, and
+//! The auditor: reads the raw logs by the rules of the log, without the code that it judges, and
 //! knows every position that any stream ever had.
 
 use std::collections::{BTreeMap, BTreeSet};

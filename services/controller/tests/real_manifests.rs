@@ -1,4 +1,4 @@
-//! Manifests that people wrote and nobody adapted: what is taken of them, and what is named.
+//! Unadapted manifests from practice: the objects that are taken, and the notices about the rest.
 //!
 //! They lie beside the repository, in `../shared/manifests`, and are not part of it.
 
@@ -12,15 +12,15 @@ use headwater_event::NodeName;
 use headwater_object::Object;
 use jiff::Timestamp;
 
-/// What a folder gave at the first look.
-struct Looked {
+/// The outcome of a folder's first scan.
+struct FirstScan {
     objects: Vec<Object>,
     notices: Vec<Notice>,
     /// How many events a second look gave.
     again: usize,
 }
 
-impl Looked {
+impl FirstScan {
     fn count(&self, kind: &str) -> usize {
         self.objects.iter().filter(|object| object.key().kind() == kind).count()
     }
@@ -31,7 +31,7 @@ impl Looked {
 const DUPLICATES_IN_EXAMPLES: usize = 51 - 6 - 4 - 1;
 
 /// Where the notices about something point, in the order of paths.
-fn places(looked: &Looked, kind: NoticeKind) -> Vec<String> {
+fn places(looked: &FirstScan, kind: NoticeKind) -> Vec<String> {
     let of_concern = looked.notices.iter().filter(|notice| notice.kind == kind);
     let place = |notice: &Notice| {
         let file = notice.file.as_deref().map(Path::to_string_lossy).unwrap_or_default();
@@ -41,7 +41,7 @@ fn places(looked: &Looked, kind: NoticeKind) -> Vec<String> {
 }
 
 /// Every pod is on a node, and no node has more than one pod more than another.
-fn assert_spread(looked: &Looked) {
+fn assert_spread(looked: &FirstScan) {
     let mut loads = BTreeMap::<&NodeName, usize>::new();
     for pod in looked.objects.iter().filter(|object| object.key().kind() == "pod") {
         *loads.entry(pod.node().expect("placed")).or_default() += 1;
@@ -51,7 +51,7 @@ fn assert_spread(looked: &Looked) {
 }
 
 /// Looks at a folder of manifests with three nodes; `None`, aloud, where it is absent.
-fn look(name: &str) -> Option<Looked> {
+fn look(name: &str) -> Option<FirstScan> {
     // Asked of cargo when the test runs: clones share what is built.
     let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
     let folder = Path::new(&here).join("../../../shared/manifests").join(name);
@@ -82,11 +82,11 @@ fn look(name: &str) -> Option<Looked> {
             other => panic!("only a list at first, not {other:?}"),
         }
     }
-    Some(Looked { objects, notices, again: look().len() })
+    Some(FirstScan { objects, notices, again: look().len() })
 }
 
 /// What an object is for, and how many there are.
-fn assert_counts(looked: &Looked, expected: &[(&str, usize)]) {
+fn assert_counts(looked: &FirstScan, expected: &[(&str, usize)]) {
     let found: BTreeSet<&str> = looked.objects.iter().map(|object| object.key().kind()).collect();
     assert_eq!(found, expected.iter().map(|(kind, _)| *kind).collect());
     for (kind, count) in expected {

@@ -169,7 +169,7 @@ impl World {
         (events, follower)
     }
 
-    /// What was said of pods and ConfigMaps in a stream, in order.
+    /// The events of pods and ConfigMaps in a stream, in order.
     async fn said(&self, stream: &str) -> Vec<String> {
         let stream: StreamId = stream.parse().expect("a stream");
         let (events, _) = self.read().await;
@@ -258,7 +258,7 @@ impl Running {
         reached.epoch
     }
 
-    /// Waits until what `node` has said is in the picture.
+    /// Waits until the reports of `node` are in the picture.
     async fn folds(&self, node: &str) {
         let partition = StreamId::node(&node.parse().expect("a name")).partition(2);
         let lag = format!("headwater_controller_upstream_lag_records{{partition=\"{partition}\"}}");
@@ -329,7 +329,7 @@ async fn only_differences_are_appended_and_what_a_pod_names_keeps_to_its_side_of
     until_true("the change", async || world.said("node/a").await.len() == 3).await;
     assert_eq!(world.said("node/a").await[2], "+d/configmap/c", "and not the version alone");
 
-    // In one group, whatever is told in between.
+    // In one group, whatever other changes arrive in between.
     running.set(config("c", 4, "z")).await;
     running.delete("d/pod/p", "u-p").await;
     until_true("the removal", async || {

@@ -86,7 +86,7 @@ impl PublisherMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
         let changes = register_int_counter_vec_with_registry!(
             "headwater_controller_source_changes_total",
-            "ChangeSubscription that sources told after their first list.",
+            "Changes that sources sent after their first list.",
             &["source", "kind"],
             families.registry
         )?;

@@ -40,7 +40,7 @@ pub struct ChangeSubscription(broadcast::Receiver<Group>);
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeFeed(broadcast::Sender<Group>);
 
-/// ChangeSubscription that cannot be seen yet.
+/// Changes that subscribers cannot see yet.
 #[derive(Debug)]
 pub(crate) struct ChangeGroup(Option<Vec<ResourceKey>>);
 

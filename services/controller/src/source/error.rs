@@ -16,7 +16,7 @@ pub struct SourceError {
 /// The source was stopped: no failure.
 #[derive(Debug, thiserror::Error)]
 #[error("the source was stopped")]
-struct Stopped;
+struct SourceStopped;
 
 /// A source broke the contract of [`super::Source`].
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ impl SourceError {
     }
 
     pub(super) fn stopped() -> Self {
-        Self::new("stopped", Stopped)
+        Self::new("stopped", SourceStopped)
     }
 
     pub(super) fn out_of_order(event: &SourceEvent) -> Self {
@@ -68,7 +68,7 @@ impl SourceError {
 
     /// Whether the source ended because it was stopped.
     pub fn is_stop(&self) -> bool {
-        self.error.is::<Stopped>()
+        self.error.is::<SourceStopped>()
     }
 
     /// The source's own error, if it is an `E`.

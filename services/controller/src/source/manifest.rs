@@ -61,7 +61,7 @@ pub const QUIET_DEFAULT: Duration = Duration::from_millis(200);
 /// How long a folder that never falls quiet may go without a look.
 pub const QUIET_MAX: Duration = Duration::from_secs(2);
 
-/// How often to look without having been told: bounds how long a missed change stays unseen.
+/// The interval of scans without a notification: it bounds how long a missed change stays unseen.
 pub const RESCAN_DEFAULT: Duration = Duration::from_secs(30);
 
 /// What a manifest folder needs to know.
@@ -73,7 +73,7 @@ pub struct ManifestSettings {
     pub allow_empty: bool,
     /// How long nothing may change before a change is looked at.
     pub quiet: Duration,
-    /// How often to look without having been told of a change.
+    /// The interval of scans without a notification.
     pub rescan: Duration,
     /// How much there may be to look at.
     pub limits: ScanLimits,

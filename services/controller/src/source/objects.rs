@@ -1,7 +1,7 @@
 //! The objects socket: a source that takes objects as JSON lines on a unix socket.
 //!
-//! The way in for load and for whatever knows its objects better than a folder does. The socket
-//! has mode 0600; whoever may open it may say anything.
+//! The interface for load tests and for programs that know their objects better than a folder does.
+//! The socket has mode 0600; a program that may open it may send any object.
 //!
 //! Each line is one JSON map:
 //!
@@ -24,7 +24,7 @@
 //! `{"lines": 9, "accepted": 8, "refused": 1}`: everything accepted is then with the controller.
 //! Lines of one connection take effect in their order. A slow controller makes the socket slow.
 //!
-//! What was said stays until it is deleted, over restarts too: the first list is what an earlier
+//! An object stays until it is deleted, over restarts too: the first list is what an earlier
 //! run published and no manifest described.
 
 mod connection;
@@ -49,7 +49,7 @@ use super::{Source, SourceContext, SourceError, SourceKind};
 
 pub use self::line::{Request, read_line};
 
-/// The longest line in bytes: the largest object, and room for what stands around it and for
+/// The longest line in bytes: the largest object, and room for the fields around it and for
 /// white space.
 pub const LINE_BYTES_MAX: usize = OBJECT_BYTES_MAX + 256 * 1024;
 

@@ -13,7 +13,7 @@ fn status(n: u64) -> ReportBody {
     }
 }
 
-/// Starts on damaged disks, is told the objects again, and is asked.
+/// Starts on damaged disks, receives the objects again, and reads the picture.
 async fn goes_on(world: &World) {
     let (source, script) = script();
     let (log, clock) = (world.downstream.handle(), world.downstream.clone());

@@ -7,7 +7,7 @@ use headwater_log::{CatchUpTarget, start_cursors};
 use super::*;
 
 impl World {
-    /// Two controllers of one log: the first writes, the other came later and stands by.
+    /// Two controllers of one log: the first writes, the other one started later and is a standby.
     async fn pair(&self) -> (Running, Running) {
         let writing = self.start().await;
         writing.list([pod("p", "c")]).await;
@@ -45,7 +45,7 @@ impl World {
         signs
     }
 
-    /// The epochs whose writers said that they stopped.
+    /// The epochs whose writers released the log.
     async fn released(&self) -> Vec<WriterEpoch> {
         let signs = self.signs().await.into_iter();
         signs.filter_map(|(epoch, released)| released.then_some(epoch)).collect()

@@ -3,7 +3,7 @@
 use super::power_loss::PublishedProbe;
 use super::*;
 
-/// What a source that starts now is told of what was published: keys and UIDs. Nothing is listed,
+/// The published objects that a source receives when it starts now: keys and UIDs. It lists nothing,
 /// as if the controller were killed before.
 async fn told(world: &World) -> Vec<(String, String)> {
     let (told, mut tells) = mpsc::channel(1);

@@ -1,4 +1,4 @@
-//! Who looks only at what is told to have changed sees the picture as it is.
+//! A subscriber that reads only the objects in its notifications has the whole picture.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use headwater_store::Survival;
 
 use super::*;
 
-/// A source that says what it is told was published, and nothing else.
+/// A source that passes on the published objects that it receives, and lists nothing.
 pub(super) struct PublishedProbe(pub(super) mpsc::Sender<Vec<(String, String)>>);
 
 #[async_trait]

@@ -27,7 +27,7 @@ pub(crate) const OBJECTS_MAX: usize = 1_000_000;
 pub(crate) struct Description {
     /// Each object, with the file that it comes from.
     pub(crate) objects: BTreeMap<ResourceKey, DescribedObject>,
-    /// What is to be told of it.
+    /// Messages about it.
     pub(crate) notices: Vec<Notice>,
     /// The kinds that are counted only, by group and kind.
     pub(crate) other_kinds: BTreeMap<(String, String), OtherKind>,
@@ -38,7 +38,7 @@ pub(crate) struct Description {
 pub(crate) struct DescribedObject {
     /// The object, its node filled in if it is a pod and has one.
     pub(crate) value: Value,
-    /// Where it stands.
+    /// Its place.
     pub(crate) origin: Origin,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn describe<'a>(
         }
     }
     for (id, value, origin) in restored {
-        // What a file says now goes before what it said in an earlier run.
+        // The present content of a file takes precedence over that of an earlier run.
         if !builder.seen.contains_key(id) {
             builder.insert(value.clone(), origin);
         }
@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
         self.tell_homeless(&homeless, nodes.len());
     }
 
-    /// Tells of pods that fit no node, once for each place that describes them.
+    /// Adds a notice for pods that fit no node, once for each place that describes them.
     fn tell_homeless(&mut self, homeless: &[ResourceKey], nodes: usize) {
         let mut by_origin: BTreeMap<Origin, Vec<&ResourceKey>> = BTreeMap::new();
         for key in homeless {

@@ -1,8 +1,8 @@
 //! Documents: splits the text of a file at YAML's document markers.
 //!
-//! Splitting before parsing keeps the documents of a file apart: one that does not parse says
-//! nothing about the next. A line that begins with `---` is a marker wherever it stands (YAML 1.2,
-//! production 206), so no parsing is needed to find it.
+//! Splitting before parsing keeps the documents of a file apart: one that does not parse does
+//! not affect the next. A line that begins with `---` is a marker at any place (YAML 1.2, production
+//! 206), so no parsing is needed to find it.
 
 /// A part of a file that holds one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ pub(crate) enum Content {
     Object(Value),
     /// An object that an earlier run published from this file, which does not read any more.
     Restored(Value),
-    /// Something that stands for pods.
+    /// A workload, which unfolds to pods.
     Workload(Box<Workload>),
     /// An object of a kind that is not replicated.
     Other,

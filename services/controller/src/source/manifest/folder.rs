@@ -234,7 +234,7 @@ impl Folder {
         Some(Past { value: object.value(), uid: object.uid })
     }
 
-    /// Tells what was not told before.
+    /// Sends the notices that were not sent before.
     fn tell(&mut self, notices: BTreeSet<Notice>, events: &mut Vec<SourceEvent>) {
         let new = notices.difference(&self.told).cloned();
         events.extend(new.map(SourceEvent::Notice));

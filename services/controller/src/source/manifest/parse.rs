@@ -1,7 +1,7 @@
 //! Parsing: the text of a file to the values in it, each with its line.
 //!
-//! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers, and of a key that stands
-//! twice in a map the last, which is told.
+//! YAML is read as Kubernetes reads it: 1.1's booleans and octal numbers, and the last of two
+//! equal keys in a map, with a notice.
 //! A text that begins with `{` is tried as JSON first, as kubectl does.
 
 use std::path::Path;
@@ -25,7 +25,7 @@ const DEPTH_MAX: usize = 64;
 /// What is most often the matter with a document that holds `{{`.
 const UNFILLED_TEMPLATE: &str = " (a template whose {{...}} are not filled in?)";
 
-/// A value that stands in a file.
+/// A value in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document {
     /// Where it begins, from 1.

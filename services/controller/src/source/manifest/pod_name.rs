@@ -12,7 +12,7 @@ const SUFFIX_LETTERS: usize = 5;
 /// The longest name that is still a host name, and so the longest that is made.
 const POD_NAME_BYTES_MAX: usize = 63;
 
-/// The hash of a pod template, as it stands in names and labels.
+/// The hash of a pod template, in the form of names and labels.
 pub(crate) fn template_hash(template: &[u8]) -> String {
     letters(template, HASH_LETTERS)
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::source::PublishedObject;
 
-/// How long a change may take to be told: far longer than it takes.
+/// The time limit of a notification: far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A source that runs on a temporary folder.

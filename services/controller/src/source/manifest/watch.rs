@@ -28,7 +28,7 @@ impl FolderWatch {
             if event.is_ok_and(|event| !is_change(&event.kind)) {
                 return;
             }
-            // A full channel has said it already.
+            // A full channel has a notification already.
             let _ = told.try_send(());
         };
         let mut watcher = notify::recommended_watcher(tell).map_err(|e| e.to_string())?;
@@ -45,7 +45,7 @@ impl FolderWatch {
     /// Returns once something has changed and then nothing for `quiet`, or after `quiet_max`.
     pub(crate) async fn changed(&mut self, quiet: Duration, quiet_max: Duration) {
         if self.watcher.is_none() || self.changes.recv().await.is_none() {
-            // Nobody is left to tell of a change.
+            // Without a watcher there is no notification.
             return std::future::pending().await;
         }
         let latest = Instant::now() + quiet_max;

@@ -125,7 +125,7 @@ impl Workload {
         };
         let count = match scheme {
             Scheme::Job if spec["suspend"] == Value::Bool(true) => 0,
-            // Nobody here sees a pod complete, so all of them run at once.
+            // The source does not see that a pod completes, so all pods run at once.
             Scheme::Job => number("completions")?.or(number("parallelism")?).unwrap_or(1),
             Scheme::DaemonSet => 0,
             _ => number("replicas")?.unwrap_or(1),
@@ -155,7 +155,7 @@ impl Workload {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 
-    /// The claims and pods that it stands for, the claims first.
+    /// The claims and pods that it unfolds to, the claims first.
     ///
     /// `fitting` gives the nodes that a pod of a DaemonSet may run on.
     pub(crate) fn expand(&self, fitting: impl FnOnce(&Value) -> Vec<NodeName>) -> Vec<Value> {
@@ -278,7 +278,7 @@ impl Workload {
     }
 
     /// Checks a pod and its claims as they would be made, so that a mistake in the template is
-    /// told once, where it stands.
+    /// reported once, with its place.
     fn check_sample(&self) -> Result<(), WorkloadError> {
         let name = match self.scheme {
             Scheme::StatefulSet => format!("{}-0", self.name),

@@ -65,7 +65,7 @@ impl Running {
                 answers = &mut client => break answers,
             }
         };
-        // What is answered was told before.
+        // An answer follows its event.
         while let Ok(event) = self.events.try_recv() {
             events.push(text(event));
         }

@@ -1,4 +1,4 @@
-//! One look after another: what is told, what stays in place, and what stops the source.
+//! One scan after another: the notices, what stays in place, and what stops the source.
 
 use serde_json::json;
 
@@ -15,8 +15,8 @@ struct Story {
     identities: u64,
 }
 
-/// The events of a look, as text, and what a person was told.
-struct Told {
+/// The events of a scan, as text, and its notices.
+struct ScanOutcome {
     events: Vec<String>,
     notices: Vec<String>,
 }
@@ -67,8 +67,8 @@ impl Story {
         Ok(events)
     }
 
-    fn update(&mut self) -> Told {
-        let mut told = Told { events: Vec::new(), notices: Vec::new() };
+    fn update(&mut self) -> ScanOutcome {
+        let mut told = ScanOutcome { events: Vec::new(), notices: Vec::new() };
         for event in self.try_update().expect("no accident") {
             match event {
                 SourceEvent::Notice(notice) => told.notices.push(notice.to_string()),

@@ -1,4 +1,4 @@
-//! What pods each kind of workload stands for, and what becomes of them when it changes.
+//! The pods that each kind of workload unfolds to, and how they follow its changes.
 
 use std::collections::BTreeSet;
 
