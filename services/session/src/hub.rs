@@ -17,7 +17,7 @@
 //!
 //! In an open session each stream is idle at the end of the fold, is parked, or has a push in
 //! flight. While the window has room, every event is sent as it is; the events behind a full window
-//! are sent as one delta ([`catch_up_plan`]). When an edge needs the complete state and holds some
+//! are sent as one delta (`catch_up_plan`). When an edge needs the complete state and holds some
 //! of it, the hub asks for a summary first:
 //!
 //! ```text
