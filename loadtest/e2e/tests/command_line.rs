@@ -99,7 +99,7 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
         (&["up"], "MANIFESTS"),
         (&["up", &file], "name the folder it lies in"),
         (&["up", "m", "--nodes", "0"], "there must be at least one node"),
-        (&["up", "m", "--nodes", "a,A"], "--nodes: \"a,A\": \"A\" is no DNS-1123"),
+        (&["up", "m", "--nodes", "a,A"], "--nodes: \"a,A\": \"A\" is not a DNS-1123"),
         (&["up", "m", "--runtime", "docker"], "process"),
         (&["up", "m", "--sync-interval", "soon"], "--sync-interval"),
         (&["up", "m", "--sync-interval", "0s"], "must not be zero"),
