@@ -16,7 +16,7 @@ pub enum Leak {
     /// Bytes that only another node's stream holds.
     #[error("I6 node {node} received bytes of node {owner}")]
     Bytes {
-        /// Who received them.
+        /// The node that received them.
         node: NodeName,
         /// Whose they are.
         owner: NodeName,

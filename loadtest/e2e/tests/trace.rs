@@ -50,7 +50,7 @@ const WAY: [&str; 9] = [
     "fold report",
 ];
 
-/// What was received: spans, and the attributes of who sent them.
+/// The received spans, and the attributes of their senders.
 #[derive(Clone, Default)]
 struct SharedCollector(Arc<Mutex<CollectedSpans>>);
 
@@ -193,9 +193,8 @@ fn a_receiver_that_is_not_there_changes_nothing() {
             (found["data"]["word"] == word).then_some(())
         });
     }
-    running.wait_for("it is said", |running| {
-        running.said().contains("spans are lost").then_some(())
-    });
+    running
+        .wait_for("it is said", |running| running.said().contains("spans are lost").then_some(()));
     assert!(running.interrupt().success(), "{}", running.said());
     let said = running.said();
     assert_eq!(said.matches("spans are lost").count(), 1, "it is said once: {said}");

@@ -7,7 +7,7 @@
 //! | [`schedule`], [`payload`] | when what changes, and the bytes of it (pure) |
 //! | [`watching`] | what becomes visible at an edge, and its receivers |
 //! | [`generator`], [`punctual`] | sends every change at its moment, in a real-time thread |
-//! | [`sightings`] | who has seen which change, and how late |
+//! | [`sightings`] | which edge saw which change, and how late |
 //! | [`latency`] | histograms, and when a quantile may be spoken of |
 //! | [`target`] | the Headwater that is loaded, started on loopback |
 //! | [`correctness`] | whether a run was right, from what is on disk |

@@ -72,7 +72,7 @@ pub struct RunSettings {
     pub tamper: Option<fn(&crate::target::NodeDisks)>,
 }
 
-/// Who is shown how a run goes on.
+/// The receiver of a run's progress.
 pub trait Observer: Send + Sync + 'static {
     /// A part of the run begins.
     fn phase(&self, what: &str);

@@ -52,7 +52,7 @@ enum Body {
     Special(FileType),
 }
 
-/// Who makes something, and how.
+/// The creator of a new entry, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maker {
     pub(crate) uid: u32,

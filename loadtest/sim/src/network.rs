@@ -34,7 +34,7 @@ const WAY_MS_MAX: u64 = 30;
 /// How long a dead hub's port takes to say so.
 const REFUSED_MS_MAX: u64 = 50;
 
-/// Who looks at every message that arrives.
+/// Inspects every message that arrives.
 pub(crate) trait Inspect: Send + Sync {
     /// An edge sent this message; `sent` are the reports that it has sent on this connection.
     fn edge_said(&self, edge: usize, message: &EdgeMessage);

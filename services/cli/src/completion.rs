@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::args::{Cli, Shell};
 use crate::object_selection::replicated;
 
-/// How long a person who pressed Tab waits for names.
+/// The time limit of a completion after Tab.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// What the scripts set when they ask.

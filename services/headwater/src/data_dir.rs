@@ -97,7 +97,7 @@ pub(crate) enum DataDirError {
         dir: PathBuf,
         /// Whose it is.
         found: String,
-        /// Who wanted it.
+        /// The part that wanted it.
         wanted: String,
     },
     /// It holds something else.

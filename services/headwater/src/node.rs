@@ -1,5 +1,5 @@
 //! One edge node in this process: its databases, its edge, its pod worker if that runs here too,
-//! and who starts them again.
+//! and the task that restarts them.
 
 pub(crate) mod cuts;
 

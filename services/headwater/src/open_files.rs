@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Files that a node holds open: about 17, and some more while its databases are compacted.
 const FILES_PER_NODE: u64 = 24;
 
-/// Files that everything else holds open: the cloud's databases, sockets, and who asks.
+/// Files that everything else holds open: the cloud's databases, sockets, and clients.
 const FILES_BESIDES: u64 = 512;
 
 /// There are more nodes than open files allow.

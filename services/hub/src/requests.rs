@@ -1,4 +1,4 @@
-//! What nodes ask of the cloud: who may ask, how many at once, and who responds.
+//! Requests of nodes to the cloud: authorization, bounds, and the handlers that respond.
 //!
 //! ```text
 //!  session ───────► RequestDispatcher ───► FoldRequestHandler ───► RequestHandler

@@ -29,7 +29,7 @@ pub enum TableId {
     OutboxReports = 0x20,
     /// The order of the reports: report id to key.
     OutboxOrder = 0x21,
-    /// Who the node is, and which start of it this is.
+    /// The node's identity and the number of its start.
     Identity = 0x22,
     /// The pod status snapshot that the cloud has acknowledged.
     AcknowledgedStatuses = 0x23,

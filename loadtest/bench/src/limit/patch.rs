@@ -9,7 +9,7 @@ use crate::failure::{Attempt, Failure};
 /// As `zstd -3` does.
 const LEVEL: i32 = 3;
 
-/// How many bytes say `after` to one who holds `before`, as `zstd --patch-from` does.
+/// The bytes that turn `before` into `after`, as `zstd --patch-from` makes them.
 ///
 /// # Errors
 /// When the compressor refuses.
@@ -18,7 +18,7 @@ pub(crate) fn bytes(before: &[u8], after: &[u8]) -> Result<usize, Failure> {
     end(encoder.tried("making a compressor")?, &[after])
 }
 
-/// How many bytes say all of `objects` in one frame to one who holds nothing.
+/// The bytes of all `objects` in one frame, without a base.
 ///
 /// # Errors
 /// When the compressor refuses.

@@ -38,7 +38,7 @@ const GROUP: usize = 1_024;
 /// Events appended one by one, for the time that one takes.
 const SINGLE: usize = 300;
 
-/// Who appends.
+/// The appender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Writer,

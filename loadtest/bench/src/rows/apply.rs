@@ -34,7 +34,7 @@ const OBJECTS: u64 = 4_096;
 /// What a hub sends an edge that lags by more: a quarter of a frame.
 const EVENTS_PER_PUSH: u64 = 128;
 
-/// Who writes.
+/// The writer.
 #[derive(Clone, Copy)]
 enum Side {
     Edge,

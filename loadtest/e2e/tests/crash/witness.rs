@@ -37,7 +37,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// A witness who keeps notes in `folder`.
+    /// A witness that records in `folder`.
     pub(crate) fn new(folder: &Path) -> Self {
         let file = folder.join("shown.jsonl");
         Self { file, following: Vec::new(), shown: BTreeMap::new(), restarts: Restarts::new() }
@@ -86,7 +86,7 @@ impl Witness {
     /// Checks that everything it read is in the log. No process runs.
     pub(crate) fn check(&mut self, evidence: &Evidence) -> Result<(), String> {
         for mut following in self.following.drain(..) {
-            // Who is followed is dead, so this ends; if it does not, it is a failure of its own.
+            // The followed process is dead, so this ends; otherwise that is a failure of its own.
             following.wait().map_err(|error| error.to_string())?;
         }
         let notes = fs::read_to_string(&self.file).unwrap_or_default();

@@ -161,7 +161,7 @@ fn a_pod_worker_of_its_own_runs_the_pods_over_the_local_api() {
     wait_for_pod(&edge, &edged.data());
     let before = containers(&edged.data());
     assert!(containers(&edge.data()).is_empty());
-    // The edge has not what its pods write, and says who has.
+    // The edge does not have the output of its pods, and names the process that has it.
     let said = edge.refused(&["logs", "keeper"]);
     assert!(said.contains("`headwater edged`"), "{said}");
     assert!(edged.data().join("nodes").join(NODE).join("edged/logs").is_dir());

@@ -50,7 +50,7 @@ impl Bench {
     }
 
     /// Where the hub listens: of the process's listening sockets the one that talks HTTP/2 at
-    /// once and is no other's. All of them are tried by those who attack.
+    /// once and is no other's. The attacks use all of them.
     pub(crate) fn listens(&self) -> Vec<SocketAddr> {
         let inodes = sockets_of(self.process());
         let table = fs::read_to_string("/proc/net/tcp").expect("the table of sockets");

@@ -127,7 +127,7 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
         ("a second hello", vec![Message::Hello(hello("node-2", 999))]),
     ];
     for (number, (what, breach)) in breaches.into_iter().enumerate() {
-        // Later than the node's own start, so that it is not itself the one who is too old.
+        // Later than the node's own start, so that it is not itself the older one.
         let boot = 1_000 * (number as u64 + 1);
         let mut said = vec![Message::Hello(hello("node-2", boot))];
         said.extend(breach);

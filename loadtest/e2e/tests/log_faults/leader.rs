@@ -29,7 +29,7 @@ fn a_leader_that_is_killed_under_load_costs_a_pause_and_nothing_else() {
     scene.check();
 }
 
-/// Who leads a partition of the downstream log.
+/// The leader of a partition of the downstream log.
 fn leader(fleet: &Fleet, partition: u32) -> Option<u32> {
     Place::of(fleet, DOWNSTREAM, partition)?.leader
 }

@@ -374,7 +374,7 @@ pub(crate) fn segment(data: &Path, topic: &str, partition: u32) -> PathBuf {
     data.join(format!("broker-1/data/{topic}-{partition}/00000000000000000000.log"))
 }
 
-/// Who has a partition of a topic just now, by the numbers of brokers.
+/// The brokers of a partition at present, by their numbers.
 pub(crate) struct Place {
     pub(crate) leader: Option<u32>,
     pub(crate) replicas: Vec<u32>,

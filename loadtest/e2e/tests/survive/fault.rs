@@ -112,7 +112,7 @@ impl Fault {
                     thread::sleep(again);
                     self.parts.iter().for_each(|(_, part)| kill(fleet, part));
                 }
-                // Who needs the broker may come before it.
+                // A part that needs the broker may start before it.
                 let since = Instant::now();
                 self.parts.iter().for_each(|(_, part)| start(fleet, part));
                 return since;

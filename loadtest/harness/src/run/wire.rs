@@ -50,7 +50,7 @@ impl Counts {
         Self { down, up, connects: sockets.connects() }
     }
 
-    /// What came since `then`. One who counts less than before was started since.
+    /// What came since `then`. A process that counts less than before was restarted.
     fn since(self, then: Self) -> Self {
         let is_new = self.down < then.down || self.up < then.up || self.connects < then.connects;
         let then = if is_new { Self::default() } else { then };

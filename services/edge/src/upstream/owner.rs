@@ -47,7 +47,7 @@ struct Group {
     events: Vec<UpstreamEvent>,
 }
 
-/// A reply, and who waits for it.
+/// A reply, and its receiver.
 enum Reply {
     Changed(oneshot::Sender<Result<bool, OperationError>>, Result<bool, OperationError>),
     Statuses(oneshot::Sender<Vec<Object>>, Vec<Object>),

@@ -1,4 +1,4 @@
-//! The data directory: whose it is, who may look into it, its layout, and who has it open.
+//! The data directory: its owner, its permissions, its layout, and the process that has it open.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -84,7 +84,7 @@ fn is_empty(data: &Path) -> bool {
     data.read_dir().is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Who holds the lock; it is not tried, for that would keep out a process that starts just now.
+/// The holder of the lock. The check does not take the lock: that would stop a process that starts now.
 fn lock_holder(data: &Path) -> Option<u32> {
     let inode = fs::metadata(data.join("lock")).ok()?.ino();
     holder_of(inode, &fs::read_to_string("/proc/locks").ok()?)

@@ -60,7 +60,7 @@ impl Default for Settings {
             nodes: NODES_DEFAULT.to_owned(),
             runtime: Runtime::Process,
             sync_interval: META_SYNC_INTERVAL,
-            // Who runs everything in one process has one broker, if any.
+            // One process for everything has one broker, if any.
             kafka: Kafka { replicas: 1, ..Kafka::default() },
             replay_window: REPLAY_WINDOW_DEFAULT,
             stop_grace: STOP_GRACE_DEFAULT,

@@ -29,7 +29,7 @@ pub(super) struct UpLog {
     embedded: Option<EmbeddedLogs>,
 }
 
-/// The logs as they lie in the data directory, and who keeps them small.
+/// The logs in the data directory, and the tasks that compact them.
 struct EmbeddedLogs {
     logs: [Arc<EmbeddedLog>; 2],
     compacting: [JoinHandle<()>; 2],

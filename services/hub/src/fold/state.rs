@@ -1,4 +1,4 @@
-//! The state of the fold as a whole: how complete it is, and who writes the log.
+//! The state of the fold as a whole: whether it is complete, and which writer the log has.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! One writer after the other: who stops in order is followed at once, who dies after a silence.
+//! One writer after the other: a standby follows an orderly stop at once, and a death after a silence.
 
 use headwater_event::RecordKey;
 use headwater_event::record::Heartbeat;

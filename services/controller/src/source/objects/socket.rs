@@ -9,7 +9,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::SocketError;
 
-/// Only the user who started the source.
+/// Only the user of the source's process.
 const SOCKET_MODE: u32 = 0o600;
 
 /// A listening socket.
