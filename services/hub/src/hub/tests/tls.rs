@@ -162,7 +162,7 @@ async fn a_certificate_of_one_node_reads_and_writes_nothing_of_another() {
     // A hello as b.
     let (code, words) = hello_over(secure(&hub, &as_a).await.expect("a session"), "b").await;
     assert_eq!(code, RefusalCode::Forbidden);
-    assert_contains(&words, &["certificate is for node a", "hello says b"]);
+    assert_contains(&words, &["certificate is for node a", "the hello names node b"]);
 
     // A hello as a with a position in b's stream.
     let stream = || "node/b".parse::<StreamId>().expect("a stream");
