@@ -16,6 +16,8 @@
 //! | log id | one life of a log ([`LogId`]); a re-created log has the next number |
 //! | writer | the one process that appends events; its epoch ([`WriterEpoch`]) fences all earlier writers |
 //! | claim | the record by which a process becomes the writer of the next epoch |
+//! | heartbeat | the record by which a writer shows that it is alive |
+//! | reconciled | the record of a writer, in each partition, that all differences to its sources are appended |
 //! | replay window | the time for which a superseded record stays readable |
 //!
 //! Downstream, from the cloud to the nodes:
@@ -30,6 +32,7 @@
 //! | state hash | a sum over the entries of a state ([`StateHash`]); equal states have equal hashes |
 //! | checkpoint | the position of a stored state ([`Checkpoint`]), committed together with the state |
 //! | replica | the states of an edge's streams, on its disk |
+//! | catch up | to bring a replica from its position to the end: by tail, delta, snapshot or correction |
 //! | tail | every event after a position; also the last seq of a stream |
 //! | delta | the latest change of each key after a position |
 //! | snapshot | the complete state |
