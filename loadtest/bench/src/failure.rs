@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use headwater_telemetry::error_chain;
+
 /// What was tried, and why it failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) struct Failure {
@@ -17,14 +19,7 @@ impl Failure {
 
     /// With all that lies below it.
     pub(crate) fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        text
+        error_chain(self)
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use headwater_telemetry::error_chain;
 
 use crate::deployment::{AttachError, Deployment};
 use crate::record::{self, Run};
@@ -139,7 +140,7 @@ fn main_of(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
     match done {
         Ok(status) => ExitCode::from(status),
         Err(Wrong { status, error }) => {
-            eprintln!("headwater-loadtest: {}", chain(&*error));
+            eprintln!("headwater-loadtest: {}", error_chain(&*error));
             ExitCode::from(status)
         }
     }
@@ -284,18 +285,6 @@ impl RunArgs {
 fn key_value(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("want KEY=VALUE")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ pub mod container;
 mod desired;
 mod disk;
 pub mod edged;
-mod error_chain;
 pub mod metrics;
 mod node;
 pub mod pod;

@@ -16,11 +16,11 @@ use crate::container::volume::Volume;
 use crate::container::volume_content;
 use crate::container::{LaunchSpec, WaitReason};
 use crate::desired::{DesiredPod, DesiredState};
-use crate::error_chain::error_chain;
 use crate::pod::{self, PodRecord};
 use crate::runtime::PodState;
 use crate::worker::plan::{Containers, Fate, FinalStep, Plan, PodFacts, Sandbox, plan};
 use crate::worker::status::{self, StatusFacts};
+use headwater_telemetry::error_chain;
 
 /// What a node would do with one pod that it sees for the first time.
 #[derive(Debug)]

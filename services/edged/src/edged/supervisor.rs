@@ -23,9 +23,9 @@ use crate::api::client::EdgeClient;
 use crate::desired::change_traces::ChangeTraces;
 use crate::desired::compressed_object::CompressedObject;
 use crate::desired::{Change, DesiredState};
-use crate::error_chain::error_chain;
 use crate::pod::{self, PodRecord, PodUid};
 use crate::worker::{Assignment, SIGNALS_MAX, Signal, Signals, Worker, WorkerDependencies};
+use headwater_telemetry::error_chain;
 
 /// Pods are killed at their deadline; this bounds the time that the kill takes.
 const KILL_SLACK: Duration = Duration::from_secs(10);

@@ -12,10 +12,10 @@ use super::plan::{Action, FailReason, Fate, Outcome, Stopping, TERMINATION_MIN};
 use super::signal::{ProbeKind, Signal};
 use super::{Worker, container_of, probe};
 use crate::container::WaitReason;
-use crate::error_chain::error_chain;
 use crate::metrics::RuntimeAction;
 use crate::pod;
 use crate::runtime::{RuntimeError, SandboxState, StopRequest};
+use headwater_telemetry::error_chain;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

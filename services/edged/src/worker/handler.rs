@@ -17,9 +17,9 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::error_chain::error_chain;
 use crate::pod::PodUid;
 use crate::runtime::NodeRuntime;
+use headwater_telemetry::error_chain;
 
 /// The container that a hook or probe addresses.
 #[derive(Clone)]

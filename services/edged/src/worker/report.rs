@@ -8,8 +8,8 @@ use super::Worker;
 use super::plan::{self, Fate, Plan};
 use super::status::{self, StatusFacts};
 use crate::desired::compressed_object::CompressedObject;
-use crate::error_chain::error_chain;
 use crate::runtime::PodState;
+use headwater_telemetry::error_chain;
 
 impl Worker {
     /// Reports the pod's status to the edge if it changed.
