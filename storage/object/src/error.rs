@@ -2,7 +2,7 @@
 
 use headwater_event::{KeyError, NameError, ResourceKey};
 
-use crate::object::OBJECT_BYTES_MAX;
+use crate::payload::OBJECT_BYTES_MAX;
 
 /// Why a JSON value is not accepted as an object. Nothing was kept of it.
 #[derive(Debug, thiserror::Error)]

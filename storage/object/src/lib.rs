@@ -25,6 +25,7 @@ mod shape;
 pub mod status;
 
 pub use error::ObjectError;
-pub use object::{OBJECT_BYTES_MAX, Object, identify};
+pub use object::{Object, identify};
 pub use object_type::{OBJECT_TYPES, ObjectType};
+pub use payload::OBJECT_BYTES_MAX;
 pub use references::Reference;

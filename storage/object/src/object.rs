@@ -10,12 +10,9 @@ use serde_json::Value;
 use crate::defaults::{DEFAULT_NAMESPACE, fill_in};
 use crate::error::ObjectError;
 use crate::object_type::ObjectType;
-use crate::payload::{canonical, prune};
+use crate::payload::{OBJECT_BYTES_MAX, canonical, prune};
 use crate::references::{Reference, references};
 use crate::shape;
-
-/// The largest payload in bytes: Kubernetes' own limit for one object (etcd's request size).
-pub const OBJECT_BYTES_MAX: usize = 3 * 512 * 1024;
 
 /// A Kubernetes object, checked, with what is replicated of it. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use bytes::Bytes;
 use zstd::zstd_safe::{CCtx, DCtx, get_error_name, get_frame_content_size};
 
-use crate::object::OBJECT_BYTES_MAX;
+use crate::payload::OBJECT_BYTES_MAX;
 
 /// The level: on objects of 2 KiB the ones above it take twice the time for the same size.
 const LEVEL: i32 = 1;

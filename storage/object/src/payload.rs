@@ -13,6 +13,9 @@ use serde_json::{Map, Value};
 
 use crate::object_type::ObjectType;
 
+/// The largest payload in bytes: Kubernetes' own limit for one object (etcd's request size).
+pub const OBJECT_BYTES_MAX: usize = 3 * 512 * 1024;
+
 /// Takes out of `object` what is not replicated.
 pub fn prune(object_type: &ObjectType, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
