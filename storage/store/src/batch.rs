@@ -8,7 +8,6 @@ use bytes::Bytes;
 use crate::codec::Value;
 use crate::engine::{Durability, Engine, EngineError, Range, Read, WriteBatch, WriteOp};
 use crate::key::{Key, PrefixOf};
-use crate::position::CommitPosition;
 use crate::table::{Folded, Free, Table};
 
 /// The most a batch may weigh, in bytes of keys and values: an engine holds a batch in memory
@@ -39,6 +38,12 @@ pub trait MayWrite<R> {}
 impl MayWrite<Free> for Free {}
 impl MayWrite<Free> for Folded {}
 impl MayWrite<Folded> for Folded {}
+
+/// A position that [`Batch::commit`] stores with the state.
+pub trait CommitPosition {
+    /// Adds the position to the batch that moves the state there.
+    fn put(&self, batch: &mut Batch<Folded>);
+}
 
 impl<B> Batch<B> {
     /// A batch without writes.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use crate::encoding_error::{DecodeError, EncodeError};
 use crate::key::Key;
 
 /// A value that may be stored in a table.
@@ -23,51 +24,6 @@ pub trait Value: Sized {
     /// # Errors
     /// When the bytes are no encoding of such a value.
     fn decode(bytes: Bytes) -> Result<Self, DecodeError>;
-}
-
-/// A value without an encoding.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the value cannot be encoded: {reason}")]
-pub struct EncodeError {
-    /// Why.
-    pub reason: String,
-}
-
-/// Bytes that are no key or value of the table they lie in.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// The bytes end too early.
-    #[error("{want} more bytes are wanted, {found} are there")]
-    Short {
-        /// How many are wanted.
-        want: usize,
-        /// How many are there.
-        found: usize,
-    },
-    /// A text does not end.
-    #[error("a text has no end")]
-    Unterminated,
-    /// Bytes are left over.
-    #[error("{bytes} bytes are left over")]
-    Trailing {
-        /// How many.
-        bytes: usize,
-    },
-    /// The bytes mean nothing.
-    #[error("malformed {what}: {reason}")]
-    Malformed {
-        /// What they should be.
-        what: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-impl DecodeError {
-    /// The bytes should be `what`, but `reason`.
-    pub fn malformed(what: &'static str, reason: &dyn std::fmt::Display) -> Self {
-        Self::Malformed { what, reason: reason.to_string() }
-    }
 }
 
 /// A value stored as JSON: for small values that people may want to read, off every hot path.

@@ -10,7 +10,7 @@ use headwater_event::{
     EntryKey, NodeName, Offset, Partition, ReportId, ResourceKey, Seq, StreamId,
 };
 
-use crate::codec::DecodeError;
+use crate::encoding_error::DecodeError;
 
 /// A value that may be a key, or a part of one.
 ///

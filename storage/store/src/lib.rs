@@ -34,6 +34,7 @@
 //! | [`registry`] | which byte belongs to which table |
 //! | [`key`] | order-preserving keys |
 //! | [`codec`] | values |
+//! | `encoding_error` | bytes that are no key or value |
 //! | [`table`] | typed tables and iteration |
 //! | [`batch`] | batches, and the commit of folded state with its position |
 //! | [`position`] | the positions that are stored |
@@ -46,6 +47,7 @@ pub mod codec;
 pub mod conformance;
 #[cfg(feature = "testing")]
 pub mod damage;
+mod encoding_error;
 mod engine;
 pub mod key;
 pub mod memory;
@@ -54,12 +56,13 @@ pub mod registry;
 pub mod schema;
 pub mod table;
 
-pub use batch::{BATCH_BYTES_MAX, Batch};
-pub use codec::{DecodeError, EncodeError, Json, Proto, Value};
+pub use batch::{BATCH_BYTES_MAX, Batch, CommitPosition};
+pub use codec::{Json, Proto, Value};
+pub use encoding_error::{DecodeError, EncodeError};
 pub use engine::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBatch, WriteOp};
 pub use key::{Key, PrefixOf, TextStart};
 pub use memory::{Failure, MemoryEngine, Survival};
-pub use position::{CommitPosition, StreamCheckpoint};
+pub use position::StreamCheckpoint;
 pub use registry::{FOLD_TABLES_END, TableId};
 pub use schema::Schema;
 pub use table::{Folded, Free, Rows, Table};

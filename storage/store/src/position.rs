@@ -5,7 +5,7 @@
 
 use headwater_event::{Checkpoint, Cursor, Partition, StateHash, StreamId};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, CommitPosition};
 use crate::registry::TableId;
 use crate::table::{Folded, Table};
 
@@ -15,12 +15,6 @@ pub const CHECKPOINTS: Table<StreamId, (Checkpoint, StateHash), Folded> =
 
 /// Per partition: the cursor up to which the log is folded.
 pub const CURSORS: Table<Partition, Cursor, Folded> = Table::new(TableId::Cursors);
-
-/// A position that [`Batch::commit`] stores with the state.
-pub trait CommitPosition {
-    /// Adds the position to the batch that moves the state there.
-    fn put(&self, batch: &mut Batch<Folded>);
-}
 
 /// How far the state of one stream has come.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 
-use crate::codec::{DecodeError, Value, finish};
+use crate::codec::{Value, finish};
+use crate::encoding_error::DecodeError;
 use crate::engine::{EngineError, KeyValue, Range, Read};
 use crate::key::{Key, PrefixOf};
 use crate::registry::TableId;
