@@ -4,21 +4,18 @@
 //! window. Per key it remembers the last examined record and drops the one before. So a record is
 //! dropped only for a later one that is past the window too, and each record costs one look-up.
 
-mod run;
-
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use headwater_event::{Offset, Partition};
 use headwater_store::{Durability, Engine, EngineError, WriteBatch};
 
+use crate::compaction_run::CompactionRun;
 use crate::layout::{
     cleaned_key, decode_offset, decode_record, encode_offset, latest_key, offset_of, record_key,
     records, tombstone_key, tombstones_until,
 };
 use crate::log_state::LogState;
-
-pub use run::CompactionRun;
 
 /// How many records one write of compaction covers, which bounds its memory.
 const CHUNK_RECORDS: usize = 64;

@@ -18,12 +18,14 @@
 //! | `appender` | the thread that writes |
 //! | `reader` | reading from the tail or from the engine |
 //! | `compaction` | dropping superseded records, and tombstones |
+//! | `compaction_run` | [`CompactionRun`]: the result of one run |
 //! | `log_state` | what these share: the ends of the partitions, their newest records |
 //! | `layout` | keys and values in the engine |
 //! | `metrics` | [`LogMetrics`]: the metrics of all logs of a process |
 
 mod appender;
 mod compaction;
+mod compaction_run;
 mod layout;
 mod log;
 mod log_state;
@@ -31,7 +33,7 @@ mod metrics;
 mod reader;
 mod settings;
 
-pub use compaction::CompactionRun;
+pub use compaction_run::CompactionRun;
 pub use layout::LogTopic;
 pub use log::{EmbeddedError, EmbeddedLog};
 pub use metrics::LogMetrics;

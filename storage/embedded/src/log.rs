@@ -15,7 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::appender::{AppendRequest, Appender, PreparedRecord};
-use crate::compaction::{CompactionRun, compact};
+use crate::compaction::compact;
+use crate::compaction_run::CompactionRun;
 use crate::layout::{EndRow, TopicRow, encode_record, end_key, topic_key};
 use crate::log_state::LogState;
 use crate::metrics::LogMetrics;

@@ -8,7 +8,7 @@ use prometheus::{
     register_int_counter_vec_with_registry, register_int_gauge_vec_with_registry,
 };
 
-use crate::compaction::CompactionRun;
+use crate::compaction_run::CompactionRun;
 use crate::layout::LogTopic;
 
 const TOPIC: [&str; 1] = ["topic"];
