@@ -17,7 +17,7 @@ use crate::RECORD_OVERHEAD_BYTES;
 use crate::client::{BackgroundProducer, ClientContext, describe};
 use crate::native::{self, offset};
 use crate::settings::{KafkaSettings, SettingsError};
-use crate::topics::config::{
+use crate::topic_config::{
     ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, PartitionAssignment,
 };
 

@@ -18,6 +18,7 @@
 //! | `cluster` | requests about the topic |
 //! | `client` | librdkafka's clients and their errors |
 //! | `native` | the calls of librdkafka that rdkafka does not offer; all unsafe code |
+//! | `topic_config` | the settings and the brokers of a topic |
 //! | [`topics`] | creation, description, findings |
 //! | `settings`, `metrics` | [`KafkaSettings`], [`KafkaMetrics`] |
 
@@ -29,6 +30,7 @@ mod metrics;
 mod native;
 mod reader;
 mod settings;
+mod topic_config;
 pub mod topics;
 
 pub use log::KafkaLog;

@@ -5,11 +5,10 @@
 //! fixes it.
 
 mod admin;
-pub(crate) mod config;
 mod findings;
 mod plan;
 
+pub use crate::topic_config::{ConfigValues, PartitionAssignment};
 pub use admin::{Broker, Topic, TopicError, brokers, create, describe, offsets};
-pub use config::{ConfigValues, PartitionAssignment};
 pub use findings::{Finding, Severity, Subject, broker_findings, findings, under_replicated};
 pub use plan::{Direction, TopicPlan};

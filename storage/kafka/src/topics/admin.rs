@@ -11,11 +11,11 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use super::config::{ConfigValues, PartitionAssignment};
 use super::plan::TopicPlan;
 use crate::client::{ClientContext, describe as describe_code};
 use crate::cluster::{ClusterClient, blocking};
 use crate::settings::{KafkaSettings, SettingsError};
+use crate::topic_config::{ConfigValues, PartitionAssignment};
 
 /// The wait before a broker that does not know a new topic is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(50);

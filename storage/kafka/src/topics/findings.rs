@@ -6,8 +6,10 @@ use std::fmt;
 use headwater_event::Partition;
 
 use super::admin::{Broker, Topic};
-use super::config::{ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS};
 use super::plan::{Direction, TopicPlan};
+use crate::topic_config::{
+    ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS,
+};
 
 /// The bytes of a request besides its one record: names, lengths, the batch's header.
 const REQUEST_OVERHEAD_BYTES: u64 = 64 << 10;
@@ -214,8 +216,8 @@ fn text(config: &ConfigValues, name: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::config::PartitionAssignment;
     use super::*;
+    use crate::topic_config::PartitionAssignment;
 
     fn as_planned(plan: &TopicPlan) -> Topic {
         let place = |in_sync: &[i32]| PartitionAssignment {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::config::{ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS};
+use crate::topic_config::{
+    ConfigValues, MAX_MESSAGE_BYTES, MIN_COMPACTION_LAG_MS, MIN_INSYNC_REPLICAS,
+};
 
 /// Room for an object of 1.5 MiB, Kubernetes' own limit, with its metadata.
 const RECORD_BYTES: u64 = 2 << 20;
