@@ -5,12 +5,15 @@
 //! | `sessions` | the sessions of the hub, the nodes behind them, cut links |
 //! | `rate_limiter` | how many hellos a second are admitted, of all nodes and of each |
 //! | `catch_up_limiter` | how many sessions hold a catch-up in memory at once |
+//! | `error` | why a session is not admitted |
 //! | `positions` | which positions of an ended session are kept |
 
 mod catch_up_limiter;
+mod error;
 mod positions;
 mod rate_limiter;
 mod sessions;
 
 pub(crate) use catch_up_limiter::{CatchUpLimiter, CatchUpSlot};
-pub(crate) use sessions::{AdmissionError, Dismissal, HUB_STOPS, Sessions};
+pub(crate) use error::HUB_STOPS;
+pub(crate) use sessions::{Dismissal, Sessions};

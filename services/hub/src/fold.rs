@@ -15,7 +15,8 @@
 //! | `follower` | the task that folds the downstream log |
 //! | `identities` | the highest identity of each node, folded from the upstream log |
 //! | `state` | whether the fold is complete, and the claims of writers |
-//! | `history` | the rows of past changes and events |
+//! | `history` | past changes and events, as the log is folded |
+//! | `history_rows` | their tables and rows |
 //! | `patches` | each event as a patch |
 //! | `heads` | the ends of streams, in memory |
 //! | `source` | the fold as one session reads it |
@@ -26,6 +27,7 @@ mod catch_up;
 mod follower;
 mod heads;
 mod history;
+mod history_rows;
 mod identities;
 mod patches;
 mod source;

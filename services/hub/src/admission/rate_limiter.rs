@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headwater_event::NodeName;
 
-use super::AdmissionError;
+use super::error::AdmissionError;
 use crate::limits::HubLimits;
 
 /// Nodes whose hellos are counted one by one. A node whose bucket is full again is dropped, so

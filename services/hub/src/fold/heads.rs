@@ -19,7 +19,7 @@ use headwater_session::TailEvent;
 use headwater_store::{EngineError, Json, Read};
 use headwater_view::{PositionChanges, StreamReader};
 
-use super::history::{STREAMS, StreamHistory};
+use super::history_rows::{STREAMS, StreamHistory};
 
 /// How much is kept in memory.
 #[derive(Clone, Copy, Debug)]

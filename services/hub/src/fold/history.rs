@@ -1,8 +1,6 @@
 //! The history of each stream, as far as sessions read it: the seq at which each key last changed,
 //! and the newest events.
 
-mod rows;
-
 use std::sync::Arc;
 
 use headwater_event::{Change, EntryKey, Envelope, Event, Seq, StreamId};
@@ -13,9 +11,8 @@ use headwater_store::{Batch, Engine, EngineError, Folded, Json, Proto, Read};
 use headwater_view::{Continuity, PositionChanges, StreamState};
 
 use super::heads::{SizedEvent, StreamHeads};
+use super::history_rows::{CHANGES, ChangeRow, EVENTS, EventRow, KEYS, STREAMS, StreamHistory};
 use super::patches::{Patch, Patches};
-pub(super) use rows::{CHANGES, EVENTS, STREAMS, StreamHistory};
-use rows::{ChangeRow, EventRow, KEYS};
 
 /// Events of a stream that are kept, once the log is read to its end: the tail for an edge that is
 /// a little behind. Twice the events that a session sends as a tail before it prefers a delta.

@@ -23,7 +23,7 @@ use headwater_view::{Entry, Selection, StreamReader};
 
 use super::catch_up::{PendingChanges, StreamEntries, applied};
 use super::heads::StreamHead;
-use super::history::{CHANGES, EVENTS, STREAMS, StreamHistory};
+use super::history_rows::{CHANGES, EVENTS, STREAMS, StreamHistory};
 use super::{Fold, FoldState};
 
 /// Entries that are read from the store at once.

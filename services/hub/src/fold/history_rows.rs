@@ -9,51 +9,51 @@ use headwater_store::{DecodeError, Folded, Json, Proto, Table, TableId};
 use serde::{Deserialize, Serialize};
 
 /// By stream and seq: the last change of a key. One row a key.
-pub(in crate::fold) const CHANGES: Table<(StreamId, Seq), Json<ChangeRow>, Folded> =
+pub(super) const CHANGES: Table<(StreamId, Seq), Json<ChangeRow>, Folded> =
     Table::new(TableId::HubChanges);
 
 /// By stream and key: the seq of the key's row in [`CHANGES`].
 pub(super) const KEYS: Table<(StreamId, String), Seq, Folded> = Table::new(TableId::HubKeys);
 
-/// By stream and seq: an event. Holds the newest [`super::RAW_EVENTS_MAX`] of a stream at most.
-pub(in crate::fold) const EVENTS: Table<(StreamId, Seq), Proto<EventRow>, Folded> =
+/// By stream and seq: an event. Holds the newest events of a stream; `history` bounds their number.
+pub(super) const EVENTS: Table<(StreamId, Seq), Proto<EventRow>, Folded> =
     Table::new(TableId::HubEvents);
 
 /// By stream: which past the other tables hold.
-pub(in crate::fold) const STREAMS: Table<StreamId, Json<StreamHistory>, Folded> =
+pub(super) const STREAMS: Table<StreamId, Json<StreamHistory>, Folded> =
     Table::new(TableId::HubStreams);
 
 /// The last change of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::fold) struct ChangeRow {
-    pub(in crate::fold) key: EntryKey,
+pub(super) struct ChangeRow {
+    pub(super) key: EntryKey,
     /// The UID of the removed object; `None`: the key was applied, and its entry has the object.
-    pub(in crate::fold) removed: Option<String>,
+    pub(super) removed: Option<String>,
     /// When the event was appended; rows of older builds lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::fold) time_ms: Option<i64>,
+    pub(super) time_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::fold) traceparent: Option<String>,
+    pub(super) traceparent: Option<String>,
 }
 
 /// Which past of a stream the tables hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::fold) struct StreamHistory {
+pub(super) struct StreamHistory {
     /// The newest folded event.
-    pub(in crate::fold) seq: Seq,
+    pub(super) seq: Seq,
     /// Every event above this seq is in [`EVENTS`].
-    pub(in crate::fold) raw_from: Seq,
+    pub(super) raw_from: Seq,
     /// Every key that changed above this seq is in [`CHANGES`].
-    pub(in crate::fold) delta_from: Seq,
+    pub(super) delta_from: Seq,
     /// Rows of [`CHANGES`] that are removals.
-    pub(in crate::fold) removals: u64,
+    pub(super) removals: u64,
     /// The first seq of each epoch, in order.
-    pub(in crate::fold) epochs: Vec<(WriterEpoch, Seq)>,
+    pub(super) epochs: Vec<(WriterEpoch, Seq)>,
 }
 
 /// An event, for tails. Tag 2 was the first seq of its epoch.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(in crate::fold) struct EventRow {
+pub(super) struct EventRow {
     #[prost(uint64, tag = "1")]
     epoch: u64,
     #[prost(int64, tag = "3")]
@@ -106,7 +106,7 @@ impl EventRow {
     }
 
     /// The bytes of the change in a push, with the whole object.
-    pub(in crate::fold) fn change_bytes(&self) -> u64 {
+    pub(super) fn change_bytes(&self) -> u64 {
         let object = self.object.as_ref().map_or(0, |object| match &self.base {
             Some(_) => patched_bytes(object).unwrap_or(object.len()),
             None => object.len(),
@@ -119,7 +119,7 @@ impl EventRow {
     ///
     /// # Errors
     /// When the row is malformed.
-    pub(in crate::fold) fn tail_event(self, seq: Seq) -> Result<TailEvent, DecodeError> {
+    pub(super) fn tail_event(self, seq: Seq) -> Result<TailEvent, DecodeError> {
         let malformed =
             |reason: &dyn std::fmt::Display| DecodeError::malformed("event row", reason);
         let hash: [u8; 32] = self
