@@ -4,8 +4,6 @@
 use std::error::Error;
 use std::fmt;
 
-use super::SourceEvent;
-
 /// Why a source stopped. The objects that it sent stay as they are.
 #[derive(Debug)]
 pub struct SourceError {
@@ -49,15 +47,8 @@ impl SourceError {
         Self::new("stopped", SourceStopped)
     }
 
-    pub(super) fn out_of_order(event: &SourceEvent) -> Self {
-        let event = match event {
-            SourceEvent::Init => "Init",
-            SourceEvent::InitApply(_) => "InitApply",
-            SourceEvent::InitDone => "InitDone",
-            SourceEvent::Apply(..) => "Apply",
-            SourceEvent::Delete { .. } => "Delete",
-            SourceEvent::Notice(_) => "Notice",
-        };
+    /// `event` is the name of the event that the contract does not allow.
+    pub(super) fn out_of_order(event: &'static str) -> Self {
         Self::new("out_of_order", OutOfOrder { event })
     }
 

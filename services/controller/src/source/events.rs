@@ -63,6 +63,20 @@ pub struct SourceEventSender {
     phase: ListPhase,
 }
 
+impl SourceEvent {
+    /// Its name in an error.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Init => "Init",
+            Self::InitApply(_) => "InitApply",
+            Self::InitDone => "InitDone",
+            Self::Apply(..) => "Apply",
+            Self::Delete { .. } => "Delete",
+            Self::Notice(_) => "Notice",
+        }
+    }
+}
+
 impl SourceEventSender {
     pub(crate) fn new(
         events: mpsc::Sender<SourceEvent>,
@@ -86,7 +100,7 @@ impl SourceEventSender {
                 SourceEvent::Apply(..) | SourceEvent::Delete { .. },
                 ListPhase::Listing | ListPhase::Listed,
             ) => self.phase,
-            _ => return Err(SourceError::out_of_order(&event)),
+            _ => return Err(SourceError::out_of_order(event.name())),
         };
         deliver(&self.events, &self.stop, event).await?;
         match (self.phase, next) {
