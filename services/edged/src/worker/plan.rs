@@ -16,8 +16,10 @@ mod outcome;
 mod planner;
 mod step;
 
-pub use facts::{ContainerFacts, Containers, ImageState, PodFacts, Run, Sandbox, Stopping};
-pub use outcome::{Outcome, is_initialized, outcome, stopped};
+pub use facts::{
+    ContainerFacts, Containers, ImageState, Outcome, PodFacts, Run, Sandbox, Stopping,
+};
+pub use outcome::{is_initialized, outcome, stopped};
 pub(crate) use planner::TERMINATION_MIN;
 pub use planner::plan;
 pub use step::{Action, FailReason, Fate, FinalStep, Plan};

@@ -6,7 +6,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
-use super::outcome::Outcome;
 use super::step::Fate;
 use crate::container::WaitReason;
 
@@ -29,6 +28,15 @@ pub struct PodFacts<'a> {
 
 /// The facts of each container, by name. One that is missing never ran.
 pub type Containers = BTreeMap<String, ContainerFacts>;
+
+/// How a pod ended for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every container succeeded.
+    Succeeded,
+    /// A container failed.
+    Failed,
+}
 
 /// The pod's sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,17 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-use super::facts::{ContainerFacts, Containers, Run};
+use super::facts::{ContainerFacts, Containers, Outcome, Run};
 use crate::pod::{RestartPolicy, init_containers, is_sidecar, main_containers};
-
-/// How a pod ended for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Every container succeeded.
-    Succeeded,
-    /// A container failed.
-    Failed,
-}
 
 /// How the pod ended for good, if it has.
 pub fn outcome(pod: &Pod, containers: &Containers) -> Option<Outcome> {
