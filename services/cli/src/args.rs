@@ -17,7 +17,7 @@ use headwater_settings::{DATA_DEFAULT, Runtime};
 use self::kafka::KafkaArgs;
 use self::run::RunArgs;
 use self::topics::Topics;
-use crate::completion;
+use crate::candidates;
 
 /// What `--help` ends with.
 const AFTER_HELP: &str = "\
@@ -142,7 +142,7 @@ pub struct Scope {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
     /// The replica of this node instead of the cloud's picture
-    #[arg(long, add = ArgValueCompleter::new(completion::nodes))]
+    #[arg(long, add = ArgValueCompleter::new(candidates::nodes))]
     pub node: Option<String>,
     /// Show the past: a seq of the node's stream (with --node), which has no statuses, or an
     /// RFC 3339 time. It reaches back as far as the replay window (`up --print-config`); what
@@ -161,7 +161,7 @@ pub struct Get {
     #[arg(
         value_name = "TYPE [NAME...] | TYPE/NAME",
         required = true,
-        add = ArgValueCompleter::new(completion::objects)
+        add = ArgValueCompleter::new(candidates::objects)
     )]
     pub objects: Vec<String>,
     #[command(flatten)]
@@ -228,7 +228,7 @@ pub struct Describe {
     #[arg(
         value_name = "TYPE [NAME...] | TYPE/NAME",
         required = true,
-        add = ArgValueCompleter::new(completion::objects)
+        add = ArgValueCompleter::new(candidates::objects)
     )]
     pub objects: Vec<String>,
     #[command(flatten)]
@@ -243,7 +243,7 @@ pub struct Describe {
 #[derive(Debug, Args)]
 pub struct Logs {
     /// The pod; pod/NAME too
-    #[arg(add = ArgValueCompleter::new(completion::pods))]
+    #[arg(add = ArgValueCompleter::new(candidates::pods))]
     pub pod: String,
     /// The container [default: the pod's first]
     #[arg(short, long, conflicts_with = "all_containers")]
@@ -279,7 +279,7 @@ pub struct Logs {
 #[derive(Debug, Args)]
 pub struct History {
     /// The stream: node/NAME or cluster
-    #[arg(add = ArgValueCompleter::new(completion::streams))]
+    #[arg(add = ArgValueCompleter::new(candidates::streams))]
     pub stream: String,
     /// First seq, inclusive [default: the earliest left]
     #[arg(long, value_name = "SEQ")]
@@ -312,7 +312,7 @@ pub enum HistoryOutput {
 #[derive(Debug, Args)]
 pub struct Diff {
     /// The stream: node/NAME or cluster
-    #[arg(add = ArgValueCompleter::new(completion::streams))]
+    #[arg(add = ArgValueCompleter::new(candidates::streams))]
     pub stream: String,
     /// The state after this event
     #[arg(long, value_name = "SEQ")]
@@ -348,7 +348,7 @@ pub struct Status {
     #[arg(long, default_value = "worst")]
     pub sort: Sort,
     /// Only these nodes
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', add = ArgValueCompleter::new(completion::nodes))]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', add = ArgValueCompleter::new(candidates::nodes))]
     pub node: Vec<String>,
     /// Leave out the header line
     #[arg(long)]
@@ -387,7 +387,7 @@ pub struct Link {
     /// What to do to the link
     pub action: LinkAction,
     /// The node
-    #[arg(add = ArgValueCompleter::new(completion::nodes))]
+    #[arg(add = ArgValueCompleter::new(candidates::nodes))]
     pub node: String,
     #[command(flatten)]
     pub target: Target,
@@ -404,7 +404,7 @@ pub enum LinkAction {
 #[derive(Debug, Args)]
 pub struct Verify {
     /// The node [default: every node]
-    #[arg(add = ArgValueCompleter::new(completion::nodes))]
+    #[arg(add = ArgValueCompleter::new(candidates::nodes))]
     pub node: Option<String>,
     /// Output form: a table, or one JSON object a line
     #[arg(short, long, default_value = "table")]

@@ -7,6 +7,7 @@
 //! | `object_selection`, `selector`, `path` | which objects a command names |
 //! | [`table`], `render` | tables and values as text |
 //! | [`completion`] | shell completion |
+//! | `candidates` | what a completion offers |
 //! | [`exit`] | errors on stderr, exit statuses |
 //!
 //! A command talks to a running process through the operator API alone. The binary runs the
@@ -14,6 +15,7 @@
 
 #[expect(missing_docs, reason = "clap shows doc comments of arguments as help")]
 pub mod args;
+mod candidates;
 mod commands;
 pub mod completion;
 pub mod exit;

@@ -1,6 +1,7 @@
 //! `headwater status`: a summary of the fleet, and the positions of every node.
 
 mod document;
+mod lag;
 mod screen;
 mod summary;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use headwater_proto::operator::{NodeStatus, StatusRequest, StatusResponse};
 use jiff::Timestamp;
 
+use self::lag::lag_events;
 use self::screen::{Room, screen};
 
 pub(super) use self::screen::{since, table};
@@ -91,7 +93,7 @@ fn sort(nodes: &mut [NodeStatus], by: Sort) {
         Sort::Worst => {}
         // node-2 before node-10.
         Sort::Name => nodes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name))),
-        Sort::Lag => nodes.sort_by_key(|node| Reverse(screen::lag_events(node))),
+        Sort::Lag => nodes.sort_by_key(|node| Reverse(lag_events(node))),
         Sort::Outbox => nodes.sort_by_key(|node| Reverse(node.outbox_depth)),
         Sort::Contact => nodes.sort_by_key(|node| node.last_contact_ms),
         Sort::Free => {

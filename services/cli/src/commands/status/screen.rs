@@ -182,17 +182,6 @@ fn lag(stream: &StreamStatus) -> String {
     }
 }
 
-/// The most events that a node lacks of a stream.
-pub(super) fn lag_events(node: &NodeStatus) -> u64 {
-    node.streams.iter().filter_map(|stream| stream.lag_events).max().unwrap_or_default()
-}
-
-/// For how long a node has lacked events of a stream.
-pub(super) fn lag_seconds(node: &NodeStatus) -> f64 {
-    let behind = node.streams.iter().filter(|stream| stream.lag_events != Some(0));
-    behind.filter_map(|stream| stream.lag_seconds).fold(0.0, f64::max)
-}
-
 /// How long ago a moment was, milliseconds since the Unix epoch.
 pub(crate) fn since(ms: i64, now: Timestamp) -> String {
     match Timestamp::from_millisecond(ms) {

@@ -5,7 +5,7 @@ use std::fmt;
 use headwater_proto::operator::{DiskStatus, NodeStatus, StatusResponse};
 use serde::Serialize;
 
-use super::screen::{lag_events, lag_seconds};
+use super::lag::{lag_events, lag_seconds};
 use crate::render::plain;
 
 /// The order in which states are counted: the best first, the worst last.
