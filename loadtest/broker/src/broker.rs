@@ -1,27 +1,18 @@
 //! One broker: a process on its data.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use crate::distribution::{Archive, Distribution};
 use crate::error::BrokerError;
 use crate::process::{self, Process};
-
-/// How long a start may take. It takes one second on an idle machine; this is for a busy one.
-const START_WITHIN: Duration = Duration::from_secs(90);
-
-/// How often a starting broker is looked at.
-const POLL: Duration = Duration::from_millis(20);
+use crate::startup::wait_for_start;
 
 /// The time limit of a broker's stop; then it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-
-/// The line of Kafka's by which a start is over.
-const STARTED: &str = "Kafka Server started";
 
 /// One broker; it is killed when dropped.
 #[derive(Debug)]
@@ -145,21 +136,4 @@ impl Drop for Broker {
         // A frozen one takes no other signal; what cannot be killed has ended.
         let _ = self.kill();
     }
-}
-
-/// Returns when `process` says in `log` that it runs.
-pub(crate) fn wait_for_start(node: u32, process: &Process, log: &Path) -> Result<(), BrokerError> {
-    let deadline = Instant::now() + START_WITHIN;
-    while Instant::now() < deadline {
-        if std::fs::read_to_string(log).is_ok_and(|said| said.contains(STARTED)) {
-            return Ok(());
-        }
-        if let Some(status) = process.ended_within(Duration::ZERO) {
-            let what = format!("broker {node}");
-            return Err(BrokerError::Failed { what, status, output: process::tail(log) });
-        }
-        thread::sleep(POLL);
-    }
-    let seconds = START_WITHIN.as_secs();
-    Err(BrokerError::Late { node, seconds, output: process::tail(log) })
 }

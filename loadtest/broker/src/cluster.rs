@@ -2,50 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
 use crate::broker::Broker;
 use crate::distribution::Distribution;
 use crate::error::BrokerError;
-use crate::properties::{self, Ports};
+use crate::listener::Listener;
+use crate::ports::{Ports, free_ports};
+use crate::properties;
 
 /// The heap of a broker: enough for tests, little enough for three of them beside a build.
 const HEAP_MIB: u32 = 256;
-
-/// Where brokers listen: below the ports that Linux gives to connections (32768 on).
-const GIVEN_PORTS: Range<u16> = 16_384..32_768;
-
-/// What clients must speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Listener {
-    /// Anyone may.
-    #[default]
-    Plaintext,
-    /// TLS; the properties say whether clients need a certificate.
-    Ssl,
-    /// A user and a password, in the clear: for loopback.
-    SaslPlaintext,
-    /// Both.
-    SaslSsl,
-}
-
-impl Listener {
-    /// Kafka's name of it.
-    pub fn security_protocol(self) -> &'static str {
-        match self {
-            Self::Plaintext => "PLAINTEXT",
-            Self::Ssl => "SSL",
-            Self::SaslPlaintext => "SASL_PLAINTEXT",
-            Self::SaslSsl => "SASL_SSL",
-        }
-    }
-}
 
 /// How a cluster is to be.
 #[derive(Clone, Debug)]
@@ -199,42 +169,5 @@ impl Cluster {
     /// All of them.
     pub fn brokers(&mut self) -> impl Iterator<Item = &mut Broker> {
         self.brokers.values_mut()
-    }
-}
-
-/// Three ports that are free now, each given once by this process. A broker takes a second to bind
-/// them: the kernel gives none of these to a connection meanwhile, and another process begins
-/// elsewhere among them.
-pub(crate) fn free_ports() -> Result<Ports, BrokerError> {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let mut ports = Vec::with_capacity(3);
-    let mut failed = None;
-    for _ in GIVEN_PORTS {
-        // A prime, so that processes that follow each other begin far apart.
-        let number = std::process::id().wrapping_mul(7_919);
-        let number = number.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-        let count = u32::from(GIVEN_PORTS.end - GIVEN_PORTS.start);
-        let port = GIVEN_PORTS.start + u16::try_from(number % count).unwrap_or_default();
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            Ok(_) => ports.push(port),
-            Err(error) => failed = Some(error),
-        }
-        if let [one, two, three] = ports[..] {
-            return Ok([one, two, three]);
-        }
-    }
-    Err(BrokerError::Port(failed.unwrap_or_else(|| std::io::ErrorKind::AddrInUse.into())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_given_once_and_none_that_a_connection_might_take() {
-        let given: Vec<u16> = (0..9).flat_map(|_| free_ports().expect("free")).collect();
-        let distinct: std::collections::BTreeSet<_> = given.iter().collect();
-        assert_eq!(distinct.len(), 27, "{given:?}");
-        assert!(given.iter().all(|port| GIVEN_PORTS.contains(port)), "{given:?}");
     }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::broker::wait_for_start;
-use crate::cluster::{Listener, free_ports};
 use crate::error::BrokerError;
+use crate::listener::Listener;
+use crate::ports::free_ports;
 use crate::process::{self, Process};
 use crate::properties;
+use crate::startup::wait_for_start;
 
 /// The version in `kafka/pom.xml`.
 const VERSION: &str = "4.3.1";

@@ -20,9 +20,13 @@ mod broker;
 mod cluster;
 mod distribution;
 mod error;
+mod listener;
+mod ports;
 mod process;
 mod properties;
+mod startup;
 
 pub use broker::Broker;
-pub use cluster::{Cluster, ClusterSettings, Listener};
+pub use cluster::{Cluster, ClusterSettings};
 pub use error::BrokerError;
+pub use listener::Listener;

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::cluster::Listener;
-
-/// The ports of one node, in the order clients, brokers, controllers.
-pub(crate) type Ports = [u16; 3];
+use crate::listener::Listener;
+use crate::ports::Ports;
 
 /// What tests cannot wait for, and what a machine shared by several of them cannot spare. Any of
 /// these can be set otherwise.
