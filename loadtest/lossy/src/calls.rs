@@ -13,8 +13,8 @@ use fuser::{
 };
 
 use crate::disk::{Attributes, Disk, Maker, What};
+use crate::disk_state::DiskState;
 use crate::fault::Call;
-use crate::mounted::DiskState;
 
 /// How long the kernel may cache an answer: every change passes through the kernel.
 const TRUSTED: Duration = Duration::from_secs(60);

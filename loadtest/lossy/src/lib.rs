@@ -19,18 +19,21 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `mounted` | the handle: mounting, freezing, cutting, faults |
+//! | `lossy_disk` | the handle: mounting, freezing, cutting, faults |
 //! | [`survival`] | which unsynced changes survive a cut |
 //! | [`fault`] | calls that fail on request, and a disk that is full |
 //! | `disk` | files and directories, live and durable |
+//! | `disk_state` | what the handle and the calls share |
 //! | `calls` | the kernel's calls, carried out on the disk |
 
 mod calls;
 mod disk;
+mod disk_state;
 pub mod fault;
-mod mounted;
+mod lossy_disk;
 pub mod survival;
 
+pub use disk_state::Counts;
 pub use fault::Fault;
-pub use mounted::{Counts, LossyDisk, MountError};
+pub use lossy_disk::{LossyDisk, MountError};
 pub use survival::{Loss, Survives};

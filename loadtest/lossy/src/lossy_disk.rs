@@ -3,23 +3,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fuser::{BackgroundSession, Config, Errno, MountOption};
+use fuser::{BackgroundSession, Config, MountOption};
 
 use crate::calls::Calls;
 use crate::disk::Disk;
-use crate::fault::{Call, Fault, Faults};
+use crate::disk_state::{Counts, DiskState};
+use crate::fault::Fault;
 use crate::survival::{Loss, Survives};
 
 /// How long killed processes may take to let go of the disk.
 const RELEASE_MAX: Duration = Duration::from_secs(20);
-
-/// How long a disk may be frozen before all its calls fail: the test that froze it may wait for a
-/// caller, and a waiting caller cannot be killed.
-const FROZEN_MAX: Duration = Duration::from_secs(30);
 
 /// Between two tries.
 const POLL: Duration = Duration::from_millis(10);
@@ -54,50 +51,6 @@ pub enum MountError {
     },
 }
 
-/// What was asked of a disk since it was first mounted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Calls that changed something: writes, names, syncs.
-    pub changes: u64,
-    /// Syncs of files and directories.
-    pub syncs: u64,
-    /// Calls that failed because they were to.
-    pub faults: u64,
-}
-
-/// The state that the calls and the handle share.
-pub(crate) struct DiskState {
-    inner: Mutex<Inner>,
-    /// Rung whenever the stage changes.
-    bell: Condvar,
-}
-
-struct Inner {
-    disk: Disk,
-    stage: Stage,
-    /// Changes until the disk freezes.
-    freeze_in: Option<u64>,
-    faults: Faults,
-    counts: Counts,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Serving,
-    /// Nothing is answered, until then at the latest.
-    Frozen {
-        until: Instant,
-    },
-    /// The power is gone: everything fails.
-    Gone,
-}
-
-impl Stage {
-    fn frozen() -> Self {
-        Self::Frozen { until: Instant::now() + FROZEN_MAX }
-    }
-}
-
 impl LossyDisk {
     /// Mounts an empty disk on the directory `at`.
     ///
@@ -117,26 +70,23 @@ impl LossyDisk {
 
     /// Stops the disk: whatever is asked of it waits.
     pub fn freeze(&self) {
-        self.shared.set_stage(Stage::frozen());
+        self.shared.freeze();
     }
 
     /// Stops the disk just before the change that comes after `changes` more.
     pub fn freeze_after(&self, changes: u64) {
-        self.shared.lock().freeze_in = Some(changes);
+        self.shared.freeze_after(changes);
     }
 
     /// Waits until the disk is frozen; whether it is, in this time.
     pub fn wait_until_frozen(&self, time: Duration) -> bool {
-        let inner = self.shared.lock();
-        let serving = |inner: &mut Inner| inner.stage == Stage::Serving;
-        let waited = self.shared.bell.wait_timeout_while(inner, time, serving);
-        waited.unwrap_or_else(PoisonError::into_inner).0.stage != Stage::Serving
+        self.shared.wait_until_frozen(time)
     }
 
     /// Fails every waiting and every later call of a frozen disk. Its users must have been killed before:
     /// a killed process that waits for a disk ends only then.
     pub fn let_go(&self) {
-        self.shared.set_stage(Stage::Gone);
+        self.shared.let_go();
     }
 
     /// Cuts the power and puts it back: what was not synced is gone, but for what `survives`.
@@ -156,23 +106,22 @@ impl LossyDisk {
 
     /// Lets something fail; `None`: nothing more.
     pub fn inject(&self, fault: Option<Fault>) {
-        self.shared.lock().faults.set(fault);
+        self.shared.inject(fault);
     }
 
     /// How many bytes the disk has room for; `None`: no bound.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.shared.lock().disk.capacity = bytes;
+        self.shared.set_capacity(bytes);
     }
 
     /// How many bytes of files it holds.
     pub fn used(&self) -> u64 {
-        self.shared.lock().disk.used()
+        self.shared.room().0
     }
 
     /// What was asked of it.
     pub fn counts(&self) -> Counts {
-        let inner = self.shared.lock();
-        Counts { faults: inner.counts.faults + inner.faults.hits, ..inner.counts }
+        self.shared.counts()
     }
 
     fn unmount(&mut self) -> Result<(), MountError> {
@@ -204,87 +153,6 @@ impl Drop for LossyDisk {
         if self.session.is_some() {
             let _ = umount(&self.at, &["--lazy"]);
         }
-    }
-}
-
-impl DiskState {
-    fn new(disk: Disk, counts: Counts) -> Self {
-        let faults = Faults::default();
-        let inner = Inner { disk, stage: Stage::Serving, freeze_in: None, faults, counts };
-        Self { inner: Mutex::new(inner), bell: Condvar::new() }
-    }
-
-    /// Executes a call, unless the disk is frozen, gone, or set to fail it.
-    pub(crate) fn on<T>(
-        &self,
-        call: Call,
-        act: impl FnOnce(&mut Disk) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        let mut inner = self.enter(call)?;
-        inner.faults.count(call)?;
-        act(&mut inner.disk)
-    }
-
-    /// Makes an inode durable.
-    pub(crate) fn sync(&self, inode: u64) -> Result<(), Errno> {
-        let mut inner = self.enter(Call::Sync)?;
-        if let Err(errno) = inner.faults.count(Call::Sync) {
-            inner.disk.sync_failed(inode);
-            return Err(errno);
-        }
-        inner.disk.sync(inode)
-    }
-
-    pub(crate) fn forget(&self, inode: u64, count: u64) {
-        self.lock().disk.forget(inode, count);
-    }
-
-    /// Bytes used, and how many there is room for.
-    pub(crate) fn room(&self) -> (u64, Option<u64>) {
-        let inner = self.lock();
-        (inner.disk.used(), inner.disk.capacity)
-    }
-
-    fn enter(&self, call: Call) -> Result<MutexGuard<'_, Inner>, Errno> {
-        let mut inner = self.lock();
-        if call != Call::Look
-            && inner.stage == Stage::Serving
-            && let Some(left) = inner.freeze_in
-        {
-            inner.freeze_in = left.checked_sub(1);
-            if left == 0 {
-                inner.stage = Stage::frozen();
-                self.bell.notify_all();
-            }
-        }
-        while let Stage::Frozen { until } = inner.stage {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                inner.stage = Stage::Gone;
-            }
-            inner = self.bell.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        if inner.stage != Stage::Serving {
-            return Err(Errno::EIO);
-        }
-        inner.counts.changes += u64::from(call != Call::Look);
-        inner.counts.syncs += u64::from(call == Call::Sync);
-        Ok(inner)
-    }
-
-    fn set_stage(&self, stage: Stage) {
-        self.lock().stage = stage;
-        self.bell.notify_all();
-    }
-
-    fn take(&self) -> (Disk, Counts) {
-        let mut inner = self.lock();
-        let counts = Counts { faults: inner.counts.faults + inner.faults.hits, ..inner.counts };
-        (std::mem::replace(&mut inner.disk, Disk::new()), counts)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
