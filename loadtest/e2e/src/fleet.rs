@@ -3,8 +3,6 @@
 //! A test with a fault: make a fleet, add parts, [`Fleet::write`] manifests, do the harm, and
 //! [`Fleet::settle_and_check`]; in the midst of it, [`Fleet::check`].
 
-mod settled;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -21,7 +19,7 @@ use crate::part::Part;
 use crate::running::{WAIT, headwater};
 
 /// The polling interval.
-const POLL: Duration = Duration::from_millis(100);
+pub(crate) const POLL: Duration = Duration::from_millis(100);
 
 /// Short time limits for parts of the cloud, so that they notice a frozen broker in seconds.
 const TIMEOUTS: [&str; 3] = ["delivery.timeout=4s", "request.timeout=2s", "unreachable.after=4s"];

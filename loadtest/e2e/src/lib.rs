@@ -2,6 +2,7 @@
 
 pub mod chance;
 pub mod containers;
+mod convergence;
 pub mod evidence;
 pub mod fleet;
 pub mod invariants;

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{Fleet, POLL};
 use crate::evidence::Evidence;
+use crate::fleet::{Fleet, POLL};
 use crate::invariants::Invariants;
 use crate::running::WAIT;
 use crate::source;
