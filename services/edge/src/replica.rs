@@ -10,11 +10,13 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `owner` | runs the commands: folds pushes, serves reads |
+//! | `owner` | runs the commands |
 //! | `durability` | commits, has it synced, releases what is durable |
-//! | `sync` | runs one sync at a time, on a thread of its own |
+//! | `push_fold` | folds pushes into a batch, commits it |
 //! | `fold` | a push as the input of the fold, and the effects with their traces |
-//! | `reads` | what the replica reads for others |
+//! | `sync` | runs one sync at a time, on a thread of its own |
+//! | `view_reader` | what the replica reads for others |
+//! | `subscribers` | the session, the outbox thread and the watches, as receivers |
 //! | [`watch`] | a bounded queue for each watch |
 //! | `counts` | the metrics of the replica |
 //!
@@ -27,8 +29,10 @@ mod counts;
 mod durability;
 pub(crate) mod fold;
 mod owner;
-mod reads;
+mod push_fold;
+mod subscribers;
 mod sync;
+mod view_reader;
 pub mod watch;
 
 use std::time::Duration;

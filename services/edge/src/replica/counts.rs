@@ -6,15 +6,21 @@ use std::time::{Duration, Instant};
 use crate::dependencies::{Clock, SystemClock};
 use crate::metrics::{EdgeCounts, Resync};
 
-/// The counts of a replica. Without metrics no clock is read.
-#[derive(Debug)]
-pub(super) struct ReplicaCounts {
+/// The counts of the fold. Without metrics no clock is read.
+#[derive(Debug, Default)]
+pub(super) struct FoldCounts {
     metrics: EdgeCounts,
-    clock: Arc<dyn Clock>,
     /// How long the folds of the open batch have taken.
     folding: Duration,
     /// The changes in the open batch.
     changes: usize,
+}
+
+/// The counts of what subscribers receive.
+#[derive(Debug)]
+pub(super) struct DeliveryCounts {
+    metrics: EdgeCounts,
+    clock: Arc<dyn Clock>,
     /// Lagging watches that are counted already.
     lagged: u64,
 }
@@ -23,14 +29,14 @@ pub(super) struct ReplicaCounts {
 #[derive(Debug, Default)]
 pub(super) struct Stopwatch(Option<Instant>);
 
-impl ReplicaCounts {
-    pub(super) fn new(metrics: EdgeCounts, clock: Arc<dyn Clock>) -> Self {
-        Self { metrics, clock, folding: Duration::ZERO, changes: 0, lagged: 0 }
+impl FoldCounts {
+    pub(super) fn new(metrics: EdgeCounts) -> Self {
+        Self { metrics, ..Self::default() }
     }
 
     /// Starts a stopwatch.
     pub(super) fn start(&self) -> Stopwatch {
-        Stopwatch(self.metrics.counts().then(Instant::now))
+        Stopwatch::start(&self.metrics)
     }
 
     /// Counts changes that were folded into the open batch.
@@ -45,9 +51,15 @@ impl ReplicaCounts {
         self.metrics.applied(std::mem::take(&mut self.changes), took);
     }
 
-    /// Counts a sync.
-    pub(super) fn synced(&self, stopwatch: &Stopwatch) {
-        self.metrics.synced(stopwatch.elapsed());
+    /// Counts a catch-up of a stream other than by its tail.
+    pub(super) fn resynced(&self, by: Resync) {
+        self.metrics.resynced(by);
+    }
+}
+
+impl DeliveryCounts {
+    pub(super) fn new(metrics: EdgeCounts, clock: Arc<dyn Clock>) -> Self {
+        Self { metrics, clock, lagged: 0 }
     }
 
     /// Counts events, by the times of their writing, that watches can see now.
@@ -59,11 +71,6 @@ impl ReplicaCounts {
         }
     }
 
-    /// Counts a catch-up of a stream other than by its tail.
-    pub(super) fn resynced(&self, by: Resync) {
-        self.metrics.resynced(by);
-    }
-
     /// Counts the open watches, and those that lagged since the start.
     pub(super) fn watches(&mut self, open: usize, lagged: u64) {
         let newly = lagged.saturating_sub(std::mem::replace(&mut self.lagged, lagged));
@@ -71,14 +78,18 @@ impl ReplicaCounts {
     }
 }
 
-impl Default for ReplicaCounts {
+impl Default for DeliveryCounts {
     fn default() -> Self {
         Self::new(EdgeCounts::default(), Arc::new(SystemClock::new()))
     }
 }
 
 impl Stopwatch {
-    fn elapsed(&self) -> Duration {
+    pub(super) fn start(metrics: &EdgeCounts) -> Self {
+        Self(metrics.counts().then(Instant::now))
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
         self.0.map_or(Duration::ZERO, |at| at.elapsed())
     }
 }

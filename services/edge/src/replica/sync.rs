@@ -9,6 +9,7 @@
 //! beside one that fails.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_store::{Engine, EngineError};
 use headwater_view::SyncTicket;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::ReplicaError;
 use super::counts::Stopwatch;
+use crate::metrics::EdgeCounts;
 
 /// One sync runs at a time, so each channel carries one message at a time.
 const RUNNING_MAX: usize = 1;
@@ -31,29 +33,34 @@ pub(crate) struct Syncer {
     outcomes: mpsc::Sender<Outcome>,
 }
 
-/// The owner's end of its [`Syncer`].
+/// The owner's end of its [`Syncer`], and the time by which the next sync is due.
 #[derive(Debug)]
 pub(super) struct SyncHandle {
     requests: mpsc::Sender<SyncTicket>,
     outcomes: mpsc::Receiver<Outcome>,
     /// Since the running sync began.
     running: Option<Stopwatch>,
-}
-
-/// A sync that has ended.
-#[derive(Debug)]
-pub(super) struct CompletedSync {
-    pub(super) ticket: SyncTicket,
-    /// Since the sync began.
-    pub(super) stopwatch: Stopwatch,
+    interval_ms: u64,
+    now_ms: u64,
+    /// When the last sync began.
+    began_ms: u64,
+    pub(super) metrics: EdgeCounts,
 }
 
 impl Syncer {
-    /// A syncer of `engine`, and the handle for its owner.
-    pub(super) fn new(engine: Arc<dyn Engine>) -> (Self, SyncHandle) {
+    /// A syncer of `engine`, and the handle for its owner. A sync is due every `interval`.
+    pub(super) fn new(engine: Arc<dyn Engine>, interval: Duration) -> (Self, SyncHandle) {
         let (request_sender, requests) = mpsc::channel(RUNNING_MAX);
         let (outcome_sender, outcomes) = mpsc::channel(RUNNING_MAX);
-        let handle = SyncHandle { requests: request_sender, outcomes, running: None };
+        let handle = SyncHandle {
+            requests: request_sender,
+            outcomes,
+            running: None,
+            interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
+            now_ms: 0,
+            began_ms: 0,
+            metrics: EdgeCounts::default(),
+        };
         (Self { engine, requests, outcomes: outcome_sender }, handle)
     }
 
@@ -77,25 +84,32 @@ impl SyncHandle {
         self.running.is_some()
     }
 
+    /// Sets the monotonic clock, which never goes back.
+    pub(super) fn tick(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
+    /// Whether the interval has passed since the last sync began.
+    pub(super) fn is_due(&self) -> bool {
+        self.now_ms.saturating_sub(self.began_ms) >= self.interval_ms
+    }
+
     /// Requests a sync of what `ticket` covers. None may be running.
-    pub(super) fn begin(
-        &mut self,
-        ticket: SyncTicket,
-        stopwatch: Stopwatch,
-    ) -> Result<(), ReplicaError> {
-        self.running = Some(stopwatch);
+    pub(super) fn begin(&mut self, ticket: SyncTicket) -> Result<(), ReplicaError> {
+        self.began_ms = self.now_ms;
+        self.running = Some(Stopwatch::start(&self.metrics));
         self.requests.try_send(ticket).map_err(|_| ReplicaError::SyncerEnded)
     }
 
-    /// Waits for the end of the running sync; forever, where none is running. Dropping the future
-    /// loses nothing.
-    pub(super) async fn end(&mut self) -> Result<CompletedSync, ReplicaError> {
+    /// Waits for the end of the running sync, and returns what it covered; forever, where none is
+    /// running. Dropping the future loses nothing.
+    pub(super) async fn end(&mut self) -> Result<SyncTicket, ReplicaError> {
         let outcome = self.outcomes.recv().await;
         self.complete(outcome)
     }
 
-    /// The sync that was running, if it has ended.
-    pub(super) fn try_end(&mut self) -> Result<Option<CompletedSync>, ReplicaError> {
+    /// What the running sync covered, if it has ended.
+    pub(super) fn try_end(&mut self) -> Result<Option<SyncTicket>, ReplicaError> {
         match self.outcomes.try_recv() {
             Ok(outcome) => self.complete(Some(outcome)).map(Some),
             Err(mpsc::error::TryRecvError::Empty) => Ok(None),
@@ -103,9 +117,9 @@ impl SyncHandle {
         }
     }
 
-    fn complete(&mut self, outcome: Option<Outcome>) -> Result<CompletedSync, ReplicaError> {
+    fn complete(&mut self, outcome: Option<Outcome>) -> Result<SyncTicket, ReplicaError> {
         let ticket = outcome.ok_or(ReplicaError::SyncerEnded)??;
-        let stopwatch = self.running.take().unwrap_or_default();
-        Ok(CompletedSync { ticket, stopwatch })
+        self.metrics.synced(self.running.take().unwrap_or_default().elapsed());
+        Ok(ticket)
     }
 }

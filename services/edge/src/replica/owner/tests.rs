@@ -20,6 +20,7 @@ use super::super::COMMITS_WAITING_MAX;
 use super::super::watch::{Filter, Watch, WatchItem};
 use super::*;
 use crate::meta::routing::Group;
+use crate::upstream::ViewChange;
 
 fn node() -> NodeName {
     "gw-1".parse().expect("a node name")
@@ -480,7 +481,7 @@ fn so_many_commits_wait_for_a_sync_and_no_more() {
     for n in 0..COMMITS_WAITING_MAX {
         bench.push_then([hub.apply(&format!("d/pod/p{n}"), "u", "{}")], Then::Waits);
     }
-    assert_eq!(bench.replica.materializer.waiting_commits(), COMMITS_WAITING_MAX);
+    assert_eq!(bench.replica.fold.waiting_commits(), COMMITS_WAITING_MAX);
     let unsynced = bench.engine.unsynced();
     let next = apply(hub.apply("d/pod/next", "u", "{}"));
     let mut next = pin!(bench.replica.run_group(next, || None));

@@ -2,12 +2,13 @@
 //! for others on the node.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use headwater_event::{DigestKey, EntryDigest, EntryKey, ResourceKey, StreamId};
-use headwater_store::EngineError;
-use headwater_view::{EffectKind, Selection, StreamReader};
+use headwater_store::{Engine, EngineError};
+use headwater_view::{EffectKind, PositionChanges, Selection, StreamReader};
 
-use super::owner::EdgeReplica;
+use super::fold::AppliedEffect;
 use super::watch::{Filter, WatchItem};
 use crate::meta::object::Object;
 use crate::upstream::ViewChange;
@@ -15,11 +16,45 @@ use crate::upstream::ViewChange;
 /// How many entries one read of a listing takes from the engine.
 const LISTING_CHUNK: usize = 64;
 
-impl EdgeReplica {
-    /// Lists everything that a watch sees.
-    pub(super) fn listing(&self, filter: &Filter) -> Result<WatchItem, EngineError> {
+/// Reads the view.
+#[derive(Debug)]
+pub(super) struct ViewReader {
+    engine: Arc<dyn Engine>,
+    /// The node's own stream.
+    private: StreamId,
+    /// Whether the durable view has the node's whole private stream.
+    complete: bool,
+}
+
+impl ViewReader {
+    /// A reader of the view in `engine`, which has the streams of `positions`.
+    pub(super) fn new<P>(
+        engine: Arc<dyn Engine>,
+        private: StreamId,
+        positions: &BTreeMap<StreamId, P>,
+    ) -> Self {
+        let complete = positions.contains_key(&private);
+        Self { engine, private, complete }
+    }
+
+    /// Whether the view becomes complete, or ceases to be, when the streams of `moved` are durable.
+    pub(super) fn changes_completeness(&self, moved: &PositionChanges) -> bool {
+        moved.get(&self.private).is_some_and(|at| at.is_some() != self.complete)
+    }
+
+    /// Takes over which streams are durable.
+    pub(super) fn update<P>(&mut self, positions: &BTreeMap<StreamId, P>) {
+        self.complete = positions.contains_key(&self.private);
+    }
+
+    /// Lists everything of `streams` that a watch sees.
+    pub(super) fn listing<'a>(
+        &self,
+        filter: &Filter,
+        streams: impl Iterator<Item = &'a StreamId>,
+    ) -> Result<WatchItem, EngineError> {
         let mut objects = Vec::new();
-        for stream in self.positions().keys() {
+        for stream in streams {
             let mut take = |object: Object| {
                 if filter.sees(&object.key) {
                     objects.push(object);
@@ -49,10 +84,20 @@ impl EdgeReplica {
         Ok(changes)
     }
 
-    /// Looks up one object.
-    pub(super) fn find(&self, key: ResourceKey) -> Result<Option<Object>, EngineError> {
+    /// The changes that the outbox thread must know of.
+    pub(super) fn view_changes(&self, effects: &[AppliedEffect]) -> Vec<ViewChange> {
+        let private = effects.iter().filter(|done| done.effect.stream == self.private);
+        private.filter_map(|done| view_change(&done.effect.kind)).collect()
+    }
+
+    /// Looks up one object in `streams`.
+    pub(super) fn find<'a>(
+        &self,
+        key: ResourceKey,
+        streams: impl Iterator<Item = &'a StreamId>,
+    ) -> Result<Option<Object>, EngineError> {
         let key = EntryKey::Resource(key);
-        for stream in self.positions().keys() {
+        for stream in streams {
             if let Some(entry) = self.reader().entry(stream, &key)? {
                 return Ok(Object::of_entry(key, entry));
             }
@@ -60,8 +105,21 @@ impl EdgeReplica {
         Ok(None)
     }
 
+    /// Lists the selected objects of `streams`.
+    pub(super) fn list<'a>(
+        &self,
+        selection: Selection<'_>,
+        streams: impl Iterator<Item = &'a StreamId>,
+    ) -> Result<Vec<Object>, EngineError> {
+        let mut objects = Vec::new();
+        for stream in streams {
+            self.read(stream, selection, |object| objects.push(object))?;
+        }
+        Ok(objects)
+    }
+
     /// Calls `take` with each selected object of a stream.
-    pub(super) fn read(
+    fn read(
         &self,
         stream: &StreamId,
         selection: Selection<'_>,
@@ -100,7 +158,7 @@ impl EdgeReplica {
 }
 
 /// The change that the outbox thread must know of; `None`: it needs none.
-pub(super) fn view_change(effected: &EffectKind) -> Option<ViewChange> {
+fn view_change(effected: &EffectKind) -> Option<ViewChange> {
     match effected {
         EffectKind::Added(applied) | EffectKind::Changed(applied) => match &applied.key {
             EntryKey::Resource(key) if key.kind() == "pod" => {
