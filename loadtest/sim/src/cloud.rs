@@ -108,8 +108,9 @@ impl SimHub {
             wall_clock: Arc::new(move || clock.now_ms()),
             metrics,
         };
-        let started = timeout(STARTS_WITHIN, Hub::start_without_listener(config, seams)).await;
-        let Ok(started) = started else { return };
+        let frame = self.frame.clone();
+        let starting = Hub::start_without_listener(config, seams, move || frame.session_age());
+        let Ok(started) = timeout(STARTS_WITHIN, starting).await else { return };
         match started {
             Ok(handle) => {
                 let handle = Arc::new(handle);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::rngs::Xoshiro256PlusPlus;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -24,6 +24,9 @@ pub(crate) struct Frame(Arc<Inner>);
 struct Inner {
     began: Instant,
     chance: Mutex<Xoshiro256PlusPlus>,
+    /// Draws what no fault depends on. It is apart, so that such a draw does not change what a
+    /// seed means.
+    side_chance: Mutex<Xoshiro256PlusPlus>,
     trace: Mutex<Trace>,
     /// By how much virtual weeks went by at once.
     passed_ms: Mutex<i64>,
@@ -63,6 +66,7 @@ impl Frame {
             began: Instant::now(),
             // Named, so that a release of `rand` does not change what a seed means.
             chance: Mutex::new(Xoshiro256PlusPlus::seed_from_u64(seed)),
+            side_chance: Mutex::new(Xoshiro256PlusPlus::seed_from_u64(!seed)),
             trace: Mutex::new(trace),
             passed_ms: Mutex::new(0),
             calm: AtomicBool::new(false),
@@ -128,6 +132,17 @@ impl Frame {
     /// A UUID.
     pub(crate) fn uuid(&self) -> Uuid {
         Uuid::from_u64_pair(self.draw(), self.draw())
+    }
+
+    /// The id of a topic.
+    pub(crate) fn topic_uuid(&self) -> Uuid {
+        let mut chance = lock(&self.0.side_chance);
+        Uuid::from_u64_pair(chance.next_u64(), chance.next_u64())
+    }
+
+    /// Where in its range the age of a session lies, in `[0, 1)`.
+    pub(crate) fn session_age(&self) -> f64 {
+        lock(&self.0.side_chance).random()
     }
 
     /// Notes what happened.

@@ -75,7 +75,10 @@ impl World {
         let cluster = Cluster::new(&frame, &nodes);
         let partitions = 1 + u32::from(frame.happens(500));
         let settings = MemorySettings { partitions, start_ms: START_MS, ..Default::default() };
-        let (downstream, upstream) = (MemoryLog::new(settings), MemoryLog::new(settings));
+        let [downstream, upstream] = std::array::from_fn(|_| {
+            let frame = frame.clone();
+            MemoryLog::with_uuids(settings, move || frame.topic_uuid())
+        });
         let auditor = Arc::new(Mutex::new(Auditor::new(&frame, &downstream, &upstream)));
         let inspector = Arc::new(Inspector {
             frame: frame.clone(),

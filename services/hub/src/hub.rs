@@ -76,7 +76,7 @@ impl Hub {
         let listening = |source| HubError::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
-        let mut handle = Self::start_without_listener(config, dependencies).await?;
+        let mut handle = Self::start_without_listener(config, dependencies, rand::random).await?;
         handle.address = address;
         let (hub, stop) = (handle.hub.clone(), handle.hub.stop.clone());
         handle.tasks.push(tokio::spawn(serve(listener, tls, hub, stop)));
@@ -84,13 +84,15 @@ impl Hub {
     }
 
     /// Starts a hub that does not listen. The caller opens its sessions
-    /// ([`HubHandle::open_session`]), as a simulation does that is its own network.
+    /// ([`HubHandle::open_session`]), as a simulation does that is its own network. `chance` draws
+    /// from `[0, 1)`.
     ///
     /// # Errors
     /// See [`HubError`].
     pub async fn start_without_listener(
         config: HubConfig,
         dependencies: HubDependencies,
+        chance: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<HubHandle, HubError> {
         let HubConfig { name, listen, settings, limits, .. } = config;
         let HubDependencies { downstream, upstream, engine, requests, wall_clock, metrics } =
@@ -125,6 +127,7 @@ impl Hub {
             catch_ups: CatchUpLimiter::new(limits.catch_ups_max, limits.catch_up_within),
             limits,
             wall_clock,
+            chance: Box::new(chance),
             metrics: metrics.clone(),
             stop: sessions_stop,
             connections: TaskTracker::new(),

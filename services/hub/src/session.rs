@@ -135,7 +135,7 @@ impl SessionTask {
         valid_until: Option<Instant>,
     ) -> EndReason {
         let started = Instant::now();
-        let mut too_old = pin!(sleep(self.hub.limits.age(rand::random())));
+        let mut too_old = pin!(sleep(self.hub.limits.age((self.hub.chance)())));
         let mut expired = pin!(async {
             match valid_until {
                 Some(until) => sleep_until(until).await,

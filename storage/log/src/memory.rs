@@ -9,10 +9,11 @@ mod faults;
 mod reader;
 mod topic;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use headwater_event::{Cursor, Offset, Partition};
+use headwater_event::{Cursor, Offset, Partition, TopicId};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -61,9 +62,10 @@ pub struct MemoryLog {
 }
 
 /// The log behind all handles.
-#[derive(Debug)]
 struct SharedState {
     state: Mutex<State>,
+    /// Draws the ids of topics.
+    new_uuid: Box<dyn Fn() -> Uuid + Send + Sync>,
     /// Rung at every change that a waiting reader or append may care about.
     bell: Notify,
 }
@@ -77,15 +79,25 @@ struct State {
 }
 
 impl MemoryLog {
-    /// A new, empty log.
+    /// A new, empty log. Its topics have random ids.
     pub fn new(settings: MemorySettings) -> Self {
+        Self::with_uuids(settings, Uuid::new_v4)
+    }
+
+    /// A new, empty log. `new_uuid` draws the ids of its topics: a simulation draws them from its
+    /// seed.
+    pub fn with_uuids(
+        settings: MemorySettings,
+        new_uuid: impl Fn() -> Uuid + Send + Sync + 'static,
+    ) -> Self {
         let state = State {
             settings,
-            topic: Topic::new(settings.partitions),
+            topic: Topic::new(TopicId(new_uuid()), settings.partitions),
             clock_ms: settings.start_ms,
             available: true,
         };
-        let shared = SharedState { state: Mutex::new(state), bell: Notify::new() };
+        let (state, new_uuid) = (Mutex::new(state), Box::new(new_uuid));
+        let shared = SharedState { state, new_uuid, bell: Notify::new() };
         Self { shared: Arc::new(shared), faults: Arc::default() }
     }
 
@@ -142,9 +154,10 @@ impl MemoryLog {
 
     /// Deletes the topic and makes it again, empty, under the same name and another id.
     pub fn recreate(&self, partitions: u32) {
+        let id = TopicId((self.shared.new_uuid)());
         let mut state = self.state();
         state.settings.partitions = partitions;
-        state.topic = Topic::new(partitions);
+        state.topic = Topic::new(id, partitions);
         drop(state);
         self.ring();
     }
@@ -222,6 +235,12 @@ impl MemoryLog {
     }
 }
 
+impl fmt::Debug for SharedState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedState").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
 impl State {
     /// Says why the log would take none of `appends`.
     fn refuse(&self, appends: &[Append]) -> Option<String> {
@@ -290,9 +309,4 @@ impl Log for MemoryLog {
 
 fn unavailable() -> ReadError {
     ReadError::Unavailable { reason: "the log cannot be reached".to_owned() }
-}
-
-/// A new topic id.
-fn new_topic_id() -> headwater_event::TopicId {
-    headwater_event::TopicId(Uuid::new_v4())
 }

@@ -66,7 +66,7 @@ impl Cloud {
             wall_clock: clock,
             metrics: HubMetrics::new(&Registry::new()).expect("a fresh registry"),
         };
-        let hub = Hub::start_without_listener(config, seams).await.expect("starts");
+        let hub = Hub::start_without_listener(config, seams, || 0.5).await.expect("starts");
         let mut cloud = Self { hub: Arc::new(hub), store, writer, follower, said: 0 };
         let streams = Applied {
             key: EntryKey::Streams,

@@ -35,6 +35,8 @@ pub(crate) struct SessionDependencies {
     pub(crate) catch_ups: CatchUpLimiter,
     /// The hub's clock.
     pub(crate) wall_clock: WallClock,
+    /// Draws from `[0, 1)`: when within its range a session is too old.
+    pub(crate) chance: Box<dyn Fn() -> f64 + Send + Sync>,
     /// What the hub counts.
     pub(crate) metrics: HubMetrics,
     /// Cancelled when the hub stops: no session begins any more.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
 
-use super::new_topic_id;
 use crate::log::{Append, ReadError, Record, RecordPosition, StoredRecord};
 
 #[derive(Debug)]
@@ -36,11 +35,8 @@ pub(super) struct TopicEntry {
 }
 
 impl Topic {
-    pub(super) fn new(partitions: u32) -> Self {
-        Self {
-            id: new_topic_id(),
-            partitions: (0..partitions).map(|_| PartitionRecords::new()).collect(),
-        }
+    pub(super) fn new(id: TopicId, partitions: u32) -> Self {
+        Self { id, partitions: (0..partitions).map(|_| PartitionRecords::new()).collect() }
     }
 
     pub(super) fn partition(&self, partition: Partition) -> Result<&PartitionRecords, ReadError> {
