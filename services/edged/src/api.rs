@@ -4,4 +4,3 @@
 
 pub(crate) mod client;
 pub(crate) mod pod_reporter;
-pub(crate) mod reconnect;

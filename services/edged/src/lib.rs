@@ -17,17 +17,19 @@
 //! |---|---|---|
 //! | [`pod`] | a pod's identity, its record, facts of its spec | |
 //! | [`config`], [`metrics`] | settings and their bounds; counters | |
+//! | `backoff` | waits that double | |
 //! | `disk` | the layout of the directory, durable files, the records of pods | `pod` |
 //! | `desired` | the desired state, folded from the edge's watch | `pod` |
 //! | [`container`] | what a container is given: command, environment, volumes (pure) | `pod`, `desired` |
 //! | [`runtime`] | the seams to what runs containers: `process` with its [`shim`], `hollow`, `memory` | `pod`, `container`, `disk`, `config` |
-//! | `api` | the client of the edge's local API, reports of pods | `pod`, `desired`, `config`, `metrics` |
-//! | `node` | the Node object and its reports | `api`, `config` |
+//! | `api` | the client of the edge's local API, reports of pods | `pod`, `desired`, `config`, `metrics`, `backoff` |
+//! | `node` | the Node object and its reports | `api`, `config`, `backoff` |
 //! | `worker` | one pod: [`plan`] and status (pure), probes, hooks, execution | all above |
 //! | [`mod@preview`] | what a node would do with pods, without running any (pure) | `worker` and what it uses |
 //! | [`edged`] | the whole: which pods have a worker ([`worker_set`], pure), and the handle | all |
 
 mod api;
+mod backoff;
 pub mod config;
 pub mod container;
 mod desired;

@@ -13,7 +13,7 @@
 //! | [`plan`] | the next steps (pure) |
 //! | `report`, `status` | the pod's status (pure), and its report |
 //! | `executor` | the steps, carried out |
-//! | `container_tracker`, `image_tracker`, `backoff` | facts that the runtime does not know |
+//! | `container_tracker`, `image_tracker`, `crash_loop` | facts that the runtime does not know |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
 
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ use crate::desired::compressed_object::CompressedObject;
 use crate::metrics::PodCount;
 use crate::pod::{self, PodRecord};
 
-mod backoff;
 mod container_tracker;
+mod crash_loop;
 mod dependencies;
 mod executor;
 mod handler;

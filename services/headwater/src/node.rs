@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use headwater_edge::{
     Database, Edge, EdgeConfig, EdgeCounts, EdgeDependencies, EdgeExit, EdgeMetrics, HubAddress,
     StartError,
@@ -234,8 +235,11 @@ async fn supervise(
     view: NodeView,
     stop: CancellationToken,
 ) {
-    let mut wait = RESTART_FIRST;
-    let mut since_ms = None;
+    let retry = ExponentialBuilder::new()
+        .with_min_delay(RESTART_FIRST)
+        .with_max_delay(RESTART_LAST)
+        .without_max_times();
+    let (mut waits, mut since_ms) = (retry.build(), None);
     loop {
         let began = Instant::now();
         let reason = match open_and_start(&config, &memory).await {
@@ -254,7 +258,7 @@ async fn supervise(
                 view.set(EdgeState::Stopped);
                 // Where a disk is full an edge may start well, and fail at its first write.
                 if began.elapsed() > RESTART_LAST {
-                    (wait, since_ms) = (RESTART_FIRST, None);
+                    (waits, since_ms) = (retry.build(), None);
                 }
                 match exit {
                     EdgeExit::Stopped => return,
@@ -272,9 +276,8 @@ async fn supervise(
         view.set(EdgeState::Failed(EdgeFailure { reason, since_ms }));
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep(waits.next().unwrap_or(RESTART_LAST)) => {}
         }
-        wait = (wait * 2).min(RESTART_LAST);
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use uuid::Uuid;
 
-use super::reconnect::ReconnectBackoff;
+use crate::backoff::Backoff;
 use crate::config::Settings;
 
 /// The name of the pod worker as a source and subscriber.
@@ -166,7 +166,7 @@ impl EdgeClient {
         events: mpsc::Sender<WatchEvent>,
         cancel: CancellationToken,
     ) {
-        let mut backoff = ReconnectBackoff::new(&settings);
+        let mut backoff = Backoff::new(settings.reconnect_base, settings.reconnect_cap);
         while !cancel.is_cancelled() {
             let listed = tokio::select! {
                 () = cancel.cancelled() => return,

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::client::{EdgeClient, EdgeError};
-use super::reconnect::ReconnectBackoff;
+use crate::backoff::Backoff;
 use crate::config::Settings;
 use crate::desired::compressed_object::CompressedObject;
 use crate::metrics::{EdgedCounts, ReportOutcome};
@@ -76,7 +76,12 @@ impl PodReporter {
     /// Starts the task; it ends when the last handle is dropped.
     pub(crate) fn start(edge: EdgeClient, settings: &Settings, metrics: EdgedCounts) -> Self {
         let (messages, inbox) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(run(edge, inbox, ReconnectBackoff::new(settings), metrics));
+        tokio::spawn(run(
+            edge,
+            inbox,
+            Backoff::new(settings.reconnect_base, settings.reconnect_cap),
+            metrics,
+        ));
         Self(messages)
     }
 
@@ -142,7 +147,7 @@ impl PodReport {
 async fn run(
     edge: EdgeClient,
     mut inbox: mpsc::Receiver<Message>,
-    mut backoff: ReconnectBackoff,
+    mut backoff: Backoff,
     metrics: EdgedCounts,
 ) {
     let mut reports: BTreeMap<PodUid, PodReport> = BTreeMap::new();

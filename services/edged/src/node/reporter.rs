@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::object::{NodeFacts, node};
 use crate::api::client::EdgeClient;
-use crate::api::reconnect::ReconnectBackoff;
+use crate::backoff::Backoff;
 use crate::config::Settings;
 
 /// Registers the node, then reports it when its facts change, when `resend` is notified, and at
@@ -24,7 +24,7 @@ pub(crate) async fn report(
     resend: Arc<Notify>,
     cancel: CancellationToken,
 ) {
-    let mut backoff = ReconnectBackoff::new(&settings);
+    let mut backoff = Backoff::new(settings.reconnect_base, settings.reconnect_cap);
     let mut reported: Option<(NodeFacts, Node, Instant)> = None;
     let mut is_due = true;
     while !cancel.is_cancelled() {

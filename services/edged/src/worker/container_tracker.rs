@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::backoff::CrashLoop;
+use super::crash_loop::CrashLoop;
 use super::plan::{ContainerFacts, Run, Stopping};
 use super::probe::Prober;
 use super::signal::ProbeKind;

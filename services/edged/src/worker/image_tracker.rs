@@ -1,12 +1,13 @@
 //! The images of a pod's containers, as the planner needs them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
-use super::backoff::DoublingWait;
 use super::plan::ImageState;
+use crate::backoff::Backoff;
 use crate::config::Settings;
 use crate::container::WaitReason;
 use crate::pod;
@@ -16,19 +17,21 @@ use crate::runtime::{ImageError, Images, PodState, RunHistory};
 #[derive(Debug)]
 pub(super) struct ImageTracker {
     images: BTreeMap<String, ContainerImage>,
-    wait: DoublingWait,
+    /// Between pulls of one image.
+    backoff_base: Duration,
+    backoff_cap: Duration,
 }
 
 #[derive(Debug)]
 struct ContainerImage {
     state: ImageState,
-    wait: DoublingWait,
+    backoff: Backoff,
 }
 
 impl ImageTracker {
     pub(super) fn new(settings: &Settings) -> Self {
-        let wait = DoublingWait::new(settings.backoff_base, settings.backoff_cap);
-        Self { images: BTreeMap::new(), wait }
+        let Settings { backoff_base, backoff_cap, .. } = *settings;
+        Self { images: BTreeMap::new(), backoff_base, backoff_cap }
     }
 
     /// Asks the runtime for the images of the containers that do not run. An image that is being
@@ -76,13 +79,13 @@ impl ImageTracker {
         let Some(image) = self.images.get_mut(container) else { return };
         image.state = match result {
             Ok(_) => {
-                image.wait.reset();
+                image.backoff.reset();
                 ImageState::Present { pulled: true }
             }
             Err(error) => {
                 let message = format!("back-off pulling image: {error}");
                 let reason = WaitReason { reason: error.wait_reason(), message };
-                ImageState::Failed { until: now + image.wait.next_wait(), reason }
+                ImageState::Failed { until: now + image.backoff.next_wait(), reason }
             }
         };
     }
@@ -94,16 +97,15 @@ impl ImageTracker {
     }
 
     fn set(&mut self, container: &str, state: ImageState) {
-        let wait = &self.wait;
-        let new = || ContainerImage { state: ImageState::Unknown, wait: wait.clone() };
+        let (base, cap) = (self.backoff_base, self.backoff_cap);
+        let new =
+            || ContainerImage { state: ImageState::Unknown, backoff: Backoff::new(base, cap) };
         self.images.entry(container.to_owned()).or_insert_with(new).state = state;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

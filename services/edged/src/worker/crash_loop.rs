@@ -1,44 +1,17 @@
-//! Waits that double: between starts of a failing container, and between pulls of an image.
-//!
-//! Statuses show these waits, so they are exact multiples of their base.
+//! The waits between the starts of a failing container.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A wait that doubles from a base to a cap.
-#[derive(Clone, Debug)]
-pub(super) struct DoublingWait {
-    base: Duration,
-    cap: Duration,
-    next: Duration,
-}
-
-impl DoublingWait {
-    /// Starts at `base`.
-    pub(super) fn new(base: Duration, cap: Duration) -> Self {
-        Self { base, cap, next: base.min(cap) }
-    }
-
-    /// The next wait.
-    pub(super) fn next_wait(&mut self) -> Duration {
-        let wait = self.next;
-        self.next = (wait * 2).min(self.cap);
-        wait
-    }
-
-    /// Starts at the base again.
-    pub(super) fn reset(&mut self) {
-        self.next = self.base.min(self.cap);
-    }
-}
+use crate::backoff::Backoff;
 
 /// The back-off of a failing container, as a kubelet's CrashLoopBackOff: the first restart follows
 /// immediately, each later one after twice the wait before it, up to the cap. A container that ran
 /// for twice the cap starts over.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct CrashLoop {
-    wait: DoublingWait,
+    backoff: Backoff,
     failed_before: bool,
     blocked: Option<(Instant, Duration)>,
 }
@@ -46,17 +19,17 @@ pub(super) struct CrashLoop {
 impl CrashLoop {
     /// A container that has not failed yet.
     pub(super) fn new(base: Duration, cap: Duration) -> Self {
-        Self { wait: DoublingWait::new(base, cap), failed_before: false, blocked: None }
+        Self { backoff: Backoff::new(base, cap), failed_before: false, blocked: None }
     }
 
     /// Records that the container ended at `now` after it had run for `ran`.
     pub(super) fn ended(&mut self, now: Instant, ran: Duration) {
-        if ran >= self.wait.cap * 2 {
-            self.wait.reset();
+        if ran >= self.backoff.cap() * 2 {
+            self.backoff.reset();
             self.failed_before = false;
         }
         if self.failed_before {
-            let wait = self.wait.next_wait();
+            let wait = self.backoff.next_wait();
             self.blocked = Some((now + wait, wait));
         }
         self.failed_before = true;
