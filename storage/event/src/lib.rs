@@ -98,6 +98,6 @@ pub use position::{
     Checkpoint, Cursor, LeaderEpoch, LogId, Offset, Partition, Seq, TopicId, WriterEpoch,
 };
 pub use record::{RecordKey, ReportKey};
-pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId};
+pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId, ReportKind};
 pub use stream::StreamId;
 pub use summary::{DigestKey, EntryDigest, RemovalRuns};

@@ -130,6 +130,23 @@ pub enum ReportBody {
     },
 }
 
+/// The kind of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportKind {
+    /// See [`ReportBody::PodStatus`].
+    PodStatus,
+    /// See [`ReportBody::PodStatusRemoved`].
+    PodStatusRemoved,
+    /// See [`ReportBody::SnapshotClosed`].
+    SnapshotClosed,
+    /// See [`ReportBody::Node`].
+    Node,
+    /// See [`ReportBody::PodTerminated`].
+    PodTerminated,
+    /// See [`ReportBody::Message`].
+    Message,
+}
+
 /// The end of a pod status snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotClosed {
@@ -144,7 +161,43 @@ pub struct SnapshotClosed {
     pub first: ReportId,
 }
 
+impl ReportKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::PodStatus,
+        Self::PodStatusRemoved,
+        Self::SnapshotClosed,
+        Self::Node,
+        Self::PodTerminated,
+        Self::Message,
+    ];
+
+    /// Its name in metrics and spans.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PodStatus => "pod_status",
+            Self::PodStatusRemoved => "pod_status_removed",
+            Self::SnapshotClosed => "snapshot_closed",
+            Self::Node => "node",
+            Self::PodTerminated => "pod_terminated",
+            Self::Message => "message",
+        }
+    }
+}
+
 impl ReportBody {
+    /// The kind of the report.
+    pub fn kind(&self) -> ReportKind {
+        match self {
+            Self::PodStatus { .. } => ReportKind::PodStatus,
+            Self::PodStatusRemoved { .. } => ReportKind::PodStatusRemoved,
+            Self::SnapshotClosed(_) => ReportKind::SnapshotClosed,
+            Self::Node { .. } => ReportKind::Node,
+            Self::PodTerminated { .. } => ReportKind::PodTerminated,
+            Self::Message { .. } => ReportKind::Message,
+        }
+    }
+
     /// The key under which the outbox and the log keep the latest report.
     pub fn key(&self, node: &NodeName) -> Result<crate::record::ReportKey, crate::key::KeyError> {
         use crate::record::ReportKey;
@@ -165,6 +218,13 @@ impl ReportBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_is_its_place_among_all_kinds() {
+        for (place, kind) in ReportKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place, "{}", kind.name());
+        }
+    }
 
     #[test]
     fn reports_are_ordered_by_incarnation_boot_and_seq() {

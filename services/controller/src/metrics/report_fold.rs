@@ -1,14 +1,17 @@
 //! The metrics of the fold of reports.
 
-use headwater_event::{Cursor, Offset, ReportBody};
-use prometheus::{IntCounter, IntGauge, IntGaugeVec, register_int_gauge_vec_with_registry};
+use headwater_event::{Cursor, Offset, ReportKind};
+use prometheus::{IntCounter, IntGauge, IntGaugeVec};
 
 use super::{Families, level};
 
 /// What the fold of reports counts.
 #[derive(Clone)]
 pub(crate) struct ReportFoldMetrics {
-    records: [IntCounter; RecordKind::ALL.len()],
+    reports: [IntCounter; ReportKind::ALL.len()],
+    positions: IntCounter,
+    voids: IntCounter,
+    unreadable: IntCounter,
     stale: IntCounter,
     repaired: IntCounter,
     /// Reading, storing.
@@ -20,12 +23,7 @@ pub(crate) struct ReportFoldMetrics {
 /// What a record of the upstream log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
-    PodStatus,
-    PodStatusRemoved,
-    SnapshotClosed,
-    Node,
-    PodTerminated,
-    Message,
+    Report(ReportKind),
     Position,
     /// A tombstone.
     Void,
@@ -33,60 +31,18 @@ pub(crate) enum RecordKind {
     Unreadable,
 }
 
-impl RecordKind {
-    const ALL: [Self; 9] = [
-        Self::PodStatus,
-        Self::PodStatusRemoved,
-        Self::SnapshotClosed,
-        Self::Node,
-        Self::PodTerminated,
-        Self::Message,
-        Self::Position,
-        Self::Void,
-        Self::Unreadable,
-    ];
-
-    pub(crate) fn of(body: &ReportBody) -> Self {
-        match body {
-            ReportBody::PodStatus { .. } => Self::PodStatus,
-            ReportBody::PodStatusRemoved { .. } => Self::PodStatusRemoved,
-            ReportBody::SnapshotClosed(_) => Self::SnapshotClosed,
-            ReportBody::Node { .. } => Self::Node,
-            ReportBody::PodTerminated { .. } => Self::PodTerminated,
-            ReportBody::Message { .. } => Self::Message,
-        }
-    }
-
-    /// Whether the picture keeps the id of the newest report of such a key.
-    pub(crate) fn is_ordered(self) -> bool {
-        use RecordKind::{Node, PodStatus, PodStatusRemoved, SnapshotClosed};
-        matches!(self, PodStatus | PodStatusRemoved | SnapshotClosed | Node)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::PodStatus => "pod_status",
-            Self::PodStatusRemoved => "pod_status_removed",
-            Self::SnapshotClosed => "snapshot_closed",
-            Self::Node => "node",
-            Self::PodTerminated => "pod_terminated",
-            Self::Message => "message",
-            Self::Position => "position",
-            Self::Void => "void",
-            Self::Unreadable => "unreadable",
-        }
-    }
-}
-
 impl ReportFoldMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
+        let records = families.counter_vec(
+            "headwater_controller_upstream_records_total",
+            "Records of the upstream log that were folded, by kind.",
+            "kind",
+        )?;
         Ok(Self {
-            records: families.counters(
-                "headwater_controller_upstream_records_total",
-                "Records of the upstream log that were folded, by kind.",
-                "kind",
-                RecordKind::ALL.map(RecordKind::name),
-            )?,
+            reports: ReportKind::ALL.map(|kind| records.with_label_values(&[kind.name()])),
+            positions: records.with_label_values(&["position"]),
+            voids: records.with_label_values(&["void"]),
+            unreadable: records.with_label_values(&["unreadable"]),
             stale: families.counter(
                 "headwater_controller_stale_reports_total",
                 "Reports ignored because a later one of their key had counted.",
@@ -105,17 +61,21 @@ impl ReportFoldMetrics {
                 "headwater_controller_picture_pod_statuses",
                 "Pods whose status is in the picture.",
             )?,
-            lag: register_int_gauge_vec_with_registry!(
+            lag: families.gauge_vec(
                 "headwater_controller_upstream_lag_records",
                 "Records between the fold and the end of the upstream log, at the last read.",
-                &["partition"],
-                families.registry
+                "partition",
             )?,
         })
     }
 
     pub(crate) fn folded(&self, kind: RecordKind) {
-        self.records[kind as usize].inc();
+        match kind {
+            RecordKind::Report(kind) => self.reports[kind as usize].inc(),
+            RecordKind::Position => self.positions.inc(),
+            RecordKind::Void => self.voids.inc(),
+            RecordKind::Unreadable => self.unreadable.inc(),
+        }
     }
 
     pub(crate) fn ignored_stale(&self) {

@@ -1,7 +1,9 @@
 //! Folds the records of the upstream log into the picture's tables.
 
 use headwater_event::upstream::{ReportRecord, decode_report};
-use headwater_event::{Cursor, NodeName, NodeProgress, Partition, Report, ReportBody, ReportKey};
+use headwater_event::{
+    Cursor, NodeName, NodeProgress, Partition, Report, ReportBody, ReportKey, ReportKind,
+};
 use headwater_log::{Batch as LogBatch, StoredRecord};
 use headwater_store::{Batch, Durability, EngineError, Folded, Json};
 use headwater_view::{NodeStatuses, PodStatusFold, ReportOutcome};
@@ -93,7 +95,7 @@ impl ReportFold {
             }
         };
         let Fold { statuses, stale } = fold;
-        let kind = RecordKind::of(&report.body);
+        let kind = report.body.kind();
         spans.extend(spans::fold_report(recorded, report.id, kind.name()));
         let pods = |statuses: &PodStatusFold| {
             statuses.node(&node).map_or(0, |statuses| statuses.snapshot().len())
@@ -160,13 +162,13 @@ impl ReportFold {
             | ReportBody::SnapshotClosed(_)
             | ReportBody::Message { .. } => {}
         }
-        if kind.is_ordered() {
+        if is_ordered(kind) {
             if is_stale {
                 self.metrics.ignored_stale();
             }
             self.note_order(stale, node, &report, is_stale, recorded.partition, batch);
         }
-        Ok(kind)
+        Ok(RecordKind::Report(kind))
     }
 
     /// Remembers whether the last record of a key is older than the report that counts.
@@ -187,6 +189,12 @@ impl ReportFold {
             tracing::warn!(%node, %id, "too many stale records; the newest report is not appended behind this one");
         }
     }
+}
+
+/// Whether the picture keeps the id of the newest report of such a key.
+fn is_ordered(kind: ReportKind) -> bool {
+    use ReportKind::{Node, PodStatus, PodStatusRemoved, SnapshotClosed};
+    matches!(kind, PodStatus | PodStatusRemoved | SnapshotClosed | Node)
 }
 
 /// Folds a position record and returns it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_event::ReportBody;
+use headwater_event::ReportKind;
 use headwater_log::AppendError;
 use prometheus::{Histogram, IntCounter};
 
@@ -11,7 +11,8 @@ use super::Families;
 /// The metrics of the upstream appender.
 #[derive(Clone)]
 pub(crate) struct UpstreamMetrics {
-    records: [IntCounter; RecordKind::ALL.len()],
+    reports: [IntCounter; ReportKind::ALL.len()],
+    positions: IntCounter,
     batch_records: Histogram,
     append_seconds: Histogram,
     /// Rejected, unknown, fatal.
@@ -22,62 +23,21 @@ pub(crate) struct UpstreamMetrics {
 /// The kind of a record in the upstream log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
-    PodStatus,
-    PodStatusRemoved,
-    SnapshotClosed,
-    Node,
-    PodTerminated,
-    Message,
+    Report(ReportKind),
     /// The position of a node; the hub's own record.
     Position,
 }
 
-impl RecordKind {
-    const ALL: [Self; 7] = [
-        Self::PodStatus,
-        Self::PodStatusRemoved,
-        Self::SnapshotClosed,
-        Self::Node,
-        Self::PodTerminated,
-        Self::Message,
-        Self::Position,
-    ];
-
-    /// The kind of a report.
-    pub(crate) fn of(body: &ReportBody) -> Self {
-        match body {
-            ReportBody::PodStatus { .. } => Self::PodStatus,
-            ReportBody::PodStatusRemoved { .. } => Self::PodStatusRemoved,
-            ReportBody::SnapshotClosed(_) => Self::SnapshotClosed,
-            ReportBody::Node { .. } => Self::Node,
-            ReportBody::PodTerminated { .. } => Self::PodTerminated,
-            ReportBody::Message { .. } => Self::Message,
-        }
-    }
-
-    /// Its name in metrics and spans.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::PodStatus => "pod_status",
-            Self::PodStatusRemoved => "pod_status_removed",
-            Self::SnapshotClosed => "snapshot_closed",
-            Self::Node => "node",
-            Self::PodTerminated => "pod_terminated",
-            Self::Message => "message",
-            Self::Position => "position",
-        }
-    }
-}
-
 impl UpstreamMetrics {
     pub(super) fn new(families: &Families<'_>) -> Result<Self, prometheus::Error> {
+        let records = families.counter_vec(
+            "headwater_hub_reports_appended_total",
+            "Reports that the log has durably, and the hub's own position records.",
+            "kind",
+        )?;
         Ok(Self {
-            records: families.counters(
-                "headwater_hub_reports_appended_total",
-                "Reports that the log has durably, and the hub's own position records.",
-                "kind",
-                RecordKind::ALL.map(RecordKind::name),
-            )?,
+            reports: ReportKind::ALL.map(|kind| records.with_label_values(&[kind.name()])),
+            positions: records.with_label_values(&["position"]),
             batch_records: families.histogram(
                 "headwater_hub_report_batch_records",
                 "Records of one append, of many edges.",
@@ -103,7 +63,10 @@ impl UpstreamMetrics {
 
     /// Counts a durable record.
     pub(crate) fn appended(&self, kind: RecordKind) {
-        self.records[kind as usize].inc();
+        match kind {
+            RecordKind::Report(kind) => self.reports[kind as usize].inc(),
+            RecordKind::Position => self.positions.inc(),
+        }
     }
 
     /// Counts an append.

@@ -124,7 +124,7 @@ fn outgoing(node: &NodeName, partition: Partition, mut report: Report) -> Option
         })
         .ok()?;
     let span = spans::append_report(&mut report, node, partition);
-    let kind = RecordKind::of(&report.body);
+    let kind = RecordKind::Report(report.body.kind());
     let record = Record {
         key: encoded.key,
         value: encoded.value,

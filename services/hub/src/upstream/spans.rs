@@ -5,8 +5,6 @@ use headwater_log::UPSTREAM_TOPIC;
 use headwater_telemetry::{continue_from, messaging, traceparent};
 use tracing::Span;
 
-use crate::metrics::RecordKind;
-
 /// Starts the span of a traced report, and lets the report continue in its context. The caller
 /// drops the span when the log has the report.
 pub(super) fn append_report(
@@ -19,7 +17,7 @@ pub(super) fn append_report(
         "append report",
         %node,
         report = %report.id,
-        kind = RecordKind::of(&report.body).name(),
+        kind = report.body.kind().name(),
         { messaging::SYSTEM } = messaging::HEADWATER,
         { messaging::OPERATION_NAME } = "append",
         { messaging::OPERATION_TYPE } = messaging::SEND,
