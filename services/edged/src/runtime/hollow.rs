@@ -79,7 +79,7 @@ impl Runtime for HollowRuntime {
             let containers = pods.entry(pod.uid.clone()).or_default();
             let now = Timestamp::now();
             let state = if launch.is_step {
-                RunState::Exited(exit(0, None, now, "Completed", false))
+                RunState::Exited(Exit::observed(0, None, now))
             } else {
                 RunState::Running { started_at: now }
             };
@@ -102,8 +102,8 @@ impl Runtime for HollowRuntime {
             let runs = pods.get_mut(pod).and_then(|pod| pod.get_mut(container));
             let Some(runs) = runs else { return };
             let RunState::Running { started_at } = runs.state else { return };
-            let end = exit(128 + signal, Some(signal), started_at, "Error", request.interrupts);
-            runs.state = RunState::Exited(end);
+            let exit = Exit::observed(128 + signal, Some(signal), started_at);
+            runs.state = RunState::Exited(Exit { interrupted: request.interrupts, ..exit });
         });
         Ok(())
     }
@@ -115,23 +115,5 @@ impl Runtime for HollowRuntime {
 
     fn log_files(&self, _: &LogQuery) -> io::Result<Vec<PathBuf>> {
         Ok(Vec::new())
-    }
-}
-
-fn exit(
-    code: i32,
-    signal: Option<i32>,
-    started_at: Timestamp,
-    reason: &str,
-    interrupted: bool,
-) -> Exit {
-    Exit {
-        code,
-        signal,
-        started_at: Some(started_at),
-        finished_at: Timestamp::now(),
-        reason: reason.to_owned(),
-        message: None,
-        interrupted,
     }
 }

@@ -281,15 +281,8 @@ impl Images for MemoryRuntime {
 fn end(state: &mut PodState, container: &str, code: i32, signal: Option<i32>, interrupted: bool) {
     let Some(runs) = state.containers.get_mut(container) else { return };
     let RunState::Running { started_at } = runs.state else { return };
-    runs.state = RunState::Exited(Exit {
-        code,
-        signal,
-        started_at: Some(started_at),
-        finished_at: Timestamp::now(),
-        reason: if code == 0 { "Completed" } else { "Error" }.to_owned(),
-        message: None,
-        interrupted,
-    });
+    let exit = Exit { interrupted, ..Exit::observed(code, signal, started_at) };
+    runs.state = RunState::Exited(exit);
 }
 
 fn image(name: &str) -> Image {

@@ -92,6 +92,19 @@ impl Exit {
         self.code == 0
     }
 
+    /// The end of a run, now.
+    pub(crate) fn observed(code: i32, signal: Option<i32>, started_at: Timestamp) -> Self {
+        Self {
+            code,
+            signal,
+            started_at: Some(started_at),
+            finished_at: Timestamp::now(),
+            reason: if code == 0 { "Completed" } else { "Error" }.to_owned(),
+            message: None,
+            interrupted: false,
+        }
+    }
+
     /// The end of a run that never started.
     pub(crate) fn start_error(message: String) -> Self {
         Self {

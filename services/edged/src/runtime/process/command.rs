@@ -1,6 +1,5 @@
 //! Runs a command beside a container, for hooks and probes.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -29,15 +28,7 @@ pub(super) async fn run(
     let Some((program, args)) = command.split_first() else {
         return Err(failed("", std::io::Error::other("no command")));
     };
-    let mut child = Command::new(program)
-        .args(args)
-        .env_clear()
-        .envs(&spec.env)
-        .current_dir(&spec.cwd)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
+    let mut child = Command::from(spec.command(program, args))
         .kill_on_drop(true)
         .spawn()
         .map_err(|source| failed(program, source))?;

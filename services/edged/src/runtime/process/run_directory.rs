@@ -15,7 +15,9 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,18 @@ pub(super) struct RunProcess {
     pub(super) identity: ProcessIdentity,
     /// The time of its start.
     pub(super) started_at: Timestamp,
+}
+
+impl RunSpec {
+    /// A command in the container: with its environment, in its working directory, in a process
+    /// group of its own, with its output in pipes.
+    pub(super) fn command(&self, program: &str, args: &[String]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).env_clear().envs(&self.env).current_dir(&self.cwd);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0);
+        command
+    }
 }
 
 impl RunDirectory {

@@ -7,9 +7,8 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -99,16 +98,7 @@ fn start(spec: &RunSpec) -> io::Result<Child> {
     let Some((program, args)) = spec.argv.split_first() else {
         return Err(io::Error::other("no command"));
     };
-    Command::new(program)
-        .args(args)
-        .env_clear()
-        .envs(&spec.env)
-        .current_dir(&spec.cwd)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
+    spec.command(program, args).spawn()
 }
 
 /// Blocks the signals that ask programs to end: the shim ends with its container. Call it after the
@@ -191,13 +181,5 @@ fn exit(status: Option<WaitStatus>, started_at: Timestamp) -> Exit {
         Some(WaitStatus::Signaled(_, signal, _)) => (128 + signal as i32, Some(signal as i32)),
         _ => return Exit::unobserved(Some(started_at)),
     };
-    Exit {
-        code,
-        signal,
-        started_at: Some(started_at),
-        finished_at: Timestamp::now(),
-        reason: if code == 0 { "Completed" } else { "Error" }.to_owned(),
-        message: None,
-        interrupted: false,
-    }
+    Exit::observed(code, signal, started_at)
 }
