@@ -152,6 +152,9 @@ pub struct Scope {
     /// Show the values of Secrets
     #[arg(long)]
     pub show_secrets: bool,
+    /// Only objects with these labels: a=b, a!=b, `a in (b,c)`, `a notin (b)`, a, !a
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -166,9 +169,6 @@ pub struct Get {
     pub objects: Vec<String>,
     #[command(flatten)]
     pub scope: Scope,
-    /// Only objects with these labels: a=b, a!=b, `a in (b,c)`, `a notin (b)`, a, !a
-    #[arg(short = 'l', long, value_name = "LABELS")]
-    pub selector: Option<String>,
     /// Only objects with these values: .spec.nodeName=node-1, .status.phase!=Running
     #[arg(long, value_name = "PATH=VALUE,...")]
     pub field_selector: Option<String>,
@@ -233,9 +233,6 @@ pub struct Describe {
     pub objects: Vec<String>,
     #[command(flatten)]
     pub scope: Scope,
-    /// Only objects with these labels: a=b, a!=b, `a in (b,c)`, `a notin (b)`, a, !a
-    #[arg(short = 'l', long, value_name = "LABELS")]
-    pub selector: Option<String>,
     #[command(flatten)]
     pub target: Target,
 }

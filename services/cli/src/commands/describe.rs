@@ -31,7 +31,7 @@ const EVENTS_SHOWN_MAX: u32 = 10;
 
 pub(super) async fn run(args: Describe) -> CommandResult {
     let selections = parse_selections(&args.objects)?;
-    let selector = Selector::parse(args.selector.as_deref(), None)?;
+    let selector = Selector::parse(args.scope.selector.as_deref(), None)?;
     let mut operator = client::connect(&args.target.data).await?;
     let mut stdout = std::io::stdout().lock();
     let (mut missing, mut first) = (Vec::new(), true);

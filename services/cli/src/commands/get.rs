@@ -28,7 +28,7 @@ type ObjectsByType = Vec<(&'static ObjectType, Vec<Value>)>;
 
 pub(super) async fn run(args: Get) -> CommandResult {
     let selections = parse_selections(&args.objects)?;
-    let selector = Selector::parse(args.selector.as_deref(), args.field_selector.as_deref())?;
+    let selector = Selector::parse(args.scope.selector.as_deref(), args.field_selector.as_deref())?;
     let named = selections.iter().any(|selection| !selection.names.is_empty());
     if named && !selector.is_empty() {
         return Err(Failure::Usage("names and a selector together mean nothing".to_owned()));
