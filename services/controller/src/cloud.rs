@@ -64,14 +64,10 @@ pub trait Cloud: Send + Sync {
 impl Cloud for Picture {
     async fn respond(&self, request: CloudRequest) -> Result<Bytes, CloudError> {
         match request.verb {
-            CloudVerb::Get => self.answer(&request.key).ok_or(CloudError::NotFound(request.key)),
+            CloudVerb::Get => match self.object(&request.key) {
+                Some(object) => Ok(object.payload().clone()),
+                None => Err(CloudError::NotFound(request.key)),
+            },
         }
-    }
-}
-
-impl Picture {
-    /// The JSON of the object at `key`, as its source has it.
-    pub fn answer(&self, key: &ResourceKey) -> Option<Bytes> {
-        self.object(key).map(|object| object.payload().clone())
     }
 }

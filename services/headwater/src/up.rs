@@ -12,6 +12,7 @@
 mod cloud;
 mod health;
 mod log;
+mod requests;
 mod terminal;
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! ```text
 //!  session ───────► RequestDispatcher ───► FoldRequestHandler ───► RequestHandler
 //!  authorizes by    bounds in flight,      the objects of the      of the composition: in `up`
-//!  interest         deadline               hub's own fold          the controller's picture
+//!  interest         deadline               hub's own fold          the controller's `Cloud`
 //! ```
 //!
 //! A node may ask for an object that is in its private stream or that one of its pods names; the

@@ -29,6 +29,7 @@ use crate::sink::PodRemoval;
 use crate::source::scripted::ScriptedSource;
 use crate::source::{Cause, SourceContext, SourceError, SourceEvent};
 
+mod cloud;
 mod damage;
 mod handover;
 mod key_repair;

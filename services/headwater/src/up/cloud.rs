@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use headwater_cli::args::Up;
 use headwater_controller::{
     Controller, ControllerDependencies, ControllerError, ControllerHandle, ControllerMetrics,
-    Picture, PodRemoval, WriterTimings,
+    PodRemoval, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
-    Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, NodeRequest,
-    NodeRequestError, RequestHandler, Verb, WallClock,
+    Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, WallClock,
 };
 use headwater_operator::Logs;
 use headwater_rocks::{DatabaseMemory, Role};
@@ -22,6 +20,7 @@ use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::watch;
 
 use super::log::{LogError, UpLog};
+use super::requests::CloudRequestHandler;
 use crate::data_dir::DataDir;
 use crate::database;
 use crate::metrics::Metrics;
@@ -122,7 +121,7 @@ impl Cloud {
                 downstream,
                 upstream,
                 engine: open("hub", "hub", schema::HUB)?,
-                requests: Arc::new(PictureRequestHandler(controller.picture().clone())),
+                requests: Arc::new(CloudRequestHandler(controller.cloud())),
                 wall_clock: clock.clone(),
                 metrics: HubMetrics::new(&seen.registry)?,
             },
@@ -141,18 +140,5 @@ impl Cloud {
         self.hub.stop().await;
         self.controller.stop().await;
         self.log.close().await;
-    }
-}
-
-/// Responds to nodes from the controller's picture.
-struct PictureRequestHandler(Picture);
-
-#[tonic::async_trait]
-impl RequestHandler for PictureRequestHandler {
-    async fn handle(&self, request: &NodeRequest) -> Result<Bytes, NodeRequestError> {
-        match request.verb {
-            Verb::Get => self.0.answer(&request.key).ok_or(NodeRequestError::NotFound),
-            verb => Err(NodeRequestError::Invalid(format!("the verb {verb:?} is not supported"))),
-        }
     }
 }
