@@ -286,6 +286,33 @@ fn objects_come_in_as_json_lines() {
 }
 
 #[test]
+fn sources_that_stop_are_named_in_the_status_and_what_runs_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let manifests = manifests(folder.path());
+    let socket = folder.path().join("objects.sock");
+    let [path, socket] = [&manifests, &socket].map(|path| path.to_str().expect("UTF-8"));
+    let running = Running::start(&[path, "--objects", socket, "--runtime", "hollow"]);
+    running.wait_for_pods(1, |status| status == "Running");
+    running.wait_until_in_step();
+    let healthy = running.text(&["status"]).expect("a status");
+    assert!(!healthy.contains("the source"), "{healthy}");
+    fs::remove_dir_all(&manifests).expect("removed");
+    let status = running.wait_for("the sources in the status", |running| {
+        let text = running.text(&["status"])?;
+        (text.matches("the source ").count() == 2).then_some(text)
+    });
+    let line = |kind: &str| {
+        let begin = format!("trouble  the source {kind} stopped at ");
+        let line = status.lines().find(|line| line.starts_with(&begin));
+        line.unwrap_or_else(|| panic!("no line of {kind} in\n{status}"))
+    };
+    assert!(line("manifests").contains("cannot be read"), "{status}");
+    assert!(line("objects").contains("all sources stop when one fails"), "{status}");
+    let pods = running.items(&["get", "pods"]);
+    assert_eq!(pods.len(), 1, "nothing is removed");
+}
+
+#[test]
 fn real_manifests_come_up() {
     let waiting = |status: &str| {
         matches!(status, "ContainerCreating" | "CreateContainerConfigError" | "PodInitializing")

@@ -45,7 +45,7 @@ use crate::part::signals::Signals;
 use crate::settings::up::Settings;
 use crate::stores::Stores;
 use crate::trouble_list::TroubleList;
-use crate::{clock, open_files, settings};
+use crate::{clock, open_files, part, settings};
 
 /// Why `up` does not start.
 #[derive(Debug, thiserror::Error)]
@@ -254,7 +254,7 @@ fn operator_dependencies(
     (troubles, stores): (&TroubleList, &Stores),
 ) -> OperatorDependencies {
     let (troubles, stores) = (troubles.clone(), stores.clone());
-    let progress = cloud.controller.progress();
+    let of_controller = part::controller::troubles(&cloud.controller);
     let root = data.root().to_owned();
     let node_dir = {
         let root = root.clone();
@@ -277,10 +277,9 @@ fn operator_dependencies(
         record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
         wall_clock: clock.clone(),
         troubles: Arc::new(move || {
-            let publishing = progress.borrow().trouble.clone();
             let of_stores = stores.troubles();
             let others = troubles.all().into_iter().chain(damaged::kept(&root));
-            publishing.into_iter().chain(of_stores).chain(others).collect()
+            of_controller().into_iter().chain(of_stores).chain(others).collect()
         }),
     }
 }

@@ -133,6 +133,10 @@ impl Source for ManifestFolder {
         Some(Arc::new(ManifestUids))
     }
 
+    fn wants_removals(&self) -> bool {
+        true
+    }
+
     async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let mut folder = Folder::new(self.name(), self.settings.allow_empty);
         // The watch starts before the first scan, so that no change falls between the two.

@@ -87,6 +87,10 @@ impl Source for ObjectsSocket {
         SourceKind::OBJECTS
     }
 
+    fn wants_removals(&self) -> bool {
+        true
+    }
+
     async fn run(self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let listener = SocketListener::bind(&self.socket)?;
         // Connections end with this call, however it ends.

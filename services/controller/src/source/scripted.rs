@@ -90,6 +90,10 @@ impl Source for ScriptedSource {
         Some(Arc::new(ManifestUids))
     }
 
+    fn wants_removals(&self) -> bool {
+        true
+    }
+
     async fn run(mut self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         loop {
             let event = tokio::select! {

@@ -8,13 +8,14 @@ use futures::future::select_all;
 use headwater_event::ResourceKey;
 use headwater_telemetry::error_chain;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::events::deliver;
 use super::{
     Notice, NoticeKind, PublishedObjects, SOURCE_QUEUE_EVENTS, Source, SourceContext, SourceError,
-    SourceEvent, SourceEventSender, SourceState, SourceStateSender, UidAssignment, Wanted,
+    SourceEvent, SourceEventSender, SourceKind, SourceState, SourceStateSender, UidAssignment,
+    Wanted,
 };
 
 /// All sources of a controller.
@@ -47,19 +48,36 @@ impl SourceSet {
         self.sources.iter().filter_map(|source| source.uid_assignment()).collect()
     }
 
+    /// Whether some source wants ended pods to be removed.
+    pub(crate) fn wants_removals(&self) -> bool {
+        self.sources.iter().any(|source| source.wants_removals())
+    }
+
     /// Runs all sources until `context.stop`, or until one fails. Without sources it waits.
     ///
     /// # Errors
-    /// The error of the source that failed. Its state then says so.
+    /// The error of the source that failed. The states of all sources then say so.
     pub(crate) async fn run(mut self, context: SetContext) -> Result<(), SourceError> {
-        match self.sources.len() {
+        let kinds: Vec<SourceKind> = self.sources.iter().map(|source| source.kind()).collect();
+        let states = context.states.clone();
+        let ended = match self.sources.len() {
             0 => {
                 context.stop.cancelled().await;
                 Ok(())
             }
-            1 => run_one(self.sources.remove(0), context).await,
+            1 => {
+                let mut running = JoinSet::new();
+                running.spawn(run_one(self.sources.remove(0), context));
+                // The one task is there.
+                running.join_next().await.map_or(Ok(()), flatten)
+            }
             _ => run_all(self.sources, context).await,
+        };
+        if let Err(error) = &ended {
+            let cause = format!("all sources stop when one fails: {}", error_chain(error));
+            kinds.into_iter().for_each(|kind| states.of(kind).end(cause.clone()));
         }
+        ended
     }
 }
 
@@ -73,7 +91,7 @@ async fn run_one(source: Box<dyn Source>, context: SetContext) -> Result<(), Sou
     match source.run(context).await {
         Err(error) if error.is_stop() => Ok(()),
         Err(error) => {
-            states.fail("", error_chain(&error), None);
+            states.end(error_chain(&error));
             Err(error)
         }
         Ok(()) => Ok(()),
@@ -108,14 +126,19 @@ async fn run_all(sources: Vec<Box<dyn Source>>, context: SetContext) -> Result<(
                     deliver(&events, &stop, event).await?;
                 }
             }
-            Some(ended) = running.join_next() => match ended {
-                // It was stopped, and so are the others.
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => return Err(error),
-                Err(error) => return Err(SourceError::task_ended("task", error)),
-            },
+            Some(ended) = running.join_next() => {
+                // One that was stopped is one of all; after a failure the others must not report
+                // states any longer.
+                running.shutdown().await;
+                return flatten(ended);
+            }
         }
     }
+}
+
+/// The outcome of a source that ran as a task. One that panicked has failed.
+fn flatten(ended: Result<Result<(), SourceError>, JoinError>) -> Result<(), SourceError> {
+    ended.unwrap_or_else(|error| Err(SourceError::task_ended("task", error)))
 }
 
 /// Merges the events of several sources.

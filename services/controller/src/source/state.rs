@@ -2,12 +2,13 @@
 //!
 //! A source that watches several kinds of objects reports a state for each of them, as its *part*;
 //! the part without a name is the source as a whole. Unlike a notice, a state is there until it
-//! changes: `readyz`, statuses and metrics read it.
+//! changes: `readyz`, `status` and metrics read it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use headwater_follow::WallClock;
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::SourceKind;
@@ -29,6 +30,13 @@ pub enum SourceState {
         /// When it tries again; `None` where it does not.
         retry_ms: Option<i64>,
     },
+}
+
+impl SourceState {
+    /// Whether it failed and does not try again.
+    fn has_stopped(&self) -> bool {
+        matches!(self, Self::Failed { retry_ms: None, .. })
+    }
 }
 
 /// A source, or a part of one.
@@ -64,6 +72,31 @@ impl SourceStates {
         let waiting = self.0.iter().filter(|(_, state)| **state != SourceState::Following);
         waiting.map(|(part, state)| format!("{part}: {state}")).collect()
     }
+
+    /// For each part that does not follow, a sentence for `status`: what is wrong, since when, and
+    /// what happens next. Empty when all follow.
+    pub fn troubles(&self) -> Vec<String> {
+        let trouble = |(part, state): (&SourcePart, &SourceState)| match state {
+            SourceState::Following => None,
+            SourceState::Listing => Some(format!(
+                "the source {part} is still listing; its objects are not all published yet"
+            )),
+            SourceState::Failed { cause, since_ms, retry_ms: Some(_) } => {
+                Some(format!("the source {part} failed{} and tries again: {cause}", at(*since_ms)))
+            }
+            SourceState::Failed { cause, since_ms, retry_ms: None } => Some(format!(
+                "the source {part} stopped{}, what runs goes on: {cause}; start again to follow it",
+                at(*since_ms)
+            )),
+        };
+        self.0.iter().filter_map(trouble).collect()
+    }
+}
+
+/// ` at 2026-01-31T12:00:00Z`; empty where no calendar has the time.
+fn at(ms: i64) -> String {
+    let time = Timestamp::from_millisecond(ms);
+    time.map_or_else(|_| String::new(), |time| format!(" at {time:.0}"))
 }
 
 impl SourceStateSender {
@@ -95,6 +128,26 @@ impl SourceStateSender {
             _ => (self.clock)(),
         };
         self.set(part, SourceState::Failed { cause, since_ms, retry_ms });
+    }
+
+    /// Ends the states of this source, which stopped for `cause`: its parts are gone, and the source
+    /// as a whole has failed for good. A source that ended before keeps its first cause.
+    pub(super) fn end(&self, cause: String) {
+        let mut has_ended = false;
+        self.states.send_modify(|states| {
+            states.0.retain(|part, state| {
+                let is_whole = part.part.is_empty();
+                if part.source != self.source {
+                    return true;
+                }
+                has_ended |= is_whole && state.has_stopped();
+                self.metrics.source_follows(self.source, &part.part, false);
+                is_whole
+            });
+        });
+        if !has_ended {
+            self.fail("", cause, None);
+        }
     }
 
     /// The sender of another source, into the same states.

@@ -100,7 +100,7 @@ impl Part for ControllerPart {
         &self,
         dependencies: &PartDependencies,
     ) -> Option<OperatorDependencies> {
-        let progress = self.controller.progress();
+        let of_controller = troubles(&self.controller);
         let base = dependencies.operator_dependencies(PartKind::Controller);
         let others = base.troubles.clone();
         Some(OperatorDependencies {
@@ -110,10 +110,7 @@ impl Part for ControllerPart {
                 progress: self.controller.progress(),
                 published: self.published.clone(),
             }),
-            troubles: Arc::new(move || {
-                let publishing = progress.borrow().trouble.clone();
-                publishing.into_iter().chain(others()).collect()
-            }),
+            troubles: Arc::new(move || of_controller().into_iter().chain(others()).collect()),
             ..base
         })
     }
@@ -132,9 +129,6 @@ impl Part for ControllerPart {
                 Some(error) = self.stopped_sources.recv() => {
                     let error = error_chain(&error);
                     tracing::error!(error, "the source stopped, what runs goes on");
-                    self.troubles.add(format!(
-                        "the source stopped, what runs goes on: {error}; start again to follow it"
-                    ));
                 }
                 changed = self.progress.changed() => {
                     if changed.is_err() {
@@ -186,6 +180,17 @@ pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
     });
     let readiness = controller.readiness();
     health.check(CheckKind::Ready, "controller", move || readiness.check());
+}
+
+/// What is wrong with a controller now: its publishing, then each part of its sources.
+pub(crate) fn troubles(
+    controller: &ControllerHandle,
+) -> impl Fn() -> Vec<String> + Send + Sync + use<> {
+    let (progress, source_states) = (controller.progress(), controller.source_states());
+    move || {
+        let publishing = progress.borrow().trouble.clone();
+        publishing.into_iter().chain(source_states.borrow().troubles()).collect()
+    }
 }
 
 /// Where objects come from.

@@ -116,14 +116,10 @@ impl Terminal {
         loop {
             tokio::select! {
                 Some(notice) = composition.notices.recv() => self.notice(composition, &notice),
-                Some(error) = composition.stopped_sources.recv() => {
-                    let trouble = format!(
-                        "the source stopped, what runs goes on: {}; start again to follow it",
-                        headwater_telemetry::error_chain(&error)
-                    );
-                    self.say(format!("warning: {trouble}"));
-                    composition.troubles.add(trouble);
-                }
+                Some(error) = composition.stopped_sources.recv() => self.say(format!(
+                    "warning: the source stopped, what runs goes on: {}; start again to follow it",
+                    headwater_telemetry::error_chain(&error)
+                )),
                 _ = interval.tick() => self.look(composition, &mut announcements).await,
             }
         }

@@ -144,15 +144,97 @@ async fn an_object_that_a_source_loses_and_regains_is_deleted_and_applied_again(
 }
 
 #[tokio::test]
-async fn one_that_fails_stops_all_and_its_state_says_why() {
-    let ((a, first), (_b, second)) = (ScriptedSource::new(FIRST), ScriptedSource::new(SECOND));
+async fn one_that_fails_stops_all_and_their_states_say_why() {
+    let ((a, first), (b, second)) = (ScriptedSource::new(FIRST), ScriptedSource::new(SECOND));
     let mut set = Running::start(vec![Box::new(first.failing()), Box::new(second)]);
+    for script in [&a, &b] {
+        list(script, []).await;
+    }
+    while set.next().await != "done" {}
+    assert!(set.states.borrow().troubles().is_empty(), "both follow");
     drop(a);
     while set.events.recv().await.is_some() {}
     let error = set.ended.await.expect("no panic").expect_err("one fails");
     assert_eq!(error.reason(), "scripted");
     let unready = set.states.borrow().unready();
-    assert_eq!(unready, ["first: failed: as the test asks", "second: listing"]);
+    let by_the_first = "all sources stop when one fails: as the test asks";
+    assert_eq!(
+        unready,
+        ["first: failed: as the test asks".to_owned(), format!("second: failed: {by_the_first}")]
+    );
+    let stopped = "stopped at 1970-01-01T00:00:00Z, what runs goes on";
+    assert_eq!(
+        set.states.borrow().troubles(),
+        [
+            format!("the source first {stopped}: as the test asks; start again to follow it"),
+            format!("the source second {stopped}: {by_the_first}; start again to follow it"),
+        ]
+    );
+}
+
+/// A source with a defect.
+struct Panicking;
+
+#[async_trait::async_trait]
+impl Source for Panicking {
+    fn kind(&self) -> SourceKind {
+        FIRST
+    }
+
+    async fn run(self: Box<Self>, _: SourceContext) -> Result<(), SourceError> {
+        panic!("as the test asks")
+    }
+}
+
+#[tokio::test]
+async fn one_that_panics_has_stopped_alone_or_with_others() {
+    let (_script, second) = ScriptedSource::new(SECOND);
+    let others: [Vec<Box<dyn Source>>; 2] = [Vec::new(), vec![Box::new(second)]];
+    for mut sources in others {
+        let count = sources.len() + 1;
+        sources.push(Box::new(Panicking));
+        let mut set = Running::start(sources);
+        while set.events.recv().await.is_some() {}
+        let error = set.ended.await.expect("no panic of the set").expect_err("a source fails");
+        assert_eq!(error.reason(), "ended");
+        let troubles = set.states.borrow().troubles();
+        assert_eq!(troubles.len(), count);
+        assert!(troubles.iter().all(|text| text.contains("stopped at")), "{troubles:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_part_that_does_not_follow_is_a_trouble_until_it_follows_or_its_source_ends() {
+    let (sender, states) = watch::channel(SourceStates::default());
+    let registry = Registry::new();
+    let metrics = ControllerMetrics::new(&registry).expect("a fresh registry");
+    let sender = SourceStateSender::new(FIRST, sender, Arc::new(|| 61_000), metrics.publisher);
+    let troubles = || states.borrow().troubles();
+    sender.set("", SourceState::Following);
+    sender.set("pods", SourceState::Listing);
+    sender.fail("secrets", "403".to_owned(), Some(62_000));
+    assert_eq!(
+        troubles(),
+        [
+            "the source first pods is still listing; its objects are not all published yet",
+            "the source first secrets failed at 1970-01-01T00:01:01Z and tries again: 403",
+        ]
+    );
+    sender.set("pods", SourceState::Following);
+    sender.set("secrets", SourceState::Following);
+    assert!(troubles().is_empty());
+    sender.end("no more".to_owned());
+    sender.end("a later cause".to_owned());
+    let stopped = "the source first stopped at 1970-01-01T00:01:01Z, what runs goes on: no more; \
+                   start again to follow it";
+    assert_eq!(troubles(), [stopped]);
+    let following = registry
+        .gather()
+        .into_iter()
+        .find(|family| family.name() == "headwater_controller_source_following");
+    let following = following.expect("the family");
+    assert_eq!(following.get_metric().len(), 3);
+    assert!(following.get_metric().iter().all(|part| part.get_gauge().get_value() == 0.0));
 }
 
 #[tokio::test]
