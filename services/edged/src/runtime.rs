@@ -50,14 +50,21 @@ pub trait Runtime: Send + Sync + 'static {
     /// What this runtime can do. It does not change while the runtime is open.
     fn features(&self) -> Features;
 
-    /// Checks whether the runtime can run this container at all.
+    /// Checks whether the runtime can run this container at all. By default it can.
     ///
     /// # Errors
     /// Why the container has to wait, and what to do.
-    fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason>;
+    fn check(&self, pod: &Pod, container: &Container) -> Result<(), WaitReason> {
+        let _ = (pod, container);
+        Ok(())
+    }
 
-    /// The environment that the runtime gives every container, before the pod's own variables.
-    fn environment(&self, pod: &PodUid, spec: &Pod, container: &str) -> BTreeMap<String, String>;
+    /// The environment that the runtime gives every container, before the pod's own variables. By
+    /// default there is none.
+    fn environment(&self, pod: &PodUid, spec: &Pod, container: &str) -> BTreeMap<String, String> {
+        let _ = (pod, spec, container);
+        BTreeMap::new()
+    }
 
     /// Every pod that has a sandbox, a container or a volume here, running or not.
     fn pods(&self) -> Vec<PodUid>;
@@ -66,8 +73,10 @@ pub trait Runtime: Send + Sync + 'static {
     fn pod(&self, pod: &PodUid) -> PodState;
 
     /// Compares the runtime's knowledge with the machine, and sends a notice for every pod that
-    /// differs.
-    async fn relist(&self) -> Result<(), RuntimeError>;
+    /// differs. By default the runtime's knowledge is all there is, and nothing can differ.
+    async fn relist(&self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
 
     /// Opens a sandbox for the pod, once more if an earlier one was closed. On success the state
     /// is [`SandboxState::Ready`] and its attempt is new. On failure a sandbox may exist: the pod's

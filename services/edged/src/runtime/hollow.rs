@@ -7,13 +7,12 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::{
     Exit, Features, LogQuery, PodState, RunHistory, RunState, Runtime, RuntimeError, StopRequest,
 };
+use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
-use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
 
 /// Counts containers: one that is started runs immediately, one that is stopped ends immediately.
@@ -45,14 +44,6 @@ impl Runtime for HollowRuntime {
         }
     }
 
-    fn check(&self, _: &Pod, _: &Container) -> Result<(), WaitReason> {
-        Ok(())
-    }
-
-    fn environment(&self, _: &PodUid, _: &Pod, _: &str) -> BTreeMap<String, String> {
-        BTreeMap::new()
-    }
-
     fn pods(&self) -> Vec<PodUid> {
         self.with(|pods| pods.keys().cloned().collect())
     }
@@ -64,10 +55,6 @@ impl Runtime for HollowRuntime {
                 containers.map(|(name, runs)| (name.clone(), RunHistory::clone(runs))).collect();
             PodState { containers, ..PodState::default() }
         })
-    }
-
-    async fn relist(&self) -> Result<(), RuntimeError> {
-        Ok(())
     }
 
     async fn write_volumes(&self, _: &PodRecord, _: &[Volume]) -> Result<(), RuntimeError> {

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use tokio::sync::mpsc;
 
 use super::{
     CommandOutput, Exit, Features, Image, ImageError, Images, LogQuery, NodeRuntime, PodState,
     RegistryCredentials, RunHistory, RunState, Runtime, RuntimeError, SandboxState, StopRequest,
 };
+use crate::container::LaunchSpec;
 use crate::container::volume::Volume;
-use crate::container::{LaunchSpec, WaitReason};
 use crate::pod::{PodRecord, PodUid};
 
 /// Runs pods in memory. Cheap to clone: clones share their pods.
@@ -110,24 +110,12 @@ impl Runtime for MemoryRuntime {
         }
     }
 
-    fn check(&self, _: &Pod, _: &Container) -> Result<(), WaitReason> {
-        Ok(())
-    }
-
-    fn environment(&self, _: &PodUid, _: &Pod, _: &str) -> BTreeMap<String, String> {
-        BTreeMap::new()
-    }
-
     fn pods(&self) -> Vec<PodUid> {
         self.lock().pods.keys().cloned().collect()
     }
 
     fn pod(&self, pod: &PodUid) -> PodState {
         self.lock().pods.get(pod).cloned().unwrap_or_default()
-    }
-
-    async fn relist(&self) -> Result<(), RuntimeError> {
-        Ok(())
     }
 
     async fn open(&self, pod: &PodRecord, _: &Pod) -> Result<(), RuntimeError> {
