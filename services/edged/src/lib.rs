@@ -45,7 +45,6 @@ mod worker;
 pub use api::client::SocketPathTooLong;
 pub use config::{EdgedConfig, ProcessConfig, RuntimeKind, Settings};
 pub use disk::file_error::FileError;
-pub use disk::log_files::log_paths;
 pub use edged::{ContainerLogs, Edged, EdgedError, Handle, NOTICES_MAX, worker_set};
 pub use metrics::{EdgedCounts, EdgedMetrics};
 pub use runtime::process::shim;

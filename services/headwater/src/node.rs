@@ -137,7 +137,7 @@ impl Node {
         edge.tls = settings.tls;
         edge.settings.upstream.sync_interval = settings.sync_interval;
 
-        let view = NodeView::new(socket.clone(), settings.runtime.is_some());
+        let view = NodeView::new(socket.clone());
         let stop = CancellationToken::new();
         let supervising = tokio::spawn(supervise(
             NodeConfig {
@@ -155,7 +155,10 @@ impl Node {
         let mut edged = EdgedConfig::new(name.clone(), socket, dir.join("edged"), runtime);
         edged.metrics = metrics.edged.of(name);
         match Edged::spawn(edged).await {
-            Ok(edged) => Ok(Self { edged: Some(edged), ..node }),
+            Ok(edged) => {
+                node.view.set_logs(edged.logs());
+                Ok(Self { edged: Some(edged), ..node })
+            }
             Err(source) => {
                 node.end_edge().await;
                 Err(NodeError::Edged { node: name.clone(), source })

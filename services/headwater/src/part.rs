@@ -78,10 +78,7 @@ impl PartDependencies {
             cloud: None,
             hub: None,
             nodes: Arc::default(),
-            node_dirs: {
-                let node_dir = node_dir.clone();
-                Arc::new(move |node| node_dir(node).join("edged"))
-            },
+            node_dirs: Arc::new(node_dir.clone()),
             record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
             wall_clock: self.clock.clone(),
             troubles: Arc::new(move || {

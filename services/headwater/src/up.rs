@@ -270,10 +270,7 @@ fn operator_dependencies(
         }),
         hub: Some(cloud.hub.view()),
         nodes: Arc::new(nodes.iter().map(|(name, node)| (name.clone(), node.view())).collect()),
-        node_dirs: {
-            let node_dir = node_dir.clone();
-            Arc::new(move |node| node_dir(node).join("edged"))
-        },
+        node_dirs: Arc::new(node_dir.clone()),
         record_link: Arc::new(move |node, cut| cuts::set(&node_dir(node), cut)),
         wall_clock: clock.clone(),
         troubles: Arc::new(move || {

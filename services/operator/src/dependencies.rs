@@ -45,7 +45,7 @@ pub struct OperatorDependencies {
     pub hub: Option<HubView>,
     /// The nodes whose edges run in this process.
     pub nodes: Arc<BTreeMap<NodeName, NodeView>>,
-    /// The directory of a node's pod worker.
+    /// The directory of a node whose edge runs in this process.
     pub node_dirs: Arc<dyn Fn(&NodeName) -> PathBuf + Send + Sync>,
     /// Records whether a node's link is cut, so that the cut survives a restart.
     pub record_link: LinkRecorder,

@@ -1,4 +1,4 @@
-//! What containers wrote, from the log files of their node's pod worker.
+//! What containers wrote, from the log files that their node's runtime names.
 
 mod container;
 mod file;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_controller::Filter;
-use headwater_edged::log_paths;
+use headwater_edged::runtime::LogQuery;
 use headwater_event::ResourceKey;
 use headwater_proto::operator::{LogsChunk, LogsRequest};
 use serde_json::Value;
@@ -49,19 +49,23 @@ pub(super) async fn logs(
         Status::failed_precondition(format!("pod {} is not on a node yet", request.pod))
     })?;
     let (node, view) = dependencies.node(node)?;
-    if !view.runs_pods() {
-        return Err(Status::failed_precondition(format!(
+    let logs = view.logs().ok_or_else(|| {
+        Status::failed_precondition(format!(
             "the pods of node {node} are run by a process of its own, `headwater edged`: what they \
              write lies in the data directory of that one, under nodes/{node}/edged/logs"
-        )));
-    }
+        ))
+    })?;
     let chosen = container::choose(&pod, &request)?;
-    let dir = (dependencies.node_dirs)(&node);
     let mut written: Vec<(Paths, Vec<PathBuf>, LineFormat)> = Vec::new();
     for container in &chosen.names {
-        let (namespace, name) = (request.namespace.clone(), request.pod.clone());
-        let (previous, dir, of) = (request.previous, dir.clone(), container.clone());
-        let paths: Paths = Box::new(move || log_paths(&dir, &namespace, &name, &of, previous));
+        let query = LogQuery {
+            namespace: request.namespace.clone(),
+            pod: request.pod.clone(),
+            container: container.clone(),
+            previous: request.previous,
+        };
+        let logs = logs.clone();
+        let paths: Paths = Box::new(move || logs.files(&query));
         let found = paths().map_err(|error| internal(&error))?;
         if found.is_empty() && !request.follow && !request.all_containers {
             return Err(container::not_written(&pod, &request, container));

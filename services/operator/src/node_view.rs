@@ -1,16 +1,17 @@
 //! A node of this process, as the operator API sees it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headwater_edge::EdgeHandle;
+use headwater_edged::ContainerLogs;
 use headwater_store::Engine;
 
 /// A node of this process. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct NodeView {
     socket: PathBuf,
-    runs_pods: bool,
+    logs: Arc<OnceLock<ContainerLogs>>,
     state: Arc<Mutex<EdgeState>>,
 }
 
@@ -45,10 +46,9 @@ pub struct EdgeFailure {
 }
 
 impl NodeView {
-    /// A node whose edge has not started. `socket` is the path of its local API; `runs_pods` says
-    /// whether this process runs the node's pods.
-    pub fn new(socket: PathBuf, runs_pods: bool) -> Self {
-        Self { socket, runs_pods, state: Arc::default() }
+    /// A node whose edge and pod worker have not started. `socket` is the path of its local API.
+    pub fn new(socket: PathBuf) -> Self {
+        Self { socket, logs: Arc::default(), state: Arc::default() }
     }
 
     /// Replaces the state of the edge.
@@ -71,9 +71,16 @@ impl NodeView {
         self.running().map(|_| &*self.socket)
     }
 
-    /// Whether this process runs the node's pods; otherwise `headwater edged` does.
-    pub fn runs_pods(&self) -> bool {
-        self.runs_pods
+    /// Sets the logs of the node's containers, once its pod worker runs in this process.
+    pub fn set_logs(&self, logs: ContainerLogs) {
+        // A node has one pod worker in the life of a process.
+        let _ = self.logs.set(logs);
+    }
+
+    /// The logs of the node's containers, if this process runs its pods; otherwise `headwater
+    /// edged` does.
+    pub fn logs(&self) -> Option<ContainerLogs> {
+        self.logs.get().cloned()
     }
 
     /// The failure of the edge, if it failed.

@@ -39,7 +39,7 @@ pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusRes
             let node: NodeName = node.name.parse().ok()?;
             // The disks of others are elsewhere.
             dependencies.nodes.get(&node)?;
-            Some((at, (dependencies.node_dirs)(&node).parent()?.to_owned()))
+            Some((at, (dependencies.node_dirs)(&node)))
         })
         .collect();
     let since: BTreeMap<String, i64> = dependencies

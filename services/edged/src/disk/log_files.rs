@@ -66,21 +66,6 @@ pub(crate) fn log_files(
     Ok(paths)
 }
 
-/// The log files of a container that the process runtime ran in the directory `dir`, for a reader
-/// that has no running pod worker to ask.
-///
-/// # Errors
-/// The errors of the file system.
-pub fn log_paths(
-    dir: &Path,
-    namespace: &str,
-    pod: &str,
-    container: &str,
-    previous: bool,
-) -> io::Result<Vec<PathBuf>> {
-    log_files(&Paths::new(dir.to_owned()), namespace, pod, container, previous)
-}
-
 /// The path of the `number`th file before the current one.
 pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

@@ -21,13 +21,14 @@ async fn a_pod_outlives_the_pod_worker_and_is_adopted_by_the_next() {
     let first = bench.edged().await;
     let before = bench.edge.until_status("web", "a ready pod", is_ready).await;
     let pid = content(&pid_file).await;
+    let logs = first.logs();
     first.stop().await;
     assert!(is_alive(&pid), "the pod worker's stop leaves the pod");
 
     // No pod worker runs, and the output is kept all the same.
     std::fs::write(&go, "").expect("written");
     let has_line = |log: &String| log.contains("stdout F two\n");
-    until("a line written meanwhile", || Some(log(&bench, "web", false)).filter(has_line)).await;
+    until("a line written meanwhile", || Some(log(&logs, "web", false)).filter(has_line)).await;
 
     let count = bench.edge.operations().len();
     let second = bench.edged().await;

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headwater_edged::{Edged, EdgedConfig, Handle, ProcessConfig, RuntimeKind, Settings};
+use headwater_edged::runtime::LogQuery;
+use headwater_edged::{
+    ContainerLogs, Edged, EdgedConfig, Handle, ProcessConfig, RuntimeKind, Settings,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -122,13 +125,15 @@ pub(crate) fn is_alive(pid: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
+/// The log files of the pod's container.
+pub(crate) fn log_files(logs: &ContainerLogs, pod: &str, previous: bool) -> Vec<PathBuf> {
+    let (namespace, container) = ("shop".to_owned(), "main".to_owned());
+    let query = LogQuery { namespace, pod: pod.to_owned(), container, previous };
+    logs.files(&query).expect("logs can be listed")
+}
+
 /// What the container wrote, without times.
-pub(crate) fn log(bench: &Bench, pod: &str, previous: bool) -> String {
-    let dir = bench.edged_dir();
-    let paths = headwater_edged::log_paths(&dir, "shop", pod, "main", previous);
-    paths
-        .expect("logs can be listed")
-        .iter()
-        .map(|path| std::fs::read_to_string(path).expect("a log"))
-        .collect()
+pub(crate) fn log(logs: &ContainerLogs, pod: &str, previous: bool) -> String {
+    let files = log_files(logs, pod, previous);
+    files.iter().map(|path| std::fs::read_to_string(path).expect("a log")).collect()
 }

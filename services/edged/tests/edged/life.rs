@@ -3,7 +3,9 @@
 use headwater_edged::{Edged, RuntimeKind};
 use serde_json::json;
 
-use crate::bench::{Bench, condition, content, is_ready, is_running, log, script_pod, until};
+use crate::bench::{
+    Bench, condition, content, is_ready, is_running, log, log_files, script_pod, until,
+};
 use crate::fake_edge::statuses;
 
 #[tokio::test]
@@ -23,7 +25,7 @@ async fn a_pod_runs_its_command_and_reports_it() {
     let container = &status["containerStatuses"][0];
     assert_eq!((&container["restartCount"], &container["started"]), (&json!(0), &json!(true)));
     let both = |log: &String| log.contains("stdout F hello\n") && log.contains("stderr F oops\n");
-    until("both outputs in the log", || Some(log(&bench, "web", false)).filter(both)).await;
+    until("both outputs in the log", || Some(log(&edged.logs(), "web", false)).filter(both)).await;
     assert_eq!(edged.stop_pods(std::time::Duration::from_secs(5)).await, 0);
 }
 
@@ -65,7 +67,10 @@ async fn a_container_that_keeps_failing_waits_between_its_starts() {
         status["containerStatuses"][0]["restartCount"].as_i64() >= Some(3)
     };
     bench.edge.until_status("loop", "three restarts", again).await;
-    assert!(log(&bench, "loop", true).contains("stdout F run\n"), "the previous log is kept");
+    assert!(
+        log(&edged.logs(), "loop", true).contains("stdout F run\n"),
+        "the previous log is kept"
+    );
     let runs = bench.edged_dir().join("pods/u1/containers/main");
     let kept = std::fs::read_dir(runs).expect("runs").count();
     assert!(kept <= 4, "two runs, the root and perhaps one being made: {kept}");
@@ -189,7 +194,7 @@ async fn a_log_is_kept_in_few_files_that_read_as_one() {
     config.settings.log_files_max = 3;
     let edged = Edged::spawn(config).await.expect("starts");
     let text = until("the last line", || {
-        Some(log(&bench, "web", false)).filter(|log| log.ends_with("line-299\n"))
+        Some(log(&edged.logs(), "web", false)).filter(|log| log.ends_with("line-299\n"))
     })
     .await;
     let numbers: Vec<u32> =
@@ -197,8 +202,7 @@ async fn a_log_is_kept_in_few_files_that_read_as_one() {
     let wanted: Vec<u32> = (numbers[0]..300).collect();
     assert_eq!(numbers, wanted, "the newest lines, in order and without a hole");
     assert!(numbers[0] > 100, "the oldest are gone");
-    let paths = headwater_edged::log_paths(&bench.edged_dir(), "shop", "web", "main", false);
-    assert_eq!(paths.expect("logs can be listed").len(), 3);
+    assert_eq!(log_files(&edged.logs(), "web", false).len(), 3);
     edged.stop_pods(std::time::Duration::from_secs(5)).await;
 }
 
