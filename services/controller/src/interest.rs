@@ -10,6 +10,8 @@
 //! order in which they must be published (what a pod names before the pod, and after it when the
 //! pod leaves). [`Interest::desired`] returns the content that such an entry should have now. The
 //! interest does not know what was published; the publisher compares.
+//!
+//! An object that no node uses stays until its source deletes it: see [`Interest`].
 
 mod shared;
 
@@ -31,6 +33,17 @@ pub struct EntryId {
 }
 
 /// Every object, and which nodes use it.
+///
+/// Where the last user of an object leaves, the object stays. The sources that exist, the manifest
+/// folder and the objects socket, list every object once, used or not, and send it again only when
+/// it changes: nobody can ask them for it. The object has to be here when the next pod names it.
+/// It costs no more than one that was never used, and both are bounded by what a person or a program
+/// gave the source. The picture shows them too.
+///
+/// A source that reads [`Wanted`](crate::Wanted) is another case. It sends what is
+/// [missing](Interest::missing), also again, so an object that it sent may be forgotten with its
+/// last use. It must be forgotten here, in [`Interest::apply`] and [`Interest::remove`]: a source
+/// that decides by `Wanted` and sends a deletion is late, and deletes what a pod has named since.
 #[derive(Debug, Default)]
 pub struct Interest {
     objects: HashMap<ResourceKey, Object>,
