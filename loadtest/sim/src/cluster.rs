@@ -276,6 +276,10 @@ impl Source for Watch {
         SourceKind::OTHER
     }
 
+    fn wants_removals(&self) -> bool {
+        true
+    }
+
     async fn run(self: Box<Self>, mut context: SourceContext) -> Result<(), SourceError> {
         let frame = &self.0.0.frame;
         let stop = context.stop.clone();

@@ -154,9 +154,8 @@ impl Controller {
         let picture = Picture::new(interest.clone(), picture, changes);
         let sink_context = SinkContext {
             picture: picture.clone(),
-            changes: picture.changes(),
             progress: progress_receiver.clone(),
-            removals: ObjectRemovals::new(commands),
+            removals: sources.wants_removals().then(|| ObjectRemovals::new(commands)),
             stop: stop.child_token(),
         };
         let set_context = SetContext {

@@ -64,6 +64,12 @@ impl Picture {
         self.changes.subscribe()
     }
 
+    /// Whether somebody subscribes to the changes.
+    #[cfg(test)]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.changes.is_watched()
+    }
+
     /// The objects that `filter` selects, in key order, with their statuses. `now_ms` decides which
     /// nodes are reachable.
     ///

@@ -18,7 +18,7 @@ use headwater_event::ResourceKey;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::picture::{ChangeSubscription, Picture};
+use crate::picture::Picture;
 use crate::publisher::{Command, Progress};
 
 pub use self::pod_removal::PodRemoval;
@@ -28,9 +28,10 @@ pub use self::pod_removal::PodRemoval;
 pub trait Sink: Send {
     /// Acts on the picture until `context.stop`, or until it is dropped.
     ///
-    /// A sink first looks at everything, then at what `context.changes` names. It acts only while
-    /// this controller is the writer (`context.progress` is reconciled), and looks at everything
-    /// again when it becomes the writer. A sink that is slow gets
+    /// A sink acts only while this controller is the writer (`context.progress` is reconciled). When
+    /// it becomes the writer, it subscribes to [`Picture::changes`], looks at everything, then at
+    /// what the subscription names. A subscription has a cost for each change, so a sink holds one
+    /// only while it acts. A sink that is slow gets
     /// [`PictureChange::Everything`](crate::PictureChange::Everything) instead of a long list; it
     /// never delays the fold of reports or the publisher.
     async fn run(self: Box<Self>, context: SinkContext);
@@ -40,12 +41,10 @@ pub trait Sink: Send {
 pub struct SinkContext {
     /// The picture.
     pub picture: Picture,
-    /// The objects of the picture that change, from the start of the sink.
-    pub changes: ChangeSubscription,
     /// Whether this controller is the writer.
     pub progress: watch::Receiver<Progress>,
-    /// Removes objects that have ended.
-    pub removals: ObjectRemovals,
+    /// Removes objects that have ended; `None` where no source wants that.
+    pub removals: Option<ObjectRemovals>,
     /// Cancelled when the sink is to stop.
     pub stop: CancellationToken,
 }

@@ -100,6 +100,12 @@ pub trait Source: Send {
         None
     }
 
+    /// Whether this source keeps a pod under deletion after its containers have stopped, so that the
+    /// sink has to remove it. A Kubernetes API deletes the pod itself.
+    fn wants_removals(&self) -> bool {
+        false
+    }
+
     /// Lists every object once, then sends each change, until `context.stop`.
     ///
     /// Returns `Ok`, or the error of [`SourceEventSender::send`], once the source was stopped. Any

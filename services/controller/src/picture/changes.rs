@@ -85,10 +85,15 @@ impl ChangeFeed {
         ChangeSubscription(self.0.subscribe())
     }
 
+    /// Whether there is a subscriber.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
     /// Begins a group, before its first change is made. Without subscribers it stays empty.
     pub(crate) fn begin(&self) -> ChangeGroup {
         // A subscriber that comes before the group is published gets `Everything`.
-        ChangeGroup((self.0.receiver_count() > 0).then(Vec::new))
+        ChangeGroup(self.is_watched().then(Vec::new))
     }
 
     /// Publishes a group, whose changes are visible now.

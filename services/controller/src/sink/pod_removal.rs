@@ -25,12 +25,14 @@ pub struct PodRemoval;
 #[async_trait]
 impl Sink for PodRemoval {
     async fn run(self: Box<Self>, context: SinkContext) {
-        let SinkContext { picture, mut changes, mut progress, removals, .. } = context;
+        let SinkContext { picture, mut progress, removals, .. } = context;
+        let Some(removals) = removals else { return };
         loop {
             let epoch = match progress.wait_for(|now| now.reconciled).await {
                 Ok(now) => now.epoch,
                 Err(_) => return,
             };
+            let mut changes = picture.changes();
             let mut change = PictureChange::Everything;
             loop {
                 match ended(&picture, &change) {

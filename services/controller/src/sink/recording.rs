@@ -3,32 +3,40 @@
 
 use async_trait::async_trait;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::{Sink, SinkContext};
 use crate::picture::PictureChange;
 
 /// See the module.
 pub(crate) struct RecordingSink {
+    subscribed: Arc<Notify>,
     turns: Arc<Semaphore>,
     changes: mpsc::Sender<PictureChange>,
 }
 
 /// The test's end of a recording sink.
 pub(crate) struct Recording {
+    subscribed: Arc<Notify>,
     turns: Arc<Semaphore>,
     changes: mpsc::Receiver<PictureChange>,
 }
 
 impl RecordingSink {
     pub(crate) fn new() -> (Self, Recording) {
-        let turns = Arc::new(Semaphore::new(0));
+        let (subscribed, turns) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
         let (sender, changes) = mpsc::channel(1);
-        (Self { turns: turns.clone(), changes: sender }, Recording { turns, changes })
+        let recording = Recording { subscribed: subscribed.clone(), turns: turns.clone(), changes };
+        (Self { subscribed, turns, changes: sender }, recording)
     }
 }
 
 impl Recording {
+    /// Waits until the sink has subscribed.
+    pub(crate) async fn subscribed(&self) {
+        self.subscribed.notified().await;
+    }
+
     /// Lets the sink ask once, and returns what it got.
     pub(crate) async fn next(&mut self) -> PictureChange {
         self.turns.add_permits(1);
@@ -38,11 +46,13 @@ impl Recording {
 
 #[async_trait]
 impl Sink for RecordingSink {
-    async fn run(self: Box<Self>, mut context: SinkContext) {
+    async fn run(self: Box<Self>, context: SinkContext) {
+        let mut changes = context.picture.changes();
+        self.subscribed.notify_one();
         loop {
             let Ok(turn) = self.turns.acquire().await else { return };
             turn.forget();
-            let Some(change) = context.changes.next().await else { return };
+            let Some(change) = changes.next().await else { return };
             if self.changes.send(change).await.is_err() {
                 return;
             }

@@ -14,6 +14,7 @@ async fn a_sink_gets_each_change_of_objects_and_statuses() {
     let (sink, mut recording) = RecordingSink::new();
     let (source, script) = script();
     let running = world.start_sink(Box::new(sink), vec![script], source).await;
+    recording.subscribed().await;
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     let mut seen = BTreeSet::new();
     while !seen.contains(&"d/configmap/c".parse().expect("a key")) {
@@ -36,6 +37,7 @@ async fn a_slow_sink_gets_everything_and_delays_neither_the_publisher_nor_the_fo
     let (sink, mut recording) = RecordingSink::new();
     let (source, script) = script();
     let running = world.start_sink(Box::new(sink), vec![script], source).await;
+    recording.subscribed().await;
     running.list([pod("p", "c"), config("c", 0, "x")]).await;
     // The sink asks for nothing meanwhile, and more groups of changes come than are kept.
     for version in 1..=100 {
@@ -70,4 +72,43 @@ async fn a_pod_that_ended_before_its_deletion_is_removed_once_it_is_under_deleti
         .await;
     running.controller.stop().await;
     world.check("node/a", &[]).await;
+}
+
+/// A source whose pods are deleted by somebody else.
+struct ForeignPods(Box<dyn Source>);
+
+#[async_trait]
+impl Source for ForeignPods {
+    fn kind(&self) -> SourceKind {
+        self.0.kind()
+    }
+
+    async fn run(self: Box<Self>, context: SourceContext) -> Result<(), SourceError> {
+        self.0.run(context).await
+    }
+}
+
+#[tokio::test]
+async fn changes_are_gathered_for_the_removal_of_pods_only_where_a_writer_needs_it() {
+    let world = World::new();
+    let running = world.start().await;
+    let is_watched = |running: &Running| running.controller.picture().is_watched();
+    assert!(!is_watched(&running), "nothing is listed");
+    running.list([pod("p", "c")]).await;
+    until_true("a subscription", async || is_watched(&running)).await;
+    let standby = world.elsewhere().start().await;
+    standby.tell([SourceEvent::Init, SourceEvent::InitDone]).await;
+    let mut progress = standby.controller.progress();
+    progress.wait_for(|now| now.is_standby).await.expect("it runs");
+    assert!(!is_watched(&standby), "another controller writes");
+    standby.controller.stop().await;
+    running.controller.stop().await;
+
+    let (source, script) = script();
+    let running = world.start_with(vec![Box::new(ForeignPods(script))], source).await;
+    running.list([pod("p", "c")]).await;
+    world.report("a", 1, status("Running")).await;
+    running.folds("a").await;
+    assert!(!is_watched(&running), "no source wants removals");
+    running.controller.stop().await;
 }
