@@ -109,7 +109,7 @@ impl Controller {
             new_uuid,
         };
         let follower = downstream.open().await?;
-        let published = Arc::new(backup::published(&*published)?);
+        let earlier = Arc::new(backup::published(&*published)?);
 
         let (stop, release) = (CancellationToken::new(), CancellationToken::new());
         let interest = SharedInterest::default();
@@ -146,6 +146,7 @@ impl Controller {
         let report_fold = ReportFold {
             log: dependencies.upstream,
             engine: picture.clone(),
+            published,
             commands: commands.clone(),
             changes: changes.clone(),
             progress: progress_receiver.clone(),
@@ -159,7 +160,7 @@ impl Controller {
             stop: stop.child_token(),
         };
         let set_context = SetContext {
-            published,
+            published: earlier,
             wanted: Wanted::new(interest, uses_version),
             events,
             states: SourceStateSender::new(

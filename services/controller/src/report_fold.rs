@@ -10,10 +10,14 @@
 //! | `record` | folding one record |
 //! | `stale_keys` | keys whose last record is older than the report that counts |
 //! | `key_repair` | appending the report that counts once more |
+//! | `terminations` | terminations that the log has |
+//! | `termination_removal` | removing those of pods that are gone |
 
 mod key_repair;
 mod record;
 mod stale_keys;
+mod termination_removal;
+mod terminations;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,6 +36,8 @@ use tokio::time::{Instant, sleep};
 use self::key_repair::AGAIN_AFTER;
 use self::record::is_lost;
 use self::stale_keys::StaleKeys;
+use self::termination_removal::LOOK_INTERVAL;
+use self::terminations::Terminations;
 use crate::metrics::ReportFoldMetrics;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::tables::STANDINGS;
@@ -58,12 +64,15 @@ enum FoldError {
 struct Fold {
     statuses: PodStatusFold,
     stale: StaleKeys,
+    terminations: Terminations,
 }
 
 /// The task that folds reports, and what it needs from outside.
 pub(crate) struct ReportFold {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) engine: Arc<dyn Engine>,
+    /// The publisher's fold of the downstream log.
+    pub(crate) published: Arc<dyn Engine>,
     pub(crate) commands: mpsc::Sender<Command>,
     /// Gets the keys of the objects whose statuses change.
     pub(crate) changes: ChangeFeed,
@@ -116,22 +125,29 @@ impl ReportFold {
         let mut fold = Fold {
             statuses: PodStatusFold::open(&*self.engine)?,
             stale: StaleKeys::open(&*self.engine)?,
+            terminations: Terminations::open(&*self.engine)?,
         };
         self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         if ends.is_reached() {
             self.check_statuses(&fold.statuses, is_resumed).await?;
         }
-        let mut repairs_from = Instant::now();
+        let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
         loop {
             // While the fold catches up, a later record may repair a stale key.
             let repairs = ends.is_reached() && fold.stale.is_due();
+            let removes = ends.is_reached() && !fold.terminations.is_empty();
             let batch = tokio::select! {
                 biased;
                 () = self.until_writer(repairs_from), if repairs => {
                     if !self.repair(&mut fold.stale, &fold.statuses).await? {
                         repairs_from = Instant::now() + AGAIN_AFTER;
                     }
+                    continue;
+                }
+                () = self.until_writer(removals_from), if removes => {
+                    self.remove_terminations(&mut fold.terminations).await?;
+                    removals_from = Instant::now() + LOOK_INTERVAL;
                     continue;
                 }
                 batch = reader.next() => batch?,

@@ -3,12 +3,16 @@
 //! The key contains the node and the subject of the report. The value is a status, a Node or a
 //! message, which kcat shows, or null for a removed status. The header contains the report's
 //! position; `proto/headwater/log/v1/record.proto` describes its bytes after the version byte.
+//!
+//! No later report of a node takes the place of the termination of a pod. Once the pod is gone, the
+//! controller removes the termination: the same record without a value
+//! ([`encode_termination_removed`]).
 
 use bytes::Bytes;
 use prost::Message;
 
 use crate::header::HeaderError;
-use crate::key::KeyError;
+use crate::key::{KeyError, ResourceKey};
 use crate::name::NodeName;
 use crate::record::{RecordKeyError, ReportKey};
 use crate::report::{Incarnation, Report, ReportBody, ReportId};
@@ -107,11 +111,63 @@ pub fn encode_report(node: &NodeName, report: &Report) -> Result<ReportRecord, K
     Ok(ReportRecord { key: key.into(), value, header: header.into() })
 }
 
-/// Decodes a report. Returns `None` for a hub's record of a node's positions.
+/// The termination of a pod that was removed from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminationRemoved {
+    /// The node that reported it.
+    pub node: NodeName,
+    /// The pod.
+    pub pod: ResourceKey,
+    /// The id of its report.
+    pub id: ReportId,
+}
+
+/// Encodes the removal of the termination that `node` reported of `pod` as `id`.
+///
+/// A reader of a version that knows no removals takes the record for the termination itself.
+///
+/// # Errors
+/// As [`encode_report`].
+pub fn encode_termination_removed(
+    node: &NodeName,
+    pod: ResourceKey,
+    uid: String,
+    id: ReportId,
+) -> Result<ReportRecord, KeyError> {
+    let body = ReportBody::PodTerminated { pod, uid };
+    let record = encode_report(node, &Report { id, body, traceparent: None })?;
+    Ok(ReportRecord { value: None, ..record })
+}
+
+/// Decodes the removal of a termination. Returns `None` for every other record.
+pub fn decode_termination_removed(record: &ReportRecord) -> Option<TerminationRemoved> {
+    let (node, report) = decode(record, None).ok()??;
+    match report.body {
+        ReportBody::PodTerminated { pod, .. } if record.value.is_none() => {
+            Some(TerminationRemoved { node, pod, id: report.id })
+        }
+        _ => None,
+    }
+}
+
+/// Decodes a report. Returns `None` for a hub's record of a node's positions, and for the removal of
+/// a termination.
 ///
 /// # Errors
 /// The record is not a report; see [`ReportRecordError`]. The reader skips it.
 pub fn decode_report(
+    record: &ReportRecord,
+    traceparent: Option<String>,
+) -> Result<Option<(NodeName, Report)>, ReportRecordError> {
+    let decoded = decode(record, traceparent)?;
+    let is_removal = |body: &ReportBody| {
+        record.value.is_none() && matches!(body, ReportBody::PodTerminated { .. })
+    };
+    Ok(decoded.filter(|(_, report)| !is_removal(&report.body)))
+}
+
+/// As [`decode_report`], with the removal of a termination as the termination.
+fn decode(
     record: &ReportRecord,
     traceparent: Option<String>,
 ) -> Result<Option<(NodeName, Report)>, ReportRecordError> {
@@ -176,7 +232,7 @@ mod tests {
     }
 
     fn bodies() -> Vec<ReportBody> {
-        let pod: crate::key::ResourceKey = "shop/pod/web".parse().expect("a key");
+        let pod: ResourceKey = "shop/pod/web".parse().expect("a key");
         let uid = "u-1".to_owned();
         let json = Bytes::from_static(b"{\"phase\":\"Running\"}");
         vec![
@@ -219,6 +275,25 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_termination_is_a_tombstone_under_its_key_and_no_report() {
+        let id = ReportId { incarnation: Incarnation(1), boot: 2, seq: 3 };
+        let report = Report { id, body: bodies().remove(4), traceparent: None };
+        let ReportBody::PodTerminated { pod, uid } = report.body.clone() else {
+            panic!("{report:?}")
+        };
+        let record = encode_report(&node(), &report).expect("a record");
+        let removed = encode_termination_removed(&node(), pod.clone(), uid, id).expect("a record");
+        assert_eq!((&removed.key, &removed.value), (&record.key, &None));
+        assert!(decode_report(&removed, None).expect("readable").is_none());
+        let expected = TerminationRemoved { node: node(), pod, id };
+        assert_eq!(decode_termination_removed(&removed), Some(expected));
+        assert_eq!(decode_termination_removed(&record), None);
+        let status = Report { id, body: bodies().remove(1), traceparent: None };
+        let status = encode_report(&node(), &status).expect("a record");
+        assert_eq!(decode_termination_removed(&status), None, "a removed status");
+    }
+
+    #[test]
     fn a_kind_under_the_key_of_another_kind_is_refused() {
         let mut record = encode_report(
             &node(),
@@ -235,6 +310,7 @@ mod tests {
             let value = value.map(Bytes::from);
             let record = ReportRecord { key: key.into(), value, header: header.into() };
             let _ = decode_report(&record, None);
+            let _ = decode_termination_removed(&record);
         }
     }
 }

@@ -68,6 +68,8 @@ pub enum TableId {
     StaleReports = 0x56,
     /// The last claim of the log that this controller won.
     OwnClaim = 0x57,
+    /// Per node and pod: the termination that the upstream log has.
+    LoggedTerminations = 0x58,
 
     /// Objects that the log held once and may not hold yet again.
     InheritedEntries = 0x60,
@@ -119,6 +121,7 @@ impl TableId {
         Self::Terminations,
         Self::StaleReports,
         Self::OwnClaim,
+        Self::LoggedTerminations,
         Self::InheritedEntries,
         Self::HighestEpoch,
         Self::SessionReports,
@@ -177,6 +180,7 @@ mod tests {
                 "55 Terminations",
                 "56 StaleReports",
                 "57 OwnClaim",
+                "58 LoggedTerminations",
                 "60 InheritedEntries",
                 "61 HighestEpoch",
                 "62 SessionReports",

@@ -39,6 +39,7 @@ mod picture_changes;
 mod power_loss;
 mod reports;
 mod sinks;
+mod terminations;
 mod wanted;
 
 const SOON: Duration = Duration::from_secs(10);

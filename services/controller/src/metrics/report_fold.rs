@@ -14,6 +14,7 @@ pub(crate) struct ReportFoldMetrics {
     unreadable: IntCounter,
     stale: IntCounter,
     repaired: IntCounter,
+    terminations_removed: IntCounter,
     /// Reading, storing.
     failures: [IntCounter; 2],
     statuses: IntGauge,
@@ -51,6 +52,10 @@ impl ReportFoldMetrics {
                 "headwater_controller_repaired_reports_total",
                 "Reports appended once more because an older one of their key followed them.",
             )?,
+            terminations_removed: families.counter(
+                "headwater_controller_removed_terminations_total",
+                "Terminations removed from the upstream log because their pods are gone.",
+            )?,
             failures: families.counters(
                 "headwater_controller_upstream_setbacks_total",
                 "Times that the fold of the upstream log stopped and began again.",
@@ -85,6 +90,11 @@ impl ReportFoldMetrics {
     /// Counts reports that were appended once more.
     pub(crate) fn repaired(&self, count: usize) {
         self.repaired.inc_by(count as u64);
+    }
+
+    /// Counts terminations that were removed from the log.
+    pub(crate) fn removed_terminations(&self, count: usize) {
+        self.terminations_removed.inc_by(count as u64);
     }
 
     pub(crate) fn cannot_read(&self) {

@@ -1,6 +1,6 @@
 //! Folds the records of the upstream log into the picture's tables.
 
-use headwater_event::upstream::{ReportRecord, decode_report};
+use headwater_event::upstream::{ReportRecord, decode_report, decode_termination_removed};
 use headwater_event::{
     Cursor, NodeName, NodeProgress, Partition, Report, ReportBody, ReportKey, ReportKind,
 };
@@ -10,6 +10,7 @@ use headwater_view::{NodeStatuses, PodStatusFold, ReportOutcome};
 use tracing::Span;
 
 use super::stale_keys::{Stale, StaleKeys, uid};
+use super::terminations::{LoggedTermination, TerminationOrder};
 use super::{Fold, ReportFold};
 use crate::metrics::RecordKind;
 use crate::picture::changes::ChangeGroup;
@@ -87,14 +88,17 @@ impl ReportFold {
         };
         let (node, report) = match decode_report(&record, None) {
             Ok(Some(decoded)) => decoded,
-            Ok(None) => return Ok(RecordKind::Void),
+            Ok(None) => {
+                self.fold_tombstone(fold, &record, batch)?;
+                return Ok(RecordKind::Void);
+            }
             Err(error) => {
                 let (partition, offset) = (recorded.partition, recorded.offset);
                 tracing::warn!(%partition, %offset, %error, "a report record cannot be read and is not in the picture");
                 return Ok(RecordKind::Unreadable);
             }
         };
-        let Fold { statuses, stale } = fold;
+        let Fold { statuses, stale, terminations } = fold;
         let kind = report.body.kind();
         spans.extend(spans::fold_report(recorded, report.id, kind.name()));
         let pods = |statuses: &PodStatusFold| {
@@ -154,8 +158,22 @@ impl ReportFold {
                 }
             }
             ReportBody::PodTerminated { pod, uid } => {
-                batch.put(&TERMINATIONS, pod, uid);
-                changed.object(pod);
+                let logged = LoggedTermination {
+                    partition: recorded.partition,
+                    id: report.id,
+                    uid: uid.clone(),
+                    is_covered: false,
+                };
+                let order = terminations.note((node.clone(), pod.clone()), logged, batch);
+                if order == TerminationOrder::NoRoom {
+                    tracing::debug!(%node, %pod, "too many terminations; this one stays in the log");
+                }
+                if order == TerminationOrder::Stale {
+                    self.metrics.ignored_stale();
+                } else {
+                    batch.put(&TERMINATIONS, pod, uid);
+                    changed.object(pod);
+                }
             }
             ReportBody::PodStatus { .. }
             | ReportBody::PodStatusRemoved { .. }
@@ -169,6 +187,26 @@ impl ReportFold {
             self.note_order(stale, node, &report, is_stale, recorded.partition, batch);
         }
         Ok(RecordKind::Report(kind))
+    }
+
+    /// Folds a record that removes a termination from the log.
+    fn fold_tombstone(
+        &self,
+        fold: &mut Fold,
+        record: &ReportRecord,
+        batch: &mut Batch<Folded>,
+    ) -> Result<(), EngineError> {
+        let Some(removed) = decode_termination_removed(record) else { return Ok(()) };
+        let ended = (removed.node, removed.pod.clone());
+        let Some(logged) = fold.terminations.note_removed(ended, removed.id, batch) else {
+            return Ok(());
+        };
+        // Another node may have ended a later pod of this name.
+        let shown = batch.get(&*self.engine, &TERMINATIONS, &removed.pod)?;
+        if shown.is_some_and(|uid| uid == logged.uid) {
+            batch.delete(&TERMINATIONS, &removed.pod);
+        }
+        Ok(())
     }
 
     /// Remembers whether the last record of a key is older than the report that counts.

@@ -13,7 +13,7 @@ impl Running {
 
 impl World {
     /// So much time passes that only the last record of each key is left, and no tombstone.
-    fn weeks_pass(&self) {
+    pub(super) fn weeks_pass(&self) {
         for _ in 0..2 {
             self.upstream.advance_clock(100 * 24 * 3600 * 1000);
             self.upstream.compact();

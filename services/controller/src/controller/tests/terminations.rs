@@ -1,0 +1,113 @@
+//! Terminations leave the upstream log when their pods are gone.
+
+use headwater_event::upstream::encode_termination_removed;
+use headwater_log::{CatchUpTarget, start_cursors};
+
+use super::*;
+
+impl World {
+    /// The values of the records in the upstream log under the key of the termination of `pod` at
+    /// node `a`, in order; `None` for a tombstone.
+    async fn logged_terminations(&self, pod: &str) -> Vec<Option<Bytes>> {
+        let key = format!("node/a d/podtermination/{pod}");
+        let cursors = start_cursors(&self.upstream).await.expect("readable");
+        let mut ends = CatchUpTarget::ahead_of(&self.upstream, &cursors).await.expect("readable");
+        let mut reader = self.upstream.read(cursors).await.expect("readable");
+        let mut values = Vec::new();
+        while !ends.is_reached() {
+            let batch = reader.next().await.expect("readable");
+            let of_pod = batch.records.iter().filter(|stored| stored.record.key == key);
+            values.extend(of_pod.map(|stored| stored.record.value.clone()));
+            ends.pass(&batch.cursor);
+        }
+        values
+    }
+
+    /// Node `a` reports that the containers of `d/pod/POD` have stopped.
+    async fn terminate(&self, seq: u64, pod: &str, uid: &str) {
+        let pod = format!("d/pod/{pod}").parse().expect("a key");
+        self.report("a", seq, ReportBody::PodTerminated { pod, uid: uid.to_owned() }).await;
+    }
+}
+
+fn terminated() -> Option<Bytes> {
+    Some(Bytes::from_static(b"{}"))
+}
+
+fn dying(name: &str) -> Object {
+    let mut dying = pod_value(name, "c");
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    object(dying)
+}
+
+#[tokio::test]
+async fn the_log_keeps_no_termination_of_a_pod_that_is_gone() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([dying("p"), pod("q", "c"), config("c", 1, "x")]).await;
+    world.terminate(1, "p", "u-p").await;
+    world.terminate(2, "q", "u-q").await;
+    until_true("the tombstone", async || world.logged_terminations("p").await.len() == 2).await;
+    assert_eq!(world.logged_terminations("p").await, [terminated(), None]);
+    until_true("an empty picture", async || {
+        let shown = running.controller.picture().terminated().expect("readable");
+        shown.iter().all(|(pod, _)| pod.name() == "q")
+    })
+    .await;
+    running.controller.stop().await;
+    world.weeks_pass();
+    assert_eq!(world.logged_terminations("p").await, []);
+    assert_eq!(world.logged_terminations("q").await, [terminated()], "its pod is there");
+}
+
+#[tokio::test]
+async fn what_an_earlier_version_left_in_the_log_goes_and_only_the_writer_removes_it() {
+    let world = World::new();
+    world.terminate(1, "p", "u-p").await;
+    let running = world.start().await;
+    running.folds("a").await;
+    assert_eq!(world.logged_terminations("p").await, [terminated()], "nothing is listed");
+    running.controller.stop().await;
+    let running = world.start().await;
+    // Another pod has the name.
+    let mut other = pod_value("p", "c");
+    other["metadata"]["uid"] = "u-other".into();
+    running.list([object(other)]).await;
+    until_true("the tombstone", async || world.logged_terminations("p").await.len() == 2).await;
+    assert_eq!(world.logged_terminations("p").await, [terminated(), None]);
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn the_termination_of_a_later_pod_outlives_the_tombstone_of_the_earlier_one() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    world.terminate(5, "p", "u-p").await;
+    let node: NodeName = "a".parse().expect("a name");
+    let id = ReportId { incarnation: Incarnation(1), boot: 1, seq: 4 };
+    let late = encode_termination_removed(&node, pod_key(), "u-earlier".to_owned(), id);
+    let late = late.expect("a record");
+    let record =
+        Record { key: late.key, value: late.value, header: late.header, traceparent: None };
+    world.append_upstream(&node, record).await;
+    until_true("the repair", async || world.logged_terminations("p").await.len() == 3).await;
+    assert_eq!(world.logged_terminations("p").await, [terminated(), None, terminated()]);
+    let shown = running.controller.picture().termination(&pod_key()).expect("readable");
+    assert_eq!(shown.as_deref(), Some("u-p"));
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_removal_of_unknown_outcome_is_made_again() {
+    let world = World::new();
+    let (source, script) = script();
+    let upstream = world.upstream.handle();
+    let running = world.start_reading(upstream.clone(), vec![script], source).await;
+    running.list([config("c", 1, "x")]).await;
+    upstream.inject_fault(AppendFault::UnknownLost);
+    world.terminate(1, "p", "u-p").await;
+    until_true("the tombstone", async || world.logged_terminations("p").await.len() == 2).await;
+    assert_eq!(world.logged_terminations("p").await, [terminated(), None]);
+    running.controller.stop().await;
+}
