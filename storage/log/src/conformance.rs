@@ -1,7 +1,7 @@
-//! One suite for every log: what the in-memory twin, the embedded log and Kafka all have to do.
+//! The contract of [`Log`] as one suite, for the in-memory twin, the embedded log and Kafka.
 //!
-//! A harness makes logs and says what it can do to them ([`Capability`]). A case that needs what
-//! a harness cannot do is skipped, and says so on stderr.
+//! A harness creates logs and lists its capabilities ([`Capability`]). The suite skips a case that
+//! needs a missing capability, and prints this on stderr.
 
 mod records;
 mod traps;
@@ -19,19 +19,19 @@ use headwater_event::{Cursor, Offset, Partition};
 use crate::log::{Append, Batch, Log, ReadError, Reader, Record, StoredRecord};
 use crate::memory::AppendFault;
 
-/// How long a case waits for what has to come before it fails.
+/// A case fails if it takes longer than this.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What a log under test is to be like.
+/// The settings of a log under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many partitions.
+    /// The number of partitions.
     pub partitions: u32,
     /// The largest record, in bytes, inclusive.
     pub record_bytes_max: usize,
     /// The replay window, in milliseconds.
     pub replay_window_ms: u64,
-    /// For how long a tombstone stays once compaction has met it, in milliseconds.
+    /// The time for which a tombstone stays after its first compaction, in milliseconds.
     pub delete_retention_ms: u64,
 }
 
@@ -46,14 +46,14 @@ impl Default for Settings {
     }
 }
 
-/// What a harness can do to its logs.
+/// An operation that a harness can perform on its logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// [`Subject::set_clock_forward`] and [`Subject::set_clock_back`].
     Clock,
     /// [`Subject::reopen`].
     Reopen,
-    /// [`Subject::compact`], which needs a clock too.
+    /// [`Subject::compact`]; it needs a clock too.
     Compaction,
     /// [`Subject::expire`].
     Retention,
@@ -69,75 +69,75 @@ pub enum Capability {
     Outage,
 }
 
-/// Makes logs to be tested.
+/// Creates logs under test.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// What its logs can be put through.
+    /// Returns the operations that its logs support.
     fn capabilities(&self) -> &[Capability];
 
-    /// A new, empty log.
+    /// Creates an empty log.
     async fn create(&self, settings: Settings) -> Box<dyn Subject>;
 }
 
-/// A log under test. Methods without the capability that names them are not called.
+/// A log under test. The suite calls a method only if the harness has its capability.
 #[async_trait]
 pub trait Subject: Send + Sync {
-    /// The log; after [`Subject::reopen`] and [`Subject::recreate`] the new handle.
+    /// Returns the log; after [`Subject::reopen`] and [`Subject::recreate`] a new handle.
     fn log(&self) -> Arc<dyn Log>;
 
-    /// Moves the log's clock.
+    /// Moves the log's clock forward.
     fn set_clock_forward(&self, _by_ms: u64) {}
 
-    /// Moves the log's clock back, as an operator or NTP would.
+    /// Moves the log's clock back, as an operator or NTP does.
     fn set_clock_back(&self, _by_ms: u64) {}
 
     /// Closes the log and opens it again from what it stored.
     async fn reopen(&self) {}
 
-    /// Runs compaction over everything that may be compacted now.
+    /// Compacts all records that compaction may take now.
     async fn compact(&self) {}
 
-    /// Deletes what lies below `up_to`.
+    /// Deletes the records below `up_to`.
     async fn expire(&self, _partition: Partition, _up_to: Offset) {}
 
-    /// Cuts the partition off at `high`, as an unclean election would.
+    /// Truncates the partition to `high`, as an unclean election does.
     async fn truncate(&self, _partition: Partition, _high: Offset) {}
 
-    /// Deletes the log and makes it again under the same name.
+    /// Deletes the log and creates it again with the same name.
     async fn recreate(&self) {}
 
-    /// Uses up offsets without records.
+    /// Moves the high watermark without records.
     async fn skip_offsets(&self, _partition: Partition, _count: u64) {}
 
-    /// The outcome of the next append.
+    /// Chooses the outcome of the next append.
     fn fail_next_append(&self, _fault: AppendFault) {}
 
-    /// Writes what [`AppendFault::UnknownWrittenLater`] held back.
+    /// Writes the records that [`AppendFault::UnknownWrittenLater`] withheld.
     fn deliver_late(&self) {}
 
-    /// Makes the log reachable or not.
+    /// Makes the log reachable or unreachable.
     fn set_available(&self, _available: bool) {}
 }
 
 type Outcome<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// One thing that every log does.
+/// One clause of the contract.
 struct Case {
     name: &'static str,
     needs: &'static [Capability],
     run: for<'a> fn(&'a dyn Subject) -> Outcome<'a>,
 }
 
-/// Puts the harness's logs through every case, each on a log of its own.
+/// Runs every case, each on a new log of the harness.
 ///
 /// # Panics
-/// When a log does not do what a case says; the case is named on stderr before it runs.
+/// When a log breaks the contract. The name of each case is printed on stderr before it runs.
 pub async fn check(harness: &dyn Harness) {
     for case in records::CASES.iter().chain(traps::CASES).chain(writers::CASES) {
-        let has = harness.capabilities();
-        let lacks: Vec<_> = case.needs.iter().filter(|need| !has.contains(need)).collect();
-        if !lacks.is_empty() {
-            eprintln!("log conformance: SKIPPED, the harness lacks {lacks:?}: {}", case.name);
+        let available = harness.capabilities();
+        let missing: Vec<_> = case.needs.iter().filter(|need| !available.contains(need)).collect();
+        if !missing.is_empty() {
+            eprintln!("log conformance: SKIPPED, the harness lacks {missing:?}: {}", case.name);
             continue;
         }
         eprintln!("log conformance: {}", case.name);
@@ -147,7 +147,7 @@ pub async fn check(harness: &dyn Harness) {
     }
 }
 
-/// A record with a header and a trace context, so that both are seen to come back.
+/// A record with a header and a trace context, so that a case notices if one is lost.
 fn record(key: &str, value: Option<&str>) -> Record {
     Record {
         key: Bytes::copy_from_slice(key.as_bytes()),
@@ -161,37 +161,40 @@ fn append(partition: u32, key: &str, value: Option<&str>) -> Append {
     Append { partition: Partition(partition), record: record(key, value) }
 }
 
-/// Appends records to partition 0, each its own call.
+/// Appends records to partition 0, each in its own call.
 async fn append_each(log: &dyn Log, pairs: &[(&str, Option<&str>)]) {
     for (key, value) in pairs {
-        log.append(vec![append(0, key, *value)]).await.expect("the log takes it");
+        log.append(vec![append(0, key, *value)]).await.expect("the log appends it");
     }
 }
 
-/// Reads partitions from `cursors` to where each ends now; the cursors move.
-async fn read_on(log: &dyn Log, cursors: &mut [Cursor]) -> Result<Vec<StoredRecord>, ReadError> {
-    let mut seen = Vec::new();
-    let mut behind = Vec::new();
+/// Reads partitions from `cursors` to their present ends, and moves the cursors there.
+async fn read_to_end(
+    log: &dyn Log,
+    cursors: &mut [Cursor],
+) -> Result<Vec<StoredRecord>, ReadError> {
+    let mut records = Vec::new();
+    let mut ends = Vec::new();
     for cursor in cursors.iter() {
         let high = log.bounds(cursor.partition).await?.high;
-        behind.push(high);
+        ends.push(high);
     }
     let mut reader = log.read(cursors.to_vec()).await?;
-    while cursors.iter().zip(&behind).any(|(cursor, high)| cursor.next < *high) {
+    while cursors.iter().zip(&ends).any(|(cursor, high)| cursor.next < *high) {
         let batch = next(reader.as_mut()).await?;
-        for cursor in cursors.iter_mut().filter(|held| held.partition == batch.cursor.partition) {
+        for cursor in cursors.iter_mut().filter(|it| it.partition == batch.cursor.partition) {
             assert!(batch.cursor.next > cursor.next, "a batch moves its cursor: {batch:?}");
             *cursor = batch.cursor;
         }
-        seen.extend(batch.records);
+        records.extend(batch.records);
     }
-    Ok(seen)
+    Ok(records)
 }
 
 /// Reads a partition from its start.
 async fn read_all(log: &dyn Log, partition: u32) -> Vec<StoredRecord> {
-    let start = log.start(Partition(partition)).await.expect("there is such a partition");
-    read_on(log, &mut [start]).await.expect("the log can be read")
+    let start = log.start(Partition(partition)).await.expect("the partition exists");
+    read_to_end(log, &mut [start]).await.expect("the log can be read")
 }
 
 async fn next(reader: &mut dyn Reader) -> Result<Batch, ReadError> {

@@ -1,8 +1,8 @@
-//! The past of one stream, read from the log: its state at a position, and its events.
+//! Reads the past of one stream from the log: its state at a position, and its events.
 //!
 //! The log keeps every event for its replay window, and after that only the last event of each key.
-//! So not every past state is available. The log proves which states are: a state is shown only if
-//! its hash equals the hash that the writer recorded at that position.
+//! So some past states are lost. The hash proves which states are complete: this module returns a
+//! state only if its hash equals the hash that the writer recorded at that position.
 
 mod fold;
 
@@ -31,7 +31,7 @@ pub enum Until {
 /// An entry of a past state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastEntry {
-    /// The event that made it what it was.
+    /// The seq of the event that wrote this entry.
     pub seq: Seq,
     /// When the log appended that event.
     pub time_ms: i64,
@@ -39,7 +39,7 @@ pub struct PastEntry {
     pub applied: Applied,
 }
 
-/// A stream as it was at one position.
+/// The state of a stream at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastState {
     /// The last event in it; zero for the empty state before the first.
@@ -48,43 +48,48 @@ pub struct PastState {
     pub epoch: WriterEpoch,
     /// When the log appended that event.
     pub time_ms: i64,
-    /// The hash of the state, which is the one that the writer recorded.
+    /// The hash of the state, equal to the hash that the writer recorded.
     pub hash: StateHash,
     /// The entries.
     pub entries: BTreeMap<EntryKey, PastEntry>,
 }
 
-/// Why a past state or past events cannot be shown.
+/// The reason why a past state or past events are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// Compaction has dropped events that the state needs.
-    #[error("{stream}: the log no longer holds every event up to {wanted}; {}", earliest_text(*.earliest))]
+    #[error(
+        "{stream}: compaction dropped events up to {wanted}; {}", earliest_text(*.earliest)
+    )]
     Compacted {
         /// The stream.
         stream: StreamId,
-        /// What was asked for: a seq, or a time.
+        /// The requested position: a seq, or a time.
         wanted: String,
-        /// The first position that can still be shown, with its append time.
+        /// The first position whose state is available, with its append time.
         earliest: Option<(Seq, i64)>,
     },
-    /// The stream has not come as far.
-    #[error("{stream} has not reached seq {wanted}: it is at {tail}")]
+    /// The requested position is above the stream's tail.
+    #[error("{stream} has not reached seq {wanted}: its tail is {tail}")]
     NotReached {
         /// The stream.
         stream: StreamId,
-        /// The seq asked for.
+        /// The requested seq.
         wanted: Seq,
-        /// The last one.
+        /// The last seq of the stream.
         tail: Seq,
     },
-    /// The state folded from the log is not the one that its writer recorded.
-    #[error("{stream} at seq {seq}: the log's state hashes to {folded}, its writer had {recorded}")]
+    /// The state folded from the log differs from the state that its writer recorded.
+    #[error(
+        "{stream} at seq {seq}: the state folded from the log has hash {folded}, and its \
+         writer recorded {recorded}"
+    )]
     Diverged {
         /// The stream.
         stream: StreamId,
         /// The position.
         seq: Seq,
-        /// The hash of what the log holds.
+        /// The hash of the folded state.
         folded: StateHash,
         /// The hash that the event carries.
         recorded: StateHash,
@@ -98,8 +103,8 @@ pub enum HistoryError {
     /// The log cannot be read.
     #[error("the log cannot be read")]
     Read(#[from] ReadError),
-    /// More events were asked for than one answer holds.
-    #[error("more than {events_max} events: ask for fewer")]
+    /// The request is for more events than one response holds.
+    #[error("the range has more than {events_max} events: ask for fewer")]
     TooMany {
         /// The bound.
         events_max: usize,
@@ -111,11 +116,12 @@ pub enum HistoryError {
 pub enum HistoryItem {
     /// The next event.
     Event(Envelope),
-    /// Events are missing before the next one. Reading on shows what comes behind.
+    /// Events are missing before the next one. The next call returns the events after the hole.
     Hole(Hole),
     /// An event that cannot be read.
     Malformed(MalformedRecord),
-    /// The log was read to where it ended when the reading began. Reading on waits for more.
+    /// The reader reached the end that the log had when the reading began. The next call waits
+    /// for further events.
     End,
 }
 
@@ -130,7 +136,7 @@ pub struct StreamHistory {
 }
 
 impl StreamHistory {
-    /// Begins to read. `now_ms` is the reader's clock.
+    /// Opens a reader at the start of the log. `now_ms` is the reader's clock.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -148,7 +154,7 @@ impl StreamHistory {
         Ok(Self { stream, reader, acceptance, high, read, ended: false })
     }
 
-    /// The next step; after [`HistoryItem::End`] it waits for what is appended.
+    /// Returns the next item; after [`HistoryItem::End`] it waits for further appends.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -185,7 +191,7 @@ impl StreamHistory {
 /// Folds the state of `stream` from the log. `now_ms` is the reader's clock.
 ///
 /// # Errors
-/// See [`HistoryError`]; [`HistoryError::Compacted`] names the first position that can be shown.
+/// See [`HistoryError`]; [`HistoryError::Compacted`] names the first position that is available.
 pub async fn fold_stream(
     log: &dyn Log,
     metadata: LogMetadata,
@@ -209,11 +215,12 @@ pub async fn fold_stream(
     }
 }
 
-/// The events of `stream` from `from` to `to`, both inclusive, every seq. Without `from`, from
-/// the first since which none is missing; without `to`, to the last one.
+/// Reads the events of `stream` from `from` to `to`, both inclusive, without a gap. Without `from`
+/// the range begins at the first seq after which no event is missing; without `to` it ends at the
+/// tail.
 ///
 /// # Errors
-/// See [`HistoryError`]; [`HistoryError::Compacted`] when `from` is no longer there.
+/// See [`HistoryError`]; [`HistoryError::Compacted`] when compaction dropped `from`.
 pub async fn stream_events(
     log: &dyn Log,
     metadata: LogMetadata,
@@ -258,8 +265,8 @@ pub async fn stream_events(
 
 fn earliest_text(earliest: Option<(Seq, i64)>) -> String {
     match earliest {
-        Some((seq, _)) => format!("the earliest state that it can show is at seq {seq}"),
-        None => "there is no state that it can show".to_owned(),
+        Some((seq, _)) => format!("the earliest available state is at seq {seq}"),
+        None => "no state is available".to_owned(),
     }
 }
 

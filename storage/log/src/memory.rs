@@ -1,4 +1,4 @@
-//! The log's in-memory twin: it gives the guarantees that Kafka gives, and has Kafka's traps.
+//! The log's in-memory twin. It has the guarantees of Kafka, and the pitfalls too.
 //!
 //! Offsets are sparse. Compaction drops superseded records and later tombstones. A test can truncate
 //! and regrow the tail under a higher leader epoch, re-create the topic, and let an append fail with
@@ -26,16 +26,17 @@ use crate::log::{
 
 pub use self::faults::AppendFault;
 
-/// What a [`MemoryLog`] is like.
+/// The settings of a [`MemoryLog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySettings {
-    /// How many partitions it has.
+    /// The number of partitions.
     pub partitions: u32,
     /// The largest record, in bytes, inclusive.
     pub record_bytes_max: usize,
-    /// For how long a superseded record stays, in milliseconds (`min.compaction.lag.ms`).
+    /// The time for which a superseded record stays, in milliseconds (`min.compaction.lag.ms`).
     pub replay_window_ms: u64,
-    /// For how long a tombstone stays once compaction has met it (`delete.retention.ms`).
+    /// The time for which a tombstone stays after its first compaction, in milliseconds
+    /// (`delete.retention.ms`).
     pub delete_retention_ms: u64,
     /// The initial time of the clock, in milliseconds since the Unix epoch.
     pub start_ms: i64,
@@ -61,6 +62,7 @@ pub struct MemoryLog {
     faults: Arc<Mutex<Faults>>,
 }
 
+<<<<<<< HEAD
 /// The log behind all handles.
 struct SharedState {
     state: Mutex<State>,
@@ -68,6 +70,14 @@ struct SharedState {
     new_uuid: Box<dyn Fn() -> Uuid + Send + Sync>,
     /// Rung at every change that a waiting reader or append may care about.
     bell: Notify,
+=======
+/// The state that all handles share.
+#[derive(Debug)]
+struct SharedState {
+    state: Mutex<State>,
+    /// Notifies waiting readers and appends of every change.
+    changed: Notify,
+>>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)
 }
 
 #[derive(Debug)]
@@ -79,7 +89,11 @@ struct State {
 }
 
 impl MemoryLog {
+<<<<<<< HEAD
     /// A new, empty log. Its topics have random ids.
+=======
+    /// Creates an empty log.
+>>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)
     pub fn new(settings: MemorySettings) -> Self {
         Self::with_uuids(settings, Uuid::new_v4)
     }
@@ -96,23 +110,27 @@ impl MemoryLog {
             clock_ms: settings.start_ms,
             available: true,
         };
+<<<<<<< HEAD
         let (state, new_uuid) = (Mutex::new(state), Box::new(new_uuid));
         let shared = SharedState { state, new_uuid, bell: Notify::new() };
+=======
+        let shared = SharedState { state: Mutex::new(state), changed: Notify::new() };
+>>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)
         Self { shared: Arc::new(shared), faults: Arc::default() }
     }
 
-    /// Another client of the same log, without this one's faults.
+    /// Returns another client of the same log, without the faults of this one.
     #[must_use]
     pub fn handle(&self) -> Self {
         Self { shared: self.shared.clone(), faults: Arc::default() }
     }
 
-    /// The log's clock, milliseconds since the Unix epoch.
+    /// Returns the time of the log's clock, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
         self.state().clock_ms
     }
 
-    /// Moves the log's clock, backward too: append times do not follow it there.
+    /// Sets the log's clock. It may go backward; append times never do.
     pub fn set_clock(&self, now_ms: i64) {
         self.state().clock_ms = now_ms;
     }
@@ -123,76 +141,78 @@ impl MemoryLog {
         state.clock_ms = state.clock_ms.saturating_add_unsigned(by_ms);
     }
 
-    /// Runs compaction now, as the broker would: of the records older than the replay window
-    /// only the last of each key stays, and tombstones met before go once their time is over.
+    /// Runs compaction now, as a broker does. Of the records older than the replay window, only the
+    /// last of each key stays. A tombstone goes once its retention, counted from its first
+    /// compaction, is over.
     pub fn compact(&self) {
         let mut state = self.state();
         let (settings, now_ms) = (state.settings, state.clock_ms);
         state.topic.compact(now_ms, settings.replay_window_ms, settings.delete_retention_ms);
         drop(state);
-        self.ring();
+        self.notify();
     }
 
-    /// Deletes every record of `partition` below `up_to`, as retention would.
+    /// Deletes every record of `partition` below `up_to`, as retention does.
     pub fn expire(&self, partition: Partition, up_to: Offset) {
         self.state().topic.expire(partition, up_to);
-        self.ring();
+        self.notify();
     }
 
-    /// Cuts `partition` off at `high`, as an unclean election would; what is appended next is
-    /// written under a higher leader epoch.
+    /// Truncates `partition` to `high`, as an unclean election does. Later appends have a higher
+    /// leader epoch.
     pub fn truncate(&self, partition: Partition, high: Offset) {
         self.state().topic.truncate(partition, high);
-        self.ring();
+        self.notify();
     }
 
-    /// Moves the high watermark by `count` without records, as transaction markers would.
+    /// Moves the high watermark by `count` without records, as transaction markers do.
     pub fn skip_offsets(&self, partition: Partition, count: u64) {
         self.state().topic.skip(partition, count);
-        self.ring();
+        self.notify();
     }
 
-    /// Deletes the topic and makes it again, empty, under the same name and another id.
+    /// Deletes the topic and creates it again, empty, with the same name and another id.
     pub fn recreate(&self, partitions: u32) {
         let id = TopicId((self.shared.new_uuid)());
         let mut state = self.state();
         state.settings.partitions = partitions;
         state.topic = Topic::new(id, partitions);
         drop(state);
-        self.ring();
+        self.notify();
     }
 
-    /// Makes the log reachable or not, for every handle. An append meanwhile is `Unknown` and
-    /// not written; a read is `Unavailable`.
+    /// Makes the log reachable or unreachable for every handle. While it is unreachable, an append
+    /// is `Unknown` and not written, and a read is `Unavailable`.
     pub fn set_available(&self, available: bool) {
         self.state().available = available;
-        self.ring();
+        self.notify();
     }
 
-    /// Freezes this handle, as a stopped process would be: calls wait until it is thawed, and
-    /// only then reach the log.
+    /// Freezes or thaws this handle, like a stopped process. Calls on a frozen handle wait until it
+    /// is thawed, and only then reach the log.
     pub fn set_frozen(&self, frozen: bool) {
         self.faults().frozen = frozen;
-        self.ring();
+        self.notify();
     }
 
-    /// The outcome of this handle's next append that has none yet, in the order injected.
+    /// Queues the outcome of an append of this handle. The appends take the queued outcomes in
+    /// order.
     pub fn inject_fault(&self, fault: AppendFault) {
         self.faults().next.push_back(fault);
     }
 
-    /// Writes now what [`AppendFault::UnknownWrittenLater`] held back on this handle. Gives the
-    /// number of records written.
+    /// Writes the records that [`AppendFault::UnknownWrittenLater`] withheld on this handle.
+    /// Returns their number.
     pub fn deliver_late(&self) -> usize {
-        let held = std::mem::take(&mut self.faults().held);
-        let count = held.len();
+        let withheld = std::mem::take(&mut self.faults().withheld);
+        let count = withheld.len();
         let mut state = self.state();
         let now_ms = state.clock_ms;
-        for append in held {
+        for append in withheld {
             state.topic.push(append, now_ms);
         }
         drop(state);
-        self.ring();
+        self.notify();
         count
     }
 
@@ -204,29 +224,29 @@ impl MemoryLog {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self) {
-        // In the order in which they began to wait, so that one run is like the other.
-        self.shared.bell.notify_waiters();
+    fn notify(&self) {
+        // Wakes the waiters in the order in which they began to wait, so that runs are alike.
+        self.shared.changed.notify_waiters();
     }
 
-    /// Waits while this handle is frozen.
-    async fn thawed(&self) {
+    /// Waits until this handle is not frozen.
+    async fn wait_until_thawed(&self) {
         loop {
             // A notification after this line wakes the wait below, even if it comes first.
-            let bell = self.shared.bell.notified();
+            let changed = self.shared.changed.notified();
             if !self.faults().frozen {
                 return;
             }
-            bell.await;
+            changed.await;
         }
     }
 
-    /// The topic, unless the log cannot be reached.
-    async fn reach<T>(
+    /// Applies `read` to the state, unless the log is unreachable.
+    async fn with_state<T>(
         &self,
         read: impl FnOnce(&State) -> Result<T, ReadError> + Send,
     ) -> Result<T, ReadError> {
-        self.thawed().await;
+        self.wait_until_thawed().await;
         let state = self.state();
         if !state.available {
             return Err(unavailable());
@@ -242,13 +262,13 @@ impl fmt::Debug for SharedState {
 }
 
 impl State {
-    /// Says why the log would take none of `appends`.
-    fn refuse(&self, appends: &[Append]) -> Option<String> {
+    /// The reason to reject `appends`, if there is one.
+    fn rejection(&self, appends: &[Append]) -> Option<String> {
         let bytes_max = self.settings.record_bytes_max;
         appends.iter().find_map(|append| {
             let bytes = append.record.bytes();
             if bytes > bytes_max {
-                return Some(format!("a record of {bytes} bytes, at most {bytes_max} are taken"));
+                return Some(format!("a record has {bytes} bytes; the maximum is {bytes_max}"));
             }
             let missing = append.partition.0 >= self.settings.partitions;
             missing.then(|| format!("there is no partition {}", append.partition))
@@ -259,7 +279,7 @@ impl State {
 #[async_trait]
 impl Log for MemoryLog {
     async fn describe(&self) -> Result<Description, ReadError> {
-        self.reach(|state| {
+        self.with_state(|state| {
             Ok(Description {
                 topic: state.topic.id,
                 partitions: state.settings.partitions,
@@ -271,38 +291,39 @@ impl Log for MemoryLog {
     }
 
     async fn append(&self, appends: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
-        self.thawed().await;
+        self.wait_until_thawed().await;
         let mut faults = self.faults();
         let mut state = self.state();
         faults.check_fatal()?;
-        if let Some(reason) = state.refuse(&appends) {
+        if let Some(reason) = state.rejection(&appends) {
             return Err(AppendError::Rejected { reason });
         }
         if !state.available {
             return Err(AppendError::Unknown { reason: "the log cannot be reached".to_owned() });
         }
-        let (appends, outcome) = faults.meet(appends);
+        let (appends, outcome) = faults.apply_next(appends);
         let now_ms = state.clock_ms;
         let appended = appends.into_iter().map(|append| state.topic.push(append, now_ms)).collect();
         drop((state, faults));
-        self.ring();
+        self.notify();
         outcome.map(|()| appended)
     }
 
     async fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
-        self.reach(|state| {
-            let held = state.topic.partition(partition)?;
-            Ok(Bounds { low: held.low, high: held.high })
+        self.with_state(|state| {
+            let records = state.topic.partition(partition)?;
+            Ok(Bounds { low: records.low, high: records.high })
         })
         .await
     }
 
     async fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
-        self.reach(|state| state.topic.start(partition)).await
+        self.with_state(|state| state.topic.start(partition)).await
     }
 
     async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError> {
-        self.reach(|state| cursors.iter().try_for_each(|cursor| state.topic.check(cursor))).await?;
+        self.with_state(|state| cursors.iter().try_for_each(|cursor| state.topic.check(cursor)))
+            .await?;
         Ok(Box::new(MemoryReader::new(self.clone(), cursors)))
     }
 }
@@ -310,3 +331,11 @@ impl Log for MemoryLog {
 fn unavailable() -> ReadError {
     ReadError::Unavailable { reason: "the log cannot be reached".to_owned() }
 }
+<<<<<<< HEAD
+=======
+
+/// Creates a topic id.
+fn new_topic_id() -> headwater_event::TopicId {
+    headwater_event::TopicId(Uuid::new_v4())
+}
+>>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)

@@ -1,72 +1,74 @@
-//! Records: appended, read back, waited for, resumed.
+//! Cases of records: append, read, wait, resume.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headwater_event::{Offset, Partition};
 
-use super::{Capability, Case, Settings, Subject, append, append_each, next, read_all, read_on};
+use super::{
+    Capability, Case, Settings, Subject, append, append_each, next, read_all, read_to_end,
+};
 use crate::log::{Append, AppendError, ReadError};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "records come back as they were, in order, from the partition they were sent to",
+        name: "a reader receives the appended records unchanged, in order, from their partition",
         needs: &[],
-        run: |subject| Box::pin(come_back(subject)),
+        run: |subject| Box::pin(round_trip(subject)),
     },
     Case {
-        name: "a log says what it is",
+        name: "a log describes itself",
         needs: &[],
-        run: |subject| Box::pin(says_what_it_is(subject)),
+        run: |subject| Box::pin(describes_itself(subject)),
     },
     Case {
-        name: "a partition that is not there is named",
+        name: "the error of a missing partition names it",
         needs: &[],
         run: |subject| Box::pin(no_such_partition(subject)),
     },
     Case {
-        name: "a record may be as large as the limit and not a byte larger",
+        name: "a record of the maximum size is appended, and one byte more is rejected",
         needs: &[],
         run: |subject| Box::pin(record_limit(subject)),
     },
     Case {
-        name: "a reader waits for what is not there yet",
+        name: "a reader waits for the next append",
         needs: &[],
         run: |subject| Box::pin(waits(subject)),
     },
     Case {
-        name: "a reader that is given up loses nothing",
+        name: "a cancelled read loses no record",
         needs: &[],
-        run: |subject| Box::pin(given_up(subject)),
+        run: |subject| Box::pin(cancelled(subject)),
     },
     Case {
-        name: "reading resumes at any cursor without a gap or a double",
+        name: "reading resumes at any cursor without a gap or a duplicate",
         needs: &[],
         run: |subject| Box::pin(resumes(subject)),
     },
     Case {
-        name: "many records come in batches of bounded size, partitions in turn",
+        name: "batches have a bounded size, and partitions take turns",
         needs: &[],
         run: |subject| Box::pin(many(subject)),
     },
     Case {
-        name: "appends at the same time are all written, each in its order",
+        name: "concurrent appends are all written, each in its own order",
         needs: &[],
-        run: |subject| Box::pin(at_once(subject)),
+        run: |subject| Box::pin(concurrent(subject)),
     },
     Case {
-        name: "append time never decreases, whatever the clock does",
+        name: "append time never decreases, even if the clock goes back",
         needs: &[Capability::Clock],
         run: |subject| Box::pin(time_never_decreases(subject)),
     },
     Case {
-        name: "a log that is opened again goes on where it was",
+        name: "a reopened log continues from its end",
         needs: &[Capability::Reopen],
         run: |subject| Box::pin(reopened(subject)),
     },
 ];
 
-async fn come_back(subject: &dyn Subject) {
+async fn round_trip(subject: &dyn Subject) {
     let log = subject.log();
     let sent = vec![
         append(0, "cluster d/service/a", Some("{\"n\":1}")),
@@ -74,7 +76,7 @@ async fn come_back(subject: &dyn Subject) {
         append(0, "cluster d/service/a", None),
         append(0, "cluster d/service/c", Some("")),
     ];
-    let appended = log.append(sent.clone()).await.expect("the log takes it");
+    let appended = log.append(sent.clone()).await.expect("the log appends it");
     assert_eq!(appended.len(), sent.len());
     for (sent, at) in sent.iter().zip(&appended) {
         assert_eq!(sent.partition, at.partition);
@@ -92,10 +94,10 @@ async fn come_back(subject: &dyn Subject) {
         let read: Vec<_> = read.into_iter().map(|it| (it.offset, it.record)).collect();
         assert_eq!(read, want, "partition {partition}");
     }
-    assert_eq!(log.append(Vec::new()).await.expect("nothing is taken"), Vec::new());
+    assert_eq!(log.append(Vec::new()).await.expect("an empty append succeeds"), Vec::new());
 }
 
-async fn says_what_it_is(subject: &dyn Subject) {
+async fn describes_itself(subject: &dyn Subject) {
     let log = subject.log();
     let settings = Settings::default();
     let description = log.describe().await.expect("reachable");
@@ -107,7 +109,7 @@ async fn says_what_it_is(subject: &dyn Subject) {
     let start = log.start(Partition(1)).await.expect("reachable");
     assert_eq!((start.topic, start.partition), (description.topic, Partition(1)));
     assert_eq!(start.next, bounds.low);
-    let appended = log.append(vec![append(1, "k", Some("v"))]).await.expect("taken");
+    let appended = log.append(vec![append(1, "k", Some("v"))]).await.expect("appended");
     let bounds = log.bounds(Partition(1)).await.expect("reachable");
     assert_eq!(bounds.high, appended[0].offset.next());
 }
@@ -122,7 +124,7 @@ async fn no_such_partition(subject: &dyn Subject) {
     assert!(matches!(log.read(vec![cursor]).await, Err(ReadError::NoPartition { .. })));
     let refused = log.append(vec![append(0, "a", None), append(partition.0, "b", None)]).await;
     assert!(matches!(refused, Err(AppendError::Rejected { .. })), "{refused:?}");
-    assert_eq!(read_all(log.as_ref(), 0).await, [], "all of a refused append is refused");
+    assert_eq!(read_all(log.as_ref(), 0).await, [], "a rejected append writes nothing");
 }
 
 async fn record_limit(subject: &dyn Subject) {
@@ -148,24 +150,24 @@ async fn waits(subject: &dyn Subject) {
     let mut reader = log.read(vec![start]).await.expect("reachable");
     let waiting = tokio::spawn(async move { next(reader.as_mut()).await });
     tokio::task::yield_now().await;
-    log.append(vec![append(1, "late", Some("v"))]).await.expect("taken");
+    log.append(vec![append(1, "late", Some("v"))]).await.expect("appended");
     let batch = waiting.await.expect("no panic").expect("a batch");
     assert_eq!(batch.records.len(), 1);
     assert_eq!(batch.high, batch.cursor.next);
 }
 
-async fn given_up(subject: &dyn Subject) {
+async fn cancelled(subject: &dyn Subject) {
     let log = subject.log();
     let start = log.start(Partition(0)).await.expect("reachable");
     let mut reader = log.read(vec![start]).await.expect("reachable");
     let mut seen = Vec::new();
     for n in 0..50 {
-        // Sometimes given up before it was ready, sometimes after; never with a loss.
+        // The timeout cancels the read sometimes before it is ready, sometimes after.
         let short = Duration::from_micros(n * 7);
         if let Ok(batch) = tokio::time::timeout(short, reader.next()).await {
             seen.extend(batch.expect("readable").records);
         }
-        log.append(vec![append(0, &format!("k{n}"), Some("v"))]).await.expect("taken");
+        log.append(vec![append(0, &format!("k{n}"), Some("v"))]).await.expect("appended");
     }
     while seen.len() < 50 {
         seen.extend(next(reader.as_mut()).await.expect("readable").records);
@@ -176,7 +178,7 @@ async fn given_up(subject: &dyn Subject) {
 async fn resumes(subject: &dyn Subject) {
     let log = subject.log();
     for n in 0..20 {
-        log.append(vec![append(0, &format!("k{n}"), Some("v"))]).await.expect("taken");
+        log.append(vec![append(0, &format!("k{n}"), Some("v"))]).await.expect("appended");
     }
     let all = read_all(log.as_ref(), 0).await;
     let start = log.start(Partition(0)).await.expect("reachable");
@@ -185,19 +187,19 @@ async fn resumes(subject: &dyn Subject) {
         if let Some(last) = skip.checked_sub(1).and_then(|index| all.get(index)) {
             (cursor.next, cursor.leader_epoch) = (last.offset.next(), last.leader_epoch);
         }
-        let rest = read_on(log.as_ref(), &mut [cursor]).await.expect("readable");
+        let rest = read_to_end(log.as_ref(), &mut [cursor]).await.expect("readable");
         assert_eq!(rest, all[skip..]);
     }
 }
 
 async fn many(subject: &dyn Subject) {
-    /// What a batch may hold at most, whatever the log: a reader makes room for one.
+    /// The most bytes of a batch of any log: a reader has room for one batch.
     const BATCH_BYTES_BOUND: usize = 9 << 20;
     let log = subject.log();
     let value = "v".repeat(1000);
     for call in 0..40 {
         let records = (0..100).map(|n| append(n % 2, &format!("k{call}-{n}"), Some(&value)));
-        log.append(records.collect()).await.expect("taken");
+        log.append(records.collect()).await.expect("appended");
     }
     let mut cursors = Vec::new();
     for partition in 0..2 {
@@ -218,7 +220,7 @@ async fn many(subject: &dyn Subject) {
     }
 }
 
-async fn at_once(subject: &dyn Subject) {
+async fn concurrent(subject: &dyn Subject) {
     let log = subject.log();
     let mut tasks = Vec::new();
     for task in 0..16 {
@@ -227,7 +229,7 @@ async fn at_once(subject: &dyn Subject) {
             for call in 0..10 {
                 let records: Vec<Append> =
                     (0..5).map(|n| append(0, &format!("{task} {}", call * 5 + n), None)).collect();
-                log.append(records).await.expect("taken");
+                log.append(records).await.expect("appended");
             }
         }));
     }
@@ -265,14 +267,14 @@ async fn reopened(subject: &dyn Subject) {
     let before = log.describe().await.expect("reachable");
     let all = read_all(log.as_ref(), 0).await;
     let mut cursor = [log.start(Partition(0)).await.expect("reachable")];
-    read_on(log.as_ref(), &mut cursor).await.expect("readable");
+    read_to_end(log.as_ref(), &mut cursor).await.expect("readable");
     drop(log);
     subject.reopen().await;
     let log = subject.log();
     assert_eq!(log.describe().await.expect("reachable"), before);
     assert_eq!(read_all(log.as_ref(), 0).await, all);
     append_each(log.as_ref(), &[("c", Some("3"))]).await;
-    let more = read_on(log.as_ref(), &mut cursor).await.expect("the cursor is good");
+    let more = read_to_end(log.as_ref(), &mut cursor).await.expect("the cursor is valid");
     assert_eq!(super::keys(&more), ["c"]);
     assert!(more[0].time_ms >= all[1].time_ms);
 }

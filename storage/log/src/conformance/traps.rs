@@ -1,16 +1,16 @@
-//! What goes wrong with logs, and what is then known.
+//! Cases of faults, and what the caller knows after each.
 
 use headwater_event::Partition;
 use uuid::Uuid;
 
-use super::{Capability, Case, Settings, Subject, append_each, keys, next, read_all, read_on};
+use super::{Capability, Case, Settings, Subject, append_each, keys, next, read_all, read_to_end};
 use crate::log::{AppendError, ReadError};
 use crate::memory::AppendFault;
 use crate::metadata::{MetadataProposal, read_metadata, read_or_create_metadata};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "an append of unknown outcome may be there, or not, or come later",
+        name: "an append of unknown outcome is written, lost, or written later",
         needs: &[Capability::Faults],
         run: |subject| Box::pin(unknown_outcome(subject)),
     },
@@ -20,42 +20,42 @@ pub(super) const CASES: &[Case] = &[
         run: |subject| Box::pin(fatal(subject)),
     },
     Case {
-        name: "a log that cannot be reached says so, and can be reached again",
+        name: "an unreachable log returns `Unavailable`, and later works again",
         needs: &[Capability::Outage],
         run: |subject| Box::pin(outage(subject)),
     },
     Case {
-        name: "compaction keeps the last record of each key, and every one inside the window",
+        name: "compaction keeps the last record of each key, and every record inside the window",
         needs: &[Capability::Clock, Capability::Compaction],
         run: |subject| Box::pin(compaction(subject)),
     },
     Case {
-        name: "a reader passes what compaction dropped",
+        name: "a reader skips offsets that compaction dropped",
         needs: &[Capability::Clock, Capability::Compaction],
-        run: |subject| Box::pin(passes_what_is_gone(subject)),
+        run: |subject| Box::pin(skips_compacted_offsets(subject)),
     },
     Case {
-        name: "a tombstone stays for its retention and then goes",
+        name: "compaction drops a tombstone after its retention",
         needs: &[Capability::Clock, Capability::Compaction],
         run: |subject| Box::pin(tombstones(subject)),
     },
     Case {
-        name: "offsets without records are passed",
+        name: "a reader skips offsets without records",
         needs: &[Capability::SparseOffsets],
         run: |subject| Box::pin(sparse_offsets(subject)),
     },
     Case {
-        name: "a cursor below what retention left is refused, and a reader there stops",
+        name: "a cursor below the low watermark is refused, and a reader there stops",
         needs: &[Capability::Retention],
         run: |subject| Box::pin(retention(subject)),
     },
     Case {
-        name: "a cursor beyond a truncation is refused, also when the log has grown past it again",
+        name: "a cursor above a truncation is refused, even after the log has grown past it again",
         needs: &[Capability::Truncation],
         run: |subject| Box::pin(truncation(subject)),
     },
     Case {
-        name: "a log made again is another log, and is born under the next number",
+        name: "a re-created log is another log, and its metadata has the next number",
         needs: &[Capability::Recreation],
         run: |subject| Box::pin(recreation(subject)),
     },
@@ -107,12 +107,12 @@ async fn outage(subject: &dyn Subject) {
     assert!(matches!(result, Err(AppendError::Unknown { .. })), "{result:?}");
     subject.set_available(true);
     append_each(log.as_ref(), &[("c", Some("v"))]).await;
-    let read = read_on(log.as_ref(), &mut [start]).await.expect("a new reader reads on");
+    let read = read_to_end(log.as_ref(), &mut [start]).await.expect("a new reader continues");
     assert_eq!(keys(&read).first().map(String::as_str), Some("a"));
     assert_eq!(keys(&read).last().map(String::as_str), Some("c"));
 }
 
-/// Lets everything appended so far leave the replay window, and compacts.
+/// Moves the clock until all records are outside the replay window, then compacts.
 async fn age_and_compact(subject: &dyn Subject) {
     subject.set_clock_forward(Settings::default().replay_window_ms + 1);
     subject.compact().await;
@@ -128,28 +128,28 @@ async fn compaction(subject: &dyn Subject) {
     append_each(log.as_ref(), &[("b", Some("2")), ("c", Some("1")), ("c", Some("2"))]).await;
     subject.compact().await;
     let read = read_all(log.as_ref(), 0).await;
-    // The old b is superseded only by a record inside the window: it stays until that one ages.
+    // The record that supersedes the old b is inside the window, so the old b stays.
     assert_eq!(keys(&read), ["b", "a", "b", "c", "c"]);
-    assert_eq!(read[..2], before[1..], "what stays keeps its offset, time and bytes");
+    assert_eq!(read[..2], before[1..], "a kept record keeps its offset, time and bytes");
     age_and_compact(subject).await;
     assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["a", "b", "c"]);
     subject.compact().await;
     let read = read_all(log.as_ref(), 0).await;
-    assert_eq!(keys(&read), ["a", "b", "c"], "compaction twice is compaction once");
+    assert_eq!(keys(&read), ["a", "b", "c"], "compaction is idempotent");
     assert_eq!(read[1].record.value.as_deref(), Some(b"2".as_slice()));
 }
 
-async fn passes_what_is_gone(subject: &dyn Subject) {
+async fn skips_compacted_offsets(subject: &dyn Subject) {
     let log = subject.log();
     let pairs: Vec<_> = (0..50).map(|_| ("same", Some("v"))).collect();
     append_each(log.as_ref(), &pairs).await;
     let mut cursor = [log.start(Partition(0)).await.expect("reachable")];
     age_and_compact(subject).await;
     let high = log.bounds(Partition(0)).await.expect("reachable").high;
-    assert_eq!(read_on(log.as_ref(), &mut cursor).await.expect("readable").len(), 1);
+    assert_eq!(read_to_end(log.as_ref(), &mut cursor).await.expect("readable").len(), 1);
     assert_eq!(cursor[0].next, high);
     append_each(log.as_ref(), &[("next", Some("v"))]).await;
-    let read = read_on(log.as_ref(), &mut cursor).await.expect("readable");
+    let read = read_to_end(log.as_ref(), &mut cursor).await.expect("readable");
     assert_eq!(keys(&read), ["next"]);
 }
 
@@ -161,13 +161,13 @@ async fn tombstones(subject: &dyn Subject) {
     assert_eq!(keys(&read), ["a", "end"]);
     assert_eq!(read[0].record.value, None, "the tombstone is still there");
     subject.compact().await;
-    assert_eq!(read_all(log.as_ref(), 0).await.len(), 2, "its retention is not over");
+    assert_eq!(read_all(log.as_ref(), 0).await.len(), 2, "its retention has not ended");
     subject.set_clock_forward(Settings::default().delete_retention_ms + 1);
     subject.compact().await;
     assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["end"]);
     append_each(log.as_ref(), &[("a", Some("2"))]).await;
     age_and_compact(subject).await;
-    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["end", "a"], "a key may come again");
+    assert_eq!(keys(&read_all(log.as_ref(), 0).await), ["end", "a"], "a key may return");
 }
 
 async fn sparse_offsets(subject: &dyn Subject) {
@@ -177,7 +177,7 @@ async fn sparse_offsets(subject: &dyn Subject) {
     subject.skip_offsets(Partition(0), 3).await;
     append_each(log.as_ref(), &[("b", Some("v"))]).await;
     subject.skip_offsets(Partition(0), 2).await;
-    let read = read_on(log.as_ref(), &mut cursor).await.expect("readable");
+    let read = read_to_end(log.as_ref(), &mut cursor).await.expect("readable");
     assert_eq!(keys(&read), ["a", "b"]);
     assert!(read[1].offset.0 >= read[0].offset.0 + 4);
     assert_eq!(cursor[0].next, log.bounds(Partition(0)).await.expect("reachable").high);
@@ -200,7 +200,7 @@ async fn truncation(subject: &dyn Subject) {
     let log = subject.log();
     append_each(log.as_ref(), &[("a", Some("v")), ("b", Some("v")), ("c", Some("v"))]).await;
     let mut ahead = [log.start(Partition(0)).await.expect("reachable")];
-    let all = read_on(log.as_ref(), &mut ahead).await.expect("readable");
+    let all = read_to_end(log.as_ref(), &mut ahead).await.expect("readable");
     let mut before = ahead[0];
     (before.next, before.leader_epoch) = (all[1].offset, all[0].leader_epoch);
     let mut reader = log.read(ahead.to_vec()).await.expect("reachable");
@@ -211,31 +211,31 @@ async fn truncation(subject: &dyn Subject) {
     assert!(is_truncated(&log.read(ahead.to_vec()).await.map(|_| ())));
     append_each(log.as_ref(), &[("x", Some("v")), ("y", Some("v")), ("z", Some("v"))]).await;
     assert!(is_truncated(&log.read(ahead.to_vec()).await.map(|_| ())), "the log has regrown");
-    let read = read_on(log.as_ref(), &mut [before]).await.expect("a prefix of both");
+    let read = read_to_end(log.as_ref(), &mut [before]).await.expect("a prefix of both");
     assert_eq!(keys(&read), ["x", "y", "z"]);
     assert!(read[0].leader_epoch > all[0].leader_epoch);
 }
 
 async fn recreation(subject: &dyn Subject) {
     let log = subject.log();
-    let wish = |previous, uuid| MetadataProposal { previous, uuid: Uuid::from_u128(uuid) };
-    let first = read_or_create_metadata(log.as_ref(), wish(None, 1)).await.expect("born");
+    let proposal = |previous, uuid| MetadataProposal { previous, uuid: Uuid::from_u128(uuid) };
+    let first = read_or_create_metadata(log.as_ref(), proposal(None, 1)).await.expect("created");
     assert_eq!((first.log_id.number, first.partitions), (1, Settings::default().partitions));
-    let again = read_or_create_metadata(log.as_ref(), wish(None, 2)).await.expect("read");
-    assert_eq!(again, first, "a log is born once");
+    let again = read_or_create_metadata(log.as_ref(), proposal(None, 2)).await.expect("read");
+    assert_eq!(again, first, "the metadata of a log is created once");
     let cursor = log.start(Partition(0)).await.expect("reachable");
     drop(log);
     subject.recreate().await;
     let log = subject.log();
     assert!(matches!(log.read(vec![cursor]).await, Err(ReadError::Recreated { .. })));
     assert_eq!(read_metadata(log.as_ref()).await.expect("readable"), None);
-    let second = read_or_create_metadata(log.as_ref(), wish(Some(first.log_id), 3)).await;
-    let second = second.expect("born again");
+    let second = read_or_create_metadata(log.as_ref(), proposal(Some(first.log_id), 3)).await;
+    let second = second.expect("created again");
     assert!(second.log_id.follows(&first.log_id));
     let mut known = second.log_id;
-    let again = read_or_create_metadata(log.as_ref(), wish(Some(known), 4)).await;
+    let again = read_or_create_metadata(log.as_ref(), proposal(Some(known), 4)).await;
     assert_eq!(again.expect("the same"), second);
     known.number += 1;
-    let refused = read_or_create_metadata(log.as_ref(), wish(Some(known), 5)).await;
+    let refused = read_or_create_metadata(log.as_ref(), proposal(Some(known), 5)).await;
     assert!(matches!(refused, Err(crate::MetadataError::Regressed { .. })), "{refused:?}");
 }

@@ -1,4 +1,4 @@
-//! Writers over a log: claims, fencing, heads, `Reconciled`, and readers that resume.
+//! Cases of writers: claims, fencing, heads, `Reconciled`, and readers that resume.
 
 use std::sync::Arc;
 
@@ -18,48 +18,48 @@ use crate::{Outcome, WriterError};
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "of writers that claim at once one wins, and the others know",
+        name: "of concurrent claims one wins, and the losers know the winner",
         needs: &[],
         run: |subject| Box::pin(one_wins(subject)),
     },
     Case {
-        name: "what a deposed writer appends does not count, and is repaired",
+        name: "events of a fenced writer do not count, and its keys are repaired",
         needs: &[],
         run: |subject| Box::pin(fenced(subject)),
     },
     Case {
-        name: "what was on its way when the log was re-created does not count in its next life",
+        name: "a record of the former log that arrives after a re-creation does not count",
         needs: &[Capability::Recreation],
-        run: |subject| Box::pin(next_life(subject)),
+        run: |subject| Box::pin(former_life(subject)),
     },
     Case {
-        name: "a writer goes on from the last accepted event of each stream",
+        name: "a writer continues from the last accepted event of each stream",
         needs: &[],
-        run: |subject| Box::pin(goes_on(subject)),
+        run: |subject| Box::pin(continues(subject)),
     },
     Case {
-        name: "a refused append leaves no gap",
+        name: "a rejected append leaves no gap",
         needs: &[],
-        run: |subject| Box::pin(refused(subject)),
+        run: |subject| Box::pin(rejected(subject)),
     },
     Case {
-        name: "reconciled is said in every partition, by the newest writer only",
+        name: "`Reconciled` counts in every partition, from the newest writer only",
         needs: &[],
         run: |subject| Box::pin(reconciled(subject)),
     },
     Case {
-        name: "a head keeps a stream's position when its tombstones are gone",
+        name: "a head keeps a stream's position after compaction has dropped its tombstones",
         needs: &[Capability::Clock, Capability::Compaction],
         run: |subject| Box::pin(heads(subject)),
     },
     Case {
-        name: "what a reader accepted resumes from what it stored",
+        name: "a reader resumes from the acceptance that it stored",
         needs: &[],
         run: |subject| Box::pin(resumes(subject)),
     },
 ];
 
-/// A reader that folds nothing but positions.
+/// A reader that folds positions only.
 struct Follower {
     log: Arc<dyn Log>,
     reader: Box<dyn Reader>,
@@ -69,21 +69,22 @@ struct Follower {
 
 impl Follower {
     async fn new(log: &Arc<dyn Log>) -> Self {
-        let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
-        let metadata = read_or_create_metadata(log.as_ref(), wish).await.expect("a metadata");
+        let proposal = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
+        let metadata = read_or_create_metadata(log.as_ref(), proposal).await.expect("readable");
         Self::of(log, metadata, i64::MIN).await
     }
 
-    /// A fold; `now_ms` is the reader's clock, before all records unless compaction has run.
+    /// Folds the log to its end. `now_ms` is the reader's clock: below every append time unless
+    /// compaction has run.
     async fn of(log: &Arc<dyn Log>, metadata: LogMetadata, now_ms: i64) -> Self {
         let acceptance = begin_fold(log.as_ref(), metadata, now_ms).await.expect("readable");
         let reader = log.read(acceptance.cursors()).await.expect("readable");
         let mut follower = Self { log: log.clone(), reader, acceptance, seen: Vec::new() };
-        follower.catch_up().await;
+        follower.read_to_end().await;
         follower
     }
 
-    async fn catch_up(&mut self) {
+    async fn read_to_end(&mut self) {
         for partition in 0..self.acceptance.metadata().partitions {
             let partition = Partition(partition);
             let high = self.log.bounds(partition).await.expect("reachable").high;
@@ -163,7 +164,7 @@ async fn one_wins(subject: &dyn Subject) {
     epochs.sort();
     epochs.dedup();
     let won = results.iter().filter(|result| result.is_ok()).count();
-    assert_eq!(epochs.len(), won, "no epoch was won twice: {results:?}");
+    assert_eq!(epochs.len(), won, "two writers have one epoch: {results:?}");
 }
 
 async fn fenced(subject: &dyn Subject) {
@@ -173,8 +174,11 @@ async fn fenced(subject: &dyn Subject) {
     zombie.append(vec![applied("a")]).await.expect("alive");
     let mut owner = Follower::new(&log).await;
     let mut writer = owner.claim(2).await.expect("the second claims");
-    zombie.append(vec![applied("a"), applied("b")]).await.expect("it does not know");
-    owner.catch_up().await;
+    zombie
+        .append(vec![applied("a"), applied("b")])
+        .await
+        .expect("it does not know of its successor");
+    owner.read_to_end().await;
     assert_eq!(owner.events(), ["1 PodApplied d/pod/a"]);
     let repairs = writer.repairs(&owner.acceptance);
     assert_eq!(repairs.len(), 2);
@@ -185,15 +189,15 @@ async fn fenced(subject: &dyn Subject) {
     });
     writer.append(drafts.collect()).await.expect("alive");
     assert!(writer.repairs(&owner.acceptance).is_empty(), "they are in flight");
-    owner.catch_up().await;
+    owner.read_to_end().await;
     assert_eq!(owner.acceptance.repairs().count(), 0);
     assert_eq!(owner.events()[1..], ["2 PodApplied d/pod/a", "3 PodRemoved d/pod/b"]);
-    former.catch_up().await;
+    former.read_to_end().await;
     former.seen.iter().for_each(|outcome| zombie.observe(outcome));
     assert!(matches!(zombie.append(vec![applied("c")]).await, Err(WriterError::Dead { .. })));
 }
 
-async fn next_life(subject: &dyn Subject) {
+async fn former_life(subject: &dyn Subject) {
     let log = subject.log();
     let mut former = Follower::new(&log).await;
     let mut zombie = former.claim(1).await.expect("the first claims");
@@ -203,20 +207,20 @@ async fn next_life(subject: &dyn Subject) {
     let late = late.expect("it was appended").record;
     subject.recreate().await;
     let log = subject.log();
-    let wish = MetadataProposal { previous: Some(previous), uuid: Uuid::from_u128(2) };
-    let metadata = read_or_create_metadata(log.as_ref(), wish).await.expect("a metadata");
+    let proposal = MetadataProposal { previous: Some(previous), uuid: Uuid::from_u128(2) };
+    let metadata = read_or_create_metadata(log.as_ref(), proposal).await.expect("readable");
     let mut owner = Follower::of(&log, metadata, i64::MIN).await;
     let mut writer = owner.claim(2).await.expect("the second claims");
     writer.append(vec![applied("b")]).await.expect("alive");
     // Neither a broker nor its client distinguishes the two logs.
     let partition = stream().partition(metadata.partitions);
     log.append(vec![Append { partition, record: late }]).await.expect("reachable");
-    owner.catch_up().await;
+    owner.read_to_end().await;
     assert_eq!(owner.events(), ["1 PodApplied d/pod/b"]);
     assert_eq!(writer.repairs(&owner.acceptance).len(), 1);
 }
 
-async fn goes_on(subject: &dyn Subject) {
+async fn continues(subject: &dyn Subject) {
     let log = subject.log();
     let mut follower = Follower::new(&log).await;
     let mut first = follower.claim(1).await.expect("claims");
@@ -225,13 +229,13 @@ async fn goes_on(subject: &dyn Subject) {
     let mut second = follower.claim(2).await.expect("claims");
     assert_eq!(second.position(&stream()), first.position(&stream()));
     second.append(vec![applied("c")]).await.expect("alive");
-    follower.catch_up().await;
+    follower.read_to_end().await;
     let position = follower.acceptance.stream(&stream()).expect("met").clone();
     assert_eq!((position.seq, position.epoch_first_seq), (Seq(3), Seq(3)));
     assert_eq!((position.epoch, position.hash), (second.epoch(), second.position(&stream()).1));
 }
 
-async fn refused(subject: &dyn Subject) {
+async fn rejected(subject: &dyn Subject) {
     let log = subject.log();
     let mut follower = Follower::new(&log).await;
     let mut writer = follower.claim(1).await.expect("claims");
@@ -245,7 +249,7 @@ async fn refused(subject: &dyn Subject) {
     let result = writer.append(vec![applied("a"), large]).await;
     assert!(matches!(result, Err(WriterError::TooLarge { .. })), "{result:?}");
     writer.append(vec![applied("b")]).await.expect("alive");
-    follower.catch_up().await;
+    follower.read_to_end().await;
     assert_eq!(follower.events(), ["1 PodApplied d/pod/b"]);
 }
 
@@ -255,30 +259,30 @@ async fn reconciled(subject: &dyn Subject) {
     let mut first = follower.claim(1).await.expect("claims");
     assert!(!follower.acceptance.is_reconciled());
     first.reconciled().await.expect("alive");
-    follower.catch_up().await;
+    follower.read_to_end().await;
     assert!(follower.acceptance.is_reconciled());
     let mut second = follower.claim(2).await.expect("claims");
-    first.reconciled().await.expect("it does not know");
-    first.heartbeat().await.expect("it does not know");
-    follower.catch_up().await;
+    first.reconciled().await.expect("it does not know of its successor");
+    first.heartbeat().await.expect("it does not know of its successor");
+    follower.read_to_end().await;
     assert!(!follower.acceptance.is_reconciled());
     second.reconciled().await.expect("alive");
     second.heartbeat().await.expect("alive");
-    follower.catch_up().await;
+    follower.read_to_end().await;
     assert!(follower.acceptance.is_reconciled());
     let beats = follower.seen.iter().filter(|it| matches!(it, Outcome::Heartbeat { .. }));
     assert_eq!(beats.count(), 1);
-    first.release().await.expect("it does not know");
+    first.release().await.expect("it does not know of its successor");
     second.release().await.expect("alive");
-    follower.catch_up().await;
+    follower.read_to_end().await;
     let released = follower.seen.iter().filter_map(|it| match it {
         Outcome::Heartbeat { epoch, released: true, .. } => Some(epoch.0),
         _ => None,
     });
-    assert_eq!(released.collect::<Vec<_>>(), [2], "what a former writer gives up is not its own");
+    assert_eq!(released.collect::<Vec<_>>(), [2], "the release of a former writer does not count");
     let mut third = follower.claim(3).await.expect("claims");
     third.heartbeat().await.expect("alive");
-    follower.catch_up().await;
+    follower.read_to_end().await;
     let last = follower.seen.last();
     assert!(matches!(last, Some(Outcome::Heartbeat { released: false, .. })), "{last:?}");
 }
@@ -290,8 +294,12 @@ async fn heads(subject: &dyn Subject) {
     let mut writer = follower.claim(1).await.expect("claims");
     writer.append(vec![applied("a"), removed("a")]).await.expect("alive");
     assert_eq!(writer.append_heads().await.expect("alive").len(), 1);
-    assert_eq!(writer.append_heads().await.expect("alive").len(), 0, "one is enough");
-    follower.catch_up().await;
+    assert_eq!(
+        writer.append_heads().await.expect("alive").len(),
+        0,
+        "a second head would add nothing"
+    );
+    follower.read_to_end().await;
     for forward_ms in [settings.replay_window_ms, settings.delete_retention_ms] {
         subject.set_clock_forward(forward_ms + 1);
         subject.compact().await;
@@ -308,15 +316,15 @@ async fn resumes(subject: &dyn Subject) {
     let mut follower = Follower::new(&log).await;
     let mut writer = follower.claim(1).await.expect("claims");
     writer.append(vec![applied("a"), applied("b")]).await.expect("alive");
-    follower.catch_up().await;
+    follower.read_to_end().await;
     let changes = follower.acceptance.take_changes();
     writer.append(vec![applied("c")]).await.expect("alive");
     let metadata = *follower.acceptance.metadata();
     let acceptance = Acceptance::restore(metadata, changes.partitions, changes.streams);
     let reader = log.read(acceptance.cursors()).await.expect("readable");
     let mut resumed = Follower { log: log.clone(), reader, acceptance, seen: Vec::new() };
-    resumed.catch_up().await;
+    resumed.read_to_end().await;
     assert_eq!(resumed.events(), ["3 PodApplied d/pod/c"]);
-    follower.catch_up().await;
+    follower.read_to_end().await;
     assert_eq!(follower.events().len(), 3);
 }

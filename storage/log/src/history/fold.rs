@@ -1,4 +1,4 @@
-//! Folds the events of one stream and decides which of its states can be shown.
+//! Folds the events of one stream and decides which of its states are available.
 //!
 //! A state is complete if its hash equals the hash that its writer recorded. A state without an
 //! entry that compaction has dropped has another hash.
@@ -20,9 +20,9 @@ pub(super) struct StreamFold {
     hashes: BTreeMap<EntryKey, ObjectHash>,
     /// The hash that the last event carries.
     recorded: StateHash,
-    /// The wanted state cannot be shown. The fold continues to the first state that can.
+    /// The wanted state is not available. The fold continues to the first state that is.
     missed: bool,
-    /// Why the stream is stopped, if it is.
+    /// The reason why the stream is stopped, if it is.
     stopped: Option<HistoryError>,
 }
 
@@ -52,11 +52,11 @@ impl StreamFold {
         self.stopped = Some(why);
     }
 
-    /// Takes the next event; gives the answer once it is known.
+    /// Applies the next event. Returns the result once it is known.
     pub(super) fn take(&mut self, envelope: Envelope) -> Option<Result<PastState, HistoryError>> {
         self.stopped = None;
         if envelope.seq <= self.state.seq {
-            // What was taken from behind a hole never happened: the next writer goes back.
+            // The next writer goes back to the hole: the events after it do not count.
             self.missed = false;
         } else if !self.missed && self.is_behind(&envelope) {
             if self.can_be_shown(envelope.seq) {
@@ -72,7 +72,7 @@ impl StreamFold {
         None
     }
 
-    /// There is no further event.
+    /// Returns the result when there is no further event.
     pub(super) fn end(mut self) -> Result<PastState, HistoryError> {
         let (stream, tail) = (self.stream.clone(), self.state.seq);
         match self.until {
@@ -94,7 +94,7 @@ impl StreamFold {
         }
     }
 
-    /// Whether `envelope` lies behind the position that is wanted.
+    /// Whether `envelope` lies after the wanted position.
     fn is_behind(&self, envelope: &Envelope) -> bool {
         match self.until {
             Until::Seq(wanted) => envelope.seq > wanted,
@@ -103,7 +103,7 @@ impl StreamFold {
         }
     }
 
-    /// Whether the state is the wanted one, given the first event behind it.
+    /// Whether the state is the wanted one and complete; `next` is the seq of the event after it.
     fn can_be_shown(&self, next: Seq) -> bool {
         let last_is_there = match self.until {
             Until::Seq(wanted) => self.state.seq == wanted,

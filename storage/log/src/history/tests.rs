@@ -1,4 +1,4 @@
-//! Past states inside the replay window, behind it, and wrong ones.
+//! Past states inside the replay window, past states outside it, and states with a wrong hash.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::writer::{Draft, Writer};
 const WINDOW_MS: u64 = 1000;
 const EVENTS_MAX: usize = 100;
 
-/// A log with one writer, and what the writer left under each key.
+/// A log with one writer, and the last object that the writer wrote under each key.
 struct TestLog {
     log: MemoryLog,
     metadata: LogMetadata,
     writer: Writer,
-    held: BTreeMap<String, ObjectHash>,
+    written: BTreeMap<String, ObjectHash>,
 }
 
 impl TestLog {
@@ -34,7 +34,7 @@ impl TestLog {
         };
         let log = MemoryLog::new(settings);
         let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
-        let metadata = read_or_create_metadata(&log, wish).await.expect("born");
+        let metadata = read_or_create_metadata(&log, wish).await.expect("readable");
         let mut acceptance = begin_fold(&log, metadata, 0).await.expect("readable");
         let mut reader = log.read(acceptance.cursors()).await.expect("readable");
         while !acceptance.is_folded() {
@@ -45,21 +45,21 @@ impl TestLog {
         let shared: Arc<dyn Log> = Arc::new(log.clone());
         let (clock, mut each) = (|| 0, |_: &_, _: Vec<_>| {});
         let writer = claim(&shared, reader.as_mut(), &mut acceptance, &claimant, &clock, &mut each);
-        let writer = writer.await.expect("nobody else claims");
-        Self { log, metadata, writer, held: BTreeMap::new() }
+        let writer = writer.await.expect("no other process claims");
+        Self { log, metadata, writer, written: BTreeMap::new() }
     }
 
-    /// Each event a tenth of a second after the one before: `a=1` applies, `a=` removes.
-    async fn tell(&mut self, events: &[&str]) {
+    /// Appends events, each 100 ms after the previous one: `a=1` applies, `a=` removes.
+    async fn append(&mut self, events: &[&str]) {
         for event in events {
             let (name, value) = event.split_once('=').expect("name=value");
             let key: EntryKey = format!("d/pod/{name}").parse().expect("well-formed");
             let object = Bytes::from(format!("{{\"v\":\"{value}\"}}"));
-            let replaces = self.held.remove(name);
+            let replaces = self.written.remove(name);
             let event = match value {
                 "" => Event::Removed(Removed { key, uid: "u".to_owned() }),
                 _ => {
-                    self.held.insert(name.to_owned(), ObjectHash::of(&object));
+                    self.written.insert(name.to_owned(), ObjectHash::of(&object));
                     let (uid, resource_version) = ("u".to_owned(), "1".to_owned());
                     Event::Applied(Applied { key, uid, resource_version, object })
                 }
@@ -102,56 +102,56 @@ fn stream() -> StreamId {
 
 #[tokio::test]
 async fn every_state_inside_the_window_can_be_shown() {
-    let mut told = TestLog::new().await;
-    told.tell(&["a=1", "b=1", "a=2", "b="]).await;
-    told.writer.append_heads().await.expect("alive");
+    let mut test = TestLog::new().await;
+    test.append(&["a=1", "b=1", "a=2", "b="]).await;
+    test.writer.append_heads().await.expect("alive");
     for (seq, want) in
         ["0:", "1: a=1@1", "2: a=1@1 b=1@2", "3: a=2@3 b=1@2", "4: a=2@3", "5: a=2@3"]
             .iter()
             .enumerate()
     {
-        let at = told.at(Until::Seq(Seq(seq as u64))).await.expect("it is there");
+        let at = test.at(Until::Seq(Seq(seq as u64))).await.expect("it is there");
         assert_eq!(at, *want);
     }
-    assert_eq!(told.at(Until::Tail).await.expect("whole"), "5: a=2@3");
-    assert_eq!(told.at(Until::Time(-1)).await.expect("empty"), "0:");
-    assert_eq!(told.at(Until::Time(199)).await.expect("there"), "2: a=1@1 b=1@2");
-    assert_eq!(told.at(Until::Time(i64::MAX)).await.expect("there"), "5: a=2@3");
-    let beyond = told.at(Until::Seq(Seq(6))).await;
+    assert_eq!(test.at(Until::Tail).await.expect("whole"), "5: a=2@3");
+    assert_eq!(test.at(Until::Time(-1)).await.expect("empty"), "0:");
+    assert_eq!(test.at(Until::Time(199)).await.expect("there"), "2: a=1@1 b=1@2");
+    assert_eq!(test.at(Until::Time(i64::MAX)).await.expect("there"), "5: a=2@3");
+    let beyond = test.at(Until::Seq(Seq(6))).await;
     assert!(matches!(beyond, Err(HistoryError::NotReached { tail: Seq(5), .. })), "{beyond:?}");
 }
 
 #[tokio::test]
-async fn a_state_that_compaction_took_is_refused_and_the_earliest_is_named() {
-    let mut told = TestLog::new().await;
-    told.tell(&["a=1", "b=1", "a=2", "c=1"]).await;
-    told.age_and_compact();
-    told.tell(&["a=3", "b=2"]).await;
-    // Left: b=1, a=2, c=1, a=3, b=2. With a=2 the state is whole for the first time.
+async fn a_state_that_compaction_dropped_is_refused_and_the_earliest_is_named() {
+    let mut test = TestLog::new().await;
+    test.append(&["a=1", "b=1", "a=2", "c=1"]).await;
+    test.age_and_compact();
+    test.append(&["a=3", "b=2"]).await;
+    // The log holds b=1, a=2, c=1, a=3, b=2. After a=2 the state is complete for the first time.
     for until in [Until::Seq(Seq(1)), Until::Seq(Seq(2)), Until::Time(0), Until::Time(150)] {
-        match told.at(until).await {
+        match test.at(until).await {
             Err(HistoryError::Compacted { earliest, .. }) => {
                 assert_eq!(earliest, Some((Seq(3), 200)), "{until:?}");
             }
-            other => panic!("{until:?} is shown: {other:?}"),
+            other => panic!("{until:?} is not refused: {other:?}"),
         }
     }
-    assert_eq!(told.at(Until::Seq(Seq(3))).await.expect("whole"), "3: a=2@3 b=1@2");
-    assert_eq!(told.at(Until::Time(320)).await.expect("whole"), "4: a=2@3 b=1@2 c=1@4");
-    assert_eq!(told.at(Until::Tail).await.expect("whole"), "6: a=3@5 b=2@6 c=1@4");
+    assert_eq!(test.at(Until::Seq(Seq(3))).await.expect("whole"), "3: a=2@3 b=1@2");
+    assert_eq!(test.at(Until::Time(320)).await.expect("whole"), "4: a=2@3 b=1@2 c=1@4");
+    assert_eq!(test.at(Until::Tail).await.expect("whole"), "6: a=3@5 b=2@6 c=1@4");
 }
 
 #[tokio::test]
 async fn events_are_listed_with_every_seq_or_not_at_all() {
-    let mut told = TestLog::new().await;
-    told.tell(&["a=1", "b=1", "a=2", "c=1"]).await;
-    assert_eq!(told.events(None, None).await.expect("all"), [1, 2, 3, 4]);
-    assert_eq!(told.events(Some(2), Some(3)).await.expect("some"), [2, 3]);
-    told.age_and_compact();
-    told.tell(&["a=3"]).await;
-    assert_eq!(told.events(None, None).await.expect("what is left"), [2, 3, 4, 5]);
-    assert_eq!(told.events(Some(3), None).await.expect("what is left"), [3, 4, 5]);
-    let gone = told.events(Some(1), None).await;
+    let mut test = TestLog::new().await;
+    test.append(&["a=1", "b=1", "a=2", "c=1"]).await;
+    assert_eq!(test.events(None, None).await.expect("all"), [1, 2, 3, 4]);
+    assert_eq!(test.events(Some(2), Some(3)).await.expect("some"), [2, 3]);
+    test.age_and_compact();
+    test.append(&["a=3"]).await;
+    assert_eq!(test.events(None, None).await.expect("what is left"), [2, 3, 4, 5]);
+    assert_eq!(test.events(Some(3), None).await.expect("what is left"), [3, 4, 5]);
+    let gone = test.events(Some(1), None).await;
     assert!(
         matches!(gone, Err(HistoryError::Compacted { earliest: Some((Seq(2), _)), .. })),
         "{gone:?}"
@@ -159,26 +159,26 @@ async fn events_are_listed_with_every_seq_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_state_that_does_not_hash_as_its_writer_said_is_not_shown() {
-    let mut told = TestLog::new().await;
-    told.tell(&["a=1"]).await;
-    // A writer with a wrong idea of what it replaces records a hash that no reader computes.
-    told.held.insert("b".to_owned(), ObjectHash::of(b"never there"));
-    told.tell(&["b=1"]).await;
-    let tail = told.at(Until::Tail).await;
+async fn a_state_whose_hash_differs_from_the_recorded_hash_is_refused() {
+    let mut test = TestLog::new().await;
+    test.append(&["a=1"]).await;
+    // A writer that assumes a wrong previous object records a hash that no reader computes.
+    test.written.insert("b".to_owned(), ObjectHash::of(b"never there"));
+    test.append(&["b=1"]).await;
+    let tail = test.at(Until::Tail).await;
     assert!(matches!(tail, Err(HistoryError::Diverged { seq: Seq(2), .. })), "{tail:?}");
 }
 
 #[tokio::test]
 async fn a_stream_can_be_followed_from_its_past() {
-    let mut told = TestLog::new().await;
-    told.tell(&["a=1"]).await;
+    let mut test = TestLog::new().await;
+    test.append(&["a=1"]).await;
     let mut history =
-        StreamHistory::open(&told.log, told.metadata, &stream(), 0).await.expect("readable");
+        StreamHistory::open(&test.log, test.metadata, &stream(), 0).await.expect("readable");
     let is_event =
         |read: &HistoryItem, seq| matches!(read, HistoryItem::Event(it) if it.seq == Seq(seq));
     assert!(is_event(&history.next().await.expect("readable"), 1));
     assert_eq!(history.next().await.expect("readable"), HistoryItem::End);
-    told.tell(&["a=2"]).await;
+    test.append(&["a=2"]).await;
     assert!(is_event(&history.next().await.expect("readable"), 2));
 }

@@ -1,10 +1,10 @@
-//! The faults between one client and the log.
+//! Faults between one client and the log.
 
 use std::collections::VecDeque;
 
 use crate::log::{Append, AppendError};
 
-/// The outcome of one append, chosen by a test.
+/// The outcome of one append, as a test chose it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendFault {
     /// `Rejected`: nothing is written.
@@ -15,7 +15,7 @@ pub enum AppendFault {
     UnknownLost,
     /// `Unknown`; nothing is written until [`super::MemoryLog::deliver_late`].
     UnknownWrittenLater,
-    /// `Unknown`; of the records, in order, those marked `true` are written, the rest never.
+    /// `Unknown`; the records marked `true`, in order, are written, the others never.
     UnknownSome(Vec<bool>),
     /// `Fatal`: this handle never appends again.
     Fatal {
@@ -28,7 +28,8 @@ pub enum AppendFault {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) next: VecDeque<AppendFault>,
-    pub(super) held: Vec<Append>,
+    /// The appends of [`AppendFault::UnknownWrittenLater`].
+    pub(super) withheld: Vec<Append>,
     pub(super) frozen: bool,
     fatal: bool,
 }
@@ -42,7 +43,10 @@ impl Faults {
     }
 
     /// Applies the next fault: returns the appends to write now, and the result for the caller.
-    pub(super) fn meet(&mut self, appends: Vec<Append>) -> (Vec<Append>, Result<(), AppendError>) {
+    pub(super) fn apply_next(
+        &mut self,
+        appends: Vec<Append>,
+    ) -> (Vec<Append>, Result<(), AppendError>) {
         let Some(fault) = self.next.pop_front() else { return (appends, Ok(())) };
         let reason = format!("injected: {fault:?}");
         let unknown = Err(AppendError::Unknown { reason: reason.clone() });
@@ -51,7 +55,7 @@ impl Faults {
             AppendFault::UnknownWritten => (appends, unknown),
             AppendFault::UnknownLost => (Vec::new(), unknown),
             AppendFault::UnknownWrittenLater => {
-                self.held.extend(appends);
+                self.withheld.extend(appends);
                 (Vec::new(), unknown)
             }
             AppendFault::UnknownSome(written) => {

@@ -8,16 +8,16 @@ use headwater_event::Cursor;
 use super::{MemoryLog, unavailable};
 use crate::log::{Batch, ReadError, Reader};
 
-/// The most records that one batch gives out.
+/// The most records of one batch.
 const BATCH_RECORDS_MAX: usize = 512;
 
-/// A batch ends behind the record that fills it up to this many bytes.
+/// A batch ends after the record that brings it to this many bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct MemoryReader {
     log: MemoryLog,
     cursors: Vec<Cursor>,
-    /// Which partition is looked at first: each gets its turn.
+    /// The index of the cursor that the next poll tries first: the partitions take turns.
     turn: usize,
 }
 
@@ -26,7 +26,7 @@ impl MemoryReader {
         Self { log, cursors, turn: 0 }
     }
 
-    /// A batch that is there now.
+    /// Returns the next batch, if there is one now.
     fn poll(&mut self) -> Result<Option<Batch>, ReadError> {
         let state = self.log.state();
         if !state.available {
@@ -36,13 +36,13 @@ impl MemoryReader {
             let index = (self.turn + step) % self.cursors.len();
             let cursor = &mut self.cursors[index];
             state.topic.check(cursor)?;
-            let held = state.topic.partition(cursor.partition)?;
-            if cursor.next >= held.high {
+            let content = state.topic.partition(cursor.partition)?;
+            if cursor.next >= content.high {
                 continue;
             }
             let mut records = Vec::new();
             let mut bytes = 0;
-            for (offset, stored) in held.records.range(cursor.next..) {
+            for (offset, stored) in content.records.range(cursor.next..) {
                 if records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX {
                     break;
                 }
@@ -52,11 +52,11 @@ impl MemoryReader {
             let full = records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX;
             match records.last() {
                 Some(last) if full => cursor.next = last.offset.next(),
-                _ => cursor.next = held.high,
+                _ => cursor.next = content.high,
             }
-            cursor.leader_epoch = held.epoch_before(cursor.next);
+            cursor.leader_epoch = content.epoch_before(cursor.next);
             self.turn = index + 1;
-            return Ok(Some(Batch { records, cursor: *cursor, high: held.high }));
+            return Ok(Some(Batch { records, cursor: *cursor, high: content.high }));
         }
         Ok(None)
     }
@@ -67,12 +67,12 @@ impl Reader for MemoryReader {
     async fn next(&mut self) -> Result<Batch, ReadError> {
         let shared = Arc::clone(&self.log.shared);
         loop {
-            self.log.thawed().await;
-            let bell = shared.bell.notified();
+            self.log.wait_until_thawed().await;
+            let changed = shared.changed.notified();
             if let Some(batch) = self.poll()? {
                 return Ok(batch);
             }
-            bell.await;
+            changed.await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The records of one life of a topic, and what time and elections do to them.
+//! The records of one life of a topic, and the effects of time and elections on them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,13 +13,13 @@ pub(super) struct Topic {
     partitions: Vec<PartitionRecords>,
 }
 
-/// What one partition holds.
+/// The records of one partition.
 #[derive(Debug, Default)]
 pub(super) struct PartitionRecords {
     pub(super) low: Offset,
     pub(super) high: Offset,
     pub(super) records: BTreeMap<Offset, TopicEntry>,
-    /// Where each leader epoch began.
+    /// The first offset of each leader epoch.
     epochs: BTreeMap<LeaderEpoch, Offset>,
     leader_epoch: LeaderEpoch,
     last_time_ms: i64,
@@ -30,7 +30,7 @@ pub(super) struct TopicEntry {
     pub(super) record: Record,
     pub(super) time_ms: i64,
     pub(super) leader_epoch: LeaderEpoch,
-    /// When a tombstone that compaction has met may go (KIP-534).
+    /// When compaction may drop this tombstone (KIP-534); set by its first compaction.
     horizon_ms: Option<i64>,
 }
 
@@ -44,21 +44,22 @@ impl Topic {
         self.partitions.get(index).ok_or(ReadError::NoPartition { partition })
     }
 
-    fn held(&mut self, partition: Partition) -> Option<&mut PartitionRecords> {
+    fn partition_mut(&mut self, partition: Partition) -> Option<&mut PartitionRecords> {
         self.partitions.get_mut(partition.0 as usize)
     }
 
-    /// Appends a record that was checked before.
+    /// Appends a record that the caller has checked.
     pub(super) fn push(&mut self, append: Append, now_ms: i64) -> RecordPosition {
         let partition = append.partition;
-        let offset =
-            self.held(partition).map_or(Offset(0), |held| held.push(append.record, now_ms));
+        let records = self.partition_mut(partition);
+        let offset = records.map_or(Offset(0), |records| records.push(append.record, now_ms));
         RecordPosition { partition, offset }
     }
 
     pub(super) fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
         let next = self.partition(partition)?.low;
-        // No record read yet: the lowest epoch, which truncation can only cut at the cursor.
+        // Nothing is read yet, so the cursor has the lowest epoch: a truncation diverges at the
+        // cursor at the earliest.
         Ok(Cursor { topic: self.id, partition, next, leader_epoch: LeaderEpoch(0) })
     }
 
@@ -68,45 +69,45 @@ impl Topic {
         if cursor.topic != self.id {
             return Err(ReadError::Recreated { was: cursor.topic, is: self.id });
         }
-        let held = self.partition(partition)?;
-        if cursor.next < held.low {
-            return Err(ReadError::Expired { partition, wanted: cursor.next, low: held.low });
+        let content = self.partition(partition)?;
+        if cursor.next < content.low {
+            return Err(ReadError::Expired { partition, wanted: cursor.next, low: content.low });
         }
-        let diverged = held.end_of(cursor.leader_epoch);
-        if cursor.next > diverged && cursor.next > held.low {
+        let diverged = content.end_of(cursor.leader_epoch);
+        if cursor.next > diverged && cursor.next > content.low {
             return Err(ReadError::Truncated { partition, diverged });
         }
         Ok(())
     }
 
     pub(super) fn compact(&mut self, now_ms: i64, window_ms: u64, retention_ms: u64) {
-        for held in &mut self.partitions {
-            held.compact(now_ms, window_ms, retention_ms);
+        for content in &mut self.partitions {
+            content.compact(now_ms, window_ms, retention_ms);
         }
     }
 
     pub(super) fn expire(&mut self, partition: Partition, up_to: Offset) {
-        let Some(held) = self.held(partition) else { return };
-        held.low = held.low.max(up_to.min(held.high));
-        held.records = held.records.split_off(&held.low);
+        let Some(content) = self.partition_mut(partition) else { return };
+        content.low = content.low.max(up_to.min(content.high));
+        content.records = content.records.split_off(&content.low);
     }
 
     pub(super) fn truncate(&mut self, partition: Partition, high: Offset) {
-        let Some(held) = self.held(partition) else { return };
-        if high >= held.high {
+        let Some(content) = self.partition_mut(partition) else { return };
+        if high >= content.high {
             return;
         }
-        held.high = high.max(held.low);
-        let high = held.high;
-        held.records.split_off(&high);
-        held.leader_epoch = LeaderEpoch(held.leader_epoch.0 + 1);
-        held.epochs.retain(|_, start| *start < high);
-        held.epochs.insert(held.leader_epoch, high);
+        content.high = high.max(content.low);
+        let high = content.high;
+        content.records.split_off(&high);
+        content.leader_epoch = LeaderEpoch(content.leader_epoch.0 + 1);
+        content.epochs.retain(|_, start| *start < high);
+        content.epochs.insert(content.leader_epoch, high);
     }
 
     pub(super) fn skip(&mut self, partition: Partition, count: u64) {
-        let Some(held) = self.held(partition) else { return };
-        held.high = Offset(held.high.0 + count);
+        let Some(content) = self.partition_mut(partition) else { return };
+        content.high = Offset(content.high.0 + count);
     }
 }
 
@@ -125,13 +126,13 @@ impl PartitionRecords {
         offset
     }
 
-    /// The offset behind the last record of `epoch` and of the epochs before it (KIP-320).
+    /// The offset after the last record of `epoch` and of the epochs before it (KIP-320).
     fn end_of(&self, epoch: LeaderEpoch) -> Offset {
-        let later = self.epochs.iter().find(|(held, _)| **held > epoch);
+        let later = self.epochs.iter().find(|(later, _)| **later > epoch);
         later.map_or(self.high, |(_, start)| *start)
     }
 
-    /// The leader epoch of what lies just before `offset`.
+    /// The leader epoch of the offset just before `offset`.
     pub(super) fn epoch_before(&self, offset: Offset) -> LeaderEpoch {
         let begun = self.epochs.iter().rev().find(|(_, start)| **start < offset);
         begun.map_or(LeaderEpoch(0), |(epoch, _)| *epoch)
