@@ -62,22 +62,13 @@ pub struct MemoryLog {
     faults: Arc<Mutex<Faults>>,
 }
 
-<<<<<<< HEAD
-/// The log behind all handles.
+/// The state that all handles share.
 struct SharedState {
     state: Mutex<State>,
     /// Draws the ids of topics.
     new_uuid: Box<dyn Fn() -> Uuid + Send + Sync>,
-    /// Rung at every change that a waiting reader or append may care about.
-    bell: Notify,
-=======
-/// The state that all handles share.
-#[derive(Debug)]
-struct SharedState {
-    state: Mutex<State>,
     /// Notifies waiting readers and appends of every change.
     changed: Notify,
->>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)
 }
 
 #[derive(Debug)]
@@ -89,16 +80,12 @@ struct State {
 }
 
 impl MemoryLog {
-<<<<<<< HEAD
-    /// A new, empty log. Its topics have random ids.
-=======
-    /// Creates an empty log.
->>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)
+    /// Creates an empty log. Its topics have random ids.
     pub fn new(settings: MemorySettings) -> Self {
         Self::with_uuids(settings, Uuid::new_v4)
     }
 
-    /// A new, empty log. `new_uuid` draws the ids of its topics: a simulation draws them from its
+    /// Creates an empty log. `new_uuid` draws the ids of its topics: a simulation draws them from its
     /// seed.
     pub fn with_uuids(
         settings: MemorySettings,
@@ -110,12 +97,8 @@ impl MemoryLog {
             clock_ms: settings.start_ms,
             available: true,
         };
-<<<<<<< HEAD
         let (state, new_uuid) = (Mutex::new(state), Box::new(new_uuid));
-        let shared = SharedState { state, new_uuid, bell: Notify::new() };
-=======
-        let shared = SharedState { state: Mutex::new(state), changed: Notify::new() };
->>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)
+        let shared = SharedState { state, new_uuid, changed: Notify::new() };
         Self { shared: Arc::new(shared), faults: Arc::default() }
     }
 
@@ -331,11 +314,3 @@ impl Log for MemoryLog {
 fn unavailable() -> ReadError {
     ReadError::Unavailable { reason: "the log cannot be reached".to_owned() }
 }
-<<<<<<< HEAD
-=======
-
-/// Creates a topic id.
-fn new_topic_id() -> headwater_event::TopicId {
-    headwater_event::TopicId(Uuid::new_v4())
-}
->>>>>>> 2ab76fc (log: history, memory twin and conformance suite in plain words)

@@ -1,8 +1,8 @@
-//! Ballast: room kept back on a disk, so that a full one can be dealt with.
+//! Ballast: disk space that is reserved for the recovery from a full disk.
 //!
-//! A database whose disk is full must be closed and opened again, and opening writes its
-//! write-ahead log into a table before it can delete the log. Without room for that it never
-//! opens again. One ballast serves all databases on a disk.
+//! When a disk is full, a database must be closed and opened again. The open writes the write-ahead
+//! log into a table before it deletes the log, so it needs free space. One ballast serves all
+//! databases on a disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::posix_fallocate;
 
-/// A file that holds room and nothing else.
+/// A file whose only purpose is its size.
 #[derive(Debug)]
 pub struct Ballast {
     path: PathBuf,
@@ -18,18 +18,18 @@ pub struct Ballast {
 }
 
 impl Ballast {
-    /// Ballast of `bytes` at `path`, which is made if there is room. For the size see
-    /// [`Role::ballast_bytes`](crate::Role::ballast_bytes): the sum over the databases.
+    /// Reserves `bytes` in a file at `path`. The size is the sum of
+    /// [`Role::ballast_bytes`](crate::Role::ballast_bytes) over the databases.
     ///
     /// # Errors
-    /// There is no room ([`io::ErrorKind::StorageFull`]), or the file cannot be made.
+    /// The disk is full ([`io::ErrorKind::StorageFull`]), or the file cannot be created.
     pub fn ensure(path: impl AsRef<Path>, bytes: u64) -> io::Result<Self> {
         let ballast = Self { path: path.as_ref().to_owned(), bytes };
         ballast.restore()?;
         Ok(ballast)
     }
 
-    /// Gives the room free. Nothing to do if it is already.
+    /// Frees the space. Does nothing if it is free already.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -40,15 +40,15 @@ impl Ballast {
         }
     }
 
-    /// Takes the room back, as soon as there is some. Nothing to do if it is held already.
+    /// Reserves the space again. Does nothing if it is reserved already.
     ///
     /// # Errors
-    /// As [`Ballast::ensure`]; then no room is held.
+    /// As [`Ballast::ensure`]; then no space is reserved.
     pub fn restore(&self) -> io::Result<()> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path)?;
         let allocated = self.allocate(&file);
         if allocated.is_err() {
-            // A part of the ballast would only make the disk fuller.
+            // An incomplete ballast has no use and fills the disk.
             drop(file);
             self.release()?;
         }
@@ -60,7 +60,7 @@ impl Ballast {
             self.bytes.try_into().map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         file.set_len(self.bytes)?;
         if bytes > 0 {
-            // Blocks, not a hole: a sparse file holds no room.
+            // Allocates blocks: a sparse file reserves no space.
             posix_fallocate(file, 0, bytes)?;
         }
         file.sync_all()
@@ -79,16 +79,16 @@ mod tests {
         let path = dir.path().join("ballast");
         let ballast = Ballast::ensure(&path, 1 << 20).expect("room");
         let blocks = |path: &Path| fs::metadata(path).expect("there").blocks() * 512;
-        assert!(blocks(&path) >= 1 << 20, "{} bytes are held", blocks(&path));
+        assert!(blocks(&path) >= 1 << 20, "{} bytes are reserved", blocks(&path));
 
         ballast.release().expect("removes");
-        ballast.release().expect("is released already");
+        ballast.release().expect("it is released already");
         assert!(!path.exists());
         ballast.restore().expect("room again");
-        ballast.restore().expect("is held already");
+        ballast.restore().expect("it is reserved already");
         assert!(blocks(&path) >= 1 << 20);
 
-        // Another size after an upgrade: the file follows.
+        // An upgrade may change the size: the file changes with it.
         Ballast::ensure(&path, 1 << 16).expect("room");
         assert_eq!(fs::metadata(&path).expect("there").len(), 1 << 16);
     }

@@ -1,16 +1,16 @@
-//! Directories that are there after a power cut.
+//! Durable creation of directories.
 //!
-//! A database syncs its files and the directory they lie in, but not the one that names that
-//! directory: without it, all of a database can be lost, however well it was synced.
+//! A database syncs its files and its directory, but not the parent of its directory. Without a
+//! sync of the parent, a power cut can lose the whole database.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Makes the directory `path` with all that lead to it, each durable in the one above it.
+/// Creates the directory `path` and its missing parents, and syncs the parent of each.
 ///
 /// # Errors
-/// One cannot be made, or not be synced.
+/// A directory cannot be created or synced.
 pub fn create_durably(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
     let above = parent(path);
@@ -21,11 +21,11 @@ pub fn create_durably(path: impl AsRef<Path>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
-    // Also if it exists: the process that created it may have been killed before the sync.
+    // An existing directory is synced too: its creator may have died before the sync.
     File::open(above)?.sync_all()
 }
 
-/// The directory that names `path`.
+/// The parent directory of `path`.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -42,10 +42,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("a/b/c");
         create_durably(&path).expect("makes three");
-        create_durably(&path).expect("is there already");
+        create_durably(&path).expect("it exists already");
         assert!(path.is_dir());
         fs::write(path.join("file"), "").expect("a file");
-        create_durably(path.join("file")).expect_err("a file is no directory");
-        create_durably(path.join("file/d")).expect_err("nor leads to one");
+        create_durably(path.join("file")).expect_err("a file is not a directory");
+        create_durably(path.join("file/d")).expect_err("a file has no children");
     }
 }

@@ -19,21 +19,21 @@ use crate::memory::DatabaseMemory;
 use crate::open;
 use crate::role::Role;
 
-/// The most room a scan asks for ahead of its rows: a limit is a bound, not a promise.
+/// The most rows for which a scan allocates beforehand: most scans end below their limit.
 const SCAN_CAPACITY_MAX: usize = 256;
 
 /// A RocksDB database. One process has it open at a time.
 ///
-/// Dropping it syncs what was written and closes it.
+/// A drop syncs its writes and closes it.
 pub struct RocksEngine {
     db: DB,
     path: PathBuf,
-    /// The first failure of a write. RocksDB heals some by itself, others never, and reports
-    /// neither reliably: an instance that failed once takes no further write.
+    /// The first failure of a write. RocksDB recovers from some failures and not from others, and
+    /// reports neither reliably. So an instance that failed once refuses further writes.
     poisoned: OnceLock<String>,
 }
 
-/// What a database uses.
+/// The resources that a database uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of its memtables, in memory.
@@ -42,32 +42,33 @@ pub struct Stats {
     pub table_reader_bytes: u64,
     /// Bytes of its write-ahead log, on disk.
     pub wal_bytes: u64,
-    /// Bytes of its tables, on disk, obsolete ones that are still read included.
+    /// Bytes of its tables, on disk, with obsolete tables that reads still use.
     pub sst_bytes: u64,
-    /// Snapshots held.
+    /// Open snapshots.
     pub snapshots: u64,
     /// Bytes that compaction has yet to rewrite, estimated.
     pub pending_compaction_bytes: u64,
     /// Whether writes wait until compaction has caught up.
     pub writes_stopped: bool,
-    /// What writes are slowed to, in bytes a second; 0: they are not.
+    /// The limit to which writes are slowed, in bytes a second; 0: no limit.
     pub delayed_write_bytes_per_second: u64,
     /// Flushes and compactions that failed since it was opened.
     pub background_errors: u64,
-    /// Whether a write failed: the instance takes no more.
+    /// Whether a write failed, so that the instance refuses writes.
     pub poisoned: bool,
 }
 
 impl RocksEngine {
-    /// Opens the database in the directory `path`, or makes one if there is nothing.
+    /// Opens the database in the directory `path`. Creates one if the directory is empty or
+    /// missing.
     ///
     /// # Errors
-    /// - [`EngineError::Locked`]: it is open already, here or in another process.
-    /// - [`EngineError::Corrupt`]: it is damaged. Nothing was changed; see
+    /// - [`EngineError::Locked`]: it is open already, in this process or another one.
+    /// - [`EngineError::Corrupt`]: it is damaged, and unchanged; see
     ///   [`move_aside`](crate::move_aside).
-    /// - [`EngineError::Unsupported`]: another build, or another kind of database.
-    /// - [`EngineError::Write`]: opening needs room or could not write; release the
-    ///   [`Ballast`](crate::Ballast) if `disk_full`.
+    /// - [`EngineError::Unsupported`]: another build wrote it, or it is of another kind.
+    /// - [`EngineError::Write`]: the open could not write; if `disk_full`, release the
+    ///   [`Ballast`](crate::Ballast).
     /// - [`EngineError::Read`]: the disk could not be read.
     pub fn open(
         path: impl AsRef<Path>,
@@ -82,12 +83,12 @@ impl RocksEngine {
         Ok(engine)
     }
 
-    /// Where the database lies.
+    /// Returns the directory of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the database uses.
+    /// Returns the resources that the database uses.
     ///
     /// # Errors
     /// [`EngineError::Read`] when its directory cannot be read.
@@ -120,14 +121,14 @@ impl RocksEngine {
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             if entry.path().extension().is_some_and(|end| end == "log") {
-                // A file that is gone by now counts for nothing.
+                // A file may be deleted meanwhile: it counts no bytes.
                 bytes += entry.metadata().map_or(0, |metadata| metadata.len());
             }
         }
         Ok(bytes)
     }
 
-    /// Why it takes no more writes, if it does not: the first write that failed.
+    /// Returns the first failure of a write, after which the instance refuses writes.
     pub fn failure(&self) -> Option<&str> {
         self.poisoned.get().map(String::as_str)
     }
@@ -139,7 +140,7 @@ impl RocksEngine {
         }
     }
 
-    /// Closes the instance to writes.
+    /// Makes the instance refuse further writes.
     fn poison(&self, error: &rocksdb::Error) -> EngineError {
         let error = error::of_write(error);
         self.poisoned.get_or_init(|| error.to_string());
@@ -181,11 +182,11 @@ impl Engine for RocksEngine {
 
 impl Drop for RocksEngine {
     fn drop(&mut self) {
-        // A failed instance must not be synced: what a failed sync left behind is unknown.
+        // A failed instance must not be synced: the outcome of the failed write is unknown.
         if self.poisoned.get().is_none()
             && let Err(error) = self.db.flush_wal(true)
         {
-            tracing::warn!(path = %self.path.display(), %error, "closing a database did not sync it");
+            tracing::warn!(path = %self.path.display(), %error, "a database closed without a sync");
         }
     }
 }
@@ -271,7 +272,7 @@ fn row(iterator: &DBRawIterator<'_>) -> Option<KeyValue> {
     Some((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)))
 }
 
-/// An iterator that is at its end may have failed there: the two look alike until asked.
+/// An iterator that failed looks like one at its end: only its status distinguishes them.
 fn checked(iterator: &DBRawIterator<'_>) -> Result<(), EngineError> {
     iterator.status().map_err(|error| error::of_read(&error))
 }
@@ -282,7 +283,7 @@ fn to_rocks(batch: WriteBatch) -> rocksdb::WriteBatch {
         match op {
             WriteOp::Put(key, value) => rocks.put(key, value),
             WriteOp::Delete(key) => rocks.delete(key),
-            // RocksDB takes a reversed range for an error.
+            // RocksDB returns an error for a reversed range.
             WriteOp::DeleteRange(from, to) if from < to => rocks.delete_range(from, to),
             WriteOp::DeleteRange(..) => {}
         }

@@ -1,4 +1,4 @@
-//! What RocksDB's errors mean to a caller. RocksDB distinguishes them by text alone.
+//! Translates RocksDB's errors. Some of them differ in their text alone.
 
 use headwater_store::EngineError;
 use rocksdb::{Error, ErrorKind};
@@ -31,8 +31,8 @@ pub(crate) fn of_open(error: &Error) -> EngineError {
         return EngineError::Write { reason, disk_full: true };
     }
     match error.kind() {
-        // Opening writes too, so what cannot be read and what cannot be written look alike;
-        // a file that is missing cannot come back.
+        // An open writes too, so a failed read and a failed write look alike. A missing file is
+        // damage.
         ErrorKind::IOError if reason.contains("No such file or directory") => {
             EngineError::Corrupt { reason }
         }

@@ -1,8 +1,7 @@
 //! The RocksDB engine.
 //!
-//! The only crate that names RocksDB. What it adds to the library is caution: every bound that
-//! RocksDB leaves open is set, every error is final for the instance, and damage is reported
-//! instead of repaired.
+//! Only this crate names RocksDB. It sets every bound that RocksDB leaves open. Every failed write
+//! is final for the instance. It reports damage and never repairs it.
 //!
 //! ```no_run
 //! use headwater_rocks::{Budget, Role, RocksEngine, DatabaseMemory};
@@ -20,17 +19,17 @@
 //! # Ok::<(), EngineError>(())
 //! ```
 //!
-//! After any failed write the caller drops the engine and opens it again. If the disk is full,
-//! it releases the [`Ballast`] before, because opening needs room too.
+//! After any failed write the caller drops the engine and opens it again. If the disk is full, the
+//! caller first releases the [`Ballast`], because the open needs free space.
 //!
 //! | module | what it owns |
 //! |---|---|
 //! | [`engine`] | the engine |
-//! | [`role`] | what a database is for, and the options that follow |
+//! | [`role`] | the purpose of a database, and its options |
 //! | [`memory`] | the memory of all databases of a process |
-//! | [`directory`] | directories that are there after a power cut |
-//! | [`quarantine`] | moving a damaged database aside |
-//! | [`ballast`] | room kept back for a full disk |
+//! | [`directory`] | durable creation of directories |
+//! | [`quarantine`] | a damaged database is moved aside |
+//! | [`ballast`] | space reserved for the recovery from a full disk |
 
 pub mod ballast;
 pub mod directory;

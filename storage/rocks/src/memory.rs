@@ -1,13 +1,13 @@
 //! The memory that all databases of a process share.
 //!
-//! One block cache and one write buffer manager, so that a process with one database and a
-//! process with two hundred both stay inside one figure. Memtables are charged to the cache:
-//! its capacity is the whole budget, index and filter blocks included.
+//! They share one block cache and one write buffer manager, so that a process with one database and
+//! a process with two hundred have the same bound. Memtables are charged to the cache: its capacity
+//! is the whole budget, with index and filter blocks.
 //!
-//! The figure can be exceeded for a moment, in two ways. Blocks that a running read pins stay:
-//! the binding offers no cache that refuses instead of growing; scans go in chunks, which keeps
-//! it to a few blocks a thread. And a memtable that is being written out counts until it is: at
-//! most one beside the active one in each database, where writers then wait.
+//! Two things can exceed the bound for a moment. A running read pins its blocks, and the binding
+//! has no cache with a strict limit; scans go in chunks, so that this is a few blocks a thread. A
+//! memtable counts until its flush has ended: at most one beside the active one in each database,
+//! whose writers then wait.
 
 use rocksdb::{Cache, LruCacheOptions, WriteBufferManager};
 
@@ -15,33 +15,33 @@ use rocksdb::{Cache, LruCacheOptions, WriteBufferManager};
 /// charged to it, so a cache of a few MiB has few shards: 2^2.
 const CACHE_SHARD_BITS: i32 = 2;
 
-/// How much memory the databases of a process may use together.
+/// The memory that the databases of a process may use together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Everything: blocks, indexes, filters and memtables.
+    /// The whole budget, in bytes: blocks, indexes, filters and memtables.
     pub cache_bytes: usize,
-    /// The part of it that memtables may take before they are written out.
+    /// The part of it that memtables may take before a flush, in bytes.
     pub write_buffer_bytes: usize,
 }
 
 impl Budget {
-    /// One edge: a state database and an outbox. The whole process aims at 30 MiB, and what
-    /// 110 pods need lies within a few MiB.
+    /// One edge: a state database and an outbox. The target of the whole process is 30 MiB, and 110
+    /// pods need a few MiB.
     pub const EDGE: Self = Self { cache_bytes: 8 << 20, write_buffer_bytes: 4 << 20 };
 
-    /// The cloud's parts in one process: log, hub and controller. Its disk holds every node's
-    /// objects, read mostly once per node and reconnect.
+    /// The cloud's parts in one process: log, hub and controller. Their databases have the objects
+    /// of every node, and a hub reads most of them once per node and reconnect.
     pub const CLOUD: Self = Self { cache_bytes: 96 << 20, write_buffer_bytes: 32 << 20 };
 
-    /// A hub or a controller in a process of its own, which is to stay within 64 MiB and what its
-    /// edges need.
+    /// A hub or a controller in a process of its own, whose target is 64 MiB besides the memory for
+    /// its edges.
     pub const CLOUD_PART: Self = Self { cache_bytes: 24 << 20, write_buffer_bytes: 8 << 20 };
 
-    /// What another edge in the same process adds: its two memtables must fit, or each write
+    /// The addition for another edge in the same process. Its two memtables must fit, or each write
     /// would flush a nearly empty one.
     pub const PER_NODE: Self = Self { cache_bytes: 1 << 20, write_buffer_bytes: 512 << 10 };
 
-    /// This budget and that of `nodes` further edges in the same process.
+    /// Returns this budget with the additions for `nodes` further edges in the same process.
     #[must_use]
     pub const fn and_nodes(self, nodes: usize) -> Self {
         Self {
@@ -59,28 +59,28 @@ pub struct DatabaseMemory {
     pub(crate) write_buffers: WriteBufferManager,
 }
 
-/// What the databases of a process use of their budget.
+/// The used part of the budget of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryStats {
     /// The budget.
     pub budget: Budget,
-    /// Bytes in the cache, memtables included.
+    /// Bytes in the cache, with memtables.
     pub cache_bytes: usize,
-    /// Bytes in the cache that cannot be evicted just now.
+    /// Bytes in the cache that are pinned.
     pub pinned_bytes: usize,
     /// Bytes of memtables.
     pub write_buffer_bytes: usize,
 }
 
 impl DatabaseMemory {
-    /// Memory within `budget`.
+    /// Creates the cache and the write buffer manager for `budget`.
     pub fn new(budget: Budget) -> Self {
         let mut options = LruCacheOptions::default();
         options.set_capacity(budget.cache_bytes);
         options.set_num_shard_bits(CACHE_SHARD_BITS);
         let cache = Cache::new_lru_cache_opts(&options);
-        // A stall ends when memtables have been written out, but only a write makes its
-        // database do that: idle ones that hold the room together would stall the rest for ever.
+        // A stall ends when memtables are flushed, and only a write makes its database flush. So
+        // idle databases that use the whole budget would stall the others for ever.
         let allow_stall = false;
         let write_buffers = WriteBufferManager::new_write_buffer_manager_with_cache(
             budget.write_buffer_bytes,
@@ -90,7 +90,7 @@ impl DatabaseMemory {
         Self { budget, cache, write_buffers }
     }
 
-    /// What is in use.
+    /// Returns the memory in use.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             budget: self.budget,

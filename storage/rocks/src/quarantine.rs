@@ -1,4 +1,4 @@
-//! Moving a damaged database aside, so that a new one can be built in its place.
+//! Moves a damaged database aside, so that a new one can be built in its place.
 //!
 //! A damaged database is never repaired, because repaired data cannot be distinguished from original
 //! data. The files are kept under another name for an investigation.
@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 
 use crate::directory::parent;
 
-/// How many damaged databases of one name are kept: enough to see a pattern, not enough to
-/// fill the disk. The oldest goes first.
+/// The number of damaged databases of one name that stay: enough to see a pattern, and too few to
+/// fill the disk. The oldest is deleted first.
 pub const DAMAGED_KEPT_MAX: usize = 3;
 
-/// Renames the directory `path` to `<path>.damaged-<n>`, with `n` the next number that was
-/// never used, and returns the new name. The database must be closed.
+/// Renames the directory `path` to `<path>.damaged-<n>`, where `n` is the next unused number, and
+/// returns the new name. The database must be closed.
 ///
 /// # Errors
-/// The rename failed, nothing was changed; or the oldest could not be removed after it.
+/// The rename failed and nothing is changed, or the deletion of the oldest one failed after it.
 pub fn move_aside(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let path = path.as_ref();
     let mut kept = numbers_aside(path)?;
     let number = kept.last().map_or(1, |last| last + 1);
     let target = name_aside(path, number);
     fs::rename(path, &target)?;
-    // The new name must be on disk before a new database is made under the old one.
+    // The new name must be durable before a new database is created under the old one.
     File::open(parent(path))?.sync_all()?;
     kept.push(number);
     let surplus = kept.len().saturating_sub(DAMAGED_KEPT_MAX);

@@ -1,43 +1,43 @@
-//! What a database is for, and the RocksDB options that follow from it.
+//! The role of a database, and the RocksDB options of each role.
 
 use rocksdb::{BlockBasedOptions, DBCompressionType, DBRecoveryMode, LogLevel, Options};
 
 use crate::memory::DatabaseMemory;
 
-/// What a database is for.
+/// The purpose of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// An edge's replica. May be written unsynced; after a power cut it opens to a prefix, and
-    /// the log replays the rest. Damaged, it is moved aside and rebuilt from a snapshot.
+    /// An edge's replica. Writes may be unsynced: after a power cut it opens to a prefix, and the
+    /// log replays the rest. A damaged one is moved aside and rebuilt from a snapshot.
     State,
-    /// An edge's outbox. Every write is to be synced, so that nothing but a torn last write can
-    /// be missing: anything else refuses to open, which is an alarm, as reports may be lost.
+    /// An edge's outbox. The caller syncs every write, so that only a torn last write can be
+    /// missing. With any other damage the open fails, because reports may be lost.
     Outbox,
-    /// The embedded log. As the outbox: what was acknowledged must be there, or be missed aloud.
+    /// The embedded log. As the outbox: the open fails if an acknowledged record is missing.
     Log,
-    /// A cloud part's fold of the log: as [`Role::State`], with more memory.
+    /// A fold of the log by a part of the cloud: as [`Role::State`], with more memory.
     Fold,
 }
 
-/// The format of table files. Fixed, so that an upgrade of the library changes it only when we
-/// say so: files of format 6 are read by RocksDB from 8.4 on, and check where a block lies.
+/// The format of table files. It is fixed, so that an upgrade of the library does not change it.
+/// RocksDB reads format 6 from 8.4 on; its checksums cover the position of a block.
 const TABLE_FORMAT_VERSION: i32 = 6;
 
 /// Bits per key of the filters: 1 % false positives.
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// How many info logs stay, the one being written included. RocksDB's default is 1000.
+/// The number of info logs that stay, with the open one. RocksDB's default is 1000.
 const INFO_LOGS_MAX: usize = 3;
 
-/// How large an info log may become, in bytes. RocksDB has no bound of its own.
+/// The largest size of an info log, in bytes. RocksDB has no bound by default.
 const INFO_LOG_BYTES_MAX: usize = 1 << 20;
 
-/// How large a manifest may become before it is written anew, in bytes. RocksDB's default of
+/// The largest size of a manifest before RocksDB rewrites it, in bytes. RocksDB's default of
 /// 1 GiB is more than an edge's whole disk budget.
 const MANIFEST_BYTES_MAX: usize = 4 << 20;
 
-/// What is set aside on disk for a manifest at a time, in bytes; 4 MiB by default, which a
-/// machine with hundreds of small databases would feel.
+/// The disk space that RocksDB preallocates for a manifest, in bytes. Its default of 4 MiB is much
+/// for a machine with hundreds of small databases.
 const MANIFEST_PREALLOCATION_BYTES: usize = 64 << 10;
 
 /// One thread flushes while another compacts.
@@ -45,27 +45,27 @@ const BACKGROUND_JOBS: i32 = 2;
 
 /// The bounds in which roles differ.
 struct Bounds {
-    /// Bytes of a memtable before it is written out.
+    /// Bytes of a memtable before its flush.
     write_buffer: usize,
-    /// Bytes of write-ahead log before memtables are written out to shorten it.
+    /// Bytes of write-ahead log before a flush of memtables shortens it.
     wal: u64,
     /// Bytes of a table file.
     table_file: u64,
-    /// Table files held open.
+    /// Open table files.
     open_files: i32,
 }
 
 impl Role {
-    /// Room to keep back for the day the disk is full, in bytes: opening a database writes its
-    /// whole write-ahead log into a table before anything can be deleted, hence twice the log.
-    /// See [`Ballast`](crate::Ballast).
+    /// Returns the space to reserve for a full disk, in bytes: twice the write-ahead log, because
+    /// the open of a database writes the whole log into a table before it deletes anything. See
+    /// [`Ballast`](crate::Ballast).
     pub const fn ballast_bytes(self) -> u64 {
         2 * self.bounds().wal
     }
 
     const fn bounds(self) -> Bounds {
         match self {
-            // Together an edge holds 128 files open and stays well below a limit of 256.
+            // Both databases of an edge have 128 open files, well below a limit of 256.
             Self::State => {
                 Bounds { write_buffer: 2 << 20, wal: 6 << 20, table_file: 4 << 20, open_files: 96 }
             }
@@ -86,22 +86,22 @@ impl Role {
 
     const fn recovery(self) -> DBRecoveryMode {
         match self {
-            // Stops before the first record that does not check: a prefix, never a hole.
+            // Recovery stops before the first invalid record: a prefix, never a hole.
             Self::State | Self::Fold => DBRecoveryMode::PointInTime,
-            // Tolerates only a torn last write, whose success was never reported.
+            // Recovery tolerates only a torn last write, whose success was never reported.
             Self::Outbox | Self::Log => DBRecoveryMode::TolerateCorruptedTailRecords,
         }
     }
 
-    /// The options of a database of this role, with a bound wherever RocksDB has none. Public for
+    /// Returns the options of this role, with a bound wherever RocksDB has none. Public for the
     /// benchmarks against a bare database.
     pub fn options(self, memory: &DatabaseMemory) -> Options {
         let bounds = self.bounds();
         let mut options = Options::default();
         options.set_paranoid_checks(true);
 
-        // The write-ahead log: one piece, whole, bounded. Syncing it piecemeal could make a
-        // later file durable before an earlier one, and recycled files could pass for new.
+        // The write-ahead log is bounded and synced as a whole: partial syncs could make a later
+        // file durable before an earlier one, and a recycled file could be read as new.
         options.set_wal_recovery_mode(self.recovery());
         options.set_wal_bytes_per_sync(0);
         options.set_recycle_log_file_num(0);
@@ -136,7 +136,7 @@ fn table_options(memory: &DatabaseMemory) -> BlockBasedOptions {
     let mut options = BlockBasedOptions::default();
     options.set_format_version(TABLE_FORMAT_VERSION);
     options.set_block_cache(&memory.cache);
-    // Otherwise indexes and filters lie outside the budget, as long as their file is open.
+    // Without this, the indexes and filters of open files lie outside the budget.
     options.set_cache_index_and_filter_blocks(true);
     options.set_bloom_filter(FILTER_BITS_PER_KEY, false);
     options

@@ -1,4 +1,4 @@
-//! A batch of typed writes, and the one way to commit folded state: with its position.
+//! Batches of typed writes. A batch commits folded state only together with its position.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -10,29 +10,29 @@ use crate::engine::{Durability, Engine, EngineError, Range, Read, WriteBatch, Wr
 use crate::key::{Key, PrefixOf};
 use crate::table::{Folded, Free, Table};
 
-/// The most a batch may weigh, in bytes of keys and values: an engine holds a batch in memory
-/// more than once while it writes it, and an edge has 64 MiB for everything. Room for several
-/// objects of the largest size the log takes (2 MiB).
+/// The most bytes of keys and values in a batch. An engine has several copies of a batch in memory
+/// while it writes, and an edge has 64 MiB for everything. The bound has room for several objects
+/// of the largest size that the log takes (2 MiB).
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// Writes that become visible together.
 ///
-/// A `Batch<Folded>` may write every table and is committed with a position; a `Batch<Free>` may
-/// write only tables that stand by themselves. Which of them it is follows from its use. Writes to the same key
-/// coalesce: the last one counts.
+/// A `Batch<Folded>` may write every table and is committed with a position. A `Batch<Free>` may
+/// write only tables that need no position. The compiler infers which one it is. Writes to the same
+/// key coalesce: the last one counts.
 #[derive(Debug)]
 pub struct Batch<R = Free> {
-    /// Ranges removed, each before every write in `latest` that lies in it.
+    /// The removed ranges. They apply before all writes in `latest`.
     removed: Vec<Range>,
     /// The latest write of each key; `None` removes it.
     latest: BTreeMap<Bytes, Option<Bytes>>,
     bytes: usize,
-    /// The first write that could not be made. The batch is then refused as a whole.
+    /// The first write without an encoding. It makes the commit refuse the whole batch.
     refused: Option<String>,
     kind: PhantomData<fn() -> R>,
 }
 
-/// Which tables a batch may write: a `Batch<Self>` a `Table<_, _, R>`.
+/// Permits a `Batch<Self>` to write a `Table<_, _, R>`.
 pub trait MayWrite<R> {}
 
 impl MayWrite<Free> for Free {}
@@ -46,7 +46,7 @@ pub trait CommitPosition {
 }
 
 impl<B> Batch<B> {
-    /// A batch without writes.
+    /// Creates a batch without writes.
     pub fn new() -> Self {
         Self {
             removed: Vec::new(),
@@ -109,7 +109,8 @@ impl<B> Batch<B> {
         self.remove(table.key_range());
     }
 
-    /// The value that `key` will have once this batch is committed over the state of `under`.
+    /// Returns the value that `key` will have after the commit of this batch over the state
+    /// `under`.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -128,13 +129,12 @@ impl<B> Batch<B> {
         }
     }
 
-    /// What the batch weighs: the bytes of its keys and values. At most [`BATCH_BYTES_MAX`]
-    /// are committed.
+    /// Returns the bytes of its keys and values. A commit takes at most [`BATCH_BYTES_MAX`].
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether nothing would change.
+    /// Whether the batch has no writes.
     pub fn is_empty(&self) -> bool {
         self.latest.is_empty() && self.removed.is_empty() && self.refused.is_none()
     }
@@ -174,12 +174,13 @@ impl<B> Batch<B> {
         }
         if self.bytes > BATCH_BYTES_MAX {
             let bytes = self.bytes;
-            let reason = format!("a batch has at most {BATCH_BYTES_MAX} bytes, this one {bytes}");
+            let reason = format!("the batch has {bytes} bytes; the maximum is {BATCH_BYTES_MAX}");
             return Err(EngineError::Refused { reason });
         }
         let mut ops = Vec::with_capacity(self.removed.len() + self.latest.len());
         for Range { from, to } in self.removed {
-            // No table is at the end of the key space (see the registry), so every range ends.
+            // No table is at the end of the key space (see the registry), so every range has an
+            // end.
             let to = to.unwrap_or_else(|| Bytes::from_static(&[u8::MAX]));
             ops.push(WriteOp::DeleteRange(from, to));
         }
@@ -192,10 +193,11 @@ impl<B> Batch<B> {
 }
 
 impl Batch<Free> {
-    /// Makes the writes: all of them or none.
+    /// Writes the batch: all of it or nothing.
     ///
     /// # Errors
-    /// As [`Engine::write`]; [`EngineError::Refused`] when the batch cannot be written at all.
+    /// As [`Engine::write`]; [`EngineError::Refused`] when the batch is too large or a value has no
+    /// encoding.
     pub fn write(
         self,
         engine: &(impl Engine + ?Sized),
@@ -206,12 +208,11 @@ impl Batch<Free> {
 }
 
 impl Batch<Folded> {
-    /// Commits the writes together with the positions that the state has after them, at least
-    /// one: all of it or nothing.
+    /// Commits the writes together with the positions of the state after them, at least one: all
+    /// of it or nothing.
     ///
     /// # Errors
-    /// As [`Engine::write`]; [`EngineError::Refused`] when the batch cannot be written at all,
-    /// or no position is given.
+    /// As [`Batch::write`]; also [`EngineError::Refused`] when no position is given.
     pub fn commit<P: CommitPosition>(
         mut self,
         engine: &(impl Engine + ?Sized),

@@ -1,4 +1,4 @@
-//! Values as they are stored: the trait, and the codecs that tables share.
+//! The encoding of stored values: the trait, and the codecs that tables share.
 
 use bytes::Bytes;
 use headwater_event::{
@@ -11,22 +11,22 @@ use uuid::Uuid;
 use crate::encoding_error::{DecodeError, EncodeError};
 use crate::key::Key;
 
-/// A value that may be stored in a table.
+/// A value that a table can store.
 pub trait Value: Sized {
-    /// The bytes that are stored.
+    /// Encodes the value.
     ///
     /// # Errors
-    /// When the value has no encoding; most never do.
+    /// When the value has no encoding; for most types this never happens.
     fn encode(&self) -> Result<Bytes, EncodeError>;
 
-    /// The value that was stored. May share the bytes instead of copying them.
+    /// Decodes a value. It may share the bytes instead of copying them.
     ///
     /// # Errors
-    /// When the bytes are no encoding of such a value.
+    /// When the bytes do not encode such a value.
     fn decode(bytes: Bytes) -> Result<Self, DecodeError>;
 }
 
-/// A value stored as JSON: for small values that people may want to read, off every hot path.
+/// A value stored as JSON: for small values outside hot paths that people may read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Json<T>(pub T);
 
@@ -44,8 +44,8 @@ impl<T: Serialize + DeserializeOwned> Value for Json<T> {
     }
 }
 
-/// A value stored as a protobuf message: compact, and fields may be added later. `Bytes` fields
-/// (`bytes = "bytes"`) share the stored bytes.
+/// A value stored as a protobuf message: it is compact, and later builds may add fields. `Bytes`
+/// fields (`bytes = "bytes"`) share the stored bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proto<M>(pub M);
 
@@ -59,7 +59,7 @@ impl<M: prost::Message + Default> Value for Proto<M> {
     }
 }
 
-/// Stored as they are.
+/// Stored unchanged.
 impl Value for Bytes {
     fn encode(&self) -> Result<Bytes, EncodeError> {
         Ok(self.clone())
@@ -70,7 +70,7 @@ impl Value for Bytes {
     }
 }
 
-/// For tables that are sets.
+/// The empty value, for tables that are sets.
 impl Value for () {
     fn encode(&self) -> Result<Bytes, EncodeError> {
         Ok(Bytes::new())
@@ -143,7 +143,7 @@ impl Value for Cursor {
     }
 }
 
-/// A checkpoint and the state hash there, stored as one.
+/// A checkpoint with its state hash, stored as one value.
 impl Value for (Checkpoint, StateHash) {
     fn encode(&self) -> Result<Bytes, EncodeError> {
         let mut bytes = Vec::with_capacity(size_of::<Self>());
@@ -173,7 +173,7 @@ fn decode_checkpoint(from: &mut &[u8]) -> Result<Checkpoint, DecodeError> {
     Ok(Checkpoint { log_id: LogId { number, uuid }, epoch: WriterEpoch(epoch), seq })
 }
 
-/// Takes `N` bytes off the front of `from`.
+/// Removes `N` bytes from the front of `from` and returns them.
 fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Result<&'a [u8; N], DecodeError> {
     let (bytes, rest) =
         from.split_first_chunk().ok_or(DecodeError::Short { want: N, found: from.len() })?;
@@ -181,7 +181,7 @@ fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Result<&'a [u8; N], DecodeEr
     Ok(bytes)
 }
 
-/// The value, if nothing is left over.
+/// Returns the value if no bytes remain.
 pub(crate) fn finish<T>(value: T, rest: &[u8]) -> Result<T, DecodeError> {
     match rest.len() {
         0 => Ok(value),
@@ -205,7 +205,7 @@ mod tests {
         Ok(())
     }
 
-    /// Values of fixed size notice every missing and every added byte.
+    /// A value of fixed size does not decode from one byte less or one byte more.
     fn check_fixed<V: Value + PartialEq + Debug>(value: &V) -> Result<(), TestCaseError> {
         check(value)?;
         let bytes = value.encode().expect("has an encoding");

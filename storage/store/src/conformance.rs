@@ -1,7 +1,7 @@
 //! The suite that every engine must pass: the contract of [`Engine`] as tests.
 //!
-//! An engine's crate makes a [`Subject`] and lets [`engine_conformance!`](crate::engine_conformance)
-//! turn every case into a test of its own:
+//! The crate of an engine provides a [`Subject`], and
+//! [`engine_conformance!`](crate::engine_conformance) makes each case a test:
 //!
 //! ```ignore
 //! mod conformance {
@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! Cases panic where the contract is broken; they expect what they need with a reason.
+//! A case panics if the engine breaks the contract.
 
 use crate::engine::{Durability, Engine, EngineError, WriteBatch};
 
@@ -34,19 +34,19 @@ pub use writes::{
     changes_of_a_batch_apply_in_order, writers_do_not_lose_each_other,
 };
 
-/// An engine under test, with the power to crash it.
+/// An engine under test, with methods to crash it.
 pub trait Subject {
-    /// The engine.
+    /// The type of the engine.
     type Engine: Engine;
 
-    /// A new, empty engine.
+    /// Creates an empty engine.
     fn create(&self) -> Self::Engine;
 
-    /// The engine as it opens again after its process was killed.
+    /// Opens the engine again after its process was killed.
     fn crash(&self, engine: Self::Engine) -> Self::Engine;
 
-    /// The engine as it opens again after a power cut: at some moment after its last sync,
-    /// which `seed` draws where the subject can choose.
+    /// Opens the engine again after a power cut at some moment after its last sync. `seed` chooses
+    /// the moment if the subject can.
     fn cut_power(&self, engine: Self::Engine, seed: u64) -> Self::Engine;
 }
 
@@ -84,26 +84,26 @@ macro_rules! engine_conformance {
     };
 }
 
-/// What holds once a write has failed: the instance is closed to writes, reads go on.
+/// Checks an engine after a failed write: it is closed to writes, and reads continue.
 ///
-/// How to make a write fail differs between engines, so the caller has done that: `engine` has
-/// just failed a write, and `seen` is what it showed before.
+/// Engines differ in how a write can be made to fail, so the caller does that: `engine` has just
+/// failed a write, and `seen` are its rows from before.
 pub fn stays_closed_after_a_failed_write(
     engine: &(impl Engine + ?Sized),
     seen: &[(&'static str, &'static str)],
 ) {
     for durability in [Durability::Buffered, Durability::Synced] {
         let error = engine.write(batch(&[("after", "failure")]), durability);
-        let error = error.expect_err("a failed engine takes no write");
+        let error = error.expect_err("a failed engine refuses writes");
         assert!(matches!(error, EngineError::Poisoned { .. }), "{error:?}");
     }
-    let error = engine.sync().expect_err("a failed engine syncs nothing");
+    let error = engine.sync().expect_err("a failed engine refuses a sync");
     assert!(matches!(error, EngineError::Poisoned { .. }), "{error:?}");
     for (key, value) in seen {
-        let found = engine.get(key.as_bytes()).expect("reads go on");
+        let found = engine.get(key.as_bytes()).expect("reads continue");
         assert_eq!(found.as_deref(), Some(value.as_bytes()), "{key}");
     }
-    assert_eq!(engine.get(b"after").expect("reads go on"), None);
+    assert_eq!(engine.get(b"after").expect("reads continue"), None);
 }
 
 /// A batch that sets each key to its value.

@@ -1,7 +1,7 @@
-//! Damage for tests: rows as a bad disk, a bug or another program may leave them.
+//! Damage for tests: rows like those that a bad disk, a bug or another program leaves.
 //!
-//! Only keys of existing tables occur. A reader of a damaged database refuses it, repairs it or
-//! continues with it, and never panics.
+//! Every damaged key still belongs to an existing table. A reader of a damaged database refuses
+//! it, repairs it or continues with it, and never panics.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use crate::engine::{Durability, Engine, EngineError, Range, WriteBatch};
 use crate::registry::TableId;
 
-/// What one row suffers.
+/// One kind of damage to a row.
 #[derive(Clone, Debug)]
 pub struct Damage {
     row: Index,
@@ -19,23 +19,23 @@ pub struct Damage {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// It is gone.
+    /// The row is missing.
     Gone,
-    /// A byte of its value is another.
+    /// A byte of its value differs.
     Byte(u8),
-    /// A byte of its key is another, but for the table's.
+    /// A byte of its key differs, other than the byte of the table.
     KeyByte(u8),
-    /// Its value ends early.
+    /// Its value is cut short.
     Cut,
     /// It has the value of another row.
     Swapped(Index),
-    /// A number in its JSON is another.
+    /// A number in its JSON differs.
     Number(u64),
-    /// So are eight of its bytes.
+    /// Eight bytes of its value differ.
     Bytes(u64),
 }
 
-/// Some damage.
+/// Generates one to five damages.
 pub fn damage() -> impl Strategy<Value = Vec<Damage>> {
     let number = || {
         prop_oneof![
@@ -60,13 +60,13 @@ pub fn damage() -> impl Strategy<Value = Vec<Damage>> {
     proptest::collection::vec(one.prop_map(|(row, at, kind)| Damage { row, at, kind }), 1..6)
 }
 
-/// Does it to the rows of `engine`, all but its schema.
+/// Damages rows of `engine`, its schema row excepted.
 ///
 /// # Errors
 /// As the engine.
 pub fn apply_damage(engine: &dyn Engine, damages: &[Damage]) -> Result<(), EngineError> {
-    let behind_schema = Range { from: vec![TableId::Meta.prefix() + 1].into(), to: None };
-    let rows = engine.scan(&behind_schema, usize::MAX)?;
+    let after_schema = Range { from: vec![TableId::Meta.prefix() + 1].into(), to: None };
+    let rows = engine.scan(&after_schema, usize::MAX)?;
     if rows.is_empty() {
         return Ok(());
     }

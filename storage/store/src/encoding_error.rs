@@ -1,45 +1,45 @@
-//! Why a value has no encoding, or bytes no meaning.
+//! The errors of encoding and decoding: a value without an encoding, and bytes that do not decode.
 
 /// A value without an encoding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value cannot be encoded: {reason}")]
 pub struct EncodeError {
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Bytes that are no key or value of the table they lie in.
+/// The bytes of a row do not decode to a key or value of its table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end too early.
-    #[error("{want} more bytes are wanted, {found} are there")]
+    #[error("the bytes end too early: {want} more are needed, {found} are left")]
     Short {
-        /// How many are wanted.
+        /// The number of bytes that are needed.
         want: usize,
-        /// How many are there.
+        /// The number of bytes that are left.
         found: usize,
     },
-    /// A text does not end.
-    #[error("a text has no end")]
+    /// A text has no terminator.
+    #[error("a text has no terminator")]
     Unterminated,
-    /// Bytes are left over.
-    #[error("{bytes} bytes are left over")]
+    /// Bytes remain after the value.
+    #[error("{bytes} bytes remain after the value")]
     Trailing {
-        /// How many.
+        /// Their number.
         bytes: usize,
     },
-    /// The bytes mean nothing.
+    /// The bytes have an invalid form.
     #[error("malformed {what}: {reason}")]
     Malformed {
-        /// What they should be.
+        /// The expected type.
         what: &'static str,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
 }
 
 impl DecodeError {
-    /// The bytes should be `what`, but `reason`.
+    /// Creates [`DecodeError::Malformed`] for an expected `what`.
     pub fn malformed(what: &'static str, reason: &dyn std::fmt::Display) -> Self {
         Self::Malformed { what, reason: reason.to_string() }
     }

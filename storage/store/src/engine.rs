@@ -1,14 +1,14 @@
 //! The contract of an ordered key-value engine.
 //!
-//! One flat key space in byte order; tables are prefixes of it (see the key registry), so that
-//! one write batch covers all of them and no engine needs column families.
+//! An engine has one flat key space in byte order. Tables are prefixes of it (see the key
+//! registry), so that one write batch covers all tables and no engine needs column families.
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// When a write is safe from what.
+/// The failures that a write survives once it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Survives a crash of this process when the write returns; survives power loss only once
@@ -52,7 +52,7 @@ impl WriteBatch {
         self.ops.push(WriteOp::DeleteRange(from.into(), to.into()));
     }
 
-    /// Whether nothing would change.
+    /// Whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
@@ -78,7 +78,7 @@ pub type KeyValue = (Bytes, Bytes);
 pub struct Range {
     /// The first key of the range.
     pub from: Bytes,
-    /// The first key behind the range.
+    /// The first key after the range.
     pub to: Option<Bytes>,
 }
 
@@ -111,7 +111,7 @@ impl Range {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
     }
 
-    /// The rest of this range behind `key`, exclusive: where the next chunk of a scan begins.
+    /// Returns the rest of this range after `key`: the next chunk of a scan.
     #[must_use]
     pub fn after(&self, key: &[u8]) -> Self {
         let mut from = Vec::with_capacity(key.len() + 1);
@@ -121,100 +121,100 @@ impl Range {
     }
 }
 
-/// Why an engine failed, by what the caller does next.
+/// The failures of an engine, by what the caller does next.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
-    /// A write failed; whether it took effect is unknown until the engine is opened again.
-    /// The instance takes no further write (RocksDB does not heal every such failure, and a
-    /// failed fsync must not be retried).
+    /// A write failed. Whether it took effect is unknown until the engine is opened again. The
+    /// instance refuses further writes: RocksDB does not recover from every such failure, and a
+    /// failed fsync must not be retried.
     #[error("the storage engine failed to write: {reason}")]
     Write {
-        /// What happened.
+        /// The cause.
         reason: String,
-        /// Whether the disk is full: opening again needs room first.
+        /// Whether the disk is full: the next open needs free space.
         disk_full: bool,
     },
     /// A read failed; the state is unchanged.
     #[error("the storage engine failed to read: {reason}")]
     Read {
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// Stored bytes are damaged: the database is to be moved aside and rebuilt.
+    /// Stored bytes are damaged. The caller moves the database aside and rebuilds it.
     #[error("the database is damaged: {reason}")]
     Corrupt {
-        /// What is damaged.
+        /// The damaged data and the damage.
         reason: String,
     },
-    /// An earlier write failed: this instance is closed to writes.
-    #[error("the storage engine is closed to writes since: {reason}")]
+    /// An earlier write failed: this instance refuses writes.
+    #[error("the storage engine refuses writes after an earlier failure: {reason}")]
     Poisoned {
         /// The first failure.
         reason: String,
     },
-    /// The database was written by something this build does not know.
+    /// This build does not know the schema of the database.
     #[error("the database cannot be used by this build: {reason}")]
     Unsupported {
-        /// What is unknown.
+        /// The unknown schema.
         reason: String,
     },
-    /// The caller asked for what can never be written (a value that does not encode, a folded
-    /// state without its position, a batch above the bound). Nothing was written; the engine
-    /// goes on.
+    /// The batch can never be written: a value has no encoding, a folded state has no position, or
+    /// the batch is above the bound. Nothing was written; the engine takes further writes.
     #[error("the batch was refused, nothing was written: {reason}")]
     Refused {
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// Another process holds the database.
+    /// Another process has the database open.
     #[error("the database is in use: {reason}")]
     Locked {
-        /// Which database.
+        /// The database.
         reason: String,
     },
 }
 
-/// What can be asked of a state: the present one of an [`Engine`], or that of a snapshot.
+/// Reads a state: the present one of an [`Engine`], or that of a snapshot.
 pub trait Read {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
     /// [`EngineError::Read`] or [`EngineError::Corrupt`].
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// The first `limit` pairs of `range`, in key order; fewer means the range is at its end.
-    /// Long scans go in chunks, so that no iterator pins old files for long.
+    /// Returns the first `limit` pairs of `range`, in key order; fewer means that the range ends.
+    /// A long scan goes in chunks, so that no iterator pins old files for long.
     ///
     /// # Errors
     /// [`EngineError::Read`] or [`EngineError::Corrupt`]; never a silently short result.
     fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError>;
 
-    /// The last pair of `range`.
+    /// Returns the last pair of `range`.
     ///
     /// # Errors
     /// [`EngineError::Read`] or [`EngineError::Corrupt`].
     fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError>;
 }
 
-/// An ordered key-value engine. Shared by reference; writers serialize inside.
+/// An ordered key-value engine. Threads share it by reference; it serializes their writes.
 ///
-/// Calls block on disk: async callers go through a thread of their own.
+/// Calls block on disk: an async caller calls from a thread of its own.
 pub trait Engine: Read + Send + Sync + fmt::Debug {
-    /// Applies `batch`: all of it or nothing, visible at once when this returns.
+    /// Applies `batch`: all of it or nothing. It is visible when this returns.
     ///
     /// # Errors
-    /// [`EngineError::Write`]: unknown until reopened; every later write is refused with
-    /// [`EngineError::Poisoned`], while reads still answer from before it.
+    /// [`EngineError::Write`]: the outcome is unknown until the engine is opened again. Every later
+    /// write fails with [`EngineError::Poisoned`]; reads return the state before the failed write.
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError>;
 
-    /// Makes every write so far survive power loss. When this returns, they do.
+    /// Makes every write so far durable: when this returns, they survive power loss.
     ///
     /// # Errors
-    /// [`EngineError::Write`]: unknown until reopened; never retried on this instance.
+    /// [`EngineError::Write`]: the outcome is unknown until the engine is opened again, and the
+    /// caller never retries on this instance.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// A consistent view of the present state, unchanged by later writes. Held briefly: it
-    /// keeps what it shows from being reclaimed.
+    /// Returns a consistent view of the present state, unchanged by later writes. The caller drops
+    /// it soon, because the engine cannot reclaim the data in it.
     fn snapshot(&self) -> Box<dyn Read + '_>;
 }
 

@@ -1,7 +1,7 @@
 //! Order-preserving keys: the order of the bytes is the order of the values.
 //!
-//! A key is a tuple of parts, each of which ends by itself, so that every prefix of the tuple
-//! is a prefix of the bytes and `iterate by prefix` needs no index. Numbers are big-endian.
+//! A key is a tuple of self-delimiting parts. So every prefix of the tuple is a prefix of the
+//! bytes, and an iteration by prefix needs no index. Numbers are big-endian.
 //! Text ends with `00 00`, and a zero byte within it becomes `00 01`.
 
 use bytes::Bytes;
@@ -20,35 +20,35 @@ pub trait Key: Sized {
     /// Appends the encoding.
     fn encode_key(&self, into: &mut Vec<u8>);
 
-    /// How many bytes that will be, where it is known beforehand; else how many are worth making
-    /// room for.
+    /// Returns the length of the encoding if it is known beforehand, else an estimate for the
+    /// allocation.
     fn encoded_bytes(&self) -> usize {
         KEY_ROOM
     }
 
-    /// Takes the value off the front of `from`.
+    /// Removes the value from the front of `from` and returns it.
     ///
     /// # Errors
-    /// When the bytes are no encoding of such a value.
+    /// When the bytes do not encode such a value.
     fn decode_key(from: &mut &[u8]) -> Result<Self, DecodeError>;
 }
 
-/// What the keys `K` of an iteration may begin with: the first part, or the first two.
+/// A prefix of the keys `K` for an iteration: the first part, or the first two.
 pub trait PrefixOf<K> {
     /// Appends the encoding.
     fn encode_prefix(&self, into: &mut Vec<u8>);
 }
 
-/// The beginning of a text: as a prefix it covers every text that starts with it.
+/// The beginning of a text, as a prefix of every text that starts with it.
 ///
 /// `TextStart("shop/pod/")` covers the pods of one namespace, in a table keyed by resource.
 #[derive(Clone, Copy, Debug)]
 pub struct TextStart<'a>(pub &'a str);
 
-/// A key whose encoding is that of its text, so that [`TextStart`] means something for it.
+/// A key whose encoding is that of its text, so that [`TextStart`] is a prefix of it.
 pub trait TextKey: Key {}
 
-/// Room for a key whose length is not known beforehand.
+/// The allocation for a key whose length is not known beforehand, in bytes.
 const KEY_ROOM: usize = 64;
 
 const TEXT_END: [u8; 2] = [0, 0];
@@ -84,7 +84,7 @@ number_keys!(u8, u32, u64);
 
 impl Key for i64 {
     fn encode_key(&self, into: &mut Vec<u8>) {
-        // With the sign bit turned, negative numbers come first.
+        // With the sign bit flipped, negative numbers come first.
         (self.cast_unsigned() ^ (1 << 63)).encode_key(into);
     }
 
@@ -143,7 +143,7 @@ impl Key for String {
 
 impl TextKey for String {}
 
-/// Keys of the vocabulary that are ordered as their text.
+/// Implements [`Key`] for types of the vocabulary that have the order of their texts.
 macro_rules! text_keys {
     ($($key:ident: $what:literal),*) => {$(
         impl Key for $key {

@@ -1,8 +1,8 @@
 //! Ordered key-value engines, typed tables, and batches that carry their position.
 //!
-//! [`Engine`] is the seam: the in-memory engine ([`memory`]) and RocksDB stand behind it, and
-//! both pass one suite (`conformance`, with the feature `testing`, as is `damage`). Above it, tables give keys
-//! and values their types, and folded state is committed only with its position:
+//! [`Engine`] is the seam. The in-memory engine ([`memory`]) and RocksDB implement it, and both
+//! pass one suite (`conformance`). Above it, tables give keys and values their types, and a batch
+//! commits folded state only with its position:
 //!
 //! ```
 //! use headwater_event::{Cursor, LeaderEpoch, NodeName, Offset, Partition, TopicId};

@@ -5,8 +5,8 @@
 //!   survives all         a crash keeps a prefix of them
 //! ```
 //!
-//! Crashes and failures are asked for, never drawn at random inside, so that one seed gives one
-//! run.
+//! A test requests each crash and failure; the engine draws none at random, so that one seed gives
+//! one run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -19,43 +19,43 @@ use crate::engine::{Durability, Engine, EngineError, KeyValue, Range, Read, Writ
 
 type Map = BTreeMap<Bytes, Bytes>;
 
-/// An engine in memory, see the module.
+/// An engine in memory; see the module.
 pub struct MemoryEngine {
     inner: Mutex<Inner>,
-    /// Rung at a crash.
+    /// Notifies stalled syncs of a crash.
     crashed: Condvar,
 }
 
-/// Which of the batches that were not synced are there after a crash. Always a prefix.
+/// The unsynced batches that survive a crash: always a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
     /// All: the process died, the machine did not.
     Everything,
     /// None: the power failed before anything more reached the disk.
     Synced,
-    /// As many of the oldest as the seed says: the power failed at some moment.
+    /// A number of the oldest, drawn by the seed: the power failed at some moment.
     Some {
-        /// Draws how many.
+        /// Draws the number.
         seed: u64,
     },
 }
 
-/// How a write or sync fails.
+/// The failure of a write or sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Whether it fails for want of room.
+    /// Whether the cause is a full disk.
     pub disk_full: bool,
-    /// Whether the batch is there all the same when the engine is opened again: the error
-    /// leaves that unknown. Means nothing for a sync.
+    /// Whether the batch took effect nevertheless: the error leaves that unknown until the engine
+    /// is opened again. A sync ignores it.
     pub took_effect: bool,
 }
 
-/// What an engine was asked to do since it was opened.
+/// Counts the work of an engine since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Batches written.
     pub writes: u64,
-    /// Times that data was made durable: synced writes, and syncs.
+    /// Synced writes, and syncs.
     pub syncs: u64,
     /// Bytes of keys and values in the batches written.
     pub bytes: u64,
@@ -63,13 +63,13 @@ pub struct Counts {
 
 #[derive(Default)]
 struct Inner {
-    /// What reads see. Shared with snapshots, copied only when one is held during a write.
+    /// The state that reads see. Snapshots share it; a write copies it only while one exists.
     live: Arc<Map>,
-    /// What survives everything.
+    /// The state that survives every crash.
     durable: Map,
-    /// What is in `live` but not in `durable`, oldest first.
+    /// The batches in `live` that are not in `durable`, oldest first.
     unsynced: VecDeque<WriteBatch>,
-    /// A batch that failed and took effect nevertheless: seen only after opening again.
+    /// A batch that failed and took effect nevertheless: visible only after the next open.
     unseen: Option<WriteBatch>,
     poisoned: Option<String>,
     /// Whether syncs wait for the crash.
@@ -82,35 +82,35 @@ struct Inner {
 }
 
 impl MemoryEngine {
-    /// An empty engine.
+    /// Creates an empty engine.
     pub fn new() -> Self {
         Self::with(Map::new(), VecDeque::new())
     }
 
-    /// Lets the `nth` write from now fail; 1 is the next one.
+    /// Makes the `nth` write from now fail; 1 is the next one.
     pub fn fail_write(&self, nth: u64, failure: Failure) {
         self.lock().write_failure = Some((nth.max(1), failure));
     }
 
-    /// Lets the `nth` sync from now fail, be it a synced write or a sync; 1 is the next one.
+    /// Makes the `nth` sync from now fail; 1 is the next one. A synced write counts as a sync.
     pub fn fail_sync(&self, nth: u64, failure: Failure) {
         self.lock().sync_failure = Some((nth.max(1), failure));
     }
 
-    /// From now on a sync does not return until the crash, as on a disk that no longer answers:
-    /// what is written from here on is not durable. A synced write goes on.
+    /// Stalls syncs: from now on a sync does not return until the crash, as on a disk that does not
+    /// respond. Later writes are not durable. A synced write does not stall.
     pub fn stall_syncs(&self) {
         self.lock().stalled = true;
     }
 
-    /// Crashes: the engine as it opens again, with what `survives`. This instance takes no
-    /// further write, as its process is gone.
+    /// Crashes the engine, and returns it as it opens again, with the batches of `survival`. This
+    /// instance refuses further writes, because its process has ended.
     #[must_use]
-    pub fn crash(&self, survives: Survival) -> Self {
+    pub fn crash(&self, survival: Survival) -> Self {
         let mut inner = self.lock();
         let mut unsynced = inner.unsynced.clone();
         unsynced.extend(inner.unseen.clone());
-        let kept = match survives {
+        let kept = match survival {
             Survival::Everything => unsynced.len(),
             Survival::Synced => 0,
             Survival::Some { seed } => draw(seed, unsynced.len()),
@@ -120,7 +120,7 @@ impl MemoryEngine {
         inner.poisoned.get_or_insert_with(|| "its process crashed".to_owned());
         drop(inner);
         self.crashed.notify_all();
-        if survives != Survival::Everything {
+        if survival != Survival::Everything {
             for batch in unsynced.drain(..) {
                 apply(&mut durable, batch);
             }
@@ -128,19 +128,19 @@ impl MemoryEngine {
         Self::with(durable, unsynced)
     }
 
-    /// Closes this instance and opens it again, as after a failed write: nothing that reached
-    /// the disk is lost, and the new instance takes writes.
+    /// Closes this instance and opens it again, as after a failed write. No batch that reached the
+    /// disk is lost, and the new instance takes writes.
     #[must_use]
     pub fn reopen(&self) -> Self {
         self.crash(Survival::Everything)
     }
 
-    /// What was done since this instance was opened.
+    /// Returns the counts since this instance was opened.
     pub fn counts(&self) -> Counts {
         self.lock().counts
     }
 
-    /// How many batches a loss of power could take.
+    /// Returns the number of batches that a power cut can lose.
     pub fn unsynced(&self) -> usize {
         self.lock().unsynced.len()
     }
@@ -238,7 +238,7 @@ impl Engine for MemoryEngine {
         if durability == Durability::Synced
             && let Err(error) = inner.sync()
         {
-            // Written, perhaps, but not acknowledged: not seen before opening again.
+            // Perhaps written, but not acknowledged: invisible before the next open.
             inner.unseen = inner.unsynced.pop_back();
             return Err(error);
         }
@@ -276,7 +276,7 @@ impl Read for Map {
 }
 
 fn rows(map: &Map, range: &Range) -> impl DoubleEndedIterator<Item = KeyValue> {
-    // A map panics where a range ends before it begins; an engine has nothing there.
+    // A map panics on a range that ends before it begins; for an engine that range is empty.
     let to = match &range.to {
         Some(to) if *to <= range.from => Bound::Excluded(&range.from),
         Some(to) => Bound::Excluded(to),
@@ -306,7 +306,7 @@ fn apply(map: &mut Map, batch: WriteBatch) {
     }
 }
 
-/// The failure, if it is due now.
+/// Takes the failure if it is due now.
 fn count_down(pending: &mut Option<(u64, Failure)>) -> Option<Failure> {
     let (left, failure) = pending.as_mut()?;
     *left -= 1;

@@ -9,21 +9,21 @@ use crate::batch::{Batch, CommitPosition};
 use crate::registry::TableId;
 use crate::table::{Folded, Table};
 
-/// Per stream: the checkpoint, and the state hash there.
+/// Per stream: the checkpoint, and the state hash at it.
 pub const CHECKPOINTS: Table<StreamId, (Checkpoint, StateHash), Folded> =
     Table::new(TableId::Checkpoints);
 
 /// Per partition: the cursor up to which the log is folded.
 pub const CURSORS: Table<Partition, Cursor, Folded> = Table::new(TableId::Cursors);
 
-/// How far the state of one stream has come.
+/// The position of the state of one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamCheckpoint {
-    /// Which stream.
+    /// The stream.
     pub stream: StreamId,
-    /// How far.
+    /// Its checkpoint.
     pub checkpoint: Checkpoint,
-    /// The state hash there.
+    /// The state hash at the checkpoint.
     pub hash: StateHash,
 }
 

@@ -1,4 +1,4 @@
-//! The key registry: which first byte of a key belongs to which table.
+//! The key registry: it assigns the first byte of keys to tables.
 //!
 //! A database is one flat key space. A table consists of the keys that begin with its byte. No byte
 //! is ever reused: the byte of a retired table moves to [`RETIRED`] and stays there, so that no build
@@ -11,25 +11,25 @@
 #[repr(u8)]
 #[non_exhaustive]
 pub enum TableId {
-    /// What the database is and which schema it has. In every database.
+    /// The kind of the database and its schema version. Every database has this row.
     Meta = 0x01,
 
-    /// Per stream: how far the state has come, and its hash.
+    /// Per stream: the checkpoint of the state, and its hash.
     Checkpoints = 0x10,
     /// Per stream and entry key: the entry.
     Entries = 0x11,
     /// Pods as the pod worker sees them, derived from the entries.
     Pods = 0x12,
-    /// A catch-up that is not yet visible.
+    /// The staged rows of a snapshot or correction that is not visible yet.
     Staging = 0x13,
     /// Statuses of the node's pods, as the pod worker reported them.
     PodStatuses = 0x15,
 
-    /// Reports not yet acknowledged, by their key: the latest each.
+    /// Reports not yet acknowledged: the latest of each key.
     OutboxReports = 0x20,
     /// The order of the reports: report id to key.
     OutboxOrder = 0x21,
-    /// The node's identity and the number of its start.
+    /// The node's identity and boot.
     Identity = 0x22,
     /// The pod status snapshot that the cloud has acknowledged.
     AcknowledgedStatuses = 0x23,
@@ -47,11 +47,11 @@ pub enum TableId {
     Acceptance = 0x41,
     /// Per stream and seq: the entry key that was last changed there.
     HubChanges = 0x42,
-    /// Per stream and seq: the last events as they came.
+    /// Per stream and seq: the latest events, unchanged.
     HubEvents = 0x43,
-    /// Per stream: what the hub knows of its history (holes, the end of its tail).
+    /// Per stream: the state of the hub's history (holes, the end of its tail).
     HubStreams = 0x44,
-    /// Per stream: how far a reader of the log has accepted it.
+    /// Per stream: the position up to which a reader of the log has accepted it.
     AcceptedStreams = 0x45,
     /// Per stream and entry key: the seq that last changed it, in `HubChanges`.
     HubKeys = 0x46,
@@ -64,16 +64,16 @@ pub enum TableId {
     NodeProgress = 0x52,
     /// Pods under deletion whose containers have all stopped, as their nodes report.
     Terminations = 0x55,
-    /// Keys whose last record is older than the report that counts.
+    /// Keys whose last record in the log is older than the key's valid report.
     StaleReports = 0x56,
     /// The last claim of the log that this controller won.
     OwnClaim = 0x57,
     /// Per node and pod: the termination that the upstream log has.
     LoggedTerminations = 0x58,
 
-    /// Objects that the log held once and may not hold yet again.
+    /// Objects that an earlier log had, and that the present log may still lack.
     InheritedEntries = 0x60,
-    /// The highest epoch of a writer of the log that this controller ever met.
+    /// The highest writer epoch that this controller has read from the log.
     HighestEpoch = 0x61,
     /// Per session and number: a report of the edge, the base of later patches. Each session deletes
     /// its own rows.
@@ -127,7 +127,7 @@ impl TableId {
         Self::SessionReports,
     ];
 
-    /// The byte that begins each key of the table.
+    /// Returns the first byte of each key of the table.
     pub const fn prefix(self) -> u8 {
         self as u8
     }
@@ -142,7 +142,7 @@ mod tests {
         let bytes: Vec<u8> = TableId::ALL.iter().map(|id| id.prefix()).collect();
         assert!(bytes.is_sorted_by(|a, b| a < b), "listed once each, in order: {bytes:x?}");
         for byte in RETIRED {
-            assert!(!bytes.contains(byte), "{byte:#x} is retired and must not come back");
+            assert!(!bytes.contains(byte), "{byte:#x} is retired and must not be used again");
         }
         assert!(!bytes.contains(&u8::MAX), "every table needs a key behind its last");
     }

@@ -1,4 +1,4 @@
-//! What a database is, written at its creation and checked at every open.
+//! The schema of a database. It is written at creation and checked at every open.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,8 @@ const SCHEMA: Table<(), Json<StoredSchema>> = Table::new(TableId::Meta);
 /// A kind of database and the version of its schema.
 ///
 /// The version counts changes that an older build would read wrongly: another type under a
-/// table id, another meaning of a value. A new table that older builds may ignore is none.
+/// table id, another meaning of a value. A new table that older builds may ignore is no such
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schema {
     /// The kind of database, in one word.
@@ -23,9 +24,9 @@ pub struct Schema {
     pub version: u32,
 }
 
-/// What an edge replicates, and all it can derive from that.
+/// The replica of an edge, and the data derived from it.
 pub const NODE_STATE: Schema = Schema { database: "node-state", version: 1 };
-/// What an edge must not lose: its reports and its identity.
+/// The reports and the identity of an edge: the data that it must not lose.
 pub const OUTBOX: Schema = Schema { database: "outbox", version: 1 };
 /// The embedded log.
 pub const LOG: Schema = Schema { database: "log", version: 1 };
@@ -41,11 +42,11 @@ struct StoredSchema {
 }
 
 impl Schema {
-    /// Makes sure that the database behind `engine` has this schema: an empty one gets it.
+    /// Checks that the database of `engine` has this schema. An empty database receives it.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] when it has another; [`EngineError::Corrupt`] when it holds data
-    /// and none: it lost what was written first. The database is then unchanged.
+    /// [`EngineError::Unsupported`] when it has another schema; [`EngineError::Corrupt`] when it
+    /// has data without a schema, because it lost its first row. The database is then unchanged.
     pub fn check(&self, engine: &(impl Engine + ?Sized)) -> Result<(), EngineError> {
         let Some(Json(stored)) = SCHEMA.get(engine, &())? else {
             return self.create(engine);
@@ -73,7 +74,7 @@ impl Schema {
 
     fn create(&self, engine: &(impl Engine + ?Sized)) -> Result<(), EngineError> {
         if !engine.scan(&Range::all(), 1)?.is_empty() {
-            // Written and synced before anything else, so it was there.
+            // The schema is written and synced before any other row, so it did exist.
             let reason =
                 format!("it holds data, but not the schema of a {} database", self.database);
             return Err(EngineError::Corrupt { reason });

@@ -1,7 +1,7 @@
 //! Typed tables: the keys of one prefix, with the types of its keys and values.
 //!
-//! A table is a constant, not a handle: reads take what they read from (an engine, or a
-//! snapshot of one), writes go through a [`Batch`](crate::Batch).
+//! A table is a constant, not a handle. A read takes the engine or the snapshot that it reads, and
+//! writes go through a [`Batch`](crate::Batch).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,22 +14,21 @@ use crate::engine::{EngineError, KeyValue, Range, Read};
 use crate::key::{Key, PrefixOf};
 use crate::registry::TableId;
 
-/// How many rows an iteration reads at once: long enough to share the cost of a seek, short
-/// enough that a chunk of 2 MiB objects stays bearable on a small edge.
+/// The rows that an iteration reads at once: enough to share the cost of a seek, and few enough
+/// that a chunk of 2 MiB objects fits on a small edge.
 pub const SCAN_CHUNK_ROWS: usize = 64;
 
-/// The rows mean nothing without the position they were folded up to: they change only
-/// together with it.
+/// Marks tables that are folded from a log: their rows change only together with their position.
 #[derive(Debug)]
 pub enum Folded {}
 
-/// The rows stand by themselves.
+/// Marks tables that need no position.
 #[derive(Debug)]
 pub enum Free {}
 
 /// The rows under one [`TableId`]: keys of type `K`, values of type `V`.
 ///
-/// `R` says whether the rows are [`Folded`] from a log or [`Free`] of one.
+/// `R` is [`Folded`] if the rows are folded from a log, else [`Free`].
 pub struct Table<K, V, R = Free> {
     id: TableId,
     key: PhantomData<fn() -> K>,
@@ -38,25 +37,25 @@ pub struct Table<K, V, R = Free> {
 }
 
 impl<K, V, R> Table<K, V, R> {
-    /// The table under `id`. A table id goes with one pair of types in each kind of database;
-    /// that is for the schema of the database to keep.
+    /// Declares the table with this `id`. In each kind of database a table id has one pair of
+    /// types; the schema version covers it.
     pub const fn new(id: TableId) -> Self {
         Self { id, key: PhantomData, value: PhantomData, rows: PhantomData }
     }
 
-    /// Where the table lies.
+    /// Returns the id of the table.
     pub const fn id(&self) -> TableId {
         self.id
     }
 
-    /// Every key the table can have, as the engine sees it.
+    /// Returns the range of all keys of the table in the engine.
     pub fn key_range(&self) -> Range {
         Range::prefix(vec![self.id.prefix()])
     }
 }
 
 impl<K: Key, V: Value, R> Table<K, V, R> {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
     /// As [`Read::get`]; bytes that do not decode are [`EngineError::Corrupt`].
@@ -64,12 +63,12 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
         from.get(&self.encode_key(key))?.map(|bytes| self.decode_value(bytes)).transpose()
     }
 
-    /// Every row, in key order.
+    /// Returns every row, in key order.
     pub fn rows<'r, E: Read + ?Sized>(&self, from: &'r E) -> Rows<'r, K, V, R, E> {
         self.rows_in(from, self.key_range())
     }
 
-    /// The rows whose keys begin with `prefix`, in key order.
+    /// Returns the rows whose keys begin with `prefix`, in key order.
     pub fn rows_of<'r, E: Read + ?Sized>(
         &self,
         from: &'r E,
@@ -78,7 +77,7 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
         self.rows_in(from, self.prefix_range(prefix))
     }
 
-    /// The rows from `first`, inclusive, to `end`, exclusive, in key order.
+    /// Returns the rows from `first`, inclusive, to `end`, exclusive, in key order.
     pub fn rows_between<'r, E: Read + ?Sized>(
         &self,
         from: &'r E,
@@ -88,7 +87,7 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
         self.rows_in(from, self.between_range(first, end))
     }
 
-    /// The rows from `first`, inclusive, on whose keys begin with `prefix`, in key order.
+    /// Returns the rows from `first`, inclusive, whose keys begin with `prefix`, in key order.
     pub fn rows_of_from<'r, E: Read + ?Sized>(
         &self,
         from: &'r E,
@@ -100,8 +99,8 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
         self.rows_in(from, range)
     }
 
-    /// The first `limit` rows of the table behind `after` (from the start, without it): one
-    /// chunk of a scan that its caller continues later. Fewer rows mean the table is at its end.
+    /// Returns the first `limit` rows after the key `after`, or from the start without it: one
+    /// chunk of a scan that the caller continues later. Fewer rows mean that the table ends.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -118,7 +117,7 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
         from.scan(&range, limit)?.into_iter().map(|row| self.decode_row(row)).collect()
     }
 
-    /// The last row of the table.
+    /// Returns the last row of the table.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -126,7 +125,7 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
         self.last_in(from, &self.key_range())
     }
 
-    /// The last row whose key begins with `prefix`.
+    /// Returns the last row whose key begins with `prefix`.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -138,7 +137,7 @@ impl<K: Key, V: Value, R> Table<K, V, R> {
         self.last_in(from, &self.prefix_range(prefix))
     }
 
-    /// The last row before `end`, exclusive, among those whose keys begin with `prefix`.
+    /// Returns the last row before `end`, exclusive, of those whose keys begin with `prefix`.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -220,8 +219,8 @@ impl<K, V, R> fmt::Debug for Table<K, V, R> {
 
 /// An iteration over rows, in chunks of [`SCAN_CHUNK_ROWS`].
 ///
-/// Nothing is held between chunks: over an engine, each chunk shows the state of its moment;
-/// over a snapshot, all show the same. Ends at the first error, which is its last item.
+/// It pins nothing between chunks. Over an engine, each chunk has the state of its own moment; over
+/// a snapshot, all chunks have the same state. It ends after the first error.
 pub struct Rows<'r, K, V, R, E: ?Sized> {
     table: Table<K, V, R>,
     from: &'r E,

@@ -1,4 +1,4 @@
-//! What a database may use: files, logs, memory.
+//! The bounds of a database: files, logs, memory.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use headwater_store::{Durability, Engine, Range, Read, WriteBatch, schema};
 use crate::child;
 use crate::files::{open_state, prefix_length, write};
 
-/// How long background work may take before a test gives up.
+/// The deadline for background work.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What an edge may use for everything, and what RocksDB may take of it.
+/// The memory of an edge, and the part of it for RocksDB.
 const EDGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Waits until `reached` says so.
+/// Waits until `reached` is true.
 fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !reached() {
@@ -105,7 +105,7 @@ fn snapshots_and_scans_hold_nothing_when_they_are_done() {
 fn many_databases_share_one_budget() {
     const DATABASES: usize = 10;
     let directory = tempfile::tempdir().expect("a directory");
-    // By itself, each of the ten would keep up to 2 MiB in its memtable.
+    // Without a shared budget, each of the ten has up to 2 MiB in its memtable.
     let budget = Budget { cache_bytes: 8 << 20, write_buffer_bytes: 4 << 20 };
     let shared = DatabaseMemory::new(budget);
     let engines: Vec<_> = (0..DATABASES)
@@ -119,13 +119,12 @@ fn many_databases_share_one_budget() {
             engine.write(noise(n, 16 << 10), Durability::Buffered).expect("writes");
         }
     }
-    // A database that is still writing out one memtable does not begin another, so a burst goes
-    // beyond the budget; the next writes bring it back. All together they are too small to fill
-    // a memtable, which would be written out in any case.
+    // A database flushes one memtable at a time, so a burst exceeds the budget; the next writes
+    // bring it back. Together they are too small to fill a memtable, which would be flushed anyway.
     let mut rounds = 0;
     wait_until("memtables are inside the budget", || {
         rounds += 1;
-        assert!(rounds < 4_000, "small writes alone fill the memtables by now");
+        assert!(rounds < 4_000, "the small writes alone fill the memtables");
         for engine in &engines {
             engine.write(noise(0, 64), Durability::Buffered).expect("writes");
         }
@@ -170,7 +169,7 @@ fn child_churns_as_an_edge() {
     );
 }
 
-/// The most this process ever had in memory.
+/// The greatest resident memory of this process so far.
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");

@@ -1,4 +1,4 @@
-//! Children: this test binary again, running one test that is ignored otherwise.
+//! Child processes: each runs this test binary with one ignored test.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn arguments(command: &mut Command, name: &str, directory: &Path) {
         .env(DIRECTORY, directory);
 }
 
-/// The directory that the parent gave; `None` when the ignored test was run by hand.
+/// The directory from the parent; `None` when a person runs the ignored test.
 pub(crate) fn directory() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! The suite that every engine must pass, over both kinds of recovery.
+//! The conformance suite, for both kinds of recovery.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::files::{copy, files_ending};
 
-/// Any schema; the suite fills the rest of the key space, so its row is hidden, see [`Cut`].
+/// Any schema. The suite fills the rest of the key space, so the schema row is hidden; see [`Cut`].
 const SCHEMA: Schema = headwater_store::schema::NODE_STATE;
 
 struct RocksSubject(Role);
@@ -34,13 +34,13 @@ impl RocksSubject {
         Cut { engine, directory, synced: Mutex::default() }
     }
 
-    /// Opens a copy of what lies on the disk after `change`d it.
+    /// Applies `change` to a copy of the files, and opens the copy.
     fn reopen(&self, engine: &Cut, change: impl FnOnce(&TempDir)) -> Cut {
         let directory = tempfile::tempdir().expect("a directory");
         copy(engine.directory.path(), directory.path());
         change(&directory);
         let opened = self.open(directory);
-        // Recovery has put everything into tables, and those are synced.
+        // Recovery has written all rows into tables and synced them.
         opened.note_synced();
         opened
     }
@@ -82,8 +82,8 @@ impl Cut {
     }
 }
 
-/// The row of the schema lies at `01`, in the middle of the suite's keys. The suite sees its
-/// own key space, one byte further in.
+/// The schema row is at `01`, in the middle of the suite's keys. So the suite has a key space of
+/// its own, behind one more byte.
 const SPACE: u8 = 0x10;
 
 fn inner(key: &[u8]) -> Bytes {

@@ -9,7 +9,7 @@ use headwater_store::{Durability, Engine, Read};
 use crate::child;
 use crate::files::{copy, files_ending, numbered, open_outbox, open_state, prefix_length, write};
 
-/// After how many acknowledged writes each child is killed.
+/// The numbers of acknowledged writes after which a child is killed.
 const KILLED_AFTER: [u32; 4] = [1, 7, 150, 2_000];
 
 const ACKNOWLEDGED: &str = "acknowledged ";
@@ -42,13 +42,13 @@ fn a_killed_process_loses_no_write_that_returned() {
             .map(|line| line.expect("text"))
             .filter_map(|line| line.strip_prefix(ACKNOWLEDGED)?.parse().ok())
             .find(|n: &u32| *n >= written + count)
-            .expect("the child went on writing");
+            .expect("the child continued to write");
         child.kill().expect("SIGKILL");
         child.wait().expect("its end");
 
         let engine = open_state(directory.path()).expect("opens after a kill");
         written = prefix_length(&engine).expect("reads");
-        assert!(written >= acknowledged, "{acknowledged} were acknowledged, {written} are there");
+        assert!(written >= acknowledged, "{acknowledged} were acknowledged, {written} are left");
     }
 }
 

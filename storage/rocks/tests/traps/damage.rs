@@ -1,4 +1,4 @@
-//! Damaged files: reported, never returned as data and never repaired.
+//! Damaged files: the engine reports them, and neither returns nor repairs their data.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::files::{
     copy, files_ending, flip_bit, in_a_table, open_outbox, open_state, prefix_length, value, write,
 };
 
-/// How many places of a file are tried.
+/// The number of damaged places of each file.
 const PLACES: usize = 40;
 
-/// What came of reading a damaged database. Wrong data panics in [`prefix_length`].
+/// The outcome of reading a damaged database. [`prefix_length`] panics on wrong data.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Corrupt,
@@ -24,7 +24,7 @@ fn read(path: &Path, open: fn(&Path) -> Result<RocksEngine, EngineError>) -> Out
     match open(path).and_then(|engine| prefix_length(&engine)) {
         Ok(length) => Outcome::Prefix(length),
         Err(EngineError::Corrupt { .. }) => Outcome::Corrupt,
-        Err(other) => panic!("damage should be called by its name: {other:?}"),
+        Err(other) => panic!("damage should be reported as such: {other:?}"),
     }
 }
 
@@ -67,7 +67,7 @@ fn a_single_get_and_a_scan_report_damage_too() {
     let length = usize::try_from(fs::metadata(&table).expect("there").len()).expect("small");
     flip_bit(&table, length / 2);
 
-    let engine = open_state(directory.path()).expect("opens: nothing has read that block yet");
+    let engine = open_state(directory.path()).expect("opens: no read has reached that block");
     let mut damaged = 0;
     for (table, n) in [b'a', b'z'].into_iter().flat_map(|table| (1..=500).map(move |n| (table, n)))
     {
@@ -104,7 +104,7 @@ fn a_flipped_bit_in_the_outbox_s_log_is_an_alarm() {
     let engine = open_outbox(origin.path()).expect("opens");
     write(&engine, 1..=100, Durability::Synced);
     for (place, outcome) in (0..).zip(flip_everywhere(origin.path(), "log", open_outbox)) {
-        // Only what can pass for a torn last write may be missing.
+        // Only a batch that looks like a torn last write may be missing.
         let excused = place >= PLACES - 2 && matches!(outcome, Outcome::Prefix(98..=100));
         assert!(outcome == Outcome::Corrupt || excused, "place {place}: {outcome:?}");
     }
@@ -149,8 +149,8 @@ fn a_missing_file_is_damage_not_a_new_database() {
     }
 }
 
-/// The limit of what RocksDB tracks. A caller that must know compares with the records of others: the
-/// hub keeps the last report it acknowledged, and its positions never fall.
+/// RocksDB does not track more than this. A caller that must know compares with records elsewhere:
+/// the hub has the last report that it acknowledged, and its positions never decrease.
 #[test]
 fn a_live_log_that_was_emptied_goes_unnoticed() {
     let origin = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! A database's files, from outside: copies, cuts and flipped bits.
+//! The files of a database as tests change them: copies, cuts and flipped bits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Durability, Engine, EngineError, Range, Read, WriteBatch, schema};
 
-/// Opens a state database with memory of its own, so that no block is cached from before.
+/// Opens a state database with memory of its own, so that no block is cached.
 pub(crate) fn open_state(path: &Path) -> Result<RocksEngine, EngineError> {
     RocksEngine::open(path, Role::State, &DatabaseMemory::new(Budget::EDGE), schema::NODE_STATE)
 }
@@ -28,7 +28,7 @@ pub(crate) fn files_ending(path: &Path, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Copies a database as it lies on the disk: what a process that is killed now leaves behind.
+/// Copies the files of a database: the state that a killed process leaves.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
     for entry in fs::read_dir(from).expect("a directory") {
@@ -44,7 +44,7 @@ pub(crate) fn flip_bit(file: &Path, offset: usize) {
     fs::write(file, bytes).expect("writes");
 }
 
-/// The batch `n` of a history: two rows, so that half a batch would show.
+/// The batch `n` of a history: two rows, so that half a batch is noticed.
 pub(crate) fn numbered(n: u32) -> WriteBatch {
     let mut batch = WriteBatch::default();
     for table in [b'a', b'z'] {
@@ -68,8 +68,7 @@ pub(crate) fn write(
     }
 }
 
-/// How many of the batches are there. Whatever is there must be the first so many, each whole
-/// and with the values it was written with.
+/// Returns the number of batches, which must be a prefix of whole batches with unchanged values.
 ///
 /// # Panics
 /// When a batch is torn, out of order, or holds other values.

@@ -1,4 +1,4 @@
-//! A full disk, on a small file system of its own: a tmpfs in a mount namespace.
+//! A full disk: a small tmpfs in a mount namespace of its own.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::files::{numbered, open_state, prefix_length};
 /// The size of the file system: the ballast, and room for some tables beside it.
 const DISK_BYTES: u64 = 40 << 20;
 
-/// A namespace in which we may mount: as root, or as a root of our own making.
+/// A namespace in which the test may mount: as root, or as root of a user namespace.
 const NAMESPACES: [&[&str]; 2] =
     [&["unshare", "--mount"], &["unshare", "--user", "--map-root-user", "--mount"]];
 
-/// Runs the child test `name` where it can mount, or says aloud that it cannot.
+/// Runs the child test `name` if it can mount. Else prints that it does not run.
 fn run_where_mounting_works(name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let works = |namespace: &&&[&str]| {
@@ -49,8 +49,8 @@ fn mount(directory: &Path) {
     assert!(status.success(), "mount: {status}");
 }
 
-/// How much room is left when the writing begins. It depends on the moment whether it is the
-/// write-ahead log or a table that does not fit any more; either must end well.
+/// The free space when the writes begin. The moment decides whether the write-ahead log or a table
+/// no longer fits; the engine must handle both.
 const ROOM_BYTES: [u64; 3] = [3 << 20, 4 << 20, 6 << 20];
 
 #[test]
@@ -69,7 +69,7 @@ fn fill(disk: &Path, room: u64) {
     let path = disk.join("state");
     let ballast = Ballast::ensure(disk.join("ballast"), Role::State.ballast_bytes()).expect("room");
     let engine = open_state(&path).expect("opens");
-    // Others fill the disk.
+    // Another program fills the disk.
     let filler = File::create(disk.join("filler")).expect("a file");
     let taken = DISK_BYTES - Role::State.ballast_bytes() - room;
     posix_fallocate(&filler, 0, taken.try_into().expect("small")).expect("room");
@@ -84,25 +84,25 @@ fn fill(disk: &Path, room: u64) {
     println!("{room} bytes are full after {acknowledged} batches: {error}");
     assert!(matches!(error, EngineError::Write { disk_full: true, .. }), "{error:?}");
     stays_closed_after_a_failed_write(&engine, &[]);
-    assert!(prefix_length(&engine).expect("reads go on") >= acknowledged);
+    assert!(prefix_length(&engine).expect("reads continue") >= acknowledged);
     drop(engine);
 
-    // Without room the database may not open; it says why, and is not damaged.
+    // On a full disk the open may fail; its error names the cause, and nothing is damaged.
     if let Err(error) = open_state(&path) {
         assert!(matches!(error, EngineError::Write { disk_full: true, .. }), "{error:?}");
         println!("opens not before there is room: {error}");
     }
     ballast.release().expect("releases");
-    let engine = open_state(&path).expect("opens into the ballast's room");
+    let engine = open_state(&path).expect("the ballast's space suffices");
     let left = prefix_length(&engine).expect("reads");
-    assert!(left >= acknowledged, "{acknowledged} were acknowledged, {left} are there");
+    assert!(left >= acknowledged, "{acknowledged} were acknowledged, {left} are left");
     engine.write(numbered(left + 1), Durability::Synced).expect("takes writes again");
 
-    // What does not fit leaves nothing behind.
+    // A ballast that does not fit leaves no file.
     let full = Ballast::ensure(disk.join("too-large"), DISK_BYTES).expect_err("does not fit");
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
     assert!(!disk.join("too-large").exists());
-    filler.set_len(0).expect("others let go");
+    filler.set_len(0).expect("the other program frees the disk");
     ballast.restore().expect("room again");
     assert_eq!(prefix_length(&engine).expect("reads"), left + 1);
 }

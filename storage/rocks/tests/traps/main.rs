@@ -1,4 +1,4 @@
-//! The traps of RocksDB, each with a test named after what it shows.
+//! The pitfalls of RocksDB; each test is named after its sentence.
 
 mod bounds;
 mod child;

@@ -1,4 +1,4 @@
-//! Databases that must not be opened by this build, or not now.
+//! Databases that this build must not open, or not now.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::Stdio;
@@ -38,7 +38,7 @@ fn another_schema_is_refused() {
     let newer = Schema { version: schema::NODE_STATE.version + 1, ..schema::NODE_STATE };
     assert!(matches!(open(newer), Err(EngineError::Unsupported { .. })));
     assert!(matches!(open(schema::OUTBOX), Err(EngineError::Unsupported { .. })));
-    open(schema::NODE_STATE).expect("the right one still opens");
+    open(schema::NODE_STATE).expect("the right schema still opens");
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn child_holds_the_database() {
     let Some(directory) = child::directory() else { return };
     let engine = open_outbox(&directory).expect("opens");
     write(&engine, 1..=1, Durability::Synced);
-    // The test harness has begun a line of its own.
+    // The test harness has already printed a part of this line.
     println!("\nheld");
-    // Until the parent closes its end, or is gone.
+    // Waits until the parent closes its end or exits.
     std::io::stdin().read_to_end(&mut Vec::new()).expect("a parent");
 }
 

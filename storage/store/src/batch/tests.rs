@@ -53,7 +53,7 @@ fn state_and_position_fall_back_together() {
         let engine = engine.crash(Survival::Some { seed });
         let at = CURSORS.get(&engine, &Partition(3)).expect("reads").map_or(0, |c| c.next.0);
         let rows = STATE.rows(&engine).count() as u64;
-        assert_eq!(rows, at, "seed {seed}: the state is exactly what the cursor says");
+        assert_eq!(rows, at, "seed {seed}: the state is the fold up to the cursor");
     }
 }
 
@@ -104,7 +104,7 @@ fn a_batch_that_is_too_large_or_has_no_encoding_writes_nothing() {
     assert!(matches!(&error, EngineError::Refused { reason } if reason.contains("Staging")));
     assert_eq!(engine.counts().writes, 0);
 
-    Batch::new().write(&engine, Durability::Synced).expect("the engine goes on");
+    Batch::new().write(&engine, Durability::Synced).expect("the engine takes further writes");
 }
 
 #[test]
@@ -192,5 +192,5 @@ fn the_weight_of_a_batch_is_that_of_what_it_writes() {
     batch.put(&STATE, &row(2), &1);
     assert_eq!(batch.bytes(), 2 * one);
     batch.clear(&STATE);
-    assert_eq!(batch.bytes(), 2, "what was cleared weighs nothing");
+    assert_eq!(batch.bytes(), 2, "removed rows count no bytes");
 }

@@ -1,12 +1,12 @@
-//! What is left after a crash.
+//! Cases of crashes: the state after them.
 
 use super::{Subject, put};
 use crate::engine::{Durability, Engine, Range, WriteBatch};
 
-/// How many moments of a power cut each case tries.
+/// The moments of a power cut that each case tries.
 const CUTS: u64 = 8;
 
-/// Writes the batches `from..=to`: each two rows, so that a torn one shows.
+/// Writes the batches `from..=to`: each has two rows, so that a torn batch is noticed.
 fn write_numbered(engine: &impl Engine, from: u8, to: u8) {
     for n in from..=to {
         engine.write(numbered(n), Durability::Buffered).expect("writes");
@@ -20,7 +20,7 @@ fn numbered(n: u8) -> WriteBatch {
     batch
 }
 
-/// How many of the batches are there: the first so many, each whole, or the case fails.
+/// Returns the number of batches. Panics unless they are a prefix of whole batches.
 fn prefix_length(engine: &impl Engine) -> u8 {
     let numbers = |prefix: &'static [u8]| -> Vec<u8> {
         let rows = engine.scan(&Range::prefix(prefix), usize::MAX).expect("reads");
@@ -33,7 +33,7 @@ fn prefix_length(engine: &impl Engine) -> u8 {
     length
 }
 
-/// When the process dies, every write that returned is there, synced or not.
+/// When the process dies, every write that returned survives, synced or not.
 pub fn a_crashed_process_loses_nothing(subject: &impl Subject) {
     let engine = subject.create();
     write_numbered(&engine, 1, 20);
@@ -61,7 +61,7 @@ pub fn a_later_sync_covers_every_write_before(subject: &impl Subject) {
     }
 }
 
-/// What a power cut leaves is a prefix of the batches, whole ones, at least the synced.
+/// After a power cut, a prefix of whole batches is left that includes the synced ones.
 pub fn a_power_cut_leaves_a_prefix_from_the_synced_on(subject: &impl Subject) {
     for seed in 0..CUTS {
         let engine = subject.create();
@@ -73,7 +73,7 @@ pub fn a_power_cut_leaves_a_prefix_from_the_synced_on(subject: &impl Subject) {
     }
 }
 
-/// After a crash the engine takes writes, and the next crash keeps those too.
+/// After a crash the engine takes writes, and they survive the next crash.
 pub fn an_opened_engine_goes_on(subject: &impl Subject) {
     let mut engine = subject.create();
     for round in 0..3 {
@@ -84,5 +84,5 @@ pub fn an_opened_engine_goes_on(subject: &impl Subject) {
     engine.sync().expect("syncs");
     put(&engine, b"other", b"row");
     engine = subject.cut_power(engine, 3);
-    assert_eq!(prefix_length(&engine), 15, "opening again forgot no write that had to be synced");
+    assert_eq!(prefix_length(&engine), 15, "the open lost a synced write");
 }

@@ -1,4 +1,4 @@
-//! Random histories against the plainest possible model.
+//! Random histories, compared with a sorted map.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::Subject;
 use crate::engine::{Durability, Engine, Range, Read, WriteBatch, WriteOp};
 
-/// How many histories are tried: opening a database on a disk dominates.
+/// The number of histories: the opens of a database on disk dominate the time.
 const HISTORIES: u32 = 24;
 
 type Map = BTreeMap<Bytes, Bytes>;
@@ -22,8 +22,8 @@ enum Step {
     CutPower(u64),
 }
 
-/// Any history of batches, syncs, crashes and power cuts leaves what a sorted map would hold
-/// that can fall back to any state since its last sync.
+/// After any history of batches, syncs, crashes and power cuts, the engine equals a sorted map that
+/// may fall back to any state since its last sync.
 pub fn an_engine_behaves_as_a_sorted_map_that_can_fall_back(subject: &impl Subject) {
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
     let histories = proptest::collection::vec(step(), 0..24);
@@ -38,7 +38,7 @@ pub fn an_engine_behaves_as_a_sorted_map_that_can_fall_back(subject: &impl Subje
 
 fn run<S: Subject>(subject: &S, steps: Vec<Step>) {
     let mut engine = subject.create();
-    // The states that a power cut may leave, oldest first; reads see the last.
+    // The possible states after a power cut, oldest first; reads see the last.
     let mut states = vec![Map::new()];
     for step in steps {
         match step {
@@ -105,7 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn op() -> impl Strategy<Value = WriteOp> {
-    // Few keys, so that writes meet.
+    // Few keys, so that writes collide.
     let key = || (0..8_u8).prop_map(|n| Bytes::from(vec![n]));
     let value = proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
     prop_oneof![

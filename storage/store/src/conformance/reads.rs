@@ -1,11 +1,11 @@
-//! What reads promise.
+//! Cases of reads.
 
 use bytes::Bytes;
 
 use super::{Subject, put};
 use crate::engine::{Durability, Engine, Range, Read, WriteBatch};
 
-/// Keys that catch an order by anything but unsigned bytes.
+/// Keys that detect any order other than that of unsigned bytes.
 const KEYS: [&[u8]; 9] =
     [b"\0", b"\0\0", b"\0\x01", b"a", b"a\0", b"a\xff", b"b", b"\x80", b"\xff\xff"];
 
@@ -14,7 +14,7 @@ fn keys(from: &(impl Read + ?Sized), range: &Range) -> Vec<Bytes> {
     rows.into_iter().map(|(key, _)| key).collect()
 }
 
-/// Scans give keys in the order of their unsigned bytes, within the range and not beyond.
+/// A scan returns the keys of the range in the order of their unsigned bytes.
 pub fn keys_are_ordered_by_their_bytes(subject: &impl Subject) {
     let engine = subject.create();
     for key in KEYS.iter().rev() {
@@ -31,7 +31,7 @@ pub fn keys_are_ordered_by_their_bytes(subject: &impl Subject) {
     assert_eq!(engine.get(b"c").expect("reads"), None);
 }
 
-/// A key with an empty value is there.
+/// A key with an empty value exists.
 pub fn an_empty_value_is_a_value(subject: &impl Subject) {
     let engine = subject.create();
     put(&engine, b"empty", b"");
@@ -39,7 +39,7 @@ pub fn an_empty_value_is_a_value(subject: &impl Subject) {
     assert_eq!(keys(&engine, &Range::all()), ["empty"]);
 }
 
-/// Ranges that end where or before they begin, and scans of no row, give nothing.
+/// A range that ends at or before its beginning is empty, and a scan of no row returns nothing.
 pub fn an_empty_range_holds_nothing(subject: &impl Subject) {
     let engine = subject.create();
     assert_eq!(engine.last(&Range::all()).expect("reads"), None);
@@ -52,7 +52,7 @@ pub fn an_empty_range_holds_nothing(subject: &impl Subject) {
     assert_eq!(engine.scan(&Range::all(), 0).expect("reads"), []);
 }
 
-/// Chunks of any size put together are the whole range, and a short one is the last.
+/// The chunks of a scan together are the whole range, and a short chunk is the last.
 pub fn a_scan_can_be_continued_behind_its_last_key(subject: &impl Subject) {
     let engine = subject.create();
     for key in KEYS {
@@ -91,7 +91,7 @@ pub fn the_last_row_of_a_range_is_found(subject: &impl Subject) {
     assert_eq!(row, Some((Bytes::from_static(b"b"), Bytes::from_static(b"value"))));
 }
 
-/// A snapshot shows the state of its moment, whatever is written after.
+/// A snapshot keeps its state during later writes.
 pub fn a_snapshot_never_changes(subject: &impl Subject) {
     let engine = subject.create();
     for key in KEYS {

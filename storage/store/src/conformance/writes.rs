@@ -1,4 +1,4 @@
-//! What writes promise while nothing fails.
+//! Cases of writes without failures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ fn pair(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
-/// Later changes of a batch act on what earlier ones left.
+/// The changes of a batch apply in order.
 pub fn changes_of_a_batch_apply_in_order(subject: &impl Subject) {
     let engine = subject.create();
     engine.write(batch(&[("b", "old"), ("c", "old")]), Durability::Buffered).expect("writes");
@@ -36,7 +36,8 @@ pub fn changes_of_a_batch_apply_in_order(subject: &impl Subject) {
     engine.write(WriteBatch::default(), Durability::Synced).expect("an empty batch is a batch");
 }
 
-/// A range goes from its first key, inclusive, to its end, exclusive; none if it is reversed.
+/// A deletion covers its range from the first key, inclusive, to the end, exclusive; a reversed
+/// range is empty.
 pub fn a_range_is_deleted_to_its_end(subject: &impl Subject) {
     let engine = subject.create();
     engine
@@ -56,7 +57,8 @@ pub fn a_range_is_deleted_to_its_end(subject: &impl Subject) {
     assert_eq!(engine.get(b"b").expect("reads").as_deref(), Some(&b"again"[..]));
 }
 
-/// A value of the largest size the log takes, and a key of the longest.
+/// The engine keeps a value of the largest size that the log takes, and a key of the greatest
+/// length.
 pub fn a_large_value_is_kept(subject: &impl Subject) {
     let engine = subject.create();
     let key = vec![b'k'; 2048];
@@ -96,7 +98,7 @@ pub fn a_batch_is_seen_whole_or_not_at_all<S: Subject>(subject: &S) {
     });
 }
 
-/// Batches of several threads are all there in the end.
+/// The batches of several threads are all present in the end.
 pub fn writers_do_not_lose_each_other<S: Subject>(subject: &S) {
     const WRITERS: u8 = 4;
     const BATCHES: u8 = 50;

@@ -13,7 +13,7 @@ fn encoded(key: &impl Key) -> Vec<u8> {
     bytes
 }
 
-/// What [`Key`] promises, of two values whose order is `order`.
+/// Checks the contract of [`Key`] for two values whose order is `order`.
 fn check<K: Key + PartialEq + Debug>(a: &K, b: &K, order: Ordering) -> Result<(), TestCaseError> {
     let (a_bytes, b_bytes) = (encoded(a), encoded(b));
     prop_assert_eq!(a_bytes.cmp(&b_bytes), order, "{:?} and {:?}", a, b);
@@ -24,7 +24,7 @@ fn check<K: Key + PartialEq + Debug>(a: &K, b: &K, order: Ordering) -> Result<()
     for (key, bytes) in [(a, a_bytes), (b, b_bytes)] {
         let mut rest = bytes.as_slice();
         prop_assert_eq!(&K::decode_key(&mut rest).expect("just encoded"), key);
-        prop_assert!(rest.is_empty(), "{} bytes are left over", rest.len());
+        prop_assert!(rest.is_empty(), "{} bytes remain", rest.len());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The in-memory engine: what it forgets in a crash, and its faults.
+//! The crashes and faults of the in-memory engine.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn rows_of(engine: &MemoryEngine) -> Vec<(String, String)> {
     rows.into_iter().map(|(key, value)| (text(key), text(value))).collect()
 }
 
-/// Writes a row `n` for each number, synced up to and with `synced`.
+/// Writes a row for each number, synced up to and including `synced`.
 fn numbered(count: u8, synced: u8) -> MemoryEngine {
     let engine = MemoryEngine::new();
     for n in 1..=count {
@@ -34,7 +34,7 @@ fn a_process_crash_loses_nothing_and_a_power_cut_what_was_not_synced() {
     assert_eq!(engine.unsynced(), 3);
     assert_eq!(rows_of(&engine.crash(Survival::Everything)).len(), 5);
     assert_eq!(rows_of(&engine.crash(Survival::Synced)).len(), 2);
-    // Still unsynced after the process came back: a later power cut takes it.
+    // The rows are still unsynced after the restart: a later power cut loses them.
     let reopened = engine.crash(Survival::Everything);
     assert_eq!(rows_of(&reopened.crash(Survival::Synced)).len(), 2);
 }
@@ -74,7 +74,7 @@ fn after_a_failed_write_the_instance_is_closed_and_the_outcome_open() {
         let error = engine.write(batch(&[("c", "1")]), Durability::Synced).expect_err("closed");
         assert!(matches!(error, EngineError::Poisoned { .. }), "{error}");
         assert!(matches!(engine.sync(), Err(EngineError::Poisoned { .. })));
-        assert_eq!(rows_of(&engine).len(), 1, "reads answer from before");
+        assert_eq!(rows_of(&engine).len(), 1, "reads return the state before the failure");
 
         let engine = engine.reopen();
         assert_eq!(rows_of(&engine).len(), if took_effect { 2 } else { 1 });
@@ -112,7 +112,7 @@ fn a_sync_that_stalls_returns_at_the_crash_and_makes_nothing_durable() {
     engine.stall_syncs();
     let mut batch = WriteBatch::default();
     batch.put(&b"key"[..], &b"value"[..]);
-    engine.write(batch, Durability::Buffered).expect("a write goes on");
+    engine.write(batch, Durability::Buffered).expect("a write does not stall");
     let reopened = std::thread::scope(|scope| {
         let sync = scope.spawn(|| engine.sync());
         let reopened = engine.crash(Survival::Synced);
