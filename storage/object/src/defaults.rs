@@ -1,7 +1,7 @@
-//! What a Kubernetes API server fills in when an object is written, where readers rely on it.
+//! The defaults of a Kubernetes API server on which readers rely.
 //!
-//! Objects from a cluster come with it. Those from files and sockets get it here, so that an edge
-//! reads both alike.
+//! Objects from a cluster have them already. Objects from files and sockets receive them here, so
+//! that both have the same form at an edge.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::object_type::ObjectType;
 
-/// The namespace of an object that names none.
+/// The namespace of an object without one.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// Maps from text to text, in which a missing value means the empty text.
@@ -41,7 +41,7 @@ fn is_blank(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("")
 }
 
-/// Moves `stringData` to `data`, where it wins, as the API server does.
+/// Moves `stringData` to `data`, where it replaces equal keys, as the API server does.
 fn encode_string_data(secret: &mut Value) {
     let Some(fields) = secret.as_object_mut() else { return };
     if !fields.get("stringData").is_some_and(Value::is_object) {

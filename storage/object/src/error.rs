@@ -1,13 +1,13 @@
-//! Why something is no object: each error names the object as far as it is known.
+//! The reasons to refuse an object. Each error names the object as far as it is known.
 
 use headwater_event::{KeyError, NameError, ResourceKey};
 
 use crate::payload::OBJECT_BYTES_MAX;
 
-/// Why a JSON value is not accepted as an object. Nothing was kept of it.
+/// The reason why a JSON value is not accepted as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// The bytes are no JSON.
+    /// The bytes are not JSON.
     #[error("not JSON")]
     Json(#[source] serde_json::Error),
     /// The value is a list, a text or a number.
@@ -15,16 +15,16 @@ pub enum ObjectError {
         "not a Kubernetes object: want a map with apiVersion, kind and metadata, found {found}"
     )]
     NotAMap {
-        /// What it is instead.
+        /// The type of the value.
         found: &'static str,
     },
-    /// `apiVersion` or `kind` is missing, or no text.
+    /// `apiVersion` or `kind` is missing or not a text.
     #[error("not a Kubernetes object: it has no {field}")]
     Untyped {
         /// The missing field.
         field: &'static str,
     },
-    /// The type is none that the log carries.
+    /// The log does not carry objects of this type.
     #[error("{kind} of {api_version} is not a replicated type")]
     NotReplicated {
         /// Its `apiVersion`.
@@ -32,50 +32,50 @@ pub enum ObjectError {
         /// Its `kind`.
         kind: String,
     },
-    /// `metadata.name` is missing, or no text.
+    /// `metadata.name` is missing or not a text.
     #[error("{kind} without metadata.name")]
     Nameless {
         /// The kind of the object.
         kind: String,
     },
-    /// `metadata.name` is none that Kubernetes allows.
+    /// Kubernetes does not allow this `metadata.name`.
     #[error("{kind} with an invalid name")]
     Name {
         /// The kind of the object.
         kind: String,
-        /// What is wrong.
+        /// The cause.
         source: NameError,
     },
-    /// `metadata.namespace` is none that Kubernetes allows.
+    /// Kubernetes does not allow this `metadata.namespace`.
     #[error("{kind} {name:?} with an invalid namespace")]
     Namespace {
         /// The kind of the object.
         kind: String,
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The cause.
         source: NameError,
     },
-    /// Type, namespace and name make no key.
-    #[error("{kind} that has no key")]
+    /// Type, namespace and name do not form a key.
+    #[error("{kind} without a valid key")]
     Key {
         /// The kind of the object.
         kind: String,
-        /// What is wrong.
+        /// The cause.
         source: KeyError,
     },
-    /// A field has another type than the Kubernetes API gives it.
+    /// The type of a field differs from that in the Kubernetes API.
     #[error("{key}: {path}: {reason}")]
     Shape {
         /// The object.
         key: ResourceKey,
         /// The field, as `spec.containers[0].env[1].value`.
         path: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// The object is larger than Kubernetes itself would store.
-    #[error("{key}: {bytes} bytes, at most {OBJECT_BYTES_MAX} are replicated")]
+    /// The object is larger than the limit of Kubernetes.
+    #[error("{key}: the object has {bytes} bytes; the maximum is {OBJECT_BYTES_MAX}")]
     TooLarge {
         /// The object.
         key: ResourceKey,

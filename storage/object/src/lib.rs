@@ -1,18 +1,19 @@
-//! Kubernetes objects as Headwater sees them: identity, references, payloads, status rules.
+//! Kubernetes objects: identity, references, payloads, equality of statuses.
 //!
-//! Everything here is a value or a pure function over JSON. An object is checked once, where it
-//! comes in ([`Object::from_value`]), and trusted from then on.
+//! Everything here is a value or a pure function over JSON. [`Object::from_value`] checks an object
+//! once; all later code relies on that check.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`object_type`] | the types and how people write them |
-//! | [`object`] | an object that was checked: key, UID, payload, what it names |
-//! | [`error`] | why something is no object |
-//! | [`defaults`] | what a Kubernetes API server fills in on a write, where readers rely on it |
-//! | [`patch`] | an object as its difference to another one |
-//! | [`payload`] | which part of an object is replicated, and as which bytes |
-//! | [`references`] | which other objects an object names |
-//! | [`status`] | when two pod statuses say the same |
+//! | [`object_type`] | the types and their spellings |
+//! | [`object`] | a checked object: key, UID, payload, references |
+//! | [`error`] | the reasons to refuse an object |
+//! | [`defaults`] | the defaults of a Kubernetes API server on which readers rely |
+//! | [`patch`] | an object as its difference to a base |
+//! | [`payload`] | the replicated part of an object, as canonical bytes |
+//! | [`references`] | the other objects that an object names |
+//! | `shape` | the check that each field has the type of the Kubernetes API |
+//! | [`status`] | the equality of pod statuses |
 
 pub mod defaults;
 pub mod error;

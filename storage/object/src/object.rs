@@ -1,4 +1,4 @@
-//! An object that was checked: what the rest of Headwater handles in place of loose JSON.
+//! The checked object, which the rest of Headwater uses in place of JSON.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::payload::{OBJECT_BYTES_MAX, canonical, prune};
 use crate::references::{Reference, references};
 use crate::shape;
 
-/// A Kubernetes object, checked, with what is replicated of it. Cheap to clone.
+/// A checked Kubernetes object with its replicated payload. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     object_type: &'static ObjectType,
@@ -26,10 +26,10 @@ pub struct Object {
     payload: Bytes,
 }
 
-/// Which object a value is: its type and key, the namespace filled in.
+/// Returns the type and the key of the object in `value`, with the default namespace.
 ///
 /// # Errors
-/// When it has no kind or name, an invalid one, or is of a type that is not replicated.
+/// When its kind or name is missing or invalid, or its type is not replicated.
 pub fn identify(value: &Value) -> Result<(&'static ObjectType, ResourceKey), ObjectError> {
     let found = match value {
         Value::Object(_) => None,
@@ -76,10 +76,10 @@ pub fn identify(value: &Value) -> Result<(&'static ObjectType, ResourceKey), Obj
 }
 
 impl Object {
-    /// Checks `value`, fills in what an API server would, and takes its payload.
+    /// Checks `value`, adds the defaults of an API server, and extracts its payload.
     ///
     /// # Errors
-    /// Says which object it is, as far as that is known, and what is wrong with it.
+    /// When the value is not a valid object. The error names the object as far as it is known.
     pub fn from_value(mut value: Value) -> Result<Self, ObjectError> {
         let (object_type, key) = identify(&value)?;
         fill_in(object_type, &mut value);
@@ -101,56 +101,56 @@ impl Object {
         })
     }
 
-    /// Reads an object's JSON, as [`Object::from_value`].
+    /// Parses JSON and continues as [`Object::from_value`].
     ///
     /// # Errors
-    /// When it is no JSON, and as [`Object::from_value`].
+    /// When the bytes are not JSON, and as [`Object::from_value`].
     pub fn from_json(json: &[u8]) -> Result<Self, ObjectError> {
         Self::from_value(serde_json::from_slice(json).map_err(ObjectError::Json)?)
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn object_type(&self) -> &'static ObjectType {
         self.object_type
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &ResourceKey {
         &self.key
     }
 
-    /// The UID; empty if a source has not given it one yet.
+    /// Returns the UID; empty if its source has not assigned one yet.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// The resource version: opaque. Empty where the source has none.
+    /// Returns the opaque resource version; empty if the source has none.
     pub fn resource_version(&self) -> &str {
         &self.resource_version
     }
 
-    /// The node that a Pod is assigned to, or that a Node is.
+    /// Returns the node of a Pod, or the name of a Node.
     pub fn node(&self) -> Option<&NodeName> {
         self.node.as_ref()
     }
 
-    /// What the object names.
+    /// Returns the objects that this object names.
     pub fn references(&self) -> &[Reference] {
         &self.references
     }
 
-    /// The bytes that are replicated: canonical JSON without what an edge itself reports.
+    /// Returns the replicated bytes: canonical JSON without the fields that edges report.
     pub fn payload(&self) -> &Bytes {
         &self.payload
     }
 
-    /// The payload as a value.
+    /// Returns the payload as a value.
     pub fn value(&self) -> Value {
-        // The payload was written from a value.
+        // The payload is the serialized form of a value.
         serde_json::from_slice(&self.payload).unwrap_or_default()
     }
 
-    /// The entry that the object is in a stream's state.
+    /// Returns the object as an entry of a stream's state.
     pub fn to_applied(&self) -> Applied {
         Applied {
             key: self.key.clone().into(),

@@ -1,4 +1,4 @@
-//! The object types Headwater knows by name: how each is written in keys, manifests and commands.
+//! The object types that Headwater knows, with their spellings in keys, manifests and commands.
 //!
 //! Headwater does not replicate types that are not in the table; a source only counts their objects.
 
@@ -17,7 +17,7 @@ pub struct ObjectType {
     pub namespaced: bool,
     /// Whether the log carries objects of the type to the edges.
     pub replicated: bool,
-    /// What `kubectl` lets a person type instead.
+    /// The short names that `kubectl` accepts.
     pub short_names: &'static [&'static str],
 }
 
@@ -29,7 +29,7 @@ const fn replicated(
     ObjectType { name, plural, kind, api_version, namespaced, replicated: true, short_names }
 }
 
-/// Every type, those that are replicated first.
+/// Every type, the replicated types first.
 pub static OBJECT_TYPES: [ObjectType; 12] = [
     replicated(["pod", "pods", "Pod", "v1"], true, &["po"]),
     replicated(["node", "nodes", "Node", "v1"], false, &["no"]),
@@ -70,15 +70,15 @@ pub static OBJECT_TYPES: [ObjectType; 12] = [
 ];
 
 impl ObjectType {
-    /// The type that a manifest means by `apiVersion` and `kind`.
+    /// Returns the type of a manifest with this `apiVersion` and `kind`.
     ///
     /// The group must match, the version need not: `discovery.k8s.io/v1beta1` slices are slices,
-    /// and a `Service` of another group is something else.
+    /// but a `Service` of another group is another type.
     pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
         OBJECT_TYPES.iter().find(|t| t.kind == kind && group(t.api_version) == group(api_version))
     }
 
-    /// The type that a person means by `text`: its name, plural, kind or a short name, in any case.
+    /// Returns the type with this name, plural, kind or short name, in any letter case.
     pub fn named(text: &str) -> Option<&'static Self> {
         let text = text.to_ascii_lowercase();
         OBJECT_TYPES

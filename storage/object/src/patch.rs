@@ -1,8 +1,8 @@
 //! Patches: an object as its difference to a base. Most updates change one or two fields of many.
 //!
-//! A patch is one zstd frame, compressed with the base as its prefix, as by `zstd --patch-from`. The
-//! same base gives the object back, byte for byte. Another base gives an error or other bytes, so
-//! the caller checks the result by hash.
+//! A patch is one zstd frame, compressed with the base as its prefix, as by `zstd --patch-from`.
+//! With the same base it restores the object, byte for byte. With another base it fails or yields
+//! other bytes, so the caller compares the hash of the result.
 
 use std::cell::RefCell;
 
@@ -11,15 +11,15 @@ use zstd::zstd_safe::{CCtx, DCtx, get_error_name, get_frame_content_size};
 
 use crate::payload::OBJECT_BYTES_MAX;
 
-/// The level: on objects of 2 KiB the ones above it take twice the time for the same size.
+/// The zstd level: on objects of 2 KiB, higher levels take twice the time for the same size.
 const LEVEL: i32 = 1;
 
-/// A patch is worth its while if it is shorter than the object by this factor: else compressing
-/// many objects together does as well, and needs no base.
+/// A patch is used only if it is shorter than the object by this factor. Otherwise the compression
+/// of many objects together is as good, and needs no base.
 const WORTH: usize = 2;
 
-/// Base and object of at most so many bytes together are worked on in memory that stays: to set it
-/// up takes ten times as long as an object of 2 KiB. It is up to 0.4 MB a thread then.
+/// Up to this many bytes of base and object together, a thread reuses its buffers: to allocate them
+/// takes ten times as long as to compress an object of 2 KiB. They have up to 0.4 MB a thread.
 const KEPT_FOR_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
@@ -27,22 +27,22 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<DCtx<'static>>> = RefCell::new(DCtx::try_create());
 }
 
-/// Bytes that are no patch of this base.
+/// The bytes are not a patch of this base.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a patch cannot be applied: {reason}")]
 pub struct PatchError {
-    /// What is wrong with it.
+    /// The cause.
     pub reason: String,
 }
 
-/// What turns `base` into `object`; `None` where it is not worth its while.
+/// Returns the patch from `base` to `object`; `None` if it saves too little.
 pub fn create_patch(base: &[u8], object: &[u8]) -> Option<Bytes> {
     let room = object.len() / WORTH;
     if base.is_empty() || object.len().max(base.len()) > OBJECT_BYTES_MAX {
         return None;
     }
     let mut patch = Vec::with_capacity(room);
-    // One that needs more room ends in an error.
+    // A patch that needs more space ends in an error.
     let mut compress =
         |with: &mut CCtx<'static>| with.compress_using_dict(&mut patch, object, base, LEVEL).ok();
     if base.len() + object.len() <= KEPT_FOR_BYTES_MAX {
@@ -53,23 +53,23 @@ pub fn create_patch(base: &[u8], object: &[u8]) -> Option<Bytes> {
     Some(patch.into())
 }
 
-/// How many bytes the object has that comes of `patch`: what it says, and at most
+/// Returns the size of the patched object in bytes, as `patch` declares it: at most
 /// [`OBJECT_BYTES_MAX`].
 ///
 /// # Errors
-/// When it is no patch, or the object would be too large.
+/// When the bytes are not a patch, or the object would be too large.
 pub fn patched_bytes(patch: &[u8]) -> Result<usize, PatchError> {
     let size = get_frame_content_size(patch)
-        .map_err(|_| error("no zstd frame"))?
-        .ok_or_else(|| error("it does not name its content size"))?;
+        .map_err(|_| error("not a zstd frame"))?
+        .ok_or_else(|| error("the frame does not declare its content size"))?;
     let size = usize::try_from(size).ok().filter(|size| *size <= OBJECT_BYTES_MAX);
-    size.ok_or_else(|| error("its object is larger than any object"))
+    size.ok_or_else(|| error("the declared size is above the maximum of an object"))
 }
 
-/// The object that `patch` makes of `base`. Takes no more memory than the object.
+/// Applies `patch` to `base` and returns the object. It needs no more memory than the object.
 ///
 /// # Errors
-/// When it is no patch of that base.
+/// When the bytes are not a patch of that base.
 pub fn apply_patch(base: &[u8], patch: &[u8]) -> Result<Bytes, PatchError> {
     let size = patched_bytes(patch)?;
     let mut object = Vec::with_capacity(size);
@@ -83,7 +83,11 @@ pub fn apply_patch(base: &[u8], patch: &[u8]) -> Result<Bytes, PatchError> {
     } else {
         decompress(DCtx::try_create().as_mut())?
     };
-    if found == size { Ok(object.into()) } else { Err(error("it holds less than it says")) }
+    if found == size {
+        Ok(object.into())
+    } else {
+        Err(error("the object is shorter than the declared size"))
+    }
 }
 
 fn error(reason: &str) -> PatchError {

@@ -1,9 +1,9 @@
-//! Payloads: which part of an object is replicated, and as which bytes.
+//! Payloads: the replicated part of an object, as canonical bytes.
 //!
-//! A payload leaves out `metadata.managedFields`, and of Pods and Nodes the `status`, but for the
-//! pod conditions that the pod's readiness gates name: those are input to the node, not output of
-//! it. So a report of an edge never comes back to it as a change. The bytes are canonical (keys
-//! sorted, no white space): one object, one hash.
+//! A payload omits `metadata.managedFields`, and the `status` of Pods and Nodes, except the pod
+//! conditions that the pod's readiness gates name: they are input of the node. So a report of an
+//! edge never returns to it as a change. The bytes are canonical (sorted keys, no white space), so
+//! that equal objects have equal hashes.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::object_type::ObjectType;
 
-/// The largest payload in bytes: Kubernetes' own limit for one object (etcd's request size).
+/// The largest payload in bytes: the limit of Kubernetes for one object (etcd's request size).
 pub const OBJECT_BYTES_MAX: usize = 3 * 512 * 1024;
 
-/// Takes out of `object` what is not replicated.
+/// Removes the fields of `object` that are not replicated.
 pub fn prune(object_type: &ObjectType, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -36,11 +36,11 @@ pub fn prune(object_type: &ObjectType, object: &mut Value) {
 
 /// The canonical JSON of `value`.
 pub fn canonical(value: &Value) -> Bytes {
-    // Values hold no map with keys that are not text and no type that fails to serialize.
+    // A value has only text keys, and every type in it serializes.
     serde_json::to_vec(&Canonical(value)).unwrap_or_default().into()
 }
 
-/// Whether two payloads are the same but for the resource version, which says nothing by itself.
+/// Whether two payloads are equal except for the resource version, which has no meaning alone.
 pub fn same_payload(a: &[u8], b: &[u8]) -> bool {
     if a == b {
         return true;
@@ -75,7 +75,7 @@ fn gated_conditions(pod: &Value) -> Option<Value> {
     Some(Value::Object(Map::from_iter([("conditions".to_owned(), Value::Array(kept))])))
 }
 
-/// Serializes with sorted keys, whatever map `serde_json` was built with.
+/// Serializes with sorted keys, for both map types of `serde_json`.
 struct Canonical<'a>(&'a Value);
 
 impl Serialize for Canonical<'_> {

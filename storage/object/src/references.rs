@@ -1,7 +1,7 @@
-//! References: which other objects an object names, and whether it can do without them.
+//! References: the other objects that an object names, and whether it requires them.
 //!
-//! Together they say what a node needs in order to run a pod. The walk reads plain JSON and passes
-//! over what it does not understand: a field of the wrong type names nothing.
+//! The references of a pod are the objects that its node needs. The walk reads JSON and ignores
+//! unknown fields; a field of the wrong type names no object.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use serde_json::Value;
 pub struct Reference {
     /// The object named. It need not exist.
     pub key: ResourceKey,
-    /// Whether the one that names it has to wait for it.
+    /// Whether the referring object must wait for it.
     pub required: bool,
 }
 
-/// What the object at `key` names, each once, in the order of keys.
+/// Returns the references of the object at `key`, each once, in the order of keys.
 pub fn references(key: &ResourceKey, object: &Value) -> Vec<Reference> {
     let mut found =
         ReferenceSet { namespace: key.namespace().unwrap_or("default"), keys: BTreeMap::new() };
@@ -41,12 +41,12 @@ pub fn references(key: &ResourceKey, object: &Value) -> Vec<Reference> {
 const SECRET_REF_VOLUMES: [&str; 7] =
     ["cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"];
 
-/// The secrets of a CSI volume that its node plugin is given. The others stay in the cloud.
+/// The secrets of a CSI volume that its node plugin receives. The others stay in the cloud.
 const CSI_NODE_SECRETS: [&str; 3] =
     ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
 struct ReferenceSet<'a> {
-    /// Where a name without a namespace lies.
+    /// The namespace of a name without one.
     namespace: &'a str,
     keys: BTreeMap<ResourceKey, bool>,
 }
@@ -62,7 +62,7 @@ impl ReferenceSet<'_> {
             }
         }
         for secret in items(spec, "imagePullSecrets") {
-            // The kubelet pulls without a credential that is not there.
+            // The kubelet pulls without a missing credential.
             self.named("secret", &secret["name"], false);
         }
         let account = [&spec["serviceAccountName"], &spec["serviceAccount"]]
@@ -139,8 +139,8 @@ impl ReferenceSet<'_> {
         }
     }
 
-    /// Notes the object. One that is named twice is required if either says so; a name that no
-    /// object can have is left out.
+    /// Adds the object. An object with two references is required if either requires it; an invalid
+    /// name is ignored.
     fn add_text(&mut self, namespace: Option<&str>, kind: &str, name: &str, required: bool) {
         if let Ok(key) = ResourceKey::new(namespace, kind, name) {
             *self.keys.entry(key).or_default() |= required;

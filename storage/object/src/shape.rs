@@ -1,7 +1,7 @@
-//! The shape of an object: whether each field has the type that the Kubernetes API gives it.
+//! The shape of an object: each field must have the type of the Kubernetes API.
 //!
-//! A cluster checks this on every write. Files and sockets are not a cluster, and a wrong field is
-//! better named to the one who wrote it than found by every edge.
+//! A cluster checks this on every write. For objects from files and sockets this module checks it,
+//! so that the author of a wrong field learns of it before any edge receives it.
 
 use headwater_event::ResourceKey;
 use k8s_openapi::api::core::v1 as core;
@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::error::ObjectError;
 use crate::object_type::ObjectType;
 
-/// Checks the fields of `object`; those that this release does not know are passed over.
+/// Checks the fields of `object`, and ignores unknown fields.
 pub(crate) fn check(
     object_type: &ObjectType,
     key: &ResourceKey,
     object: &Value,
 ) -> Result<(), ObjectError> {
     if object["apiVersion"].as_str() != Some(object_type.api_version) {
-        // An older version of the type; its fields are not known here.
+        // This is an older version of the type, whose fields are unknown here.
         return Ok(());
     }
     let outcome = match object_type.name {
@@ -39,8 +39,8 @@ pub(crate) fn check(
         return Ok(());
     };
     let reason = match object_type.name {
-        // The usual reason quotes what it found.
-        "secret" => "not what the Kubernetes API wants here (data is base64)".to_owned(),
+        // The usual reason quotes the value.
+        "secret" => "not the type of the Kubernetes API (data is base64)".to_owned(),
         _ => reason,
     };
     Err(ObjectError::Shape { key: key.clone(), path, reason })
@@ -55,19 +55,22 @@ fn fits<T: DeserializeOwned>(object: &Value) -> Result<(), Misfit> {
     }
 }
 
-/// What the types leave open and nothing can do without.
+/// Checks the required fields that the types leave optional.
 fn contents(object_type: &ObjectType, object: &Value) -> Result<(), Misfit> {
     if object_type.name != "pod" {
         return Ok(());
     }
     let containers = object["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
     if containers.is_empty() {
-        return Err(("spec.containers".to_owned(), "a pod has at least one container".to_owned()));
+        return Err((
+            "spec.containers".to_owned(),
+            "empty; a pod needs at least one container".to_owned(),
+        ));
     }
     for (at, container) in containers.iter().enumerate() {
         if container["name"].as_str().is_none_or(str::is_empty) {
             let path = format!("spec.containers[{at}].name");
-            return Err((path, "a container has a name".to_owned()));
+            return Err((path, "missing; a container needs a name".to_owned()));
         }
     }
     Ok(())

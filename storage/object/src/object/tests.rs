@@ -1,4 +1,4 @@
-//! What is accepted as an object, and how what is not is named.
+//! The values that are accepted as objects, and the errors of the others.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -112,7 +112,7 @@ fn an_object_over_the_limit_of_kubernetes_is_refused_by_name() {
     ));
 }
 
-/// JSON of every shape, with the field names that matter here more often than others.
+/// JSON of every shape, with more of the field names that matter here.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What a pod `shop/web` with this spec names, but for its service account.
+/// The references of a pod `shop/web` with this spec, except its service account.
 fn pod(spec: Value) -> Vec<(String, bool)> {
     let account = "shop/serviceaccount/default";
     let mut found = of("shop/pod/web", json!({ "spec": spec }));
