@@ -149,7 +149,7 @@ fn where_nothing_answers_it_is_said_what_to_do() {
         (&none, "start `headwater up MANIFESTS --data"),
         (&idle, "start it with `headwater up`"),
         (&left, "start it with `headwater up`"),
-        (&stranger, "is no headwater"),
+        (&stranger, "is not headwater"),
     ] {
         for args in [&["get", "pods"][..], &["status"], &["verify"], &["logs", "web"]] {
             let output =
@@ -266,7 +266,7 @@ fn not_found(running: &Running) {
         (&["get", "pods", "--node", "node-1", "--at", "99"], 1, "has not reached seq 99"),
         (&["history", "node/node-9"], 1, "there is no stream node/node-9"),
         (&["history", "node"], 2, "node"),
-        (&["history", "node/node-1", "--from", "3", "--to", "2"], 2, "lies behind --to"),
+        (&["history", "node/node-1", "--from", "3", "--to", "2"], 2, "is above --to"),
         (&["status", "--node", "node-9"], 1, "nodes \"node-9\" not found"),
         (&["verify", "node-9"], 1, "not found; there are node-1, node-2"),
         (&["link", "cut", "node-9"], 1, "not found; there are node-1, node-2"),
@@ -313,7 +313,7 @@ fn story(running: &Running) {
         assert!(text.contains(told), "{told:?} in\n{text}");
     }
     let waits = running.text(&["describe", "pod", "waits"]).expect("described");
-    assert!(waits.contains("default/configmap/nowhere, which is not there"), "{waits}");
+    assert!(waits.contains("default/configmap/nowhere, which does not exist"), "{waits}");
     let config = running.text(&["describe", "cm", "words"]).expect("described");
     assert!(config.contains("Used By:          pod/default/web-1"), "{config}");
     assert!(config.contains("\\u{1b}[2Jgone") && !config.contains('\u{1b}'), "{config}");

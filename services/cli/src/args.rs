@@ -19,7 +19,7 @@ use self::run::RunArgs;
 use self::topics::Topics;
 use crate::candidates;
 
-/// What `--help` ends with.
+/// The end of `--help`.
 const AFTER_HELP: &str = "\
 Begin with `headwater up MANIFESTS`; the other commands ask the running process.
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 found a difference or a problem (diff, verify,
@@ -42,40 +42,41 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run everything in one process: manifests in, pods running, statuses back
+    /// Run everything in one process: publish manifests, run pods, collect statuses
     Up(Up),
-    /// Run the controller alone: from manifests to the log on Kafka, and from reports back
+    /// Run a controller: publish manifests to the log on Kafka, and fold the reports of nodes
     Controller(part::Controller),
-    /// Run a hub alone: from the log on Kafka to edges. Several may run at a time
+    /// Run a hub: serve the log on Kafka to edges. Several hubs may run at a time
     Hub(part::Hub),
-    /// Run the edge of one node: in step with a hub, and its pods running, hub or not
+    /// Run the edge of one node: replicate its objects from a hub, and run its pods with or without
+    /// one
     Edge(edge::Edge),
-    /// Run the pods of one node by what its edge says, for an edge with --no-edged
+    /// Run the pods of one node, beside an edge with --no-edged
     Edged(edge::Edged),
     /// Display one or many objects: the cloud's picture, a node's replica, or either in the past
     Get(Get),
-    /// Show details of one object, with the events that brought it here
+    /// Show details of one object, with its events
     Describe(Describe),
     /// Print the logs of a container in a pod
     Logs(Logs),
-    /// List the events of a stream, every seq
+    /// List the events of a stream
     History(History),
-    /// Show what changed in a stream between two of its events (exit status 3: something did)
+    /// Show the changes of a stream between two of its events (exit status 3: there are changes)
     Diff(Diff),
     /// Show the fleet, and the positions of every node
     Status(Status),
-    /// Cut or restore the link between a node and its hub: a fault to try things with
+    /// Cut or restore the link between a node and its hub: a fault for experiments
     Link(Link),
-    /// Compare state hashes: kept, recomputed, folded from the log (exit status 3: they differ)
+    /// Compare state hashes: stored, recomputed, folded from the log (exit status 3: they differ)
     Verify(Verify),
     /// Create, check or describe the topics of a log on Kafka (exit status 3: they would lose data)
     Topics(Topics),
-    /// Check disk, clock, limits, sockets and versions, and say what to do (exit status 3: a
+    /// Check disk, clock, limits, sockets and versions, and advise what to do (exit status 3: a
     /// problem)
     Doctor(Doctor),
-    /// Make a CA, and certificates for nodes, hubs and operators
+    /// Create a CA, and issue certificates to nodes, hubs and operators
     Ca(ca::Ca),
-    /// Print what makes a shell complete commands, types and names
+    /// Print the script that makes a shell complete commands, types and names
     Completion {
         /// The shell
         shell: Shell,
@@ -93,7 +94,7 @@ pub enum Shell {
     Fish,
 }
 
-/// The running process that a command asks.
+/// The running process to which a command connects.
 #[derive(Debug, Args)]
 pub struct Target {
     /// Data directory of the running process; the command connects to its unix socket
@@ -103,29 +104,29 @@ pub struct Target {
 
 #[derive(Debug, Args)]
 pub struct Up {
-    /// Folder of Kubernetes manifests: YAML or JSON, folders in it too
+    /// Folder of Kubernetes manifests: YAML or JSON, with subfolders
     #[arg(value_name = "MANIFESTS", required_unless_present_any = ["objects", "print_config"])]
     pub manifests: Option<PathBuf>,
-    /// Also take objects as JSON lines on this unix socket
+    /// Also receive objects as JSON lines on this unix socket
     #[arg(long, value_name = "SOCKET")]
     pub objects: Option<PathBuf>,
     /// Data directory
     #[arg(long, value_name = "DIR", env = "HEADWATER_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
     pub data: PathBuf,
-    /// How many nodes (named node-1, node-2, ...), or their names, comma-separated
+    /// Number of nodes (named node-1, node-2, ...), or their names, comma-separated
     /// [default: 2]
     #[arg(long, value_name = "N|NAME,...")]
     pub nodes: Option<String>,
     // Instead of the log in the data directory; topics are made where they are missing.
     #[command(flatten)]
     pub kafka: KafkaArgs,
-    /// What runs the pods [default: process]
+    /// Runtime of the pods [default: process]
     #[arg(long)]
     pub runtime: Option<Runtime>,
-    /// How often each node derives its pod status snapshot besides on change [default: 60s]
+    /// Interval of the pod status snapshots of a node, besides those on change [default: 60s]
     #[arg(long, value_name = "DURATION")]
     pub sync_interval: Option<humantime::Duration>,
-    /// Go on when every manifest is gone at once, and remove what they described
+    /// When all manifests disappear at once, remove their objects
     #[arg(long)]
     pub allow_empty: bool,
     #[command(flatten)]
@@ -141,12 +142,12 @@ pub struct Scope {
     /// All namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
-    /// The replica of this node instead of the cloud's picture
+    /// Show the replica of this node instead of the cloud's picture
     #[arg(long, add = ArgValueCompleter::new(candidates::nodes))]
     pub node: Option<String>,
-    /// Show the past: a seq of the node's stream (with --node), which has no statuses, or an
-    /// RFC 3339 time. It reaches back as far as the replay window (`up --print-config`); what
-    /// the log can no longer show is refused with the earliest position that it can
+    /// Show a past state: at a seq of the node's stream (with --node; it has no statuses), or at an
+    /// RFC 3339 time. The log keeps every event for the replay window (`up --print-config`). For an
+    /// earlier position the error names the earliest one
     #[arg(long, value_name = "SEQ|TIME")]
     pub at: Option<String>,
     /// Show the values of Secrets
@@ -159,8 +160,8 @@ pub struct Scope {
 
 #[derive(Debug, Args)]
 pub struct Get {
-    /// What to list: pods, nodes, configmaps, ...; several with commas; `all`. Then names, if
-    /// not all of them are meant; or TYPE/NAME, once or more
+    /// Types to list: pods, nodes, configmaps, ..., several with commas, or `all`; then names, or
+    /// none for all objects. Or TYPE/NAME, once or more
     #[arg(
         value_name = "TYPE [NAME...] | TYPE/NAME",
         required = true,
@@ -178,10 +179,10 @@ pub struct Get {
     /// Output form: table, wide, json, yaml or name
     #[arg(short, long, default_value = "table", value_parser = output)]
     pub output: Output,
-    /// Then print every change
+    /// List the objects, then print every change
     #[arg(short, long, conflicts_with_all = ["at", "sort_by"])]
     pub watch: bool,
-    /// Leave out the header line
+    /// Omit the header line
     #[arg(long)]
     pub no_headers: bool,
     /// Add the labels as the last column
@@ -214,7 +215,7 @@ fn output(text: &str) -> Result<Output, String> {
         text => {
             let form = text.split_once('=').map_or(text, |(form, _)| form);
             return Err(if OF_KUBECTL.contains(&form) {
-                format!("{form} is not supported; there are {FORMS}: take -o json and jq(1)")
+                format!("{form} is not supported; there are {FORMS}: use -o json and jq(1)")
             } else {
                 format!("there are {FORMS}")
             });
@@ -224,7 +225,7 @@ fn output(text: &str) -> Result<Output, String> {
 
 #[derive(Debug, Args)]
 pub struct Describe {
-    /// The object's type, then names; or TYPE/NAME, once or more. Without names all of the type
+    /// The type, then names, or none for all objects of the type. Or TYPE/NAME, once or more
     #[arg(
         value_name = "TYPE [NAME...] | TYPE/NAME",
         required = true,
@@ -251,7 +252,7 @@ pub struct Logs {
     /// Namespace
     #[arg(short, long, default_value = "default")]
     pub namespace: String,
-    /// Go on as the container writes
+    /// Follow the log while the container writes
     #[arg(short, long)]
     pub follow: bool,
     /// The container's run before this one
@@ -260,10 +261,10 @@ pub struct Logs {
     /// Only the last N lines of each container
     #[arg(long, value_name = "N")]
     pub tail: Option<u64>,
-    /// Only lines not older than this: 5s, 2m, 3h
+    /// Only lines that are at most this old: 5s, 2m, 3h
     #[arg(long, value_name = "DURATION")]
     pub since: Option<humantime::Duration>,
-    /// Begin each line with the time it was written
+    /// Begin each line with its time
     #[arg(long)]
     pub timestamps: bool,
     /// Begin each line with its pod and container
@@ -278,19 +279,19 @@ pub struct History {
     /// The stream: node/NAME or cluster
     #[arg(add = ArgValueCompleter::new(candidates::streams))]
     pub stream: String,
-    /// First seq, inclusive [default: the earliest left]
+    /// First seq, inclusive [default: the earliest available]
     #[arg(long, value_name = "SEQ")]
     pub from: Option<u64>,
     /// Last seq, inclusive [default: the newest]
     #[arg(long, value_name = "SEQ")]
     pub to: Option<u64>,
-    /// Go on as events come
+    /// Follow the stream: print new events
     #[arg(short, long, conflicts_with = "to")]
     pub follow: bool,
     /// Output form: a table, or one JSON object a line
     #[arg(short, long, default_value = "table")]
     pub output: HistoryOutput,
-    /// Leave out the header line
+    /// Omit the header line
     #[arg(long)]
     pub no_headers: bool,
     /// Show the values of Secrets
@@ -311,13 +312,13 @@ pub struct Diff {
     /// The stream: node/NAME or cluster
     #[arg(add = ArgValueCompleter::new(candidates::streams))]
     pub stream: String,
-    /// The state after this event
+    /// The seq of the first state
     #[arg(long, value_name = "SEQ")]
     pub from: u64,
-    /// against the state after this one [default: the newest]
+    /// The seq of the second state [default: the newest]
     #[arg(long, value_name = "SEQ")]
     pub to: Option<u64>,
-    /// Output form: what changed as unified diffs, or one JSON object a line
+    /// Output form: unified diffs, or one JSON object a line
     #[arg(short, long, default_value = "text")]
     pub output: DiffOutput,
     /// Show the values of Secrets
@@ -338,16 +339,16 @@ pub struct Status {
     /// Output form
     #[arg(short, long, default_value = "table")]
     pub output: StatusOutput,
-    /// Show it again every two seconds: in place on a terminal, one after the other on a pipe
+    /// Repeat every two seconds: in place on a terminal, one after the other on a pipe
     #[arg(short, long)]
     pub watch: bool,
-    /// In which order the nodes come
+    /// Order of the nodes
     #[arg(long, default_value = "worst")]
     pub sort: Sort,
     /// Only these nodes
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', add = ArgValueCompleter::new(candidates::nodes))]
     pub node: Vec<String>,
-    /// Leave out the header line
+    /// Omit the header line
     #[arg(long)]
     pub no_headers: bool,
     #[command(flatten)]
@@ -356,9 +357,9 @@ pub struct Status {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StatusOutput {
-    /// A summary, then the nodes; on a terminal those in step give way
+    /// A summary, then the nodes; on a full terminal without those in step
     Table,
-    /// Every stream, last contact, boot and what the disk holds too
+    /// Also every stream, last contact, boot and disk usage
     Wide,
     Json,
     Name,
@@ -371,17 +372,17 @@ pub enum Sort {
     Name,
     /// The most events behind first
     Lag,
-    /// The most reports waiting first
+    /// The most unacknowledged reports first
     Outbox,
     /// The longest without contact first
     Contact,
-    /// The least room on its disk first
+    /// The least free disk space first
     Free,
 }
 
 #[derive(Debug, Args)]
 pub struct Link {
-    /// What to do to the link
+    /// Action on the link
     pub action: LinkAction,
     /// The node
     #[arg(add = ArgValueCompleter::new(candidates::nodes))]
@@ -392,9 +393,9 @@ pub struct Link {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LinkAction {
-    /// End the session and let none be made
+    /// End the session and refuse new ones
     Cut,
-    /// Let the node connect again
+    /// Allow the node to connect again
     Restore,
 }
 

@@ -1,4 +1,4 @@
-//! The commands that ask a running process, and `ca`: one file each.
+//! The client commands, which send requests to a running process, and `ca`: one file each.
 
 mod ca;
 mod describe;
@@ -19,7 +19,7 @@ use crate::exit::{CommandResult, Failure, Outcome};
 /// Runs a command that needs no service in this process.
 ///
 /// # Errors
-/// Why the command failed.
+/// The reason why the command failed.
 pub fn run(command: Command) -> CommandResult {
     match command {
         Command::Completion { shell } => {
@@ -55,7 +55,7 @@ async fn ask(command: Command) -> CommandResult {
     }
 }
 
-/// A small runtime: a command waits for one response.
+/// Creates a small runtime: a command waits for one response.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

@@ -1,4 +1,4 @@
-//! Shell completion: the scripts, by which a shell asks this program at each Tab.
+//! Shell completion: the scripts, by which a shell calls this program at each Tab.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use crate::args::{Cli, Shell};
 
-/// What the scripts set when they ask.
+/// The variable that the scripts set for a completion.
 const VARIABLE: &str = "COMPLETE";
 
-/// Answers a shell that asks, and ends then. Does nothing where a person called.
+/// Answers a completion of a shell and exits. Does nothing for other calls.
 pub fn answer() {
     CompleteEnv::with_factory(Cli::command).var(VARIABLE).complete();
 }
 
-/// What makes `shell` ask this program.
+/// Returns the completion script of `shell`.
 ///
 /// # Errors
-/// None: it is written into memory.
+/// Never: it writes into memory.
 pub(crate) fn script(shell: Shell) -> io::Result<Vec<u8>> {
     let shell: &dyn EnvCompleter = match shell {
         Shell::Bash => &Bash,
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn every_shell_has_a_script_that_asks_this_program() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let script = script(shell).expect("memory takes it");
+            let script = script(shell).expect("a write into memory succeeds");
             let script = String::from_utf8(script).expect("UTF-8");
             assert!(script.contains(VARIABLE) && script.contains("headwater"), "{script}");
         }

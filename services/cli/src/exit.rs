@@ -8,7 +8,7 @@ use headwater_telemetry::error_chain;
 
 use crate::render::plain;
 
-/// What a command that ran to its end found.
+/// The result of a command without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done: exit status 0.
@@ -17,18 +17,18 @@ pub enum Outcome {
     Found,
 }
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// It could not be done: exit status 1.
+    /// The command failed: exit status 1.
     Failed(Box<dyn Error + Send + Sync>),
     /// The arguments are wrong: exit status 2.
     Usage(String),
-    /// Objects are not there, each in a sentence: exit status 1.
+    /// Objects do not exist, each in a sentence: exit status 1.
     NotFound(Vec<String>),
 }
 
-/// What a command gives back.
+/// The result of a command.
 pub type CommandResult = Result<Outcome, Failure>;
 
 /// Exit status of a command that failed.
@@ -39,12 +39,12 @@ const WRONG_USAGE: u8 = 2;
 const FOUND: u8 = 3;
 
 impl Failure {
-    /// A failure without a source.
+    /// Creates a failure without a source.
     pub fn message(text: impl Into<String>) -> Self {
         Self::Failed(text.into().into())
     }
 
-    /// An object that is not there, in kubectl's words.
+    /// Creates a failure for a missing object, in kubectl's words.
     pub fn not_found(plural: &str, name: &str) -> Self {
         Self::NotFound(vec![format!("{plural} {name:?} not found")])
     }
@@ -59,7 +59,8 @@ impl Failure {
                 Self::NotFound(vec![status.message().to_owned()])
             }
             Some(status) if lost_connection(status) => Self::message(
-                "what runs has ended, or no longer answers (is it stopping, or was it killed?)",
+                "the headwater process has ended or does not respond: check whether it runs, and \
+                 try again",
             ),
             Some(status) => Self::message(status.message()),
             None => Self::Failed(error),
@@ -86,7 +87,7 @@ pub fn report(result: CommandResult) -> ExitCode {
             sentences.iter().for_each(|text| print("Error from server (NotFound): ", text));
             ExitCode::from(FAILED)
         }
-        // A reader of our output that goes away (`| head`) is no failure of ours.
+        // A reader that closes our output (`| head`) is not a failure.
         Err(Failure::Failed(error)) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => {
             print(prefix(), &error_chain(error.as_ref()));

@@ -9,7 +9,7 @@ use crate::exit::Failure;
 pub(crate) struct ObjectSelection {
     /// The type.
     pub(crate) object_type: &'static ObjectType,
-    /// Their names; empty: all of them.
+    /// Their names; empty: all objects of the type.
     pub(crate) names: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn parse_selections(words: &[String]) -> Result<Vec<ObjectSelection>,
     }
     let mut names = rest.to_vec();
     if let Some(empty) = names.iter().position(String::is_empty) {
-        return Err(Failure::Usage(format!("the name number {} is empty", empty + 1)));
+        return Err(Failure::Usage(format!("name number {} is empty", empty + 1)));
     }
     names.dedup();
     let selection = |object_type| ObjectSelection { object_type, names: names.clone() };
@@ -41,7 +41,7 @@ fn each_named(words: &[String]) -> Result<Vec<ObjectSelection>, Failure> {
             Some(_) => return Err(Failure::Usage(format!("{word} is not TYPE/NAME"))),
             None => {
                 return Err(Failure::Usage(format!(
-                    "{word} is not TYPE/NAME: where one word is, all are"
+                    "{word} is not TYPE/NAME: if one word has this form, all must"
                 )));
             }
         };
@@ -54,7 +54,7 @@ fn each_named(words: &[String]) -> Result<Vec<ObjectSelection>, Failure> {
     Ok(found)
 }
 
-/// The object types of `pods`, `po,cm` or `all`.
+/// Returns the object types of `pods`, `po,cm` or `all`.
 fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
     if text == "all" {
         return Ok(replicated().collect());
@@ -69,7 +69,7 @@ fn types(text: &str) -> Result<Vec<&'static ObjectType>, Failure> {
     Ok(types)
 }
 
-/// The object type of one word.
+/// Returns the object type of one word.
 fn object_type(word: &str) -> Result<&'static ObjectType, Failure> {
     ObjectType::named(word).filter(|object_type| object_type.replicated).ok_or_else(|| {
         let known: Vec<&str> = replicated().map(|object_type| object_type.plural).collect();
@@ -77,7 +77,7 @@ fn object_type(word: &str) -> Result<&'static ObjectType, Failure> {
     })
 }
 
-/// The types that the log carries.
+/// Returns the types that the log carries.
 pub(crate) fn replicated() -> impl Iterator<Item = &'static ObjectType> {
     OBJECT_TYPES.iter().filter(|object_type| object_type.replicated)
 }
@@ -125,7 +125,7 @@ mod tests {
         for (words, named) in [
             (&["deployments"][..], "\"deployments\""),
             (&["pods,"], "there is no type \"\""),
-            (&["pod/a", "b"], "b is not TYPE/NAME: where one word is"),
+            (&["pod/a", "b"], "b is not TYPE/NAME: if one word has this form"),
             (&["pod/a", "pod/"], "pod/ is not TYPE/NAME"),
             (&["pod/a/b"], "pod/a/b is not"),
             (&["pod", ""], "empty"),
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Words as people type them, and worse.
+    /// Words: valid selections and invalid ones.
     fn word() -> impl Strategy<Value = String> {
         prop_oneof![
             "(po|pods|cm|nodes|svc|secret|all)",
@@ -155,7 +155,7 @@ mod tests {
                         .iter()
                         .flat_map(|(kind, names)| names.iter().map(move |n| format!("{kind}/{n}")))
                         .collect();
-                    // Written out they mean the same, as far as a name may stand behind a slash.
+                    // The form TYPE/NAME selects the same, for names that are valid in it.
                     if words.iter().all(|word| word.contains('/')) {
                         let slashed: Vec<&str> = slashed.iter().map(String::as_str).collect();
                         prop_assert_eq!(self::meant(&slashed), Ok(meant));

@@ -1,5 +1,5 @@
-//! Paths into an object, as `--sort-by` and `--field-selector` take them: the plain part of
-//! JSONPath, `.spec.containers[0].image`, in braces or not.
+//! Paths into an object, for `--sort-by` and `--field-selector`: the simple part of JSONPath,
+//! `.spec.containers[0].image`, with or without braces.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::exit::Failure;
 
-/// One step down.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Field(String),
@@ -19,11 +19,12 @@ enum Step {
 pub(crate) struct Path(Vec<Step>);
 
 impl Path {
-    /// Reads a path. A dot within a name is written `\.`.
+    /// Parses a path. In a name, `\.` is a dot.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let wrong = |what: &str| {
             Failure::Usage(format!(
-                "{text:?} is no path: {what}; write it like .metadata.name or .spec.volumes[0].name"
+                "{text:?} is not a path: {what}; write it like .metadata.name or \
+                 .spec.volumes[0].name"
             ))
         };
         let inner = text.strip_prefix('{').map_or(Some(text), |rest| rest.strip_suffix('}'));
@@ -39,7 +40,7 @@ impl Path {
             }
             if !field.is_empty() {
                 if field.contains(['*', '?', '(', ']']) {
-                    return Err(wrong("only names and numbers of items are understood"));
+                    return Err(wrong("a step is a name or the number of an item"));
                 }
                 steps.push(Step::Field(field));
             }
@@ -52,7 +53,7 @@ impl Path {
                     if letters.next().is_none() {
                         return Err(wrong("a bracket is not closed"));
                     }
-                    let index = index.parse().map_err(|_| wrong("an item has a number"))?;
+                    let index = index.parse().map_err(|_| wrong("an index is not a number"))?;
                     steps.push(Step::Item(index));
                     letters.next_if_eq(&'.');
                 }
@@ -63,7 +64,7 @@ impl Path {
         if steps.is_empty() { Err(wrong("it is empty")) } else { Ok(Self(steps)) }
     }
 
-    /// What lies there.
+    /// Returns the value at the path.
     pub(crate) fn of<'v>(&self, object: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(object, |at, step| match step {
             Step::Field(field) => at.get(field),
@@ -71,7 +72,7 @@ impl Path {
         })
     }
 
-    /// What lies there as text; empty where nothing does.
+    /// Returns the value at the path as text; empty if there is none.
     pub(crate) fn text(&self, object: &Value) -> String {
         match self.of(object) {
             None | Some(Value::Null) => String::new(),
@@ -81,7 +82,7 @@ impl Path {
     }
 }
 
-/// The order of two values: numbers as numbers, the rest as text; what is absent comes first.
+/// Compares two values: numbers as numbers, others as text; a missing value comes first.
 pub(crate) fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     match (a, b) {
         (Some(Value::Number(a)), Some(Value::Number(b))) => {
@@ -134,7 +135,7 @@ mod tests {
         prop_oneof![field.prop_map(Step::Field), any::<usize>().prop_map(Step::Item)]
     }
 
-    /// A path as a person would write it.
+    /// A path in its written form.
     fn written(steps: &[Step]) -> String {
         let step = |step: &Step| match step {
             Step::Field(field) => {

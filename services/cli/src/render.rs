@@ -1,4 +1,4 @@
-//! How values are shown: times, ages, YAML.
+//! The text forms of values: times, ages, YAML.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ pub(crate) fn object_age(object: &Value, now: Timestamp) -> String {
         .map_or_else(|| "<unknown>".to_owned(), |created| age(created, now))
 }
 
-/// A size as people read it: `512`, `13.4Ki`, `2.0Gi`.
+/// A size for people: `512`, `13.4Ki`, `2.0Gi`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["Ki", "Mi", "Gi", "Ti", "Pi"];
     let (mut tenths, mut unit) = (bytes.saturating_mul(10), None);
@@ -53,8 +53,8 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Text from an object or a server as it may stand on a terminal: what would move the cursor, end
-/// the line, or turn the reading direction is escaped.
+/// Escapes text from an object or a server for a terminal: characters that move the cursor, end the
+/// line or change the reading direction.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let is_unsafe = |letter: char| {
         letter.is_control()
@@ -71,7 +71,8 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
 
 /// An object as YAML.
 pub(crate) fn yaml(object: &Value) -> String {
-    serde_saphyr::to_string(object).unwrap_or_else(|error| format!("# not shown: {error}\n"))
+    serde_saphyr::to_string(object)
+        .unwrap_or_else(|error| format!("# the object has no YAML form: {error}\n"))
 }
 
 #[cfg(test)]

@@ -8,24 +8,24 @@ use crate::path::Path;
 /// One condition on the labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Label {
-    /// It is there with one of these values.
+    /// The label exists with one of these values.
     In(String, Vec<String>),
-    /// It is not there, or with another value.
+    /// The label is missing, or has another value.
     NotIn(String, Vec<String>),
     Present(String),
     Absent(String),
 }
 
-/// Which objects are meant: those that meet every condition.
+/// Selects the objects that meet every condition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     labels: Vec<Label>,
-    /// A path, its value, and whether it is to be this one or another.
+    /// A path, a value, and whether the field must equal it or differ from it.
     fields: Vec<(Path, String, bool)>,
 }
 
 impl Selector {
-    /// Reads both selectors.
+    /// Parses both selectors.
     pub(crate) fn parse(labels: Option<&str>, fields: Option<&str>) -> Result<Self, Failure> {
         let labels = match labels {
             None => Vec::new(),
@@ -40,12 +40,12 @@ impl Selector {
         Ok(Self { labels, fields })
     }
 
-    /// Whether every object is meant.
+    /// Whether it selects every object.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether `object` is meant.
+    /// Whether it selects `object`.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let value = |label: &str| object["metadata"]["labels"].get(label).and_then(Value::as_str);
         let is_met = |label: &Label| match label {
@@ -63,7 +63,7 @@ impl Selector {
     }
 }
 
-/// The conditions of a label selector: commas part them, but not within parentheses.
+/// Splits a label selector at commas outside parentheses.
 fn conditions(text: &str) -> Vec<String> {
     let mut conditions = vec![String::new()];
     let mut depth = 0_u32;
@@ -95,7 +95,7 @@ fn label(selector: &str, condition: &str) -> Result<Label, Failure> {
             && text
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '_' | '-'));
-        if is_name { Ok(text.to_owned()) } else { Err(wrong(&format!("{text:?} is no label"))) }
+        if is_name { Ok(text.to_owned()) } else { Err(wrong(&format!("{text:?} is not a label"))) }
     };
     let condition = condition.trim();
     if let Some((label, values)) = condition.split_once('(') {
@@ -106,7 +106,7 @@ fn label(selector: &str, condition: &str) -> Result<Label, Failure> {
         return match (words.next(), words.next(), words.next()) {
             (Some(label), Some("in"), None) => Ok(Label::In(name(label)?, values)),
             (Some(label), Some("notin"), None) => Ok(Label::NotIn(name(label)?, values)),
-            _ => Err(wrong("before a parenthesis stands `in` or `notin`")),
+            _ => Err(wrong("before a parenthesis there must be `in` or `notin`")),
         };
     }
     if let Some((label, value)) = condition.split_once("!=") {

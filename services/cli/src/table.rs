@@ -1,4 +1,4 @@
-//! Tables as kubectl prints them: columns of text, no lines, three spaces between.
+//! Tables in the form of kubectl: columns of text, without lines, three spaces apart.
 
 pub(crate) mod columns;
 
@@ -18,19 +18,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these column names.
+    /// Creates a table with these column names.
     pub fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Self {
         let header = header.into_iter().map(Into::into).collect();
         Self { header, rows: Vec::new(), headers_shown: true }
     }
 
-    /// Leaves out the header line.
+    /// Omits the header line.
     pub fn without_headers(mut self, without: bool) -> Self {
         self.headers_shown = !without;
         self
     }
 
-    /// Adds a row. What a cell says comes from objects, and is not to rule the terminal.
+    /// Adds a row. Cells come from objects, so their control characters are escaped.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let plain = |cell: String| match render::plain(&cell) {
             Cow::Borrowed(_) => cell,
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// A table printed bit by bit, its columns kept where they were as long as they are wide enough.
+/// A table that is printed in parts. Its columns stay while they are wide enough.
 #[derive(Default)]
 pub struct StreamedTable {
     widths: Vec<usize>,
@@ -53,7 +53,7 @@ pub struct StreamedTable {
 }
 
 impl StreamedTable {
-    /// The rows of `table` as they stand below those before; the first time below the header.
+    /// Formats the rows of `table` below the earlier ones; the first time with the header.
     pub fn continued(&mut self, mut table: Table) -> Table {
         table.headers_shown &= !std::mem::replace(&mut self.header_printed, true);
         self.widths.resize(table.header.len(), 0);

@@ -1,7 +1,7 @@
 //! Admission of requests and streams, each up to a bound.
 //!
-//! A request ends by itself and waits for a permit. A stream may stay open forever: one above its
-//! bound is refused, so that streams never block requests.
+//! A request ends by itself, so it waits for a permit. A stream may stay open for ever, so a stream
+//! above the bound is refused. Streams never block requests.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use tonic::Status;
 
 use super::{ResponseStream, brief};
 
-/// The most requests at a time: each may hold a node's whole replica, or read a log.
+/// The most concurrent requests: each may have a node's whole replica in memory, or read a log.
 const REQUESTS_MAX: usize = 16;
 
-/// The most streams open at a time: people and scripts that watch one process. Each may hold the
-/// objects that it watches.
+/// The most open streams, of people and scripts that watch one process. Each may have the watched
+/// objects in memory.
 const STREAMS_MAX: usize = 64;
 
 /// Permits for requests and for streams.
@@ -36,7 +36,7 @@ impl Admission {
         turn.map_err(|_| Status::unavailable("the process is stopping"))
     }
 
-    /// A permit for a stream.
+    /// Returns a permit for a stream, or refuses it.
     pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Status> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
@@ -47,7 +47,7 @@ impl Admission {
     }
 }
 
-/// A stream that holds its permit until it is dropped.
+/// A stream with its permit, which it releases when it is dropped.
 pub(super) fn hold_permit<T: 'static>(
     permit: OwnedSemaphorePermit,
     stream: impl Stream<Item = Result<T, Status>> + Send + 'static,

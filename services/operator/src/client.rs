@@ -13,19 +13,19 @@ use tonic::transport::{Channel, Endpoint, Uri};
 /// The file name of the operator API's socket in a data directory.
 pub const SOCKET: &str = "headwater.sock";
 
-/// The largest answer taken, in bytes: a node's whole replica must fit.
+/// The largest response, in bytes: a node's whole replica must fit.
 pub const RESPONSE_BYTES_MAX: usize = 256 << 20;
 
-/// How long a server may take to report its version.
+/// The time limit for a server to report its version.
 const GREETING_MAX: Duration = Duration::from_secs(5);
 
-/// A stopped or hanging process is detected after twice this time.
+/// The keepalive interval: a stopped or hanging process is detected after twice this time.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The version of this program, which is that of its operator API.
+/// The version of this program and of its operator API.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Why the client cannot ask the running process.
+/// The reason why the client cannot connect to the running process.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// There is no socket.
@@ -46,7 +46,7 @@ pub enum ConnectError {
         dir: String,
     },
     /// The socket belongs to another user.
-    #[error("{socket} answers only the user who runs headwater")]
+    #[error("{socket} accepts only the user that runs headwater: run this command as that user")]
     NotAllowed {
         /// The socket.
         socket: String,
@@ -63,7 +63,10 @@ pub enum ConnectError {
         socket: String,
     },
     /// The server uses another protocol.
-    #[error("the process that listens on {socket} is no headwater: it does not use its protocol")]
+    #[error(
+        "the process that listens on {socket} is not headwater: name the data directory of \
+         headwater with --data"
+    )]
     Stranger {
         /// The socket.
         socket: String,
@@ -98,7 +101,7 @@ pub async fn connect(data: &Path) -> Result<OperatorClient<Channel>, ConnectErro
         return Err(ConnectError::NotRunning { dir: dir() });
     }
     let channel = channel(path.clone()).await.map_err(|source| match kind(&source) {
-        // Left behind by a process that was killed.
+        // A killed process left the socket behind.
         Some(io::ErrorKind::ConnectionRefused) => ConnectError::NotRunning { dir: dir() },
         Some(io::ErrorKind::PermissionDenied) => {
             ConnectError::NotAllowed { socket: socket(), source }
@@ -123,12 +126,12 @@ pub async fn connect(data: &Path) -> Result<OperatorClient<Channel>, ConnectErro
     Ok(operator)
 }
 
-/// A channel over the unix socket at `socket`.
+/// Opens a channel over the unix socket at `socket`.
 ///
 /// # Errors
 /// When no process listens there.
 pub async fn channel(socket: PathBuf) -> Result<Channel, tonic::transport::Error> {
-    // The URI is not used: the connector knows the socket.
+    // The URI has no effect: the connector has the socket.
     Endpoint::from_static("http://headwater.local")
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)
@@ -140,7 +143,7 @@ pub async fn channel(socket: PathBuf) -> Result<Channel, tonic::transport::Error
         .await
 }
 
-/// The system's error of a failed connection.
+/// Returns the system's error of a failed connection.
 fn kind(error: &tonic::transport::Error) -> Option<io::ErrorKind> {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -174,7 +177,7 @@ mod tests {
         let idle = connect(dir.path()).await.expect_err("nothing runs");
         assert!(matches!(idle, ConnectError::NotRunning { .. }), "{idle}");
         drop(UnixListener::bind(dir.path().join(SOCKET)).expect("a socket"));
-        let left = connect(dir.path()).await.expect_err("it was left behind");
+        let left = connect(dir.path()).await.expect_err("the socket has no process");
         assert!(matches!(left, ConnectError::NotRunning { .. }), "{left}");
     }
 
@@ -184,7 +187,7 @@ mod tests {
         let listener = UnixListener::bind(dir.path().join(SOCKET)).expect("a socket");
         std::thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
-                // It may hang up first.
+                // The client may close first.
                 let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
             }
         });
@@ -196,7 +199,7 @@ mod tests {
     async fn another_build_is_named() {
         let dir = tempfile::tempdir().expect("a directory");
         let listener = tokio::net::UnixListener::bind(dir.path().join(SOCKET)).expect("a socket");
-        // A server that knows none of our questions.
+        // A server that knows none of our requests.
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .build_v1()

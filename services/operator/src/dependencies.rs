@@ -1,5 +1,5 @@
-//! The dependencies of the operator API. A part provides those that it has; a request that needs
-//! another one is refused, and the refusal names the data directory to ask instead.
+//! The dependencies of the operator API. A part provides those that it has. A request that needs
+//! another one is refused, and the refusal names the right data directory.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub enum PartKind {
 /// Records on disk whether the link of a node is cut.
 pub type LinkRecorder = Arc<dyn Fn(&NodeName, bool) -> std::io::Result<()> + Send + Sync>;
 
-/// What the operator API reads. Cheap to clone.
+/// The dependencies of the operator API. Cheap to clone.
 #[derive(Clone)]
 pub struct OperatorDependencies {
     /// The part that serves the API.
@@ -88,7 +88,7 @@ impl PartKind {
 }
 
 impl OperatorDependencies {
-    /// The logs, or a refusal.
+    /// Returns the logs, or a refusal.
     pub(super) fn logs(&self) -> Result<&Logs, Status> {
         self.logs.as_ref().ok_or_else(|| {
             Status::failed_precondition(
@@ -97,7 +97,7 @@ impl OperatorDependencies {
         })
     }
 
-    /// The cloud's picture, or a refusal.
+    /// Returns the cloud's picture, or a refusal.
     pub(super) fn picture(&self) -> Result<&Picture, Status> {
         self.cloud.as_ref().map(|cloud| &cloud.picture).ok_or_else(|| {
             Status::failed_precondition(
@@ -107,12 +107,12 @@ impl OperatorDependencies {
         })
     }
 
-    /// The node of an edge's own process.
+    /// Returns the node of a process that is an edge.
     pub(super) fn own_node(&self) -> Option<(&NodeName, &NodeView)> {
         (self.part == PartKind::Edge).then(|| self.nodes.first_key_value()).flatten()
     }
 
-    /// The nodes that this part knows of.
+    /// Returns the nodes that this part knows.
     pub(super) fn known_nodes(&self) -> Result<Vec<NodeName>, Status> {
         match (&self.cloud, &self.hub) {
             _ if !self.nodes.is_empty() => Ok(self.nodes.keys().cloned().collect()),
@@ -122,7 +122,7 @@ impl OperatorDependencies {
         }
     }
 
-    /// The streams that this part knows of.
+    /// Returns the streams that this part knows.
     pub(super) fn known_streams(&self) -> Result<Vec<StreamId>, Status> {
         let of_nodes = match &self.cloud {
             Some(cloud) => cloud.picture.nodes(),
@@ -131,7 +131,7 @@ impl OperatorDependencies {
         Ok(of_nodes.iter().map(StreamId::node).chain([StreamId::Cluster]).collect())
     }
 
-    /// The node that a request names, if this part knows it.
+    /// Returns the node that a request names, if this part knows it.
     pub(super) fn named(&self, name: &str) -> Result<NodeName, Status> {
         let node: NodeName =
             name.parse().map_err(|error| Status::invalid_argument(format!("{name:?}: {error}")))?;
@@ -151,13 +151,13 @@ impl OperatorDependencies {
         }))
     }
 
-    /// The node that a request names, if its edge runs in this process.
+    /// Returns the node that a request names, if its edge runs in this process.
     pub(super) fn node(&self, name: &str) -> Result<(NodeName, NodeView), Status> {
         let node = self.named(name)?;
         match self.nodes.get(&node) {
             Some(view) => Ok((node, view.clone())),
             None => Err(Status::failed_precondition(format!(
-                "what node {node} holds lies on its machine: ask the data directory of its edge \
+                "the replica of node {node} is on its machine: ask the data directory of its edge \
                  there"
             ))),
         }

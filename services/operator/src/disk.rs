@@ -1,4 +1,4 @@
-//! The disk of a node: room, what its databases take, and what is wrong with it.
+//! The disk of a node: free space, the size of its databases, and its problems.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use headwater_proto::operator::DiskStatus;
 use nix::sys::statvfs::statvfs;
 
-/// Nothing is wrong.
+/// The disk has no problem.
 pub(super) const OK: &str = "ok";
-/// The node cannot write until there is room again.
+/// The disk is full: the node cannot write.
 pub(super) const FULL: &str = "full";
-/// A damaged database was kept under another name, and begun anew.
+/// A damaged database was moved aside, and an empty one took its place.
 pub(super) const MOVED_ASIDE: &str = "moved aside";
 /// A database of the node cannot be used.
 pub(super) const FAILED: &str = "failed";
@@ -18,28 +18,28 @@ pub(super) const FAILED: &str = "failed";
 /// A node's databases, by their directories' names.
 const DATABASES: [&str; 2] = ["state", "outbox"];
 
-/// What a directory is called that holds a damaged database, behind the database's name.
+/// The suffix of the directory of a damaged database.
 const ASIDE: &str = ".damaged-";
 
-/// The size of a block as `stat` counts them, whatever the file system's own is.
+/// The size of a block in `stat`, on every file system.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// What words in a trouble mean that a disk is full.
+/// The texts in a trouble that mean a full disk.
 const FULL_WORDS: [&str; 3] = ["disk: full", "No space left on device", "Disk quota exceeded"];
 
-/// What words in a trouble mean that a database cannot be used.
+/// The texts in a trouble that mean a failed database.
 const FAILED_WORDS: [&str; 2] = ["storage engine", "database"];
 
-/// What a look at a node's directory found.
+/// The findings in a node's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DiskUsage {
     free_bytes: u64,
     store_bytes: u64,
-    /// The newest database that was moved aside, and when.
+    /// The newest database that was moved aside, and the time.
     aside: Option<(PathBuf, i64)>,
 }
 
-/// Looks at a node's directory. What cannot be read counts as nothing: a look is no test.
+/// Reads a node's directory. A file that cannot be read counts as missing.
 pub(super) fn look(node: &Path) -> DiskUsage {
     let free_bytes = statvfs(node)
         .map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
@@ -47,8 +47,8 @@ pub(super) fn look(node: &Path) -> DiskUsage {
     DiskUsage { free_bytes, store_bytes, aside: newest_aside(node) }
 }
 
-/// The state of the disk from a look at it, and from why the node does not work, if so, with
-/// since when.
+/// Derives the state of the disk from the findings, and from the node's trouble and its start, if
+/// it has one.
 pub(super) fn judge(found: &DiskUsage, trouble: Option<(&str, i64)>) -> DiskStatus {
     let status = |state: &str, since_ms, advice: String| DiskStatus {
         state: state.to_owned(),
@@ -61,17 +61,18 @@ pub(super) fn judge(found: &DiskUsage, trouble: Option<(&str, i64)>) -> DiskStat
         (Some((trouble, since_ms)), _) if is_full(trouble) => status(
             FULL,
             since_ms,
-            "make room on the disk of the data directory; the node goes on by itself".to_owned(),
+            "make room on the disk of the data directory; then the node continues by itself"
+                .to_owned(),
         ),
         (Some((trouble, since_ms)), _) if has_failed(trouble) => {
-            status(FAILED, since_ms, format!("{trouble}; it is tried again and again"))
+            status(FAILED, since_ms, format!("{trouble}; the node retries until it succeeds"))
         }
         (_, Some((path, since_ms))) => status(
             MOVED_ASIDE,
             *since_ms,
             format!(
-                "a database was damaged and is begun anew; what it was lies in {}: look at the \
-                 disk, then remove it",
+                "a database was damaged, and an empty one took its place: the damaged one is {}; \
+                 check the disk, then delete it",
                 path.display()
             ),
         ),
@@ -88,7 +89,7 @@ fn has_failed(trouble: &str) -> bool {
     FAILED_WORDS.iter().any(|word| trouble.contains(word))
 }
 
-/// What the files of a database take on disk. A database is one directory without others in it.
+/// The disk usage of a database, which is one directory without subdirectories.
 fn bytes_in(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
@@ -106,7 +107,7 @@ fn newest_aside(node: &Path) -> Option<(PathBuf, i64)> {
             .iter()
             .any(|database| name.strip_prefix(database).is_some_and(|rest| rest.starts_with(ASIDE)))
     });
-    // A rename changes the directory's ctime, and nothing writes into it afterwards.
+    // The rename sets the directory's ctime, and nothing writes into it afterwards.
     let with_time = aside.filter_map(|entry| {
         let metadata = entry.metadata().ok()?;
         Some((entry.path(), metadata.ctime() * 1_000 + metadata.ctime_nsec() / 1_000_000))

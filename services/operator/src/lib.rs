@@ -4,15 +4,16 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`client`] | the connection of a command to a running process |
-//! | `dependencies`, `node_view` | what the server needs from the part that runs it |
+//! | `dependencies`, `node_view` | the dependencies that a part provides to the server |
 //! | `admission` | bounds on concurrent requests and streams |
-//! | `objects`, `watch`, `mask` | objects, now or in the past; their changes; hidden Secret values |
+//! | `objects`, `watch`, `mask` | present and past objects; their changes; hidden Secret values |
 //! | `stream_history`, `past_statuses` | the past, from the logs |
 //! | `object_history` | the events and reports of one object |
+//! | `pod_status` | the status of a pod in a word |
 //! | `logs` | log files of containers |
 //! | [`status`], `disk`, `verify` | positions and lag; disks; state hashes |
 //!
-//! The server reads the state of the parts and changes nothing but a link. The socket has mode
+//! The server reads the state of the parts, and changes only links. The socket has mode
 //! 0600: only the owner of the data directory may connect.
 
 mod admission;
@@ -59,21 +60,21 @@ pub use self::pod_status::pod_status;
 /// The largest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// The most calls at a time over one connection: a command makes a few.
+/// The most concurrent calls of one connection: a command makes a few.
 const CALLS_MAX: u32 = 128;
 
-/// Headers of a request are a few hundred bytes.
+/// The most bytes of headers: a request has a few hundred.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
 
-/// The longest refusal, in bytes: it travels in headers, up to three bytes for each.
+/// The longest refusal, in bytes: it is in the headers, which encode a byte in up to three.
 const REFUSAL_BYTES_MAX: usize = 2 << 10;
 
-/// Names listed in a refusal: a line or two of a terminal.
+/// The most names in a refusal: a line or two of a terminal.
 const NAMES_SHOWN_MAX: usize = 10;
 
-/// Why the operator API does not listen.
+/// The reason why the operator API does not listen.
 #[derive(Debug, thiserror::Error)]
-#[error("the operator socket {} cannot be made", socket.display())]
+#[error("the operator socket {} cannot be created", socket.display())]
 pub struct ListenError {
     socket: PathBuf,
     source: std::io::Error,
@@ -82,14 +83,14 @@ pub struct ListenError {
 /// Listens on `socket` until `stop`.
 ///
 /// # Errors
-/// When the socket cannot be made.
+/// When the socket cannot be created.
 pub fn serve(
     socket: &Path,
     dependencies: OperatorDependencies,
     stop: CancellationToken,
 ) -> Result<tokio::task::JoinHandle<()>, ListenError> {
     let failed = |source| ListenError { socket: socket.to_owned(), source };
-    // The data directory is locked: a socket that is there was left behind.
+    // The data directory is locked, so an existing socket is from a killed process.
     match std::fs::remove_file(socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
@@ -111,11 +112,11 @@ pub fn serve(
             .add_service(service);
         match reflection {
             Ok(reflection) => server = server.add_service(reflection),
-            Err(error) => tracing::warn!(%error, "no reflection on the operator socket"),
+            Err(error) => tracing::warn!(%error, "the operator API has no reflection"),
         }
         let incoming = UnixListenerStream::new(listener);
         if let Err(error) = server.serve_with_incoming_shutdown(incoming, stop.cancelled()).await {
-            tracing::error!(%error, "the operator socket no longer answers");
+            tracing::error!(%error, "the server of the operator API has failed");
         }
         // A socket without a server would mislead clients.
         let _ = std::fs::remove_file(socket);
@@ -210,7 +211,7 @@ impl Operator for OperatorService {
         let edge = dependencies.nodes.get(&node);
         if edge.is_none() && dependencies.hub.is_none() {
             return Err(Status::failed_precondition(format!(
-                "a controller holds no link: ask the data directory of a hub, or on its machine \
+                "a controller has no links: ask the data directory of a hub, or on its machine \
                  that of the edge of {node}"
             )));
         }
@@ -223,7 +224,7 @@ impl Operator for OperatorService {
         if let Some(edge) = edge.and_then(|view| view.edge()) {
             let told = if request.cut { edge.cut_link().await } else { edge.restore_link().await };
             if told.is_err() {
-                tracing::debug!(%node, "the edge ends just now; it meets the cut when it starts");
+                tracing::debug!(%node, "the edge is ending; the cut applies at its next start");
             }
         }
         Ok(Response::new(SetLinkResponse {}))
@@ -253,7 +254,7 @@ impl Operator for OperatorService {
     }
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of the others.
 fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(NAMES_SHOWN_MAX);
     let said: Vec<&str> = names.take(NAMES_SHOWN_MAX).collect();
@@ -263,7 +264,7 @@ fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     }
 }
 
-/// Shortens a refusal to what headers can hold: it may repeat the request.
+/// Shortens a refusal to the limit of headers: it may quote the request.
 fn brief(status: Status) -> Status {
     let said = status.message();
     if said.len() <= REFUSAL_BYTES_MAX {

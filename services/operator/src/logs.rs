@@ -1,4 +1,4 @@
-//! What containers wrote, from the log files that their node's runtime names.
+//! The logs of containers, from the log files that their node's runtime names.
 
 mod container;
 mod file;
@@ -23,22 +23,22 @@ use tonic::Status;
 use self::line::{LineFormat, LineFormatter};
 use super::{OperatorDependencies, internal, objects};
 
-/// Bytes read at once.
+/// The bytes of one read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Chunks waiting for a slow reader.
+/// The most chunks that wait for a slow reader.
 const CHUNKS_MAX: usize = 4;
 
-/// How often a followed file is looked at: a person reads along.
+/// The interval at which a followed file is read: a person follows it.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The log files of one run of a container, oldest first, asked again while it is followed.
+/// Lists the log files of one run of a container, oldest first. A follower lists them repeatedly.
 type Paths = Box<dyn Fn() -> std::io::Result<Vec<PathBuf>> + Send + Sync>;
 
-/// Where the chunks of all containers go.
+/// The sender of the chunks of all containers.
 type Chunks = mpsc::Sender<std::io::Result<LogsChunk>>;
 
-/// What the containers wrote, line by line, one container after the other; followed ones as they
+/// Streams the lines of containers, one container after the other; followed containers as they
 /// write.
 pub(super) async fn logs(
     dependencies: &OperatorDependencies,
@@ -87,7 +87,7 @@ async fn send_all(
     sender: Chunks,
 ) {
     if !note.is_empty() {
-        // The client may be gone.
+        // The client may have disconnected.
         let _ = sender.send(Ok(LogsChunk { note, ..LogsChunk::default() })).await;
     }
     let mut following = tokio::task::JoinSet::new();
@@ -118,7 +118,7 @@ async fn send(
     sender: &Chunks,
 ) -> std::io::Result<()> {
     let mut files = match tail {
-        // A file without lines is read from its end to its beginning.
+        // A file without line ends is read from its end to its beginning.
         Some(rows) => tokio::select! {
             found = tail::last_rows(found, rows) => found?,
             () = sender.closed() => return Ok(()),
@@ -136,7 +136,7 @@ async fn send(
         if !follow {
             return Ok(());
         }
-        // The container was started again, or its file was rotated.
+        // The container restarted, or its file was rotated.
         tokio::select! {
             () = tokio::time::sleep(FOLLOW_INTERVAL) => {}
             () = sender.closed() => return Ok(()),
@@ -145,7 +145,8 @@ async fn send(
     }
 }
 
-/// Sends one file; a followed one until it is no longer the newest. Returns `false` if the client is gone.
+/// Sends one file; a followed one until it is no longer the newest. Returns `false` if the client
+/// has disconnected.
 async fn send_file(
     path: &PathBuf,
     from: u64,
@@ -154,7 +155,7 @@ async fn send_file(
     lines: &mut LineFormatter,
     sender: &Chunks,
 ) -> std::io::Result<bool> {
-    // One that is gone was rotated away meanwhile.
+    // A missing file was rotated away meanwhile.
     let Some((mut file, opened)) = file::open(path).await? else { return Ok(true) };
     let mut at = file.seek(std::io::SeekFrom::Start(from)).await?;
     let mut bytes = vec![0; CHUNK_BYTES];
@@ -186,7 +187,7 @@ async fn send_file(
             at = file.seek(std::io::SeekFrom::Start(0)).await?;
             lines.begin_anew();
         }
-        // What was written before it was rotated is still to be read.
+        // The lines from before the rotation remain to be read.
         is_newest = match (paths()?.pop(), tokio::fs::symlink_metadata(path).await) {
             (Some(newest), Ok(now)) => {
                 use std::os::unix::fs::MetadataExt;
@@ -197,7 +198,8 @@ async fn send_file(
     }
 }
 
-/// Whether a file that was read up to `at` was emptied since: a log of one file is when it is full.
+/// Whether a file was truncated since it was read up to `at`: a log of one file is truncated when
+/// it is full.
 async fn began_anew(file: &File, at: u64) -> std::io::Result<bool> {
     Ok(file.metadata().await?.len() < at)
 }
@@ -205,7 +207,7 @@ async fn began_anew(file: &File, at: u64) -> std::io::Result<bool> {
 async fn find(dependencies: &OperatorDependencies, request: &LogsRequest) -> Result<Value, Status> {
     if dependencies.nodes.is_empty() {
         return Err(Status::failed_precondition(
-            "what containers write lies on their nodes' machines: ask the data directory of the \
+            "the logs of containers are on their nodes' machines: ask the data directory of the \
              pod's edge there",
         ));
     }

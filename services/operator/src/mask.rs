@@ -1,4 +1,4 @@
-//! Values of Secrets, hidden unless asked for.
+//! Hides values of Secrets unless a request asks for them.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 /// The replacement of a hidden value.
 const MASK: &str = "***";
 
-/// Where a Secret's values are.
+/// The fields with a Secret's values.
 const VALUES: [&str; 2] = ["data", "stringData"];
 
-/// The annotation in which kubectl keeps a copy of the whole object, values included.
+/// The annotation with kubectl's copy of the whole object, and its values.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Hides the values of a Secret; other objects stay as they are.
+/// Hides the values of a Secret; other objects stay unchanged.
 pub(super) fn mask(kind: &str, object: &mut Value) {
     if kind != "secret" {
         return;
@@ -29,7 +29,7 @@ pub(super) fn mask(kind: &str, object: &mut Value) {
     }
 }
 
-/// [`mask`] for an object in bytes. What is no JSON is hidden whole.
+/// [`mask`] for an object in bytes. Bytes that are not JSON are hidden completely.
 pub(super) fn mask_bytes(kind: &str, object: Bytes) -> Bytes {
     if kind != "secret" {
         return object;
@@ -58,7 +58,7 @@ mod tests {
         mask("secret", &mut secret);
         let text = secret.to_string();
         assert!(!text.contains("hush") && !text.contains("aHVzaA=="), "{text}");
-        assert!(text.contains("password"), "which keys there are is no secret");
+        assert!(text.contains("password"), "the keys are not secret");
         let config = Bytes::from_static(b"{\"data\":{\"a\":\"b\"}}");
         assert_eq!(mask_bytes("configmap", config.clone()), config);
         assert_eq!(mask_bytes("secret", Bytes::from_static(b"no json")), "\"***\"");

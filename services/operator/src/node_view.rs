@@ -27,7 +27,7 @@ pub enum EdgeState {
     Failed(EdgeFailure),
 }
 
-/// An edge that runs.
+/// A running edge.
 #[derive(Clone)]
 pub struct RunningEdge {
     /// The edge.
@@ -41,12 +41,14 @@ pub struct RunningEdge {
 pub struct EdgeFailure {
     /// The reason, in one line.
     pub reason: String,
-    /// Start of the failure: wall clock in milliseconds. A restart that fails soon keeps it.
+    /// The start of the failure, by the wall clock in milliseconds. A restart that fails soon keeps
+    /// it.
     pub since_ms: i64,
 }
 
 impl NodeView {
-    /// A node whose edge and pod worker have not started. `socket` is the path of its local API.
+    /// Creates the view of a node whose edge and pod worker have not started. `socket` is the path of
+    /// its local API.
     pub fn new(socket: PathBuf) -> Self {
         Self { socket, logs: Arc::default(), state: Arc::default() }
     }
@@ -56,17 +58,17 @@ impl NodeView {
         *self.lock() = state;
     }
 
-    /// The edge, while it runs.
+    /// Returns the edge, while it runs.
     pub fn edge(&self) -> Option<EdgeHandle> {
         Some(self.running()?.edge)
     }
 
-    /// The node's replica, while its edge runs.
+    /// Returns the node's replica, while its edge runs.
     pub fn replica(&self) -> Option<Arc<dyn Engine>> {
         Some(self.running()?.replica)
     }
 
-    /// The socket of the local API, while the edge runs.
+    /// Returns the socket of the local API, while the edge runs.
     pub fn socket(&self) -> Option<&Path> {
         self.running().map(|_| &*self.socket)
     }
@@ -83,7 +85,7 @@ impl NodeView {
         self.logs.get().cloned()
     }
 
-    /// The failure of the edge, if it failed.
+    /// Returns the failure of the edge, if it failed.
     pub fn failure(&self) -> Option<EdgeFailure> {
         match &*self.lock() {
             EdgeState::Failed(failure) => Some(failure.clone()),

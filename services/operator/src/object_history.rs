@@ -19,13 +19,13 @@ use tonic::Status;
 use super::objects::{self, Objects};
 use super::{OperatorDependencies, internal, stream_history};
 
-/// The most events, and the most reports, of one answer.
+/// The most events, and the most reports, of one response.
 const EVENTS_MAX: usize = 1_000;
 
-/// The most pods named that use an object.
+/// The most pods in the list of the users of an object.
 const USED_BY_MAX: usize = 1_000;
 
-/// The events and reports of an object.
+/// Returns the events and reports of an object.
 pub(super) async fn object_history(
     dependencies: &OperatorDependencies,
     request: &StoryRequest,
@@ -59,7 +59,7 @@ pub(super) async fn object_history(
             node.map(|node| StreamId::node(&node))
         }
     };
-    // An edge has no log: the references are all that it knows.
+    // An edge has no log, so it knows only the references.
     let Some(logs) = &dependencies.logs else { return Ok(history) };
     if let Some(stream) = stream {
         history.stream = stream.to_string();
@@ -90,7 +90,7 @@ fn node_of(pod: &Value) -> Option<NodeName> {
     pod.pointer("/spec/nodeName")?.as_str()?.parse().ok()
 }
 
-/// What a pod names, and whether it is where the pod is to run.
+/// Returns the objects that a pod names, and whether each is present at the pod's node.
 fn named(
     dependencies: &OperatorDependencies,
     key: &ResourceKey,
@@ -118,7 +118,7 @@ fn named(
         .collect()
 }
 
-/// The pods that name an object, with the node that each is on.
+/// Returns the pods that name an object, each with its node.
 async fn users(
     dependencies: &OperatorDependencies,
     key: &ResourceKey,
@@ -130,7 +130,7 @@ async fn users(
     Ok(users.map(|(pod, object)| (pod, node_of(&object))).collect())
 }
 
-/// The newest events of a stream that are wanted (`None`: all are), and how many came before.
+/// Returns the newest wanted events of a stream (`None`: all), and the number of earlier ones.
 async fn events(
     dependencies: &OperatorDependencies,
     stream: &StreamId,
@@ -144,7 +144,7 @@ async fn events(
         .map_err(|error| internal(&error))?;
     let mut newest = VecDeque::with_capacity(most);
     let mut earlier = 0;
-    // The previous bytes of each entry, to name what an event changed.
+    // The previous bytes of each entry, to name the fields that an event changed.
     let mut before: BTreeMap<EntryKey, Bytes> = BTreeMap::new();
     loop {
         let envelope = match history.next().await.map_err(|error| internal(&error))? {

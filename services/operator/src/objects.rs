@@ -1,4 +1,4 @@
-//! Objects: of the cloud's picture or of a node's replica, now or in the past.
+//! Objects of the cloud's picture or of a node's replica, present or past.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,12 @@ use super::past_statuses::PastStatuses;
 use super::{OperatorDependencies, internal, stream_history};
 use crate::node_view::NodeView;
 
-/// Entries read from a replica at once.
+/// The entries of one read from a replica.
 const CHUNK_ENTRIES: usize = 256;
 
 pub(super) type Objects = BTreeMap<ResourceKey, Value>;
 
-/// The objects asked for.
+/// Returns the requested objects.
 pub(super) async fn get(
     dependencies: &OperatorDependencies,
     request: &GetRequest,
@@ -36,7 +36,7 @@ pub(super) async fn get(
     Ok(GetResponse { objects, positions })
 }
 
-/// The objects asked for, and the positions of what is past.
+/// Returns the requested objects, and the positions of a past state.
 pub(super) async fn find(
     dependencies: &OperatorDependencies,
     request: &GetRequest,
@@ -49,9 +49,9 @@ pub(super) async fn find(
             let (node, view) = dependencies.node(&request.node)?;
             Ok((of_replica(&node, &view, &filter).await?, Vec::new()))
         }
-        (true, Some(At::Seq(_))) => {
-            Err(Status::invalid_argument("--at with a seq needs --node: a seq is of one stream"))
-        }
+        (true, Some(At::Seq(_))) => Err(Status::invalid_argument(
+            "--at with a seq needs --node, because a seq belongs to one stream",
+        )),
         (true, Some(At::Time(ms))) => {
             dependencies.logs()?;
             let nodes = dependencies.known_nodes()?;
@@ -73,12 +73,13 @@ pub(super) async fn find(
     }
 }
 
-/// Which objects are asked for.
+/// Returns the selection of objects of a request.
 pub(super) fn filter(request: &GetRequest) -> Filter<'_> {
     Filter { kind: &request.r#type, namespace: &request.namespace, name: &request.name }
 }
 
-/// The objects that this part shows when no node is named: an edge its replica, else the picture.
+/// Returns the objects for a request without a node: of the replica at an edge, else of the
+/// picture.
 pub(super) async fn now(
     dependencies: &OperatorDependencies,
     filter: &Filter<'_>,
@@ -92,7 +93,7 @@ pub(super) async fn now(
     }
 }
 
-/// What a node that runs here holds, with the statuses that it reported.
+/// Returns the objects of a node in this process, with the statuses that it reported.
 async fn of_replica(
     node: &NodeName,
     view: &NodeView,
@@ -113,7 +114,7 @@ async fn of_replica(
     Ok(objects)
 }
 
-/// Adds the statuses that the nodes, or `only` one of them, had reported by a moment.
+/// Adds the statuses that all nodes, or `only` one, had reported by a time.
 async fn add_past_statuses(
     dependencies: &OperatorDependencies,
     filter: &Filter<'_>,
@@ -165,7 +166,7 @@ impl At {
     }
 }
 
-/// A node's private stream at a position, and its shared streams as of that moment.
+/// Returns a node's private stream at a position, and its shared streams at the same time.
 async fn past_of_node(
     dependencies: &OperatorDependencies,
     filter: &Filter<'_>,
@@ -218,7 +219,7 @@ fn add_past(objects: &mut Objects, filter: &Filter<'_>, past: &PastState) {
     }
 }
 
-/// What a replica holds of the objects asked for.
+/// Returns the requested objects of a replica.
 fn replica(
     reader: &StreamReader<'_>,
     filter: &Filter<'_>,
@@ -248,7 +249,7 @@ fn replica(
     Ok(objects)
 }
 
-/// Adds the statuses that the node's pod worker reported, as the edge has them.
+/// Adds the statuses that the node's pod worker reported to the edge.
 async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result<(), Status> {
     let namespaces: BTreeSet<String> = objects
         .keys()
@@ -283,7 +284,7 @@ async fn add_statuses(socket: &std::path::Path, objects: &mut Objects) -> Result
     Ok(())
 }
 
-/// An object's JSON; what the log carries was checked at the source.
+/// Parses an object's JSON, which the source has checked.
 fn value(object: &[u8]) -> Value {
     serde_json::from_slice(object).unwrap_or_else(|error| json!({"unreadable": error.to_string()}))
 }

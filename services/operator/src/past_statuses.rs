@@ -1,7 +1,7 @@
-//! The statuses that nodes had reported by a moment in the past, from the upstream log.
+//! The statuses that nodes had reported by a past time, from the upstream log.
 //!
-//! The log keeps superseded reports for its replay window, so within it the last report of each
-//! pod by then is still there; the same rules as now decide which of them count.
+//! The log keeps superseded reports for its replay window. So for a time within the window it has
+//! the last report of each pod by then. The present rules decide which reports count.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use headwater_log::{CatchUpTarget, Log, ReadError, StoredRecord, start_cursors};
 use headwater_view::{NodeStatuses, ReportOutcome};
 use serde_json::Value;
 
-/// The last reports by a moment.
+/// The last reports by a time.
 #[derive(Default)]
 pub(super) struct PastStatuses {
     rules: BTreeMap<NodeName, NodeStatuses>,
@@ -21,7 +21,7 @@ pub(super) struct PastStatuses {
 }
 
 impl PastStatuses {
-    /// What had been appended to `log` by `ms`, milliseconds since the Unix epoch.
+    /// Reads the reports that `log` had by `ms`, in milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -40,13 +40,13 @@ impl PastStatuses {
         Ok(past)
     }
 
-    /// The status of the pod at `key` with this UID, as its node had reported it.
+    /// Returns the status that its node had reported of the pod at `key` with this UID.
     pub(super) fn status(&self, key: &ResourceKey, node: &NodeName, uid: &str) -> Option<Value> {
         let (of, status) = self.statuses.get(key)?.get(node)?;
         (of == uid).then(|| serde_json::from_slice(status).ok()).flatten()
     }
 
-    /// The Nodes as they had reported themselves.
+    /// Returns the Node objects that the nodes had reported.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (&NodeName, Value)> {
         self.nodes
             .iter()

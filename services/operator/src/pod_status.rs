@@ -44,7 +44,7 @@ pub fn pod_status(pod: &Value) -> String {
     status
 }
 
-/// The list at `pointer`; empty where there is none.
+/// The list at `pointer`; empty if there is none.
 pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

@@ -11,11 +11,11 @@ use headwater_view::StreamReader;
 
 use super::{ControllerView, OperatorDependencies, disk};
 
-/// What a node's state is called. Stable: `status -o json` says it.
+/// The names of a node's states. Stable: they are in `status -o json`.
 mod state {
     pub(super) const IN_STEP: &str = "in step";
     pub(super) const LAGGING: &str = "lagging";
-    /// It is connected, but does not do all it should.
+    /// It is connected, but a part of it does not work.
     pub(super) const TROUBLED: &str = "troubled";
     pub(super) const AWAY: &str = "away";
     /// Another node has the same identity: neither is served.
@@ -25,10 +25,10 @@ mod state {
     pub(super) const DISK_FULL: &str = "disk: full";
 }
 
-/// The refusal's code in an edge's trouble when the identity is held.
+/// The code of the refusal of a held identity, in an edge's trouble.
 const CLONE_REFUSED: &str = "(Clone)";
 
-/// The positions and the disk of every node.
+/// Returns the positions and the disk of every node.
 pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusResponse {
     let mut status = status(dependencies).await;
     let dirs: Vec<(usize, PathBuf)> = status
@@ -37,7 +37,7 @@ pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusRes
         .enumerate()
         .filter_map(|(at, node)| {
             let node: NodeName = node.name.parse().ok()?;
-            // The disks of others are elsewhere.
+            // The disks of other nodes are on other machines.
             dependencies.nodes.get(&node)?;
             Some((at, (dependencies.node_dirs)(&node)))
         })
@@ -48,7 +48,7 @@ pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusRes
         .filter_map(|(name, view)| Some((name.to_string(), view.failure()?.since_ms)))
         .collect();
     let look = || dirs.into_iter().map(|(at, dir)| (at, disk::look(&dir))).collect::<Vec<_>>();
-    // A look lists directories, which blocks.
+    // Listing directories blocks.
     for (at, found) in tokio::task::spawn_blocking(look).await.unwrap_or_default() {
         let node = &mut status.nodes[at];
         let since_ms = since.get(&node.name).copied().unwrap_or(0);
@@ -58,8 +58,8 @@ pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusRes
     status
 }
 
-/// The positions of the nodes whose edges run here, else of those that a hub or a controller
-/// knows.
+/// Returns the positions of the nodes whose edges run here, else of those that a hub or a
+/// controller knows.
 pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
     let now_ms = (dependencies.wall_clock)();
     let mut nodes = Vec::new();
@@ -84,7 +84,7 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
         for stream in &mut status.streams {
             measure_lag(dependencies, stream, now_ms);
         }
-        // A node's own stream is what is asked about most.
+        // The private stream comes first, because people look for it most.
         status.streams.sort_by_key(|stream| !stream.stream.starts_with("node/"));
         status.state = state_of(&status, failed.is_some()).to_owned();
         nodes.push(status);
@@ -119,7 +119,7 @@ pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
     }
 }
 
-/// A node's state in a word: the worst that is true of it.
+/// A node's state in a word: the worst that applies.
 fn state_of(node: &NodeStatus, failed: bool) -> &'static str {
     if disk::is_full(&node.trouble) {
         state::DISK_FULL
@@ -138,7 +138,7 @@ fn state_of(node: &NodeStatus, failed: bool) -> &'static str {
     }
 }
 
-/// The nodes to report, each with its positions from the hub or the upstream log.
+/// Returns the nodes, each with its positions from the hub or the upstream log.
 fn standings(
     dependencies: &OperatorDependencies,
     now_ms: i64,
@@ -155,7 +155,7 @@ fn standings(
         standings
     };
     let mut known = match &dependencies.hub {
-        // What the hub knows it knows before the log.
+        // The hub knows positions earlier than the log.
         Some(hub) => hub.node_positions(),
         None => dependencies.cloud.as_ref().map(of_log).unwrap_or_default(),
     };
@@ -230,7 +230,7 @@ fn add_own(status: &mut NodeStatus, own: EdgeStatus, stands_at_hub: bool) {
     }
 }
 
-/// The row of `stream`, made if it is not there yet.
+/// Returns the row of `stream`; adds it if it is missing.
 fn entry<'s>(streams: &'s mut Vec<StreamStatus>, stream: &StreamId) -> &'s mut StreamStatus {
     let name = stream.to_string();
     let at = streams.iter().position(|status| status.stream == name).unwrap_or_else(|| {
@@ -240,7 +240,7 @@ fn entry<'s>(streams: &'s mut Vec<StreamStatus>, stream: &StreamId) -> &'s mut S
     &mut streams[at]
 }
 
-/// Compares with the end of the stream as it is now; a standing may be older than that.
+/// Compares with the present end of the stream, which may be newer than the positions.
 fn measure_lag(dependencies: &OperatorDependencies, status: &mut StreamStatus, now_ms: i64) {
     let Ok(stream) = status.stream.parse::<StreamId>() else { return };
     let Some(tail) = tail(dependencies, &stream) else { return };
@@ -249,7 +249,7 @@ fn measure_lag(dependencies: &OperatorDependencies, status: &mut StreamStatus, n
     status.tail = Some(end);
     status.log_id = tail.log_id;
     status.lag_events = Some(lag);
-    // Only a hub keeps when the events came.
+    // Only a hub records the times of events.
     status.lag_seconds = (lag == 0).then_some(0.0);
     if let Some(hub) = &dependencies.hub
         && let Ok(behind) = hub.lag(&stream, Seq(status.applied))
@@ -266,7 +266,7 @@ struct Tail {
     log_id: String,
 }
 
-/// The end of a stream in the fold of this process: the hub's, else the controller's.
+/// Returns the end of a stream in the fold of this process: the hub's, else the controller's.
 fn tail(dependencies: &OperatorDependencies, stream: &StreamId) -> Option<Tail> {
     let checkpoint = match (&dependencies.hub, &dependencies.cloud) {
         (Some(hub), _) => hub.lag(stream, Seq::ZERO).ok()?.tail,

@@ -16,13 +16,13 @@ use tonic::Status;
 use super::mask::mask_bytes;
 use super::{OperatorDependencies, internal, some_of, stream_of};
 
-/// Events of one answer: a week of a busy node.
+/// The most events of one response: a week of a busy node.
 const EVENTS_MAX: usize = 1_000_000;
 
-/// Events waiting for a slow reader of the answer.
+/// The most events that wait for a slow reader of the response.
 const WAITING_MAX: usize = 256;
 
-/// The state of one stream after one of its events.
+/// Returns the state of a stream after one of its events.
 pub(super) async fn state(
     dependencies: &OperatorDependencies,
     request: &StateRequest,
@@ -42,7 +42,7 @@ pub(super) async fn state(
     Ok(StateResponse { seq: past.seq.0, hash: past.hash.to_string(), entries: entries.collect() })
 }
 
-/// The fold of `stream` from the log.
+/// Folds `stream` from the log.
 pub(super) async fn fold(
     dependencies: &OperatorDependencies,
     stream: &StreamId,
@@ -55,7 +55,7 @@ pub(super) async fn fold(
         .map_err(refused)
 }
 
-/// The events of a stream, from the log.
+/// Streams the events of a stream from the log.
 pub(super) async fn history(
     dependencies: OperatorDependencies,
     request: HistoryRequest,
@@ -69,7 +69,7 @@ pub(super) async fn history(
     if let (Some(from), Some(to)) = range
         && from > to
     {
-        return Err(Status::invalid_argument(format!("--from {from} lies behind --to {to}")));
+        return Err(Status::invalid_argument(format!("--from {from} is above --to {to}")));
     }
     let log = dependencies.logs()?.downstream.clone();
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
@@ -118,7 +118,7 @@ pub(super) async fn history(
     Ok(ReceiverStream::new(receiver))
 }
 
-/// The stream of a request, if it exists: an empty response would hide a typing error.
+/// Returns the stream of a request if it exists: an empty response would hide a typing error.
 fn known_stream(dependencies: &OperatorDependencies, text: &str) -> Result<StreamId, Status> {
     let stream = stream_of(text)?;
     dependencies.logs()?;
@@ -135,7 +135,9 @@ pub(super) async fn birth(dependencies: &OperatorDependencies) -> Result<LogMeta
     read_metadata(&*dependencies.logs()?.downstream)
         .await
         .map_err(|error| internal(&error))?
-        .ok_or_else(|| Status::unavailable("the log is empty: nothing was published yet"))
+        .ok_or_else(|| {
+            Status::unavailable("the log is empty: the controller has not published anything yet")
+        })
 }
 
 fn event(envelope: Envelope, show_secrets: bool) -> HistoryEvent {

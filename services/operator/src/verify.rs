@@ -1,4 +1,4 @@
-//! State hashes, compared: as kept, as recomputed from the stored objects, as folded from the log.
+//! The comparison of state hashes: stored, recomputed from the stored objects, folded from the log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use tonic::Status;
 
 use super::{OperatorDependencies, internal, some_of, stream_history};
 
-/// Entries read at once.
+/// The entries of one read.
 const CHUNK_ENTRIES: usize = 256;
 
-/// What is done about a node's replica that does not hold what was folded.
-const NODE_ADVICE: &str = "started again, the node gets them anew from its hub";
+/// The advice for a node's replica that differs from the fold.
+const NODE_ADVICE: &str = "start the node again: it then receives them again from its hub";
 
-/// What is done about the fold of a hub or a controller.
-const FOLD_ADVICE: &str = "stop it, remove its database and start it again: it folds anew";
+/// The advice for the fold of a hub or a controller.
+const FOLD_ADVICE: &str =
+    "stop the process, remove its database and start it again: it then folds the log again";
 
-/// Compares every stream of the nodes asked for, of an edge or of `up`; a hub and a controller
-/// compare their own folds.
+/// Compares every stream of the requested nodes, at an edge or `up`. A hub and a controller compare
+/// their own folds.
 pub(super) async fn verify(
     dependencies: &OperatorDependencies,
     request: &VerifyRequest,
@@ -67,7 +68,7 @@ pub(super) async fn verify(
     Ok(VerifyResponse { verdicts })
 }
 
-/// Compares the streams in a store, or `only` one of them; without a node it is a fold of the log.
+/// Compares all streams in a store, or `only` one; without a node the store is a fold of the log.
 async fn verify_store(
     store: &Arc<dyn Engine>,
     node: String,
@@ -97,7 +98,7 @@ async fn verify_store(
         } else {
             match &folded {
                 Ok(Some(folded)) if *folded != verified.kept && node.is_empty() => {
-                    format!("the log folds to another state: {FOLD_ADVICE}")
+                    format!("the fold of the log has another state: {FOLD_ADVICE}")
                 }
                 Ok(Some(folded)) if *folded != verified.kept => {
                     "the log folds to another state: the node gets a snapshot as soon as its hub \
@@ -123,9 +124,9 @@ async fn verify_store(
     Ok(())
 }
 
-/// State hashes folded from the log. Many nodes share a stream, and stand at the same seq of it.
+/// State hashes folded from the log. Many nodes share a stream and are at the same seq of it.
 struct Folds<'a> {
-    /// Whether there is a log to fold: an edge has none.
+    /// Whether there is a log: an edge has none.
     logs: bool,
     dependencies: &'a OperatorDependencies,
     hashes: HashMap<(StreamId, Seq), StateHash>,
@@ -146,7 +147,7 @@ impl Folds<'_> {
     }
 }
 
-/// What is wrong with a stream whose objects do not add up to its hash, and what to do.
+/// Describes a stream whose objects do not match its hash, with advice.
 fn damaged(state: &dyn Engine, stream: &StreamId, advice: &str) -> Result<String, EngineError> {
     let snapshot = state.snapshot();
     let reader = StreamReader::new(&*snapshot);
@@ -162,7 +163,7 @@ fn damaged(state: &dyn Engine, stream: &StreamId, advice: &str) -> Result<String
         after = chunk.last().map(|(key, _)| key.clone());
     }
     let which = match damaged.as_slice() {
-        [] => "the stored objects are not those that were folded".to_owned(),
+        [] => "the stored objects differ from the folded ones".to_owned(),
         some => format!("changed on disk: {}", some_of(some.iter().map(String::as_str))),
     };
     Ok(format!("{which}: {advice}"))

@@ -1,7 +1,7 @@
-//! Objects, and every change of them.
+//! Watches: the objects, then every change of them.
 //!
-//! A controller names the objects that may have changed, and the watch reads only those. Of an edge
-//! the watch polls the status, and reads the whole replica when its position has moved.
+//! A controller names the objects that may have changed, and the watch reads only those. At an edge
+//! the watch polls the status, and reads the whole replica when its position has changed.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -24,28 +24,28 @@ use super::objects::{Objects, filter, find};
 use super::{OperatorDependencies, internal};
 use crate::node_view::NodeView;
 
-/// How often a watch looks again although nothing woke it: a node becomes Unknown by silence.
+/// The interval of reads without a notification: a silent node becomes Unknown.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often an edge is asked whether its replica moved: a person reads along.
+/// The interval at which the position of an edge is polled: a person follows it.
 const ASK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A watch pauses for so many times as long as its look took: however many objects there are, it
-/// takes a fifth of a core at most.
+/// After each read a watch pauses for this multiple of its duration, so that it takes at most a
+/// fifth of a core for any number of objects.
 const PAUSE_FACTOR: u32 = 4;
 
-/// Changes waiting for a slow reader of a watch.
+/// The most changes that wait for a slow reader of a watch.
 const WAITING_MAX: usize = 256;
 
-/// The objects asked for, then every change of them.
+/// Streams the requested objects, then every change of them.
 pub(super) async fn watch(
     dependencies: OperatorDependencies,
     request: GetRequest,
 ) -> Result<impl Stream<Item = Result<GetEvent, Status>> + Send, Status> {
     if !request.at.is_empty() {
-        return Err(Status::invalid_argument("the past does not change: leave out -w or --at"));
+        return Err(Status::invalid_argument("a past state does not change: remove -w or --at"));
     }
-    // The subscription starts before the first look, so that no change is lost.
+    // The subscription starts before the first read, so that no change is lost.
     let trigger = ChangeTrigger::of(&dependencies, &request)?;
     let (first, _) = find(&dependencies, &request).await?;
     let shown = ReaderState { objects: Objects::new(), show_secrets: request.show_secrets };
@@ -62,35 +62,35 @@ struct Watch {
     events: mpsc::Sender<Result<GetEvent, Status>>,
 }
 
-/// What makes a watch look again.
+/// The cause of the next read of a watch.
 enum ChangeTrigger {
     Picture {
         changes: ChangeSubscription,
-        /// Where nodes are asked for: they change by mere time.
+        /// For requests of nodes, whose state changes with time alone.
         time: Option<Interval>,
     },
     Replica {
         view: NodeView,
-        /// How the edge stood at the last look, and when that was.
+        /// The position of the edge at the last read, and its time.
         last: (Option<EdgeStatus>, Instant),
     },
 }
 
-/// Where to look.
+/// The source of the objects.
 enum Look {
     Everywhere,
     At(BTreeSet<ResourceKey>),
     Nodes,
 }
 
-/// What the reader has been shown.
+/// The objects that the reader has received.
 struct ReaderState {
     objects: Objects,
     show_secrets: bool,
 }
 
 impl Watch {
-    /// Runs until the reader leaves or a read fails; the reader receives the error.
+    /// Runs until the reader disconnects or a read fails; the reader receives the error.
     async fn run(mut self, first: Objects) {
         let mut events = self.shown.all(first, |_| true);
         events.push(GetEvent { kind: Kind::InitDone.into(), object: bytes::Bytes::new() });
@@ -120,7 +120,7 @@ impl Watch {
         }
     }
 
-    /// The events since the last look.
+    /// Returns the events since the last read.
     async fn look(&mut self, look: Look) -> Result<Vec<GetEvent>, Status> {
         let (filter, now_ms) = (filter(&self.request), (self.dependencies.wall_clock)());
         match look {
@@ -168,7 +168,7 @@ impl ChangeTrigger {
         Ok(Self::Picture { changes, time })
     }
 
-    /// Waits for the next; `None`: there will be none. To give up the wait loses nothing.
+    /// Waits for the next cause; `None`: there will be none. A cancelled wait loses nothing.
     async fn next(&mut self) -> Option<Look> {
         match self {
             Self::Picture { changes, time } => tokio::select! {
@@ -201,7 +201,7 @@ async fn tick(time: &mut Option<Interval>) {
 }
 
 impl ReaderState {
-    /// Shows all objects of those keys as they are `now`; what is gone first.
+    /// Sends the changes of all objects of those keys to `now`, removals first.
     fn all(&mut self, now: Objects, among: impl Fn(&ResourceKey) -> bool) -> Vec<GetEvent> {
         let gone = self.objects.keys().filter(|key| among(key) && !now.contains_key(*key));
         let gone: Vec<_> = gone.cloned().map(|key| (key, None)).collect();
@@ -209,7 +209,7 @@ impl ReaderState {
         gone.into_iter().chain(there).filter_map(|(key, now)| self.one(key, now)).collect()
     }
 
-    /// Shows one object as it is `now`, if that is another than it was.
+    /// Sends the change of one object to `now`, if it differs.
     fn one(&mut self, key: ResourceKey, now: Option<Value>) -> Option<GetEvent> {
         let before = self.objects.get(&key);
         if before == now.as_ref() {
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(told(shown.all(now, |_| true)), expect(expected));
         assert_eq!(told(shown.one(c.clone(), Some(json!(4)))), []);
         assert_eq!(told(shown.one(c, Some(json!(5)))), expect([(Kind::Apply, "5")]));
-        assert_eq!(told(shown.one(a, None)), [], "it went before");
+        assert_eq!(told(shown.one(a, None)), [], "it was removed before");
         assert_eq!(told(shown.one(b, None)), expect([(Kind::Delete, "3")]));
     }
 

@@ -8,11 +8,10 @@ use headwater_event::NodeName;
 /// The default folder of a CA.
 const CA_DEFAULT: &str = "headwater-ca";
 
-/// How long a CA is valid: after that, every process that trusts it needs another one.
+/// The validity of a CA: after that, every process that trusts it needs another one.
 const CA_DAYS: &str = "3650";
 
-/// How long a certificate is valid: only an operator renews it, and a gateway may be away for
-/// months.
+/// The validity of a certificate: only an operator renews it, and a gateway may be away for months.
 const ISSUED_DAYS: &str = "365";
 
 #[derive(Debug, Args)]
@@ -23,7 +22,7 @@ pub struct Ca {
 
 #[derive(Debug, Subcommand)]
 pub enum CaCommand {
-    /// Make a CA: ca.crt, which every process needs, and ca.key, which stays here
+    /// Create a CA: ca.crt, which every process needs, and ca.key, which stays here
     Init(Init),
     /// Issue a certificate with a new key: to a node, a hub or an operator
     Issue(Issue),
@@ -31,13 +30,13 @@ pub enum CaCommand {
 
 #[derive(Debug, Args)]
 pub struct Init {
-    /// Folder of the CA; made if it is not there
+    /// Folder of the CA; created if it is missing
     #[arg(value_name = "DIR", default_value = CA_DEFAULT)]
     pub dir: PathBuf,
-    /// What the CA is called, for people who look at a certificate
+    /// Name of the CA, for people who read a certificate
     #[arg(long, default_value = "Headwater CA")]
     pub name: String,
-    /// How many days it is valid
+    /// Validity in days
     #[arg(long, value_name = "N", default_value = CA_DAYS, value_parser = days())]
     pub days: u64,
 }
@@ -50,27 +49,27 @@ pub struct Issue {
 
 #[derive(Debug, Subcommand)]
 pub enum To {
-    /// To a node: what its edge shows to hubs
+    /// To a node: its edge presents it to hubs
     Node(Wish),
-    /// To a hub: what it shows to edges
+    /// To a hub: it presents it to edges
     Hub(HubWish),
-    /// To a person or a program that asks
+    /// To an operator: a person or a program
     Operator(Wish),
 }
 
 /// The arguments for every certificate.
 #[derive(Debug, Args)]
 pub struct Wish {
-    /// The owner that it names
+    /// Name of the owner
     #[arg(value_name = "NAME", value_parser = name)]
     pub name: NodeName,
     /// Folder of the CA
     #[arg(long, value_name = "DIR", default_value = CA_DEFAULT)]
     pub ca: PathBuf,
-    /// Folder that the files are written to: ca.crt, tls.crt and tls.key [default: CA/ROLE-NAME]
+    /// Folder for the files: ca.crt, tls.crt and tls.key [default: CA/ROLE-NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How many days it is valid
+    /// Validity in days
     #[arg(long, value_name = "N", default_value = ISSUED_DAYS, value_parser = days())]
     pub days: u64,
     /// Replace an existing key and certificate; running processes reload them
@@ -83,10 +82,10 @@ pub struct Wish {
 pub struct HubWish {
     #[command(flatten)]
     pub wish: Wish,
-    /// A DNS name by which edges call it; once or more
+    /// A DNS name in the addresses of edges; once or more
     #[arg(long, value_name = "NAME", required_unless_present = "ip")]
     pub dns: Vec<String>,
-    /// An IP address by which edges call it; once or more
+    /// An IP address in the addresses of edges; once or more
     #[arg(long, value_name = "ADDR")]
     pub ip: Vec<std::net::IpAddr>,
 }

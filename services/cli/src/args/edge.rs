@@ -8,13 +8,14 @@ use headwater_settings::{Flags, Runtime};
 use super::part::Process;
 use super::tls::TlsArgs;
 
-/// What runs the pods of a node.
+/// The runtime of the pods of a node.
 #[derive(Debug, Args)]
 pub struct Pods {
-    /// What runs the pods; there is no default, for `process` runs any pod's command as this user
+    /// Runtime of the pods. There is no default, because `process` runs every pod's command as this
+    /// user
     #[arg(long)]
     pub runtime: Option<Runtime>,
-    /// Run pods as root, where this is root and they are processes of this host
+    /// Allow root: with `process`, every pod's command then runs as root
     #[arg(long)]
     pub allow_root: bool,
 }
@@ -24,15 +25,15 @@ pub struct Edge {
     /// The node
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
-    /// Where hubs listen: any of them will do, and each is tried when another does not answer
+    /// Addresses of hubs: the edge uses any of them, and tries another when one does not respond
     #[arg(long, value_name = "HOST:PORT,...")]
     pub hub: Option<String>,
     #[command(flatten)]
     pub pods: Pods,
-    /// Run no pods: `headwater edged` does, as a process of its own
+    /// Run no pods: `headwater edged` runs them, as a process of its own
     #[arg(long)]
     pub no_edged: bool,
-    /// How often the pod status snapshot is derived besides on change [default: 60s]
+    /// Interval of the pod status snapshots, besides those on change [default: 60s]
     #[arg(long, value_name = "DURATION")]
     pub sync_interval: Option<humantime::Duration>,
     #[command(flatten)]
@@ -56,14 +57,14 @@ pub struct Edged {
 }
 
 impl Pods {
-    /// `flags`, and those given here.
+    /// Adds the flags given here to `flags`.
     fn flags(&self, flags: Flags) -> Flags {
         flags.with("runtime", self.runtime).switch("allow_root", self.allow_root)
     }
 }
 
 impl Edge {
-    /// The flags given.
+    /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
         let no_edged = self.no_edged.then(|| ("edged".to_owned(), "no-edged", false.into()));
         self.pods
@@ -76,7 +77,7 @@ impl Edge {
 }
 
 impl Edged {
-    /// The flags given.
+    /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
         self.pods
             .flags(self.process.flags())

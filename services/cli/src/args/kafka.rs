@@ -8,25 +8,26 @@ use serde_json::Value;
 pub struct KafkaArgs {
     #[command(flatten)]
     pub at: KafkaAt,
-    /// Go on although a setting of a topic or a broker would lose data
+    /// Start although a setting of a topic or a broker would lose data
     #[arg(long)]
     pub allow_unsafe_topics: bool,
 }
 
-/// Where Kafka is, and how it is spoken to.
+/// The brokers and settings of Kafka.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KafkaAt {
-    /// Kafka brokers to begin with
+    /// Kafka brokers to connect to first
     #[arg(long, value_name = "HOST:PORT,...")]
     pub kafka: Option<String>,
-    /// A setting of the table `kafka`: one of ours, or librdkafka's by its own name
+    /// A setting of the table `kafka`: one of Headwater, or one of librdkafka by its own name
     /// (security.protocol=SSL); once or more
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub kafka_set: Vec<(String, String)>,
 }
 
 impl KafkaAt {
-    /// The settings that were given: each with its key, the name of its flag, and its value.
+    /// Returns the settings that were given: each with its key, the name of its flag, and its
+    /// value.
     pub fn given(&self) -> Vec<(String, &'static str, Value)> {
         let mut given = Vec::new();
         for (name, value) in &self.kafka_set {
@@ -40,7 +41,8 @@ impl KafkaAt {
 }
 
 impl KafkaArgs {
-    /// The settings that were given: each with its key, the name of its flag, and its value.
+    /// Returns the settings that were given: each with its key, the name of its flag, and its
+    /// value.
     pub fn given(&self) -> Vec<(String, &'static str, Value)> {
         let mut given = self.at.given();
         if self.allow_unsafe_topics {
@@ -51,7 +53,7 @@ impl KafkaArgs {
     }
 }
 
-/// A setting and its value; people also write the name as the file's table has it.
+/// Parses a setting and its value. The name may have the prefix `kafka.`.
 fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("want NAME=VALUE")?;
     let name = name.trim();

@@ -12,30 +12,30 @@ use super::tls::TlsArgs;
 /// The arguments of every part.
 #[derive(Debug, Args)]
 pub struct Process {
-    /// Data directory, of this part alone [default: headwater-data]
+    /// Data directory of this part [default: headwater-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     #[command(flatten)]
     pub running: RunArgs,
-    /// Check the settings and the files that they name without starting, and stop (exit status
-    /// 2: something is wrong)
+    /// Check the settings and the files that they name, and exit without a start (exit status 2: a
+    /// setting is invalid)
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Controller {
-    /// Folder of Kubernetes manifests: YAML or JSON, folders in it too
+    /// Folder of Kubernetes manifests: YAML or JSON, with subfolders
     #[arg(long, value_name = "DIR")]
     pub manifests: Option<PathBuf>,
-    /// Take objects as JSON lines on this unix socket, which is made
+    /// Receive objects as JSON lines on this unix socket, which the controller creates
     #[arg(long, value_name = "SOCKET")]
     pub objects: Option<PathBuf>,
-    /// The nodes that there are besides those that the objects name: how many (named node-1,
-    /// node-2, ...), or their names, comma-separated
+    /// The nodes besides those that the objects name: their number (named node-1, node-2, ...), or
+    /// their names, comma-separated
     #[arg(long, value_name = "N|NAME,...")]
     pub nodes: Option<String>,
-    /// Go on when every manifest is gone at once, and remove what they described
+    /// When all manifests disappear at once, remove their objects
     #[arg(long)]
     pub allow_empty: bool,
     #[command(flatten)]
@@ -46,10 +46,10 @@ pub struct Controller {
 
 #[derive(Debug, Args)]
 pub struct Hub {
-    /// Address for edges; port 0 is any free one. DIR/hub.addr holds the address in use
+    /// Address for edges; port 0 chooses a free port. DIR/hub.addr has the address in use
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// The hub's name, as `status` says which hub serves a node [default: the host's name]
+    /// Name of the hub in `status` [default: the host's name]
     #[arg(long)]
     pub name: Option<String>,
     #[command(flatten)]
@@ -61,14 +61,14 @@ pub struct Hub {
 }
 
 impl Process {
-    /// The flags given.
+    /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
         self.running.flags().with("data", self.data.as_ref())
     }
 }
 
 impl Controller {
-    /// The flags given.
+    /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
         self.process
             .flags()
@@ -81,7 +81,7 @@ impl Controller {
 }
 
 impl Hub {
-    /// The flags given.
+    /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
         self.tls
             .flags(self.process.flags().all(self.kafka.given()))

@@ -7,27 +7,26 @@ use headwater_settings::{Flags, LogFormat, MetricsAt};
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Where metrics and health are served over HTTP, or `off` [default: a free port of
-    /// 127.0.0.1, which DIR/metrics.addr holds]
+    /// Address of metrics and health over HTTP, or `off` [default: a free port of 127.0.0.1;
+    /// DIR/metrics.addr has the address in use]
     #[arg(long, value_name = "ADDR|off")]
     pub metrics: Option<MetricsAt>,
-    /// Send spans to this OTLP receiver over gRPC, as OTEL_EXPORTER_OTLP_ENDPOINT does too
+    /// Send spans to this OTLP receiver over gRPC; the same as OTEL_EXPORTER_OTLP_ENDPOINT
     #[arg(long, value_name = "URL")]
     pub otlp_endpoint: Option<String>,
-    /// How log lines are written: text on a terminal and JSON otherwise, or always one
-    /// [default: auto]
+    /// Format of log lines: auto is text on a terminal and JSON otherwise [default: auto]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
     /// Settings file (TOML)
     #[arg(long, value_name = "FILE", env = "HEADWATER_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
-    /// Print each setting and where it came from, and stop
+    /// Print each setting with its origin, and exit
     #[arg(long)]
     pub print_config: bool,
 }
 
 impl RunArgs {
-    /// The flags given.
+    /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
         Flags::default()
             .with("metrics", self.metrics)

@@ -5,25 +5,25 @@ use std::path::PathBuf;
 use clap::Args;
 use headwater_settings::Flags;
 
-/// The flags of a part that speaks TLS.
+/// The flags of a part that uses TLS.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TlsArgs {
-    /// Certificate of the CA that the other end is checked by, PEM
+    /// Certificate of the CA of the other end, PEM
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// Certificate to show, PEM; it is read again when it changes
+    /// Certificate of this end, PEM; a change is loaded at once
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// Its private key, PEM
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// Go without TLS, on loopback only: any process of this machine can then connect
+    /// Do not use TLS, on loopback only: every process of this machine can connect then
     #[arg(long)]
     pub insecure_loopback: bool,
 }
 
 impl TlsArgs {
-    /// `flags`, and those given here.
+    /// Adds the flags given here to `flags`.
     pub fn flags(&self, flags: Flags) -> Flags {
         flags
             .with("tls_ca", self.tls_ca.as_ref())

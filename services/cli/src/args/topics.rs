@@ -15,11 +15,11 @@ pub struct Topics {
 
 #[derive(Debug, Subcommand)]
 pub enum TopicsAction {
-    /// Make both topics with the settings that the promises rest on; one that is there already is
-    /// checked and left as it is
+    /// Create both topics with the settings that Headwater needs; check a topic that exists, and
+    /// leave it unchanged
     Create(TopicsCreate),
-    /// Name every setting of topics and brokers that would lose data, and the command that mends
-    /// it
+    /// Name every setting of topics and brokers that would lose data, with the command that
+    /// corrects it
     Check(TopicsAsk),
     /// Show partitions, leaders, offsets, and the settings that differ
     Describe(TopicsAsk),
@@ -40,24 +40,24 @@ pub struct TopicsAsk {
     pub output: HistoryOutput,
 }
 
-/// Which topics, and how they are to be.
+/// The topics and their planned settings.
 #[derive(Debug, Args)]
 pub struct TopicsPlan {
     #[command(flatten)]
     pub kafka: KafkaAt,
-    /// What the topics' names begin with [default: headwater]
+    /// Prefix of the topics' names [default: headwater]
     #[arg(long, value_name = "PREFIX")]
     pub topic_prefix: Option<String>,
-    /// How many partitions each is to have; fixed for its life [default: 12]
+    /// Partitions of each topic; fixed for its life [default: 12]
     #[arg(long, value_name = "N")]
     pub partitions: Option<u32>,
-    /// How many brokers are to have each record [default: 3]
+    /// Brokers that store each record [default: 3]
     #[arg(long, value_name = "N")]
     pub replication_factor: Option<u32>,
-    /// How many of them must have it before it counts [default: one fewer]
+    /// Brokers that must have a record before its append is acknowledged [default: one fewer]
     #[arg(long, value_name = "N")]
     pub min_insync_replicas: Option<u32>,
-    /// How long every event is to stay readable [default: 7d]
+    /// Time for which every event stays readable [default: 7d]
     #[arg(long, value_name = "DURATION")]
     pub replay_window: Option<humantime::Duration>,
     /// Settings file (TOML); its table `kafka` is read
@@ -66,7 +66,8 @@ pub struct TopicsPlan {
 }
 
 impl TopicsPlan {
-    /// The settings that were given: each with its key, the name of its flag, and its value.
+    /// Returns the settings that were given: each with its key, the name of its flag, and its
+    /// value.
     pub fn given(&self) -> Vec<(String, &'static str, serde_json::Value)> {
         let mut given = self.kafka.given();
         let mut flag = |key: &str, flag, value: Option<String>| {

@@ -1,7 +1,7 @@
-//! `headwater ca`: a CA for a start, and the certificates that it issues.
+//! `headwater ca`: a simple CA, and the certificates that it issues.
 //!
-//! Files are PEM: `ca.crt` and `ca.key` of the CA, and `ca.crt`, `tls.crt`, `tls.key` of each that
-//! was issued to, as Kubernetes calls them in a Secret. A key is overwritten only with `--replace`.
+//! Files are PEM: `ca.crt` and `ca.key` of the CA, and `ca.crt`, `tls.crt`, `tls.key` for each
+//! owner, as in a Secret of Kubernetes. Only `--replace` overwrites a key.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,16 +20,15 @@ const AUTHORITY_KEY: &str = "ca.key";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// How long before now a certificate is valid, so that a machine whose clock is a little behind
-/// takes it.
+/// A certificate is valid from this time before now, for machines whose clocks are a little behind.
 const CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Why nothing was made.
+/// The reason why no file was written.
 #[derive(Debug, thiserror::Error)]
 enum CaError {
-    #[error("{} is there already: nothing was written. {advice}", file.display())]
+    #[error("{} exists already: nothing was written. {advice}", file.display())]
     Exists { file: PathBuf, advice: &'static str },
     #[error("{} cannot be written", file.display())]
     Write { file: PathBuf, source: io::Error },
@@ -42,7 +41,7 @@ enum CaError {
     Authority { dir: PathBuf, source: AuthorityError },
 }
 
-/// Does what was asked for.
+/// Runs the command.
 pub(crate) fn run(args: &Ca) -> CommandResult {
     let now = SystemTime::now();
     match &args.command {
@@ -59,8 +58,8 @@ fn init(args: &Init, now: SystemTime) -> Result<(), CaError> {
         CaError::Authority { dir, source }
     })?;
     folder(&args.dir)?;
-    let advice = "Every certificate of that CA needs it: make the new one in another folder.";
-    // The key first: a second `init` stops here, so there is never a second CA.
+    let advice = "Every certificate of that CA needs it: create the new one in another folder.";
+    // The key is written first: a second `init` stops here, so it never replaces a CA.
     write_new(&args.dir.join(AUTHORITY_KEY), &authority.key(), advice)?;
     write_new(&args.dir.join(AUTHORITY), authority.certificate(), advice)?;
     wrote(&args.dir, &[AUTHORITY, AUTHORITY_KEY]);
@@ -94,11 +93,11 @@ fn issue(args: &Issue, now: SystemTime) -> Result<(), CaError> {
         wish.out.clone().unwrap_or_else(|| wish.ca.join(format!("{role}-{}", wish.name.as_str())));
     folder(&out)?;
     if wish.replace {
-        // What runs reads a pair only: until the certificate is there too, it keeps the one before.
+        // A running process loads pairs only: it keeps the old pair until both files are new.
         write_over(&out.join(KEY), &issued.key)?;
         write_over(&out.join(CERTIFICATE), &issued.certificate)?;
     } else {
-        let advice = "Say --replace to put a new one in its place, or another folder with --out.";
+        let advice = "Replace it with --replace, or name another folder with --out.";
         write_new(&out.join(KEY), &issued.key, advice)?;
         write_new(&out.join(CERTIFICATE), &issued.certificate, advice)?;
     }
@@ -126,7 +125,7 @@ fn how_to_use(to: &Principal, wish: &Wish, out: &Path) -> String {
         Principal::Hub(_) => {
             format!("Copy the folder to the hub, and start: headwater hub --listen ADDR {flags}")
         }
-        Principal::Operator(_) => format!("Point at it with: {flags}"),
+        Principal::Operator(_) => format!("Use it with: {flags}"),
     }
 }
 
@@ -153,7 +152,7 @@ fn folder(dir: &Path) -> Result<(), CaError> {
         .map_err(|source| CaError::Write { file: dir.to_owned(), source })
 }
 
-/// Writes a file that is not there yet.
+/// Writes a new file.
 fn write_new(file: &Path, text: &str, advice: &'static str) -> Result<(), CaError> {
     let made = open().create_new(true).open(file);
     match made {
@@ -166,7 +165,7 @@ fn write_new(file: &Path, text: &str, advice: &'static str) -> Result<(), CaErro
     }
 }
 
-/// Puts a file in the place of one that may be there, whole or not at all.
+/// Replaces a file atomically; the old one may be missing.
 fn write_over(file: &Path, text: &str) -> Result<(), CaError> {
     let new = file.with_extension("new");
     open()
@@ -240,7 +239,7 @@ mod tests {
 
         let key = || fs::read(root.join("node-a/tls.key")).expect("there");
         let before = key();
-        let again = ca(&format!("issue node a --ca {at}")).expect_err("there already");
+        let again = ca(&format!("issue node a --ca {at}")).expect_err("the key exists");
         assert!(matches!(again, CaError::Exists { .. }), "{again:?}");
         assert!(matches!(ca(&format!("init {at}")), Err(CaError::Exists { .. })));
         assert_eq!(key(), before);

@@ -26,7 +26,7 @@ use crate::render;
 use crate::selector::Selector;
 use crate::table::columns;
 
-/// How many of an object's events, and of its reports, are shown, the newest.
+/// The most events, and the most reports, that are shown: the newest.
 const EVENTS_SHOWN_MAX: u32 = 10;
 
 pub(super) async fn run(args: Describe) -> CommandResult {
@@ -56,13 +56,13 @@ pub(super) async fn run(args: Describe) -> CommandResult {
     Ok(Outcome::Done)
 }
 
-/// An object and all that the command prints about it.
+/// An object with everything that the command prints about it.
 struct Description {
     object_type: &'static ObjectType,
     object: Value,
-    /// Empty for the past: it was another story then.
+    /// Empty for a past object.
     history: StoryResponse,
-    /// The object's node: itself, or where a pod is.
+    /// The node of the object: itself, or the node of a pod.
     node: Option<NodeStatus>,
     /// The pods of a node.
     pods: Vec<Value>,
@@ -126,7 +126,7 @@ impl Description {
     }
 }
 
-/// What every object has.
+/// Writes the fields that every object has.
 fn head(writer: &mut FieldWriter, object_type: &ObjectType, object: &Value, now: Timestamp) {
     writer.field("Name", columns::text_or(object, "/metadata/name", ""));
     if object_type.namespaced {
@@ -145,7 +145,7 @@ fn head(writer: &mut FieldWriter, object_type: &ObjectType, object: &Value, now:
     }
 }
 
-/// An object of another type: its YAML and the pods that use it.
+/// Writes an object of another type: its YAML, and the pods that use it.
 fn other(writer: &mut FieldWriter, description: &Description) {
     let mut rest = description.object.clone();
     if let Some(fields) = rest.as_object_mut() {

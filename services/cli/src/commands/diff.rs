@@ -1,4 +1,4 @@
-//! `headwater diff`: what changed in a stream between two of its events.
+//! `headwater diff`: the changes of a stream between two of its events.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub(super) async fn run(args: Diff) -> CommandResult {
             StateRequest { stream: args.stream.clone(), seq, show_secrets: args.show_secrets };
         operator.state(request).await.map(tonic::Response::into_inner)
     };
-    // Before its first event a stream is empty; for the server, 0 is the newest.
+    // A stream is empty before its first event, but for the server 0 is the newest seq.
     let from = state(args.from).await?;
     let from = if args.from == 0 { StateResponse::default() } else { from };
     let to = state(args.to.unwrap_or_default()).await?;
@@ -99,7 +99,7 @@ fn texts(state: &StateResponse) -> Result<BTreeMap<&str, String>, serde_json::Er
         .collect()
 }
 
-/// The keys whose text differs, in key order; an absent one has the empty text.
+/// Returns the keys whose texts differ, in key order; a missing object has the empty text.
 fn changes<'a>(
     from: &'a BTreeMap<&'a str, String>,
     to: &'a BTreeMap<&'a str, String>,

@@ -20,10 +20,10 @@ use crate::render;
 use crate::selector::Selector;
 use crate::table::{Table, columns};
 
-/// Positions printed of a past state; each node has one.
+/// The most positions that are printed for a past state; each node has one.
 const POSITIONS_SHOWN_MAX: usize = 4;
 
-/// Objects that were found, type by type.
+/// The objects that were found, by type.
 type ObjectsByType = Vec<(&'static ObjectType, Vec<Value>)>;
 
 pub(super) async fn run(args: Get) -> CommandResult {
@@ -31,7 +31,9 @@ pub(super) async fn run(args: Get) -> CommandResult {
     let selector = Selector::parse(args.scope.selector.as_deref(), args.field_selector.as_deref())?;
     let named = selections.iter().any(|selection| !selection.names.is_empty());
     if named && !selector.is_empty() {
-        return Err(Failure::Usage("names and a selector together mean nothing".to_owned()));
+        return Err(Failure::Usage(
+            "names and a selector exclude each other: use one of them".to_owned(),
+        ));
     }
     let order = args.sort_by.as_deref().map(Path::parse).transpose()?;
     if args.watch {
@@ -48,7 +50,7 @@ pub(super) async fn run(args: Get) -> CommandResult {
         }
         found.push((selection.object_type, objects));
     }
-    // Several types may share a name, of which one at least is to be there.
+    // With several types, a name must exist for at least one of them.
     let is_there = found.iter().any(|(_, objects)| !objects.is_empty());
     let shared = !args.objects[0].contains('/') && found.len() > 1;
     if shared && is_there {
@@ -61,7 +63,7 @@ pub(super) async fn run(args: Get) -> CommandResult {
     if missing.is_empty() { Ok(Outcome::Done) } else { Err(Failure::NotFound(missing)) }
 }
 
-/// Requests objects of one type; adds absent names to `missing`.
+/// Requests objects of one type; adds missing names to `missing`.
 pub(super) async fn fetch(
     operator: &mut OperatorClient<Channel>,
     selection: &ObjectSelection,
@@ -89,14 +91,14 @@ pub(super) async fn fetch(
     Ok(found)
 }
 
-/// Which past is shown.
+/// The line about the past state that is shown.
 fn past(positions: &[String], object_type: &ObjectType, scope: &Scope) -> String {
     let said = positions.iter().take(POSITIONS_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
     let more = match positions.len().saturating_sub(POSITIONS_SHOWN_MAX) {
         0 => String::new(),
         more => format!(" and so on ({more} more streams)"),
     };
-    // A status is no part of a node's stream, so a seq has none.
+    // A node's stream has no statuses, so a state at a seq has none.
     let at_seq = scope.at.as_ref().is_some_and(|at| at.parse::<u64>().is_ok());
     let without = match object_type.name {
         "pod" | "node" if at_seq => "; statuses are not shown at a seq, only at a time",
@@ -105,7 +107,7 @@ fn past(positions: &[String], object_type: &ObjectType, scope: &Scope) -> String
     format!("at {said}{more}{without}")
 }
 
-/// The request for one type.
+/// Returns the request for one type.
 pub(super) fn request(object_type: &ObjectType, name: Option<&str>, scope: &Scope) -> GetRequest {
     let namespace = if scope.all_namespaces || !object_type.namespaced {
         String::new()
@@ -162,7 +164,7 @@ fn print(args: &Get, one: bool, found: &ObjectsByType) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The object itself if the command names one, else a Kubernetes `List`.
+/// Returns the object itself if the command names one, else a Kubernetes `List`.
 fn document(one: bool, found: &ObjectsByType) -> Value {
     let mut items: Vec<Value> = found.iter().flat_map(|(_, objects)| objects).cloned().collect();
     if one && items.len() == 1 {

@@ -1,4 +1,4 @@
-//! `headwater history`: the events of a stream, every seq.
+//! `headwater history`: the events of a stream.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `headwater logs`: what a container wrote.
+//! `headwater logs`: the log of a container.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::exit::{CommandResult, Failure, Outcome};
 use crate::render::plain;
 
 pub(super) async fn run(args: Logs) -> CommandResult {
-    // As kubectl takes it: the pod, or pod/NAME.
+    // As in kubectl: the pod, or pod/NAME.
     let pod = pod(&args.pod)?.to_owned();
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let since_ms = args.since.map_or(0, |since| {
@@ -47,9 +47,7 @@ fn pod(word: &str) -> Result<&str, Failure> {
     match word.split_once('/') {
         None => Ok(word),
         Some((of, name)) if ObjectType::named(of).is_some_and(|of| of.name == "pod") => Ok(name),
-        Some((of, _)) => {
-            Err(Failure::Usage(format!("only pods have logs, and {of} is another type")))
-        }
+        Some((of, _)) => Err(Failure::Usage(format!("{of} is not a pod: only pods have logs"))),
     }
 }
 

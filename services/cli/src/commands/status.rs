@@ -25,11 +25,11 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// Goes to the first line: each further print overwrites the one before, so nothing flickers.
 const HOME: &str = "\u{1b}[H";
 
-/// Clears what the print before left, to the end of a line and to the end of the terminal.
+/// Clears the rest of the last print, to the end of a line and to the end of the terminal.
 const CLEAR_LINE: &str = "\u{1b}[K";
 const CLEAR_REST: &str = "\u{1b}[J";
 
-/// Between two prints of `--watch`.
+/// The interval of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(args: Status) -> CommandResult {
@@ -62,7 +62,7 @@ pub(super) async fn run(args: Status) -> CommandResult {
             (true, false) if !first => format!("\n{text}"),
             _ => text,
         };
-        // Whole and at once.
+        // One write, so that the screen does not flicker.
         stdout.write_all(text.as_bytes())?;
         stdout.flush()?;
         if !args.watch {
@@ -73,7 +73,7 @@ pub(super) async fn run(args: Status) -> CommandResult {
     }
 }
 
-/// Leaves the nodes that were asked for, if any were.
+/// Keeps only the requested nodes, if there are any.
 fn choose(status: &mut StatusResponse, names: &[String]) -> Result<(), Failure> {
     if names.is_empty() {
         return Ok(());
@@ -86,7 +86,7 @@ fn choose(status: &mut StatusResponse, names: &[String]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// They come the worst first.
+/// Sorts the nodes, which arrive with the worst first.
 fn sort(nodes: &mut [NodeStatus], by: Sort) {
     use std::cmp::Reverse;
     match by {
@@ -102,7 +102,7 @@ fn sort(nodes: &mut [NodeStatus], by: Sort) {
     }
 }
 
-/// What turns the terminal from the print before into this one.
+/// Returns the text that replaces the last print on the terminal.
 fn redrawn(text: &str, first: bool) -> String {
     let lines: String = text.lines().map(|line| format!("{line}{CLEAR_LINE}\r\n")).collect();
     format!("{}{lines}{CLEAR_REST}", if first { CLEAR } else { HOME })
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(names(&status), ["node-2", "node-3", "node-10"]);
         sort(&mut status.nodes, Sort::Outbox);
         assert_eq!(names(&status), ["node-3", "node-10", "node-2"]);
-        choose(&mut status, &["node-2".to_owned()]).expect("it is there");
+        choose(&mut status, &["node-2".to_owned()]).expect("the node exists");
         assert_eq!(names(&status), ["node-2"]);
         assert!(choose(&mut status, &["node-9".to_owned()]).is_err());
     }

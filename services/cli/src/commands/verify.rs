@@ -10,19 +10,19 @@ use crate::args::{HistoryOutput, Verify};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::table::Table;
 
-/// How much of a hash is shown: enough to tell two apart by eye.
+/// The digits of a hash that are shown: enough to distinguish two by eye.
 const HASH_DIGITS: usize = 12;
 
 /// One line of `verify -o json`. Stable: fields are added, never renamed.
 #[derive(Serialize)]
 struct Line<'a> {
-    /// Null: what a hub or a controller has folded.
+    /// Null: the fold of a hub or a controller.
     node: Option<&'a str>,
     stream: &'a str,
     seq: u64,
     kept: &'a str,
     recomputed: &'a str,
-    /// Null where there is no log to fold: at an edge.
+    /// Null at an edge, which has no log.
     log: Option<&'a str>,
     agrees: bool,
     finding: Option<&'a str>,
@@ -35,7 +35,7 @@ pub(super) async fn run(args: Verify) -> CommandResult {
     if verdicts.is_empty() {
         return Err(match args.node {
             Some(node) => Failure::not_found("nodes", &node),
-            None => Failure::message("there is no node yet"),
+            None => Failure::message("there are no nodes yet"),
         });
     }
     let mut stdout = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! Which columns an object has in a table, type by type, as kubectl prints them.
+//! The columns of each type in a table, as kubectl prints them.
 
 use headwater_operator::pod_status;
 use jiff::Timestamp;
@@ -100,7 +100,7 @@ pub(crate) fn ready_containers(pod: &Value) -> (usize, usize) {
     (ready, list(pod, "/spec/containers").len())
 }
 
-/// How often containers were started again, and how long ago the last of them had ended.
+/// The restarts of the containers, and the time since the last one.
 fn restarts(pod: &Value, now: Timestamp) -> String {
     let containers = list(pod, "/status/containerStatuses");
     let count: i64 =
@@ -137,7 +137,7 @@ pub(crate) fn node_roles(node: &Value) -> String {
     if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") }
 }
 
-/// How long ago the node was last heard of, by the Ready condition's heartbeat.
+/// The time since the last contact with the node: the heartbeat of its Ready condition.
 fn last_contact(node: &Value, now: Timestamp) -> String {
     list(node, "/status/conditions")
         .iter()
@@ -195,7 +195,7 @@ fn count(object: &Value, pointer: &str) -> usize {
     object.pointer(pointer).and_then(Value::as_object).map_or(0, serde_json::Map::len)
 }
 
-/// The list at `pointer`; empty where there is none.
+/// The list at `pointer`; empty if there is none.
 pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

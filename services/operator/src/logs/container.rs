@@ -4,17 +4,17 @@ use headwater_proto::operator::LogsRequest;
 use serde_json::Value;
 use tonic::Status;
 
-/// Where a pod says which of its containers people mean.
+/// The annotation with the default container of a pod.
 const DEFAULT_CONTAINER: &str = "/metadata/annotations/kubectl.kubernetes.io~1default-container";
 
-/// The containers meant, and what to say about the choice.
+/// The selected containers, and a note about the choice.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ContainerChoice {
     pub(super) names: Vec<String>,
     pub(super) note: String,
 }
 
-/// The containers meant: the one named, all, or the pod's first.
+/// Selects the named container, all containers, or the pod's first one.
 pub(super) fn choose(pod: &Value, request: &LogsRequest) -> Result<ContainerChoice, Status> {
     let of = |list: &str| -> Vec<&str> {
         let containers = pod.pointer(list).and_then(Value::as_array).into_iter().flatten();
@@ -52,7 +52,7 @@ pub(super) fn choose(pod: &Value, request: &LogsRequest) -> Result<ContainerChoi
     }
 }
 
-/// Why a container has no log.
+/// The reason why a container has no log.
 pub(super) fn not_written(pod: &Value, request: &LogsRequest, container: &str) -> Status {
     let name = &request.pod;
     let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array);

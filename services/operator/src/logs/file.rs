@@ -1,5 +1,5 @@
-//! Opens a log file, which must be a plain file. Containers run as the user of this process, so the
-//! path may hold anything.
+//! Opens a log file, which must be a regular file. Containers run as the user of this process, so
+//! they may put anything at the path.
 
 use std::fs::Metadata;
 use std::io;
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use tokio::fs::{File, OpenOptions};
 
-/// Opens it; `None` if there is none. A pipe is not waited for, a link is not followed.
+/// Opens the file; `None` if it is missing. Does not wait for a pipe, and does not follow a link.
 pub(super) async fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
     let named = |what: &str| io::Error::other(format!("the log {}: {what}", path.display()));
@@ -17,13 +17,13 @@ pub(super) async fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
-            return Err(named("a link lies in its place, and links are not followed"));
+            return Err(named("it is a link, and links are not followed"));
         }
         Err(error) => return Err(named(&error.to_string())),
     };
     let metadata = file.metadata().await.map_err(|error| named(&error.to_string()))?;
     if !metadata.is_file() {
-        return Err(named("what lies in its place is no plain file"));
+        return Err(named("it is not a regular file"));
     }
     Ok(Some((file, metadata)))
 }

@@ -1,35 +1,35 @@
-//! A log file's lines as they are shown. In the file each has columns of its own, as CRI runtimes
-//! write them: `time stream tag text`.
+//! The printed form of the lines of a log file. In the file each has the columns of CRI runtimes:
+//! `time stream tag text`.
 
 use jiff::Timestamp;
 
-/// The longest row that is shown whole, in bytes: pod workers write rows of a quarter of that. Of
-/// a longer one the rest is left out, so that a file without line ends costs no more memory.
+/// The longest row that is printed whole, in bytes: pod workers write rows of a quarter of that. A
+/// longer row is cut, so that a file without line ends costs no more memory.
 pub(super) const ROW_BYTES_MAX: usize = 64 << 10;
 
 /// The end of a row that was cut.
 const CUT: &[u8] = b" [cut: the row is longer than 64 KiB]\n";
 
-/// How lines are shown.
+/// The form of printed lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LineFormat {
     /// Only lines written since, milliseconds since the Unix epoch; 0: all.
     pub(super) since_ms: i64,
-    /// Whether each begins with the time it was written.
+    /// Whether each line begins with its time.
     pub(super) timestamps: bool,
-    /// What each begins with.
+    /// The prefix of each line.
     pub(super) prefix: Option<String>,
 }
 
-/// Takes the file's own columns off each line.
+/// Removes the columns of the file from each line.
 #[derive(Default)]
 pub(super) struct LineFormatter {
     form: LineFormat,
     /// The beginning of a line whose end is not read yet.
     rest: Vec<u8>,
-    /// Whether what comes belongs to a line that was cut.
+    /// Whether the next bytes belong to a line that was cut.
     is_cut: bool,
-    /// Whether the last line shown goes on in the next.
+    /// Whether the last printed line continues in the next row.
     continues: bool,
 }
 
@@ -38,13 +38,13 @@ impl LineFormatter {
         Self { form, ..Self::default() }
     }
 
-    /// The file was emptied: what was read of its last line will not go on.
+    /// Drops the beginning of the last line, because the file was truncated.
     pub(super) fn begin_anew(&mut self) {
         self.rest.clear();
         self.is_cut = false;
     }
 
-    /// What is shown of the next bytes of the file.
+    /// Returns the printed form of the next bytes of the file.
     pub(super) fn of(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -88,7 +88,7 @@ impl LineFormatter {
     }
 }
 
-/// A line without a time that can be read is shown.
+/// Whether a line is new enough. A line without a valid time is printed.
 fn is_before(time: &[u8], ms: i64) -> bool {
     let time = std::str::from_utf8(time).ok().and_then(|time| time.parse::<Timestamp>().ok());
     time.is_some_and(|time| time.as_millisecond() < ms)
@@ -130,7 +130,7 @@ mod tests {
         let mut shown = lines.of(b"2026-01-01T00:00:01Z stdout F ");
         for _ in 0..100 {
             shown.extend(lines.of(&[b'x'; 4096]));
-            assert!(lines.rest.capacity() <= 2 * ROW_BYTES_MAX, "it is held in memory");
+            assert!(lines.rest.capacity() <= 2 * ROW_BYTES_MAX, "the rest is bounded");
         }
         shown.extend(lines.of(b"y\n2026-01-01T00:00:02Z stdout F next\n"));
         let shown = String::from_utf8(shown).expect("UTF-8");

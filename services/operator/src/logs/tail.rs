@@ -1,4 +1,4 @@
-//! Where the last lines of log files begin.
+//! The start of the last lines in log files.
 
 use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::file;
 
-/// Bytes read at once, from the end of a file towards its beginning.
+/// The bytes of one read, from the end of a file towards its beginning.
 const STEP_BYTES: usize = 64 << 10;
 
-/// The files that hold the last `rows` rows, oldest first, each with where to begin.
+/// Returns the files with the last `rows` rows, oldest first, each with its start offset.
 pub(super) async fn last_rows(
     paths: Vec<PathBuf>,
     rows: u64,
@@ -29,7 +29,7 @@ pub(super) async fn last_rows(
     Ok(found)
 }
 
-/// Where the last `rows` rows of a file begin, and how many there are at most.
+/// Returns the offset of the last `rows` rows of a file, and their number.
 async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
     let Some((mut file, metadata)) = file::open(path).await? else { return Ok((0, 0)) };
     let end = metadata.len();
@@ -44,7 +44,7 @@ async fn last_rows_of(path: &Path, rows: u64) -> std::io::Result<(u64, u64)> {
         (&mut file).take(at - from).read_to_end(&mut bytes).await?;
         for (index, byte) in bytes.iter().enumerate().rev() {
             let next = from + index as u64 + 1;
-            // The last row's own end begins no other.
+            // No row begins after the end of the last one.
             if *byte == b'\n' && next != end {
                 found += 1;
                 if found == rows {

@@ -1,4 +1,4 @@
-//! Log files in which anything may stand, and anything that may lie in the place of one.
+//! Log files with any content, and other things at the path of a log file.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,20 +12,20 @@ use tokio::runtime::Runtime;
 use super::line::ROW_BYTES_MAX;
 use super::*;
 
-/// Far longer than any of this takes.
+/// A deadline far above the time that a test needs.
 const WITHIN: Duration = Duration::from_secs(20);
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime")
 }
 
-/// The current file, and the one that was rotated away before it.
+/// The current file, and the rotated one before it.
 fn paths_of(path: &Path) -> Paths {
     let both = [path.with_extension("log.1"), path.to_owned()];
     Box::new(move || Ok(both.iter().filter(|path| path.exists()).cloned().collect()))
 }
 
-/// What is shown of one file, all of it at once.
+/// Returns the printed form of one whole file.
 fn read(path: &Path, tail: Option<u64>) -> std::io::Result<Vec<u8>> {
     let (sender, mut receiver) = mpsc::channel(CHUNKS_MAX);
     let found = vec![path.to_owned()];
@@ -36,13 +36,13 @@ fn read(path: &Path, tail: Option<u64>) -> std::io::Result<Vec<u8>> {
     let collecting = async {
         let mut shown = Vec::new();
         while let Some(chunk) = receiver.recv().await {
-            shown.extend(chunk.expect("only the end says what failed").data);
+            shown.extend(chunk.expect("only the last chunk is an error").data);
         }
         shown
     };
     let both =
         async { tokio::time::timeout(WITHIN, async { tokio::join!(sending, collecting) }).await };
-    let (sent, shown) = runtime().block_on(both).expect("it is not waited for");
+    let (sent, shown) = runtime().block_on(both).expect("the reader does not wait");
     sent.map(|()| shown)
 }
 
@@ -103,13 +103,13 @@ fn a_followed_file_may_be_emptied_and_rotated_and_no_line_is_lost() {
             let next = async { tokio::time::timeout(WITHIN, receiver.recv()).await };
             let chunk =
                 runtime.block_on(next).unwrap_or_else(|_| panic!("{end:?} after {shown:?}"));
-            let chunk = chunk.expect("it goes on").expect("readable");
+            let chunk = chunk.expect("the stream continues").expect("readable");
             shown.push_str(std::str::from_utf8(&chunk.data).expect("UTF-8"));
         }
         shown.clone()
     };
     until("first, and long\n");
-    // Its last line is torn, then it begins anew.
+    // The last line is torn, then the file is truncated.
     fs::OpenOptions::new()
         .append(true)
         .open(&path)
@@ -125,10 +125,14 @@ fn a_followed_file_may_be_emptied_and_rotated_and_no_line_is_lost() {
     assert!(shown.ends_with("second\nthird\nfourth\n"), "{shown}");
     drop(receiver);
     let end = async { tokio::time::timeout(WITHIN, following).await };
-    runtime.block_on(end).expect("nobody reads").expect("no panic").expect("that is no error");
+    runtime
+        .block_on(end)
+        .expect("the task ends without a reader")
+        .expect("no panic")
+        .expect("that is no error");
 }
 
-/// Rows as a pod worker writes them, rows that no pod worker writes, and bytes.
+/// Rows of pod workers, invalid rows, and random bytes.
 fn row() -> impl Strategy<Value = Vec<u8>> {
     let bytes = || vec(prop_oneof![any::<u8>(), Just(0), Just(b' '), Just(0xff)], 0..40);
     let tag = prop_oneof![Just("F"), Just("P"), Just(""), Just("x")];
@@ -195,7 +199,7 @@ proptest! {
         prop_assert!(all.ends_with(&last));
         let lines = last.iter().filter(|byte| **byte == b'\n').count();
         let wanted = usize::try_from(tail).unwrap_or(usize::MAX).min(rows.len());
-        // A line that has no end yet is one of the last, and is not shown.
+        // An unfinished line is one of the last lines, and is not printed.
         let hidden = usize::from(!torn.is_empty() && tail <= rows.len() as u64 && tail > 0);
         prop_assert_eq!(lines, wanted - hidden);
     }

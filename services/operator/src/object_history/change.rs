@@ -2,25 +2,25 @@
 
 use serde_json::{Map, Value};
 
-/// How deep the differing fields are named: `spec.containers`, `data.text`.
+/// The depth of named fields: `spec.containers`, `data.text`.
 const DEPTH_MAX: usize = 2;
 
-/// How many differing fields are named.
+/// The most fields that are named.
 const FIELDS_SHOWN_MAX: usize = 3;
 
-/// What became of an object that was `before`.
+/// Describes the change of an object from `before`.
 pub(super) fn of(before: Option<&[u8]>, now: &[u8]) -> String {
     let Some(before) = before else { return "created".to_owned() };
     let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
     let (before, now) = (read(before), read(now));
     let uid = |object: &Value| object.pointer("/metadata/uid").cloned();
     if uid(&before) != uid(&now) {
-        return "replaced by a new one of its name".to_owned();
+        return "replaced by a new object of the same name".to_owned();
     }
     fields(&before, &now)
 }
 
-/// The fields in which two values differ, as a person reads them.
+/// Names the fields in which two values differ, for people.
 pub(super) fn fields(before: &Value, now: &Value) -> String {
     let mut differing = Vec::new();
     differ(before, now, "", &mut differing);
@@ -78,7 +78,7 @@ mod tests {
             (
                 Some(r#"{"metadata":{"uid":"1"}}"#),
                 r#"{"metadata":{"uid":"2"}}"#,
-                "replaced by a new one of its name",
+                "replaced by a new object of the same name",
             ),
             (Some("{}"), r#"{"a":1,"b":2,"c":3,"d":4,"e":5}"#, "a, b, c and 2 more"),
         ] {

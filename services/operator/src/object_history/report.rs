@@ -13,7 +13,7 @@ use super::super::internal;
 use super::change;
 use crate::pod_status::{list, pod_status};
 
-/// The newest reports of a pod, and how many the log holds that came before.
+/// Returns the newest reports of a pod, and the number of earlier ones in the log.
 pub(super) async fn reports(
     log: &dyn Log,
     pod: &ResourceKey,
@@ -27,7 +27,7 @@ pub(super) async fn reports(
     while !ends.is_reached() {
         let batch = reader.next().await.map_err(failed)?;
         for recorded in &batch.records {
-            // Most records are of other pods: their values need not be read.
+            // Most records are of other pods: their values are not decoded.
             let Ok((_, ReportKey::Resource(key))) = ReportKey::decode(&recorded.record.key) else {
                 continue;
             };
@@ -60,7 +60,7 @@ struct ReportHistory {
 }
 
 impl ReportHistory {
-    /// A report that is not later than the last of the same node was sent twice, and counts once.
+    /// Ignores a report that is not later than the last one of the same node: it was sent twice.
     fn take(&mut self, pod: &ResourceKey, node: &NodeName, report: &Report, time_ms: i64) {
         let summary = match &report.body {
             ReportBody::PodStatus { pod: of, status, .. } if of == pod => {
@@ -78,7 +78,7 @@ impl ReportHistory {
                 "status removed".to_owned()
             }
             ReportBody::PodTerminated { pod: of, .. } if of == pod => {
-                "every container has stopped: it may go".to_owned()
+                "every container has stopped: the pod may be removed".to_owned()
             }
             _ => return,
         };
@@ -101,7 +101,7 @@ impl ReportHistory {
     }
 }
 
-/// A status in a few words: `Running, 1 of 1 ready`.
+/// Summarizes a status: `Running, 1 of 1 ready`.
 fn summary(status: &Value) -> String {
     let pod = json!({"status": status});
     let containers = list(&pod, "/status/containerStatuses");

@@ -1,4 +1,4 @@
-//! Fields, laid out as `kubectl describe` does.
+//! Fields in the layout of `kubectl describe`.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub(super) struct FieldWriter {
 }
 
 impl FieldWriter {
-    /// `Name:   value`.
+    /// Writes `Name:   value`.
     pub(super) fn field(&mut self, name: &str, value: impl AsRef<str>) {
         let name = format!("{}: ", plain(name));
         let indent = self.depth * INDENT;
@@ -28,14 +28,14 @@ impl FieldWriter {
         self.line(line.trim_end());
     }
 
-    /// A field, unless there is nothing to say.
+    /// Writes a field, unless its value is empty.
     pub(super) fn field_if(&mut self, name: &str, value: impl AsRef<str>) {
         if !value.as_ref().is_empty() {
             self.field(name, value);
         }
     }
 
-    /// A field of several values, one a line.
+    /// Writes a field of several values, one a line.
     pub(super) fn lines(&mut self, name: &str, values: impl IntoIterator<Item = String>) {
         let mut values = values.into_iter();
         self.field(name, values.next().unwrap_or_else(|| "<none>".to_owned()));
@@ -45,7 +45,7 @@ impl FieldWriter {
         }
     }
 
-    /// `Name:`, and below it what `write` writes.
+    /// Writes `Name:`, and below it the output of `write`.
     pub(super) fn part(&mut self, name: &str, write: impl FnOnce(&mut Self)) {
         let line = format!("{:indent$}{}:", "", plain(name), indent = self.depth * INDENT);
         self.line(&line);
@@ -54,7 +54,7 @@ impl FieldWriter {
         self.depth -= 1;
     }
 
-    /// `Name:`, and below it a table, or `<none>`.
+    /// Writes `Name:`, and below it a table, or `<none>`.
     pub(super) fn table(&mut self, name: &str, table: &Table) {
         if table.is_empty() {
             return self.field(name, "<none>");
@@ -62,24 +62,24 @@ impl FieldWriter {
         self.part(name, |writer| writer.block(&table.to_string()));
     }
 
-    /// A sentence.
+    /// Writes a sentence.
     pub(super) fn say(&mut self, text: &str) {
         let line = format!("{:indent$}{}", "", plain(text), indent = self.depth * INDENT);
         self.line(&line);
     }
 
-    /// Lines that are laid out already.
+    /// Writes lines unchanged.
     pub(super) fn block(&mut self, text: &str) {
         text.lines().for_each(|line| self.say(line));
     }
 
-    /// What was written.
+    /// Returns the text.
     pub(super) fn text(self) -> String {
         self.text
     }
 
     fn line(&mut self, line: &str) {
-        // A string takes everything.
+        // A write into a string does not fail.
         let _ = writeln!(self.text, "{line}");
     }
 }

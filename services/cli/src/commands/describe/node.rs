@@ -18,7 +18,7 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Ti
             "Link",
             match standing.last_contact_ms {
                 0 => standing.state.clone(),
-                ms => format!("{}, last heard of {} ago", standing.state, since(ms, now)),
+                ms => format!("{}, last contact {} ago", standing.state, since(ms, now)),
             },
         );
         writer.field_if("Trouble", &standing.trouble);
@@ -28,7 +28,11 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Ti
                 "incarnation {}, boot {}{}",
                 standing.incarnation,
                 standing.boot,
-                if standing.state == "held" { ": held, another node has it too" } else { "" },
+                if standing.state == "held" {
+                    ": held, because another node has it too"
+                } else {
+                    ""
+                },
             ),
         );
         writer.field("Outbox", format!("{} reports waiting", standing.outbox_depth));

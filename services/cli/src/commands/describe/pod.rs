@@ -1,4 +1,4 @@
-//! A pod: its node, its containers, what it waits for.
+//! A pod: its node, its containers, and the causes of its waiting.
 
 use headwater_operator::pod_status;
 use jiff::Timestamp;
@@ -54,7 +54,7 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Ti
 
 fn node(description: &Description) -> String {
     match (&description.node, text_or(&description.object, "/spec/nodeName", "").as_str()) {
-        (_, "") => "<none>: no node takes it yet".to_owned(),
+        (_, "") => "<none>: it has no node yet".to_owned(),
         (Some(node), name) => format!("{name} ({})", node.state),
         (None, name) => name.to_owned(),
     }
@@ -93,7 +93,7 @@ fn container(writer: &mut FieldWriter, spec: &Value, status: &Value) {
     });
 }
 
-/// `Running`, `Waiting` or `Terminated`, with what is known of it.
+/// Writes `Running`, `Waiting` or `Terminated`, with the details.
 fn state(writer: &mut FieldWriter, title: &str, state: &Value) {
     let states = state.as_object().into_iter().flatten();
     let Some((name, detail)) = states.into_iter().next() else {
@@ -116,12 +116,12 @@ fn state(writer: &mut FieldWriter, title: &str, state: &Value) {
     }
 }
 
-/// What the pod waits for, one a line; nothing where it runs.
+/// Returns the causes of waiting, one a line; empty if the pod runs.
 pub(super) fn waits(description: &Description, now: Timestamp) -> Vec<String> {
     let pod = &description.object;
     let mut waits = Vec::new();
     if text_or(pod, "/spec/nodeName", "").is_empty() {
-        waits.push("a node that takes it".to_owned());
+        waits.push("a node".to_owned());
     }
     if let Some(node) = description.node.as_ref().filter(|node| node.state != "in step") {
         waits.push(format!("its node, which is {}{}", node.state, because(&node.trouble)));
@@ -129,7 +129,7 @@ pub(super) fn waits(description: &Description, now: Timestamp) -> Vec<String> {
     for reference in
         description.history.references.iter().filter(|one| one.required && !one.present)
     {
-        waits.push(format!("{}, which is not there", reference.key));
+        waits.push(format!("{}, which does not exist", reference.key));
     }
     for statuses in ["/status/initContainerStatuses", "/status/containerStatuses"] {
         for container in list(pod, statuses) {
@@ -151,7 +151,7 @@ fn because(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// When a back-off is over: it began when the last run ended.
+/// The end of a back-off, which began at the end of the last run.
 fn until(message: &str, container: &Value, now: Timestamp) -> String {
     let wait = message.strip_prefix("back-off ").and_then(|rest| rest.split(' ').next());
     let wait = wait.and_then(|wait| humantime::parse_duration(wait).ok());

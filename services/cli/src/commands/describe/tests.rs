@@ -1,4 +1,4 @@
-//! Sheets, compared as text.
+//! Descriptions, compared as text.
 
 use headwater_proto::operator::{StoryEvent, StoryReference, StoryReport};
 use serde_json::json;
@@ -66,7 +66,7 @@ fn a_pod_tells_its_story() {
         "Node:             node-1 (away)\n",
         "Status:           CrashLoopBackOff, 0 of 1 ready\n",
         "Waits For:        its node, which is away\n",
-        "                  shop/configmap/conf, which is not there\n",
+        "                  shop/configmap/conf, which does not exist\n",
         "(until 1970-01-01T00:00:40Z, in 30s)\n",
         "    Command:      sleep 9\n",
         "    Last State:   Terminated\n",
@@ -97,7 +97,7 @@ fn a_node_tells_how_it_is() {
     description.pods = vec![description.object.clone()];
     let text = description.text(Timestamp::UNIX_EPOCH);
     for said in [
-        "Link:             away, last heard of ",
+        "Link:             away, last contact ",
         "Identity:         incarnation 0",
         "shop        web ",
     ] {

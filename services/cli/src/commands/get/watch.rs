@@ -1,4 +1,4 @@
-//! `get -w`: what there is, then every change.
+//! `get -w`: the objects, then every change.
 
 use std::io::Write;
 
@@ -31,7 +31,7 @@ pub(super) async fn run(
     let mut events = operator.watch(request(object_type, name, &args.scope)).await?.into_inner();
     let mut stdout = std::io::stdout().lock();
     let mut streamed = StreamedTable::default();
-    // What there is at first is laid out together, as a list; what comes later, row by row.
+    // The first rows are laid out together; later rows one by one.
     let mut rows = new_table(&args, object_type);
     let (mut listed, mut found) = (false, false);
     while let Some(event) = events.message().await? {

@@ -1,5 +1,5 @@
-//! `status -o json`. Stable: fields are added, never renamed; a value that the
-//! asked process does not know is null.
+//! The document of `status -o json`. Stable: fields are added, never renamed. A value that the
+//! running process does not know is null.
 
 use headwater_proto::operator::{DiskStatus, NodeStatus, StatusResponse, StreamStatus};
 use serde::Serialize;
@@ -57,7 +57,7 @@ struct Stream {
     lag_seconds: Option<f64>,
 }
 
-/// The document of a status.
+/// Returns the document of a status.
 pub(super) fn document(status: StatusResponse) -> Document {
     Document {
         summary: Summary::of(&status.nodes),

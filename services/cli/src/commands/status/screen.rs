@@ -1,4 +1,4 @@
-//! What `status` prints: the summary, then the nodes, the worst first, as many as there is room.
+//! The screen of `status`: the summary, then the nodes, the worst first, as many as fit.
 
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
 use jiff::Timestamp;
@@ -9,34 +9,34 @@ use crate::args::{Sort, Status, StatusOutput};
 use crate::render::{self, bytes};
 use crate::table::Table;
 
-/// The state of a node that needs no look.
+/// The state of a node without a problem.
 const IN_STEP: &str = "in step";
 
-/// Nodes shown however small the terminal is.
+/// The nodes that are shown even on a small terminal.
 const NODES_SHOWN_MIN: usize = 3;
 
-/// Lines besides summary and nodes: an empty one, the header, `... and N more`, the prompt.
+/// The lines besides summary and nodes: an empty one, the header, `... and N more`, the prompt.
 const LINES_BESIDES: usize = 4;
 
-/// How much room there is.
+/// The size of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     lines: usize,
-    /// Longer lines would wrap, and a redraw would no longer meet them.
+    /// The width. Longer lines would wrap, and a redraw would not overwrite them.
     columns: Option<usize>,
-    /// Whether also nodes that need a look give way: the screen is drawn again in a moment.
+    /// Whether nodes with problems may be omitted too: the next redraw follows soon.
     strict: bool,
 }
 
 impl Room {
-    /// The room on the terminal; `None`: there is none to ask.
+    /// Returns the size of the terminal; `None`: the output is not a terminal.
     pub(super) fn of_terminal(watch: bool) -> Option<Self> {
         let (Width(columns), Height(lines)) = terminal_size()?;
         Some(Self { lines: lines.into(), columns: watch.then_some(columns.into()), strict: watch })
     }
 }
 
-/// The summary and the nodes, as many as there is room for.
+/// Formats the summary and as many nodes as fit.
 pub(super) fn screen(
     status: &StatusResponse,
     args: &Status,
@@ -44,11 +44,11 @@ pub(super) fn screen(
     now: Timestamp,
 ) -> String {
     let mut text = String::new();
-    // A string takes everything.
+    // A write into a string does not fail.
     let _ = summary::write(&mut text, status);
     text.push('\n');
     let wide = args.output == StatusOutput::Wide;
-    // In another order than the worst first, what is in step is not the least of them.
+    // In another order, the nodes in step are not the last ones.
     let room_for_all = room.is_none_or(|room| !room.strict && args.sort != Sort::Worst);
     let shown = match room {
         Some(room) if !room_for_all => fitting(status, wide, room, text.lines().count()),
@@ -66,7 +66,7 @@ pub(super) fn screen(
     }
 }
 
-/// How many nodes fit, from the first.
+/// Returns the number of nodes that fit, from the first.
 fn fitting(status: &StatusResponse, wide: bool, room: Room, summary_lines: usize) -> usize {
     let mut left = room.lines.saturating_sub(summary_lines + LINES_BESIDES);
     for (at, node) in status.nodes.iter().enumerate() {
@@ -95,7 +95,7 @@ fn cut(line: &str, columns: usize) -> String {
     line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// One line a stream of a node; the node's own columns on its first.
+/// Adds one line for each stream of a node, with the columns of the node on the first.
 pub(crate) fn table(nodes: &[NodeStatus], wide: bool, now: Timestamp) -> Table {
     let mut header = vec![
         "NODE", "STATE", "STREAM", "TAIL", "SENT", "APPLIED", "DURABLE", "ACKED", "LAG", "OUTBOX",
@@ -113,7 +113,7 @@ pub(crate) fn table(nodes: &[NodeStatus], wide: bool, now: Timestamp) -> Table {
             streams.push(&unknown);
         }
         for (at, stream) in streams.into_iter().enumerate() {
-            // The node's own columns are on its first line.
+            // Only the first line has the columns of the node.
             let own = |text: String| if at == 0 { text } else { String::new() };
             let mut row = vec![
                 own(node.name.clone()),
@@ -151,7 +151,7 @@ pub(crate) fn table(nodes: &[NodeStatus], wide: bool, now: Timestamp) -> Table {
     table
 }
 
-/// The streams of a node that are shown: its own, and others that it lacks events of.
+/// Returns the streams to show: the private one, and others on which the node lags.
 fn shown_streams(node: &NodeStatus, wide: bool) -> impl Iterator<Item = &StreamStatus> {
     let is_shown = move |(at, stream): &(usize, &StreamStatus)| {
         wide || *at == 0 || stream.lag_events.is_some_and(|lag| lag != 0)
@@ -159,7 +159,7 @@ fn shown_streams(node: &NodeStatus, wide: bool) -> impl Iterator<Item = &StreamS
     node.streams.iter().enumerate().filter(is_shown).map(|(_, stream)| stream)
 }
 
-/// A node's state in a word; of one that is away, for how long.
+/// A node's state in a word; with the time for a node that is away.
 fn state(node: &NodeStatus, now: Timestamp) -> String {
     match node.state.as_str() {
         "away" if node.last_contact_ms != 0 => {
@@ -169,7 +169,7 @@ fn state(node: &NodeStatus, now: Timestamp) -> String {
     }
 }
 
-/// A position, if the asked process knows it.
+/// A position, if the running process knows it.
 fn known(position: Option<u64>) -> String {
     position.map_or_else(|| "-".to_owned(), |position| position.to_string())
 }

@@ -1,4 +1,4 @@
-//! The fleet in a few lines, before any node.
+//! The summary of the fleet, above the nodes.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use serde::Serialize;
 use super::lag::{lag_events, lag_seconds};
 use crate::render::plain;
 
-/// The order in which states are counted: the best first, the worst last.
+/// The order of states in the counts: the best first, the worst last.
 const STATES: [&str; 7] =
     ["in step", "lagging", "troubled", "away", "held", "failed", "disk: full"];
 
-/// Troubles listed in the summary; the rest is counted. `-o json` has all of them.
+/// The most troubles in the summary; the rest is counted. `-o json` has all of them.
 const TROUBLES_SHOWN_MAX: usize = 5;
 
-/// Nodes named in one line; the rest is counted.
+/// The most nodes in one line; the rest is counted.
 const NAMES_SHOWN_MAX: usize = 3;
 
-/// The fleet in figures. Stable: `status -o json` says it.
+/// The fleet in figures. Stable: it is part of `status -o json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) nodes: usize,
@@ -49,7 +49,7 @@ impl Summary {
     }
 }
 
-/// How many nodes are in each state: `3 lagging, 1 away`.
+/// The number of nodes in each state: `3 lagging, 1 away`.
 pub(super) fn states(nodes: &[NodeStatus]) -> String {
     let known = STATES.iter().filter_map(|state| {
         let count = nodes.iter().filter(|node| node.state == *state).count();
@@ -58,7 +58,7 @@ pub(super) fn states(nodes: &[NodeStatus]) -> String {
     known.collect::<Vec<_>>().join(", ")
 }
 
-/// The summary for people: a word, then the value.
+/// Writes the summary for people: a word, then the value.
 pub(super) fn write(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Result {
     let nodes = &status.nodes;
     let Summary { connected, lag_events_max, lag_seconds_max, outbox_depth, .. } =
@@ -67,7 +67,7 @@ pub(super) fn write(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Re
     if lag_events_max == 0 {
         writeln!(f, "lag      none")?;
     } else {
-        // Of several alike the first, which is on top.
+        // Of several equal nodes, the first one, which is on top.
         let most = nodes.iter().rev().max_by_key(|node| lag_events(node));
         let longest = nodes.iter().rev().max_by(|a, b| lag_seconds(a).total_cmp(&lag_seconds(b)));
         let name = |node: Option<&NodeStatus>| node.map_or("", |node| &node.name).to_owned();
@@ -96,23 +96,25 @@ pub(super) fn write(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Re
     if !said.is_empty() {
         writeln!(f, "log      {}", said.join(", "))?;
     }
-    // Of an edge, which has one; a fleet's hubs stand with its nodes.
+    // Only an edge has one hub; a fleet's hubs are in the rows of its nodes.
     if let ("edge", [node]) = (status.part.as_str(), nodes.as_slice()) {
-        let hub = if node.hub.is_empty() { "none was tried yet" } else { node.hub.as_str() };
+        let hub = if node.hub.is_empty() { "none yet" } else { node.hub.as_str() };
         writeln!(f, "hub      {}", plain(hub))?;
     }
     write_disks(f, nodes)?;
     write_troubles(f, status)
 }
 
-/// The writer of the log, as far as the asked process knows.
+/// The writer of the log, as far as the running process knows it.
 fn writer(status: &StatusResponse) -> Option<String> {
     Some(match (status.writer_epoch, status.reconciled) {
         _ if status.stands_by == Some(true) => {
-            "written by another controller: this one stands by".to_owned()
+            "written by another controller: this one is a standby".to_owned()
         }
         (Some(0), _) => "no writer yet".to_owned(),
-        (Some(epoch), Some(false)) => format!("writer epoch {epoch}, not all published yet"),
+        (Some(epoch), Some(false)) => {
+            format!("writer epoch {epoch}, not everything is published yet")
+        }
         (Some(epoch), _) => format!("writer epoch {epoch}"),
         (None, Some(true)) => "folded to its end".to_owned(),
         (None, Some(false)) => "not folded to its end yet".to_owned(),
@@ -120,7 +122,7 @@ fn writer(status: &StatusResponse) -> Option<String> {
     })
 }
 
-/// The disks that are not well, with what to do; nothing where all are.
+/// The disks with problems, each with advice; nothing if there are none.
 fn write_disks(f: &mut impl fmt::Write, nodes: &[NodeStatus]) -> fmt::Result {
     let not_well = |node: &NodeStatus| {
         node.disk.as_ref().is_some_and(|disk| !disk.state.is_empty() && disk.state != "ok")
@@ -145,7 +147,7 @@ fn write_troubles(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Resu
     }
     match troubles.len().saturating_sub(TROUBLES_SHOWN_MAX) {
         0 => Ok(()),
-        more => writeln!(f, "         ... and {more} more troubles (-o json has all)"),
+        more => writeln!(f, "         ... and {more} more troubles (see -o json)"),
     }
 }
 
@@ -169,7 +171,7 @@ mod tests {
 
     fn text(status: &StatusResponse) -> String {
         let mut text = String::new();
-        write(&mut text, status).expect("a string takes all");
+        write(&mut text, status).expect("a write into a string succeeds");
         text
     }
 

@@ -9,7 +9,7 @@ fn args(flags: &[&str]) -> Status {
     let all = ["headwater", "status"].iter().chain(flags);
     match Cli::try_parse_from(all).expect("usage").command {
         Command::Status(args) => args,
-        other => unreachable!("`status` was asked for, not {other:?}"),
+        other => unreachable!("`status` was expected, not {other:?}"),
     }
 }
 
@@ -72,7 +72,7 @@ fn what_is_in_step_gives_way_on_a_terminal() {
     assert!(text.lines().count() < 24 && shown > 10, "{text}");
     assert!(text.ends_with(&format!("... and {} more nodes in step\n", 200 - shown)), "{text}");
     let all = screen(&fleet(2, 200), &args(&[]), None, Timestamp::UNIX_EPOCH);
-    assert_eq!(rows(&all), 200, "a pipe takes all");
+    assert_eq!(rows(&all), 200, "a pipe has no limit");
     let sorted = screen(&fleet(2, 200), &args(&["--sort", "name"]), room, Timestamp::UNIX_EPOCH);
     assert_eq!(rows(&sorted), 200);
 }
