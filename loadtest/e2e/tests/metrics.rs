@@ -243,7 +243,7 @@ fn doctor_names_a_problem_and_ends_with_three() {
     assert_eq!(output.status.code(), Some(3));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.starts_with("CHECK"), "{said}");
-    assert!(said.contains("this is no data directory"), "{said}");
+    assert!(said.contains("this is not a data directory"), "{said}");
     let entries = folder.path().read_dir().expect("reads").count();
     assert_eq!(entries, 1, "nothing was changed");
 }

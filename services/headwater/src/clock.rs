@@ -1,9 +1,8 @@
 //! The wall clock of every part of the process.
 //!
-//! The wall clock is data for people; nothing is ordered by it. So that this can be tried with the
-//! whole program, a test may shift it: `HEADWATER_TEST_CLOCK_SHIFT` names a file that holds a
-//! number of milliseconds, which is read at every call. It is no setting, and has no other
-//! use.
+//! The wall clock is data for people; nothing is ordered by it. A test of the whole program may
+//! shift it: `HEADWATER_TEST_CLOCK_SHIFT` names a file with a number of milliseconds, which is read
+//! at every call. It is not a setting and has no other use.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,13 +10,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use headwater_edge::{Clock, SystemClock};
 
-/// Names the file with the shift.
+/// The variable that names the file with the shift.
 const SHIFT: &str = "HEADWATER_TEST_CLOCK_SHIFT";
 
-/// The file, if there is to be one: asked for once.
+/// The file with the shift, if the variable is set. It is read once.
 static SHIFTED_BY: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// Milliseconds since the Unix epoch.
+/// Returns the time in milliseconds since the Unix epoch.
 pub(crate) fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let system = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);

@@ -5,7 +5,7 @@ use headwater_cli::exit::CommandResult;
 
 use crate::{doctor, part, topics, up};
 
-/// Runs a command. The crate `cli` runs those that need no part of this composition.
+/// Runs a command. The crate `cli` runs the commands that need no part of this composition.
 pub(crate) fn run(command: Command) -> CommandResult {
     match command {
         Command::Up(args) => up::run(args),

@@ -1,21 +1,22 @@
-//! The data directory: one owner at a time, stamped with its layout's version and with whose it is.
+//! The data directory. It belongs to one part, and one process at a time uses it. Its stamps record
+//! the part and the version of the layout.
 //!
 //! ```text
 //! DIR/version            the layout's version
-//! DIR/owner              the part, and of an edge the node, that it belongs to
-//! DIR/lock               held by the process that owns the directory
+//! DIR/owner              the part that it belongs to; for an edge, with the node
+//! DIR/lock               locked by the process that uses the directory
 //! DIR/headwater.sock     the operator API
-//! DIR/metrics.addr       where metrics and health are served, while they are
+//! DIR/metrics.addr       the address of metrics and health, while they are served
 //! DIR/cloud/{log,controller,hub}/
 //! DIR/nodes/NODE/{state,outbox,edged}/, edge.sock
 //! ```
 //!
-//! A part of a node that is its own process has the node's directory alone; a part of the cloud,
-//! instead of `cloud` and `nodes`:
+//! A node's part that is a process of its own has only the node's directory. A part of the cloud
+//! has, instead of `cloud` and `nodes`:
 //!
 //! ```text
 //! DIR/controller/{published,picture}/
-//! DIR/hub/store/, hub.addr    where edges connect, while they may
+//! DIR/hub/store/, hub.addr    the address for edges, while the hub accepts them
 //! ```
 
 use std::fs::{DirBuilder, File, TryLockError};
@@ -30,83 +31,89 @@ use headwater_rocks::create_durably;
 /// The version of the layout that this build writes and reads.
 pub(crate) const VERSION: &str = "1";
 
-/// The file that says the version.
+/// The file with the version of the layout.
 const VERSION_FILE: &str = "version";
 
-/// The file that says whose the directory is.
+/// The file with the owner of the directory.
 const OWNER: &str = "owner";
 
-/// Whose it is where everything runs in one process.
+/// The owner where everything runs in one process.
 pub(crate) const OWNER_UP: &str = "up";
 
-/// What a stamp is called until it is whole, behind its name.
+/// The suffix of a stamp file until it is complete.
 const DRAFT: &str = ".new";
 
-/// Room that a unix socket's path has, in bytes (`sun_path` of unix(7), less its final zero).
+/// The longest path of a unix socket, in bytes (`sun_path` of unix(7) without its final zero).
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// The file that says where metrics and health are served.
+/// The file with the address of metrics and health.
 pub(crate) const METRICS_ADDRESS: &str = "metrics.addr";
 
-/// The file that says where edges connect to a hub.
+/// The file with the address at which edges connect to a hub.
 pub(crate) const HUB_ADDRESS: &str = "hub.addr";
 
 /// A data directory that this process owns.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     root: PathBuf,
-    /// Locked for as long as it is open.
+    /// The lock file, locked while it is open.
     _lock: File,
 }
 
-/// Why a data directory cannot be used.
+/// The reason why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DataDirError {
-    /// It cannot be made or read.
+    /// It cannot be created or read.
     #[error("the data directory {} cannot be used", dir.display())]
     Io {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
-        /// What happened.
+        /// The cause.
         source: io::Error,
     },
-    /// Another process owns it.
-    #[error("the data directory {} is in use by another headwater", dir.display())]
+    /// Another process uses it.
+    #[error(
+        "the data directory {} is in use by another headwater: stop that process, or name another \
+         directory with --data", dir.display()
+    )]
     InUse {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
     },
-    /// Its layout is of another version.
+    /// Its layout has another version.
     #[error(
-        "the data directory {} has layout version {found:?}, this build knows {VERSION}: \
-         use the build that wrote it, or another directory", dir.display()
+        "the data directory {} has layout version {found:?}, and this build reads {VERSION}: \
+         use the build that wrote it, or name another directory with --data", dir.display()
     )]
     Version {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
         /// The version found.
         found: String,
     },
-    /// It belongs to another part, or to another node's.
+    /// It belongs to another part, or to the part of another node.
     #[error(
-        "the data directory {} belongs to `{found}`, and this is `{wanted}`: name another with \
-         --data", dir.display()
+        "the data directory {} belongs to `{found}`, and this is `{wanted}`: name another \
+         directory with --data", dir.display()
     )]
     OfAnother {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
-        /// Whose it is.
+        /// The owner in its stamp.
         found: String,
-        /// The part that wanted it.
+        /// The part that refuses it.
         wanted: String,
     },
-    /// It holds something else.
-    #[error("{} is not empty and no data directory: name another with --data", dir.display())]
+    /// It has other files.
+    #[error(
+        "{} is not a data directory, and it is not empty: name another directory with --data",
+        dir.display()
+    )]
     Foreign {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
     },
-    /// A socket in it would have too long a path.
+    /// The path of a socket in it would be too long.
     #[error(
         "{} is too long for a unix socket ({SOCKET_PATH_BYTES_MAX} bytes): \
          use a data directory with a shorter path", path.display()
@@ -118,12 +125,12 @@ pub(crate) enum DataDirError {
 }
 
 impl DataDir {
-    /// Makes or opens `root` and takes it for this process until dropped; from its first time on
-    /// it is `owner`'s.
+    /// Opens `root`, or creates it, and locks it for this process until the drop. Its first open
+    /// records the owner.
     ///
     /// # Errors
-    /// When it is another's, in use, of another version, or no data directory at all; nothing in
-    /// it is changed then.
+    /// When it belongs to another owner, is in use, has another version, or is not a data
+    /// directory. It is unchanged then.
     pub(crate) fn open(root: &Path, owner: &str) -> Result<Self, DataDirError> {
         let io = |source| DataDirError::Io { dir: root.to_owned(), source };
         let fresh = !root.exists();
@@ -131,8 +138,8 @@ impl DataDir {
             DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(io)?;
         }
         let root = root.canonicalize().map_err(io)?;
-        // Its entry must be as durable as what is in it; a parent directory without read permission
-        // belongs to another user and is older.
+        // Its entry in the parent must be as durable as its content. A parent without read
+        // permission belongs to another user and is older.
         match create_durably(&root) {
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(io(error)),
             _ => {}
@@ -173,7 +180,7 @@ impl DataDir {
                 let (found, wanted) = (found.trim().to_owned(), owner.to_owned());
                 return Err(DataDirError::OfAnother { dir: root, found, wanted });
             }
-            // It was made just now, or by a build that knew only one owner.
+            // It is new, or an older build without owners created it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if owner != OWNER_UP && root.join("cloud").exists() {
                     let (found, wanted) = (OWNER_UP.to_owned(), owner.to_owned());
@@ -186,7 +193,7 @@ impl DataDir {
         Ok(Self { root, _lock: lock })
     }
 
-    /// Where the operator API listens.
+    /// Returns the path of the operator API's socket.
     ///
     /// # Errors
     /// [`DataDirError::PathTooLong`].
@@ -194,7 +201,7 @@ impl DataDir {
         fitting(self.root.join(headwater_operator::client::SOCKET))
     }
 
-    /// Writes down where something is served, or that it is not: [`METRICS_ADDRESS`],
+    /// Writes an address file, or removes it where nothing is served: [`METRICS_ADDRESS`],
     /// [`HUB_ADDRESS`].
     ///
     /// # Errors
@@ -215,22 +222,22 @@ impl DataDir {
         written.map_err(|source| DataDirError::Io { dir: self.root.clone(), source })
     }
 
-    /// A database of the cloud's parts: `log`, `hub`, `controller`.
+    /// Returns the directory of a database of the cloud's parts: `log`, `hub`, `controller`.
     pub(crate) fn cloud(&self, part: &str) -> PathBuf {
         self.root.join("cloud").join(part)
     }
 
-    /// The databases of a part that is its own process.
+    /// Returns the directory of the databases of a part that is a process of its own.
     pub(crate) fn part(&self, part: &str) -> PathBuf {
         self.root.join(part)
     }
 
-    /// The directory of a node.
+    /// Returns the directory of a node.
     pub(crate) fn node(&self, node: &NodeName) -> PathBuf {
         self.root.join("nodes").join(node.as_str())
     }
 
-    /// Where a node's local API listens.
+    /// Returns the path of a node's local API.
     ///
     /// # Errors
     /// [`DataDirError::PathTooLong`].
@@ -238,14 +245,14 @@ impl DataDir {
         fitting(self.node(node).join("edge.sock"))
     }
 
-    /// The directory as given or made.
+    /// Returns the data directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 }
 
-/// Writes a stamp. Whole and durable before anything else is made: without the version, what a
-/// loss of power leaves would be taken for another's.
+/// Writes a stamp, atomically and durably, before anything else is created. A power cut could
+/// otherwise leave files without a version, and the next start would refuse the directory.
 fn stamp(root: &Path, name: &str, says: &str) -> io::Result<()> {
     let draft = root.join(format!("{name}{DRAFT}"));
     let mut file = File::create(&draft)?;
@@ -275,7 +282,7 @@ mod tests {
         let owned = DataDir::open(&root, OWNER_UP).expect("fresh");
         assert!(matches!(DataDir::open(&root, OWNER_UP), Err(DataDirError::InUse { .. })));
         let mode = root.metadata().expect("made").permissions().mode();
-        assert_eq!(mode & 0o777, 0o700, "nobody else may look into it");
+        assert_eq!(mode & 0o777, 0o700, "other users have no access");
         drop(owned);
         DataDir::open(&root, OWNER_UP).expect("free again");
     }
@@ -293,7 +300,7 @@ mod tests {
         let old = dir.path().join("old");
         std::fs::create_dir_all(old.join("cloud")).expect("made");
         std::fs::write(old.join("version"), "1\n").expect("written");
-        assert!(DataDir::open(&old, "hub").is_err(), "a build without owners had `up` alone");
+        assert!(DataDir::open(&old, "hub").is_err(), "a build without owners had `up` only");
         DataDir::open(&old, OWNER_UP).expect("its own");
     }
 
@@ -316,7 +323,7 @@ mod tests {
     fn what_a_power_cut_leaves_of_a_first_start_is_no_strangers() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         File::create(dir.path().join("lock")).expect("made");
-        File::create(dir.path().join("version.new")).expect("made, and never written");
+        File::create(dir.path().join("version.new")).expect("created, but never written");
         drop(DataDir::open(dir.path(), OWNER_UP).expect("begins anew"));
         let version = std::fs::read_to_string(dir.path().join("version")).expect("stamped");
         assert_eq!(version.trim(), VERSION);

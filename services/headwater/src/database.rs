@@ -1,5 +1,5 @@
-//! Opening a database that can be made again: it is read through before anybody relies on it, and
-//! a damaged one is moved aside.
+//! Opens a database that can be rebuilt. It reads every row before any use, and moves a damaged
+//! database aside.
 
 pub(crate) mod damaged;
 
@@ -9,13 +9,14 @@ use std::sync::Arc;
 use headwater_rocks::{DatabaseMemory, RocksEngine, Role, move_aside};
 use headwater_store::{Engine, EngineError, Range, Schema};
 
-/// Rows read at a time: a few MiB where objects are large.
+/// The rows of one read: a few MiB if the objects are large.
 const CHUNK_ROWS: usize = 256;
 
-/// Opens a database that others can make again; a damaged one is moved aside and begun anew, aloud.
+/// Opens a database that can be rebuilt from elsewhere. Moves a damaged one aside, logs that, and
+/// creates an empty one.
 ///
 /// # Errors
-/// As the engine; damage is none.
+/// As the engine, except for damage.
 pub(crate) fn open(
     path: &Path,
     role: Role,
@@ -31,7 +32,7 @@ pub(crate) fn open(
     }
 }
 
-/// Moves a damaged database aside, aloud.
+/// Moves a damaged database aside, and logs it.
 ///
 /// # Errors
 /// When it cannot be moved.
@@ -41,17 +42,17 @@ pub(crate) fn set_aside(path: &Path, reason: &str) -> Result<(), EngineError> {
     })?;
     tracing::error!(
         path = %path.display(), aside = %aside.display(), %reason,
-        "the database is damaged; it was moved aside and is begun anew"
+        "the database is damaged; it was moved aside, and an empty one takes its place"
     );
     Ok(())
 }
 
-/// Opens the database at `path` and reads every row. A byte that rotted is found where it is read:
-/// here, while the database can still be moved aside, rather than at every later read of
-/// the row.
+/// Opens the database at `path` and reads every row. A read detects a damaged byte; this one does
+/// so while the database can still be moved aside.
 ///
 /// # Errors
-/// [`EngineError::Corrupt`] where something is damaged, it is closed then; as the engine.
+/// [`EngineError::Corrupt`] when a row is damaged; the database is closed then. Otherwise as the
+/// engine.
 fn open_whole(
     path: &Path,
     role: Role,

@@ -1,7 +1,7 @@
-//! `headwater doctor`: looks at what a process needs of its machine and its data directory, and
-//! says what to do.
+//! `headwater doctor`: checks the machine and the data directory of a process, and advises what to
+//! do.
 //!
-//! It runs with and without a running process, and leaves everything as it was.
+//! It runs with or without a running process, and changes nothing.
 
 mod clock;
 mod directory;
@@ -16,32 +16,32 @@ use headwater_cli::exit::{CommandResult, Outcome};
 use headwater_cli::table::Table;
 use serde::Serialize;
 
-/// How something was found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// It works, but an operator should know.
+    /// It works, but the operator should know of it.
     Warn,
     /// It does not work, or soon will not.
     Fail,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
-    /// What was looked at.
+    /// The name of the check.
     check: String,
-    /// How it was found.
+    /// The result.
     result: Verdict,
-    /// What was found.
+    /// The finding.
     found: String,
-    /// What to do about it; empty where nothing is to be done.
+    /// The advice; empty if there is nothing to do.
     advice: String,
 }
 
-/// What `-o json` prints.
+/// The output of `-o json`.
 #[derive(Serialize)]
 struct Report<'a> {
     checks: &'a [Check],
@@ -62,7 +62,7 @@ impl Check {
     }
 }
 
-/// Looks at everything.
+/// Runs all checks.
 pub(crate) fn run(args: &Doctor) -> CommandResult {
     let data = std::path::absolute(&args.target.data)?;
     let mut checks = vec![Check::ok("version", env!("CARGO_PKG_VERSION"))];

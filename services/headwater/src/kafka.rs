@@ -1,8 +1,8 @@
-//! Kafka as a person names it: the `[kafka]` table of a settings file, the flags, and what is
-//! opened by them.
+//! The settings of Kafka: the `[kafka]` table of a settings file, the flags, and the logs that they
+//! open.
 //!
-//! Every name in the table has dots, as Kafka's have. The few that are ours come first; all
-//! others are librdkafka's and go to it as they are, except those that would break a promise.
+//! Every name in the table has dots, as Kafka's names have. A few names are ours. All others are
+//! librdkafka's and go to it unchanged, except those that would break a promise.
 
 mod topic_safety;
 
@@ -19,59 +19,60 @@ use serde_json::{Map, Value};
 
 pub(crate) use topic_safety::{KafkaFault, advice};
 
-/// What the names of topics and groups begin with, unless several fleets share a cluster.
+/// The default prefix of topics and groups. Fleets that share a Kafka cluster need different ones.
 const TOPIC_PREFIX: &str = "headwater";
 
-/// Kafka takes names of 249 characters; the rest is for what follows the prefix.
+/// The longest prefix. Kafka takes names of 249 characters, and a suffix follows the prefix.
 const TOPIC_PREFIX_CHARS_MAX: usize = 200;
 
-/// Where Kafka is, what its topics are to be like, and how it is spoken to.
+/// The settings of the table: brokers, topics and clients.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
 pub(crate) struct Kafka {
-    /// `brokers`: `host:port`, separated by commas. Without them the log is embedded.
+    /// `brokers`: `host:port`, separated by commas. Without brokers the log is embedded.
     pub(crate) brokers: Option<String>,
-    /// `topic.prefix`: what the names of topics and groups begin with.
+    /// `topic.prefix`: the prefix of the names of topics and groups.
     pub(crate) topic_prefix: String,
-    /// `topic.partitions`: how many each topic is to have.
+    /// `topic.partitions`: the number of partitions of each topic.
     pub(crate) partitions: u32,
-    /// `topic.replication.factor`: how many brokers are to have each record.
+    /// `topic.replication.factor`: the number of brokers that store each record.
     pub(crate) replicas: u32,
-    /// `topic.min.insync.replicas`: how many must have it before it counts; else one fewer.
+    /// `topic.min.insync.replicas`: the number of brokers that must have a record before its append
+    /// is acknowledged. The default is one fewer than the replication factor.
     pub(crate) replicas_min: Option<u32>,
-    /// `topic.replay.window`: how long every event is to stay readable.
+    /// `topic.replay.window`: the time for which every event stays readable.
     pub(crate) replay_window: Duration,
-    /// `delivery.timeout`: after how long the outcome of an append is called unknown.
+    /// `delivery.timeout`: the time after which the outcome of an append is unknown.
     pub(crate) delivery_timeout: Duration,
-    /// `request.timeout`: how long one request may take.
+    /// `request.timeout`: the time limit of one request.
     pub(crate) request_timeout: Duration,
-    /// `topic.check.interval`: how often a reader asks whether the topic is still the same.
+    /// `topic.check.interval`: the interval at which a reader checks that the topic is the same.
     pub(crate) topic_check_interval: Duration,
-    /// `unreachable.after`: for how long that may stay without an answer.
+    /// `unreachable.after`: the time without a successful check after which Kafka is unreachable.
     pub(crate) unreachable_after: Duration,
-    /// `show.positions`: whether readers commit how far they are to a group named after the part,
-    /// so that Kafka's tools show lag. They are never read back.
+    /// `show.positions`: whether readers commit their positions to a group named after the part, so
+    /// that Kafka's tools show lag. Headwater never reads them.
     pub(crate) show_positions: bool,
-    /// `allow.unsafe.topics`: whether to go on where a setting would lose data.
+    /// `allow.unsafe.topics`: whether to start although a setting would lose data.
     pub(crate) allow_unsafe_topics: bool,
-    /// librdkafka's, by its own names.
+    /// The settings of librdkafka, by its own names.
     pub(crate) client: BTreeMap<String, String>,
 }
 
-/// Why the table cannot be used.
+/// The reason why the table is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KafkaTableError {
-    /// A value of ours has the wrong form.
+    /// A value of ours is invalid.
     #[error("kafka.{name} = {given}: {reason}")]
     Wrong {
-        /// The name in the table.
+        /// Its name in the table.
         name: String,
-        /// As given.
+        /// The value.
         given: String,
-        /// What is wrong, and what is wanted.
+        /// The cause and the expected form.
         reason: String,
     },
-    /// librdkafka's own: refused by us, or by it.
+    /// A setting of librdkafka is refused, by us or by librdkafka.
     #[error(transparent)]
     Client(#[from] SettingsError),
 }
@@ -109,17 +110,17 @@ impl fmt::Debug for Kafka {
         f.debug_struct("Kafka")
             .field("brokers", &self.brokers)
             .field("topic_prefix", &self.topic_prefix)
-            // Passwords and keys are among them.
+            // The values include passwords and keys.
             .field("client", &self.client.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
 
 impl Kafka {
-    /// Whether the values, each of the right form, can be used. Asks nothing of Kafka.
+    /// Checks the values, without a request to Kafka.
     ///
     /// # Errors
-    /// Names the first that cannot.
+    /// The first invalid value.
     pub(crate) fn check(&self) -> Result<(), KafkaTableError> {
         let wrong = |name: &str, given: &dyn fmt::Display, reason: &str| {
             let (name, given, reason) = (name.to_owned(), given.to_string(), reason.to_owned());
@@ -151,7 +152,7 @@ impl Kafka {
         Ok(())
     }
 
-    /// The name of a topic.
+    /// Returns the name of a topic.
     pub(crate) fn topic(&self, direction: Direction) -> String {
         let prefix = &self.topic_prefix;
         match direction {
@@ -160,7 +161,7 @@ impl Kafka {
         }
     }
 
-    /// How a topic is to be.
+    /// Returns the planned settings of a topic.
     pub(crate) fn plan(&self, direction: Direction) -> TopicPlan {
         TopicPlan {
             partitions: self.partitions,
@@ -171,8 +172,8 @@ impl Kafka {
         }
     }
 
-    /// How the log of `direction` is spoken to by the part of this name: `controller.a`, `hub.b`.
-    /// Brokers and groups see it with the prefix before it.
+    /// Returns the settings of the log of `direction` for the part of this name: `controller.a`,
+    /// `hub.b`. In client ids and groups the name has the prefix.
     pub(crate) fn settings(&self, direction: Direction, part: &str) -> KafkaSettings {
         KafkaSettings {
             client_id: format!("{}.{part}", self.topic_prefix),
@@ -186,11 +187,11 @@ impl Kafka {
         }
     }
 
-    /// Opens both logs for the part of this name, which count in `metrics`. Nothing is asked of
+    /// Opens both logs for the part of this name; they count in `metrics`. Sends no request to
     /// Kafka yet.
     ///
     /// # Errors
-    /// When a setting cannot be used.
+    /// When a setting is invalid.
     pub(crate) fn open(
         &self,
         part: &str,
@@ -257,7 +258,7 @@ impl From<Kafka> for Map<String, Value> {
     }
 }
 
-/// Puts `value` where a settings file has it: TOML reads a dot as a table.
+/// Inserts `value` as a settings file has it: TOML reads a dot as a table.
 fn nest(table: &mut Map<String, Value>, name: &str, value: Value) {
     let Some((first, rest)) = name.split_once('.') else {
         table.insert(name.to_owned(), value);
@@ -266,15 +267,15 @@ fn nest(table: &mut Map<String, Value>, name: &str, value: Value) {
     let within = table.entry(first).or_insert_with(|| Value::Object(Map::new()));
     match within {
         Value::Object(within) => nest(within, rest, value),
-        // `a` and `a.b` both have values: the longer name stays beside the shorter.
+        // Both `a` and `a.b` have values: the longer name stays beside the shorter one.
         _ => {
             table.insert(name.to_owned(), value);
         }
     }
 }
 
-/// Every value of the table as text, by its whole name. If a name occurs twice, the one
-/// written in one piece wins: flags have this form.
+/// Returns every value of the table as text, by its full name. If a name occurs twice, the one
+/// without nested tables wins: flags have this form.
 fn leaves(table: &Map<String, Value>) -> BTreeMap<String, String> {
     let mut nested = BTreeMap::new();
     let mut whole = BTreeMap::new();

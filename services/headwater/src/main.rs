@@ -1,6 +1,7 @@
-//! The one binary: composition, configuration, command line.
+//! The binary: it composes the parts.
 //!
-//! Only this crate picks RocksDB and the embedded log; every part takes its seams as arguments.
+//! Only this crate chooses RocksDB and the embedded log; every part receives its dependencies as
+//! arguments.
 
 mod clock;
 mod command;
@@ -27,13 +28,14 @@ use headwater_cli::args::Cli;
 use headwater_cli::exit;
 use tikv_jemallocator::Jemalloc;
 
-/// Of RocksDB and librdkafka too. `MALLOC_CONF` sets it up otherwise than `.cargo/config.toml`.
+/// The allocator, for RocksDB and librdkafka too. `MALLOC_CONF` overrides `.cargo/config.toml`.
 #[global_allocator]
 static HEAP: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    // Before anything else: a node has one for each container, so it is to be small.
+    // First, before anything is allocated: a node has a shim for each container, so it must be
+    // small.
     if args.next().is_some_and(|command| command == node::SHIM) {
         return headwater_edged::shim::run(args.map(|arg| arg.to_string_lossy().into_owned()));
     }

@@ -1,4 +1,4 @@
-//! The metrics registry of a process, with the collectors that every process has.
+//! The metrics registry of a process, with the collectors of every process.
 
 use headwater_rocks::DatabaseMemory;
 use headwater_telemetry::process::ProcessCollector;
@@ -6,7 +6,7 @@ use prometheus::{IntGauge, Opts, Registry};
 
 use crate::stores::Stores;
 
-/// The registry of a process, and the databases that it counts.
+/// The registry of a process, and its open databases.
 pub(crate) struct Metrics {
     /// The registry; every service registers its own metrics in it.
     pub(crate) registry: Registry,
@@ -15,10 +15,10 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// A registry with the metrics of every process; databases share `memory`.
+    /// Creates a registry with the metrics of every process; databases share `memory`.
     ///
     /// # Errors
-    /// When a name is taken twice: a defect.
+    /// When a name is registered twice: a defect.
     pub(crate) fn new(memory: &DatabaseMemory) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let build = Opts::new("headwater_build_info", "The build that runs; always 1.")

@@ -1,5 +1,5 @@
-//! One edge node in this process: its databases, its edge, its pod worker if that runs here too,
-//! and the task that restarts them.
+//! One edge node in this process: its databases, its edge, its pod worker unless that is another
+//! process, and the task that restarts the edge.
 
 pub(crate) mod cuts;
 
@@ -31,30 +31,30 @@ use crate::database;
 use crate::metrics::Metrics;
 use crate::stores::Stores;
 
-/// The word by which this program is a container's shim: for the pod worker, not for people.
+/// The argument with which the pod worker starts this program as a container's shim.
 pub(crate) const SHIM: &str = "shim";
 
-/// The heap of a shim, which allocates a little when it starts and then waits: no thread that tidies
-/// up, no arenas and caches for threads, and what is freed is given back at once.
+/// The heap settings of a shim, which allocates a little at its start and then waits: no background
+/// thread, one arena, no thread caches, and freed memory returns to the system at once.
 const SHIM_HEAP: &str = "narenas:1,tcache:false,background_thread:false,dirty_decay_ms:0";
 
-/// Waits before an edge that ended is started again: doubling from the first to the last.
+/// The first and the last wait before a restart of the edge; each wait doubles.
 const RESTART_FIRST: Duration = Duration::from_millis(200);
 const RESTART_LAST: Duration = Duration::from_secs(15);
 
 /// The settings of a node.
 pub(crate) struct NodeSettings {
-    /// Where hubs listen.
+    /// The addresses of hubs.
     pub(crate) hubs: Vec<HubAddress>,
-    /// How it knows them, and they it; `None`: without TLS, on loopback.
+    /// The certificates for hubs; `None`: no TLS, on loopback.
     pub(crate) tls: Option<Connector>,
-    /// How often the pod status snapshot is derived besides on change.
+    /// The interval of the pod status snapshots besides those on change.
     pub(crate) sync_interval: Duration,
-    /// What runs its pods; `None`: a pod worker that is a process of its own.
+    /// The runtime of its pods; `None`: the pod worker is another process.
     pub(crate) runtime: Option<RuntimeKind>,
 }
 
-/// What its edge is started with, again and again.
+/// The configuration of each start of the edge.
 #[derive(Clone)]
 struct NodeConfig {
     edge: EdgeConfig,
@@ -63,7 +63,7 @@ struct NodeConfig {
     stores: Stores,
 }
 
-/// What the nodes of this process count, each under its name.
+/// The metrics of the nodes of this process, each under its name.
 pub(crate) struct NodeMetrics {
     edge: EdgeMetrics,
     edged: EdgedMetrics,
@@ -72,7 +72,7 @@ pub(crate) struct NodeMetrics {
 
 impl NodeMetrics {
     /// # Errors
-    /// When a name is taken: a defect.
+    /// When a name is registered twice: a defect.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         Ok(Self {
             edge: EdgeMetrics::new(&metrics.registry)?,
@@ -91,35 +91,35 @@ pub(crate) struct Node {
     supervising: JoinHandle<()>,
 }
 
-/// Why a node does not start.
+/// The reason why a node does not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeError {
     /// Its directory cannot be used.
     #[error(transparent)]
     Dir(#[from] DataDirError),
-    /// Its directory cannot be made.
-    #[error("the directory {} cannot be made", dir.display())]
+    /// Its directory cannot be created.
+    #[error("the directory {} cannot be created", dir.display())]
     Make {
-        /// Which.
+        /// The directory.
         dir: PathBuf,
-        /// What the system says.
+        /// The cause.
         source: std::io::Error,
     },
     /// The pod worker does not start.
     #[error("the pod worker of node {node} does not start")]
     Edged {
-        /// Which node.
+        /// The node.
         node: NodeName,
-        /// Why.
+        /// The cause.
         source: EdgedError,
     },
-    /// This program cannot be found, and so no container's parent.
+    /// The path of this program is unknown, so it cannot start a container's shim.
     #[error("this program's own path is unknown; containers cannot be started")]
     Program(#[source] std::io::Error),
 }
 
 impl Node {
-    /// Starts a node's edge and pod worker. The edge is started again whenever it ends.
+    /// Starts a node's edge and pod worker. The supervisor restarts the edge whenever it ends.
     ///
     /// # Errors
     /// See [`NodeError`].
@@ -166,13 +166,13 @@ impl Node {
         }
     }
 
-    /// What is seen of the node from outside.
+    /// Returns the node as the operator API sees it.
     pub(crate) fn view(&self) -> NodeView {
         self.view.clone()
     }
 
-    /// Adds what makes the node alive and what makes it ready, each under its name behind
-    /// `prefix`. A node without a hub is ready: what it has, it gives.
+    /// Adds the checks of liveness and readiness, with `prefix` before each name. A node without a
+    /// hub is ready: it serves its replica.
     pub(crate) fn check(&self, prefix: &str, health: &mut Health) {
         let supervisor = self.supervising.abort_handle();
         health.check(CheckKind::Live, format!("{prefix}supervisor"), move || {
@@ -189,7 +189,7 @@ impl Node {
     }
 
     /// Stops the node's pods, each within its grace period but at most `grace`, then its parts.
-    /// Returns how many pods had not ended.
+    /// Returns the number of pods that had not ended.
     pub(crate) async fn stop(mut self, grace: Duration) -> usize {
         let remaining = match self.edged.take() {
             Some(edged) => edged.stop_pods(grace).await,
@@ -210,12 +210,12 @@ impl Node {
     async fn end_edge(self) {
         self.stop.cancel();
         if let Err(error) = self.supervising.await {
-            tracing::error!(node = %self.name, %error, "the node's supervisor ended by itself");
+            tracing::error!(node = %self.name, %error, "the supervisor of the edge has failed");
         }
     }
 }
 
-/// The runtime `kind`; whether root may run pods with it is the caller's to say.
+/// Creates the runtime `kind`. The caller decides whether root may run pods with it.
 ///
 /// # Errors
 /// [`NodeError::Program`].
@@ -231,7 +231,7 @@ pub(crate) fn runtime(kind: Runtime, allow_root: bool) -> Result<RuntimeKind, No
     })
 }
 
-/// Runs the edge, and starts it again when it ends, until `stop`.
+/// Runs the edge, and restarts it when it ends, until `stop`.
 async fn supervise(
     config: NodeConfig,
     memory: DatabaseMemory,
@@ -249,7 +249,7 @@ async fn supervise(
             Err(error) => headwater_telemetry::error_chain(&error),
             Ok(running) => {
                 let edge = running.edge.clone();
-                // It would else knock at a hub that is not here and knows of no cut.
+                // Otherwise it would connect to a hub in another process, which knows of no cut.
                 if cuts::is_cut(&config.dir) && edge.cut_link().await.is_err() {
                     tracing::debug!(node = %config.edge.node, "the edge ended at once");
                 }
@@ -274,7 +274,7 @@ async fn supervise(
                 }
             }
         };
-        tracing::error!(node = %config.edge.node, trouble = %reason, "the edge is started again");
+        tracing::error!(node = %config.edge.node, trouble = %reason, "the edge ended; it restarts");
         let since_ms = *since_ms.get_or_insert_with(clock::wall_ms);
         view.set(EdgeState::Failed(EdgeFailure { reason, since_ms }));
         tokio::select! {
@@ -290,8 +290,8 @@ async fn open_and_start(
 ) -> Result<RunningEdge, StartError> {
     let open = |database, role, schema| {
         let path = path(config, database);
-        // A state is rebuilt from the hub, an outbox begins the node's next start with a full
-        // snapshot.
+        // The hub rebuilds a state. After the loss of an outbox, the next boot of the node reports
+        // everything.
         database::open(&path, role, memory, schema)
             .map_err(|source| StartError::Engine { database, source })
     };

@@ -1,19 +1,19 @@
-//! Room for open files: two databases, a socket and two connections a node are more than many
-//! systems let a process have unless it asks.
+//! The limit of open files. Two databases, a socket and two connections a node are more than the
+//! soft limit of many systems.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Files that a node holds open: about 17, and some more while its databases are compacted.
+/// The open files of a node: about 17, and some more while its databases compact.
 const FILES_PER_NODE: u64 = 24;
 
-/// Files that everything else holds open: the cloud's databases, sockets, and clients.
+/// The open files of everything else: the cloud's databases, sockets, and clients.
 const FILES_BESIDES: u64 = 512;
 
-/// There are more nodes than open files allow.
+/// The limit of open files is too low for the nodes.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{nodes} nodes hold about {needed} files open, and this process may have {allowed}: raise the \
-     hard limit (`ulimit -Hn`, LimitNOFILE= of systemd), or ask for fewer nodes"
+    "{nodes} nodes need about {needed} open files, and the limit of this process is {allowed}: \
+     raise the hard limit (`ulimit -Hn`, LimitNOFILE= of systemd), or run fewer nodes"
 )]
 pub(crate) struct TooFewFiles {
     nodes: usize,
@@ -21,10 +21,10 @@ pub(crate) struct TooFewFiles {
     allowed: u64,
 }
 
-/// Raises this process's soft limit to its hard one, as far as that helps `nodes` nodes.
+/// Raises this process's soft limit to its hard limit if `nodes` nodes need that.
 ///
 /// # Errors
-/// When the hard limit is too low. Where it cannot be known, nothing is refused.
+/// When the hard limit is too low. An unknown limit is no error.
 pub(crate) fn make_room(nodes: usize) -> Result<(), TooFewFiles> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let needed = needed(nodes);

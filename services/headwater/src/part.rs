@@ -1,5 +1,4 @@
-//! A part as a process of its own: what all of them share, from the command line to the exit
-//! status.
+//! A part as a process of its own: the common steps, from the command line to the exit status.
 //!
 //! ```text
 //!  settings ─► logs, traces ─► data directory ─► start ─► ready ─► a signal ─► hand over
@@ -9,8 +8,8 @@
 //! |---|---|
 //! | [`controller`], [`hub`] | the parts of the cloud |
 //! | [`edge`], [`edged`] | the parts of a node |
-//! | [`log`] | the log that they are on |
-//! | [`signals`] | what ends a process |
+//! | [`log`] | the log of the cloud's parts |
+//! | [`signals`] | the signals that end a process |
 //! | [`notify`] | notifications for a service manager |
 
 pub(crate) mod controller;
@@ -46,8 +45,8 @@ use crate::settings::process::PartSettings;
 use crate::trouble_list::TroubleList;
 use crate::{clock, open_files};
 
-/// Which log lines of a part are shown unless the environment says otherwise: besides what is
-/// wrong, when it starts, is ready and stops.
+/// The default filter of a part's log lines: warnings and errors, and when it starts, is ready and
+/// stops.
 const FILTER_DEFAULT: &str = "warn,headwater=info";
 
 /// The dependencies of a part.
@@ -57,14 +56,14 @@ pub(crate) struct PartDependencies {
     pub(crate) memory: DatabaseMemory,
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
-    /// What is wrong with it, for `status`.
+    /// Its troubles, for `status`.
     pub(crate) troubles: TroubleList,
     /// Cancelled when the part stops.
     pub(crate) stop: CancellationToken,
 }
 
 impl PartDependencies {
-    /// What every part shows of itself; each adds what it has.
+    /// The dependencies of the operator API that every part has; a part adds its own.
     pub(crate) fn operator_dependencies(&self, part: PartKind) -> OperatorDependencies {
         let (stores, troubles) = (self.metrics.stores.clone(), self.troubles.clone());
         let root = self.data.root().to_owned();
@@ -95,7 +94,7 @@ impl PartDependencies {
 
 /// A part that runs as a process of its own.
 pub(crate) trait Part: Sized {
-    /// Its name, as the command line says it.
+    /// Its name on the command line.
     const NAME: &'static str;
 
     /// The memory of its databases.
@@ -104,30 +103,30 @@ pub(crate) trait Part: Sized {
     /// Its settings.
     type Settings: PartSettings;
 
-    /// Starts it. A start that is dropped leaves nothing running.
+    /// Starts it. If the caller drops the start, nothing keeps running.
     ///
     /// # Errors
-    /// In words, why it does not start.
+    /// The reason, for people.
     async fn start(
         settings: Self::Settings,
         dependencies: &PartDependencies,
     ) -> Result<Self, Failure>;
 
-    /// Adds what makes it alive, and what makes it ready.
+    /// Adds its checks of liveness and readiness.
     fn health(&self, health: &mut Health);
 
-    /// What the asking commands see of it.
+    /// Returns the dependencies of its operator API; `None`: it has none.
     fn operator_dependencies(
         &self,
         dependencies: &PartDependencies,
     ) -> Option<OperatorDependencies>;
 
-    /// Runs until it ends by itself, if it ever does, and says why.
+    /// Waits until it ends by itself, and returns the reason. Most parts never do.
     async fn ended(&mut self) -> Failure {
         std::future::pending().await
     }
 
-    /// Stops it, so that another instance can go on at once.
+    /// Stops it, so that another instance can take over at once.
     async fn hand_over(self);
 }
 
@@ -144,38 +143,38 @@ pub(crate) fn run<P: Part>(args: &Args, flags: &Flags) -> CommandResult {
     }
     configured.settings.check_files().map_err(Failure::Usage)?;
     if args.check {
-        writeln!(stdout, "the settings of the {} can be used", P::NAME)?;
+        writeln!(stdout, "the settings of the {} are valid", P::NAME)?;
         return Ok(Outcome::Done);
     }
     drop(stdout);
     open_files::make_room(1)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(seen::<P>(configured.settings))
+    runtime.block_on(run_traced::<P>(configured.settings))
 }
 
 /// Runs with logs and traces.
-async fn seen<P: Part>(settings: P::Settings) -> CommandResult {
+async fn run_traced<P: Part>(settings: P::Settings) -> CommandResult {
     let process = settings.process();
     let usage = |error: &dyn std::error::Error| Failure::Usage(error_chain(error));
     let traces = Traces::start(process.otlp_endpoint).map_err(|error| usage(&error))?;
     let json = process.log_format.is_json();
     telemetry::log::set_up(json, FILTER_DEFAULT, io::stderr, traces.as_ref())
         .map_err(|error| usage(&error))?;
-    let result = live::<P>(settings).await;
+    let result = run_until_signal::<P>(settings).await;
     if let Some(traces) = traces {
         traces.stop().await;
     }
     result
 }
 
-async fn live<P: Part>(settings: P::Settings) -> CommandResult {
+async fn run_until_signal<P: Part>(settings: P::Settings) -> CommandResult {
     let mut signals = Signals::take()?;
     let process = settings.process();
     let data = DataDir::open(process.data, &settings.owner())?;
     let socket = data.operator_socket()?;
     let memory = DatabaseMemory::new(P::BUDGET);
     let metrics = Metrics::new(&memory)?;
-    // Before anything runs that would have to be stopped again.
+    // Before the start of anything that a failure here would have to stop.
     let listener = match process.metrics.0 {
         Some(address) => Some(server::listen(address).await?),
         None => None,
@@ -197,13 +196,13 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
     let mut health = Health::default();
     let mut tasks = tokio::task::JoinSet::new();
     if let Some(operator_dependencies) = part.operator_dependencies(&dependencies) {
-        let answering =
+        let serving =
             operator::serve(&socket, operator_dependencies, dependencies.stop.child_token())?;
-        let operator = answering.abort_handle();
+        let operator = serving.abort_handle();
         health.check(CheckKind::Live, "operator", move || {
             if operator.is_finished() { Err("the operator API has ended".into()) } else { Ok(()) }
         });
-        tasks.spawn(async move { drop(answering.await) });
+        tasks.spawn(async move { drop(serving.await) });
     }
     part.health(&mut health);
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -213,7 +212,7 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
         let (health, stop) = (health.clone(), dependencies.stop.child_token());
         tasks.spawn(server::serve(listener, registry, health, stop));
     }
-    tasks.spawn(notify::tell(health, dependencies.stop.child_token()));
+    tasks.spawn(notify::run(health, dependencies.stop.child_token()));
 
     let ended = tokio::select! {
         why = part.ended() => Some(why),
@@ -228,11 +227,14 @@ async fn live<P: Part>(settings: P::Settings) -> CommandResult {
     };
     tokio::select! {
         () = handing_over => {}
-        () = signals.any() => return Err(Failure::message("stopped at once, in the midst of it")),
+        () = signals.any() => return Err(Failure::message("stopped at once, during the handover")),
     }
     for file in [METRICS_ADDRESS, HUB_ADDRESS] {
         if let Err(error) = dependencies.data.set_address(file, None) {
-            tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "an address file cannot be removed"
+            );
         }
     }
     ended.map_or(Ok(Outcome::Done), Err)

@@ -1,9 +1,7 @@
-//! Whether this processor has what the build takes for granted.
+//! Checks that the processor has the instructions that the build uses.
 
-/// What RocksDB's checksums are made with on x86-64, as `.cargo/config.toml` has it built: without
-/// these instructions the first write would end the process.
-///
-/// Gives what is missing.
+/// Returns the missing instructions on x86-64. `.cargo/config.toml` builds RocksDB's checksums with
+/// them; without them the first write would end the process.
 pub(crate) fn lacks() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,4 +1,4 @@
-//! The settings of each command that runs. The crate `settings` puts their layers together.
+//! The settings of each command that runs a service. The crate `settings` merges their layers.
 
 pub(crate) mod controller;
 pub(crate) mod edge;
@@ -11,7 +11,7 @@ use headwater_settings::InvalidSetting;
 
 use crate::kafka::{Kafka, KafkaTableError};
 
-/// Whether the `[kafka]` table can be used.
+/// Checks the `[kafka]` table.
 fn check_kafka(kafka: &Kafka) -> Result<(), InvalidSetting> {
     kafka.check().map_err(|error| match error {
         KafkaTableError::Wrong { name, given, reason } => {
@@ -21,12 +21,13 @@ fn check_kafka(kafka: &Kafka) -> Result<(), InvalidSetting> {
     })
 }
 
-/// As [`check_kafka`], and that there are brokers: a part of the cloud cannot be without.
+/// As [`check_kafka`], and checks that there are brokers: a part of the cloud needs them.
 fn check_kafka_is_named(kafka: &Kafka) -> Result<(), InvalidSetting> {
     match &kafka.brokers {
-        None => {
-            Err(InvalidSetting::new("kafka.brokers", "say where Kafka is: --kafka HOST:PORT,..."))
-        }
+        None => Err(InvalidSetting::new(
+            "kafka.brokers",
+            "name the brokers of Kafka: --kafka HOST:PORT,...",
+        )),
         Some(_) => check_kafka(kafka),
     }
 }

@@ -9,7 +9,7 @@ use headwater_telemetry::scraped_family::{ScrapedFamily, label, number};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
-/// The labels of a database: which one, and of which node; the cloud's are of none.
+/// The labels of a database: its name and its node; the databases of the cloud have no node.
 const LABELS: [&str; 2] = ["store", "node"];
 
 /// A family, and how it is read.
@@ -41,10 +41,9 @@ const OF_EACH: [Reading; 10] = [
         ),
         |stats| number(stats.table_reader_bytes),
     ),
-    (
-        ScrapedFamily::gauge("headwater_store_snapshots", "Snapshots of it that are held."),
-        |stats| number(stats.snapshots),
-    ),
+    (ScrapedFamily::gauge("headwater_store_snapshots", "Its open snapshots."), |stats| {
+        number(stats.snapshots)
+    }),
     (
         ScrapedFamily::gauge(
             "headwater_store_pending_compaction_bytes",
@@ -55,14 +54,14 @@ const OF_EACH: [Reading; 10] = [
     (
         ScrapedFamily::gauge(
             "headwater_store_writes_stopped",
-            "Whether writes wait for compaction to catch up (1) or not (0).",
+            "Whether writes wait for compaction (1) or not (0).",
         ),
         |stats| number(u64::from(stats.writes_stopped)),
     ),
     (
         ScrapedFamily::gauge(
             "headwater_store_delayed_write_bytes_per_second",
-            "What writes are slowed to; 0: they are not.",
+            "The limit to which writes are slowed; 0: no limit.",
         ),
         |stats| number(stats.delayed_write_bytes_per_second),
     ),
@@ -76,7 +75,7 @@ const OF_EACH: [Reading; 10] = [
     (
         ScrapedFamily::gauge(
             "headwater_store_failed",
-            "Whether a write failed, so that it takes no more until opened again (1), or not (0).",
+            "Whether a write failed, so that it refuses writes until opened again (1), or not (0).",
         ),
         |stats| number(u64::from(stats.poisoned)),
     ),
@@ -84,16 +83,14 @@ const OF_EACH: [Reading; 10] = [
 
 const CACHE_CAPACITY: ScrapedFamily = ScrapedFamily::gauge(
     "headwater_store_cache_capacity_bytes",
-    "What the block cache that all databases share may hold, memtables included.",
+    "The capacity of the block cache that all databases share, with memtables.",
 );
 const CACHE: ScrapedFamily = ScrapedFamily::gauge(
     "headwater_store_cache_bytes",
-    "Bytes in the block cache, memtables included.",
+    "Bytes in the block cache, with memtables.",
 );
-const CACHE_PINNED: ScrapedFamily = ScrapedFamily::gauge(
-    "headwater_store_cache_pinned_bytes",
-    "Bytes in the block cache that cannot be evicted just now.",
-);
+const CACHE_PINNED: ScrapedFamily =
+    ScrapedFamily::gauge("headwater_store_cache_pinned_bytes", "Pinned bytes in the block cache.");
 
 type Open = Arc<Mutex<BTreeMap<(&'static str, String), Weak<RocksEngine>>>>;
 
@@ -104,7 +101,7 @@ pub(crate) struct Stores {
     open: Open,
 }
 
-/// Reads the databases when it is asked.
+/// Reads the databases at each scrape.
 pub(crate) struct StoresCollector {
     stores: Stores,
     descs: Vec<Desc>,
@@ -115,8 +112,8 @@ impl Stores {
         Self { memory, open: Open::default() }
     }
 
-    /// Counts a database of the cloud, or of a node, in the place of an earlier one. It is not
-    /// kept open by that.
+    /// Adds a database of the cloud or of a node. It replaces an earlier one of that name, and this
+    /// registry does not keep it open.
     pub(crate) fn opened(
         &self,
         store: &'static str,
@@ -128,24 +125,26 @@ impl Stores {
         open.insert((store, node), Arc::downgrade(engine));
     }
 
-    /// Whether a database of the cloud is open and takes writes.
+    /// Checks that a database of the cloud is open and takes writes.
     ///
     /// # Errors
-    /// In words, why not.
+    /// The reason for people.
     pub(crate) fn takes_writes(&self, store: &'static str) -> Result<(), String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let engine = open.get(&(store, String::new())).and_then(Weak::upgrade);
         drop(open);
-        let engine = engine.ok_or("it is not open")?;
+        let engine = engine.ok_or("the database is not open")?;
         match (engine.failure(), engine.stats()) {
-            (Some(failure), _) => Err(format!("a write failed ({failure}): start again")),
+            (Some(failure), _) => {
+                Err(format!("a write failed ({failure}): start the process again"))
+            }
             (None, Ok(_)) => Ok(()),
             (None, Err(error)) => Err(error.to_string()),
         }
     }
 
-    /// What is wrong with databases of the cloud, for a person: nothing opens them again while
-    /// the process lives.
+    /// Returns the failures of the cloud's databases, for people: this process does not open them
+    /// again.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let of_cloud = open.into_iter().filter(|((_, node), _)| node.is_empty());
@@ -153,8 +152,8 @@ impl Stores {
             let engine = engine.upgrade()?;
             let failure = engine.failure()?;
             Some(format!(
-                "the cloud's database {store} takes no more writes ({failure}): nothing new reaches \
-                 the nodes; make room or mend the disk, then stop and start `headwater up`"
+                "the cloud's database {store} refuses writes ({failure}): new events do not reach \
+                 the nodes; make room on the disk or repair it, then stop and start `headwater up`"
             ))
         });
         failed.collect()
@@ -169,7 +168,7 @@ impl Stores {
 
     fn stats(&self) -> Vec<((&'static str, String), Stats)> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // One that cannot be read, or is closed by now, is absent.
+        // A database that is closed or cannot be read is absent.
         let stats = open.into_iter().filter_map(|(of, engine)| {
             let stats = engine.upgrade()?.stats().ok()?;
             Some((of, stats))

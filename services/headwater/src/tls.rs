@@ -1,11 +1,11 @@
-//! TLS of hub and edge: from settings to certificates.
+//! TLS of hub and edge: it turns settings into certificates.
 
 use std::path::PathBuf;
 
 use headwater_identity::{Acceptor, Connector, IdentityError, TlsFiles, system_clock};
 use headwater_settings::InvalidSetting;
 
-/// The settings that they set.
+/// The TLS settings of a part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tls<'a> {
     /// `tls_ca`.
@@ -18,23 +18,23 @@ pub(crate) struct Tls<'a> {
     pub(crate) insecure_loopback: bool,
 }
 
-/// Why there is neither TLS nor leave to go without.
+/// The reason why the TLS settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     /// No TLS setting is given.
     #[error(
         "name the certificate: --tls-ca FILE --tls-cert FILE --tls-key FILE (`headwater ca` makes \
-         them), or --insecure-loopback to try things on one machine"
+         them), or --insecure-loopback for experiments on one machine"
     )]
     Unset,
-    /// Something was left out.
+    /// One of the three settings is missing.
     #[error("tls_ca, tls_cert and tls_key go together: {key} is missing")]
     Missing {
-        /// The setting.
+        /// The missing setting.
         key: &'static str,
     },
     /// Both are given.
-    #[error("--insecure-loopback is for a part without a certificate: leave one of them out")]
+    #[error("--insecure-loopback excludes a certificate: remove one of them")]
     Both,
     /// A file cannot be used.
     #[error(transparent)]
@@ -53,7 +53,7 @@ impl From<TlsError> for InvalidSetting {
 }
 
 impl Tls<'_> {
-    /// The files; `None`: without TLS, as the settings demand.
+    /// Returns the files; `None`: no TLS, as the settings demand.
     ///
     /// # Errors
     /// When the settings are missing, incomplete or contradictory.
@@ -73,19 +73,19 @@ impl Tls<'_> {
         }
     }
 
-    /// For a hub.
+    /// Loads the certificates of a hub.
     ///
     /// # Errors
-    /// Names the file and what to do.
+    /// When a file is invalid. The error names the file and the remedy.
     pub(crate) fn acceptor(self) -> Result<Option<Acceptor>, TlsError> {
         let files = self.files()?;
         Ok(files.map(|files| Acceptor::open(files, system_clock())).transpose()?)
     }
 
-    /// For an edge.
+    /// Loads the certificates of an edge.
     ///
     /// # Errors
-    /// Names the file and what to do.
+    /// When a file is invalid. The error names the file and the remedy.
     pub(crate) fn connector(self) -> Result<Option<Connector>, TlsError> {
         let files = self.files()?;
         Ok(files.map(|files| Connector::open(files, system_clock())).transpose()?)

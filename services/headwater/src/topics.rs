@@ -1,4 +1,4 @@
-//! `headwater topics`: makes the topics of a log on Kafka, checks and describes them.
+//! `headwater topics`: creates, checks and describes the topics of a log on Kafka.
 
 mod check;
 mod create;
@@ -16,16 +16,16 @@ use serde_json::Value;
 
 use crate::kafka::Kafka;
 
-/// Both topics, in the order in which they are named.
+/// Both topics, in the order of the output.
 const DIRECTIONS: [Direction; 2] = [Direction::Downstream, Direction::Upstream];
 
-/// The name by which brokers know the client that asks.
+/// The client id of this command.
 const PART: &str = "topics";
 
 /// The variable that names the brokers.
 const BROKERS: &str = "HEADWATER_KAFKA";
 
-/// What of a settings file is read here; the rest belongs to the parts.
+/// The part of a settings file that this command reads; the rest belongs to the parts.
 #[derive(Default, Serialize, Deserialize)]
 struct File {
     kafka: Kafka,
@@ -45,13 +45,14 @@ async fn run_action(args: Topics) -> CommandResult {
     }
 }
 
-/// Flag over variable over file over default.
+/// Merges the layers: flag over variable over file over default.
 fn kafka(args: &TopicsPlan) -> Result<Kafka, Failure> {
     let variable = std::env::var(BROKERS).ok();
     let kafka = layered(args, args.config.as_deref(), variable)?;
     kafka.check().map_err(|error| Failure::Usage(format!("wrong setting: {error}")))?;
     if kafka.brokers.is_none() {
-        let text = format!("where is Kafka? Say --kafka HOST:PORT, {BROKERS}, or [kafka] brokers");
+        let text =
+            format!("name the brokers of Kafka: --kafka HOST:PORT, {BROKERS}, or [kafka] brokers");
         return Err(Failure::Usage(text));
     }
     Ok(kafka)
@@ -137,7 +138,7 @@ mod tests {
         };
         let (one, three) = (at(&["--replication-factor", "1", "--partitions", "2"]), at(&[]));
         assert_eq!(outcome(check::run(&one, HistoryOutput::Json).await), Outcome::Found, "missing");
-        let refused = one.refuse_unsafe().await.expect_err("there is none").to_string();
+        let refused = one.refuse_unsafe().await.expect_err("there are no topics").to_string();
         assert!(refused.contains("headwater topics create"), "{refused}");
         let Err(failure) = create::run(&three).await else { panic!("one broker is not three") };
         assert!(format!("{failure:?}").contains("replication.factor"), "{failure:?}");
@@ -149,9 +150,10 @@ mod tests {
             assert_eq!(outcome(describe::run(&one, output).await), Outcome::Done);
             assert_eq!(outcome(check::run(&three, output).await), Outcome::Found);
         }
-        one.refuse_unsafe().await.expect("they are as planned");
-        // What is planned for three is not what is there, and no part starts on it untold.
-        assert_eq!(outcome(create::run(&three).await), Outcome::Found, "left as they are");
+        one.refuse_unsafe().await.expect("the topics are as planned");
+        // The plan for three brokers differs from the topics, and each part reports that at its
+        // start.
+        assert_eq!(outcome(create::run(&three).await), Outcome::Found, "the topics are unchanged");
         let refused = three.refuse_unsafe().await.expect_err("dangerous").to_string();
         for said in ["replicas is 1, want at least 3", "--add-config min.insync.replicas=2"] {
             assert!(refused.contains(said), "{said}: {refused}");

@@ -1,16 +1,16 @@
-//! What is wrong with what runs, as `status` says it.
+//! The troubles of a process, as `status` lists them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// TroubleList that are remembered.
+/// The most troubles in the list.
 const TROUBLES_MAX: usize = 100;
 
-/// What went wrong and was not mended since. Cheap to clone.
+/// The troubles of a process. Cheap to clone; all clones share one list.
 #[derive(Clone, Default)]
 pub(crate) struct TroubleList(Arc<Mutex<Vec<String>>>);
 
 impl TroubleList {
-    /// Remembers one more, if there is room.
+    /// Adds a trouble, if the list is not full.
     pub(crate) fn add(&self, trouble: String) {
         let mut troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if troubles.len() < TROUBLES_MAX {
@@ -18,7 +18,7 @@ impl TroubleList {
         }
     }
 
-    /// All of them, the oldest first.
+    /// Returns all troubles, the oldest first.
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -6,8 +6,8 @@
 //!                   └── reports ───┴────────────┘
 //! ```
 //!
-//! The same parts and the same paths between them as when each is a process of its own; only
-//! this composition differs.
+//! The parts and their connections are the same as in processes of their own; only this composition
+//! differs.
 
 mod cloud;
 mod health;
@@ -47,7 +47,7 @@ use crate::stores::Stores;
 use crate::trouble_list::TroubleList;
 use crate::{clock, open_files, part, settings};
 
-/// Why `up` does not start.
+/// The reason why `up` does not start.
 #[derive(Debug, thiserror::Error)]
 enum UpError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ enum UpError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Serve(#[from] server::ListenError),
-    /// Two parts count under one name.
+    /// A metric is registered twice.
     #[error("the metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
 }
@@ -75,9 +75,9 @@ struct Composition {
     troubles: TroubleList,
     stop: CancellationToken,
     answering: tokio::task::JoinHandle<()>,
-    /// Metrics and health, where they are served.
+    /// The server of metrics and health, if there is one.
     serving: Option<tokio::task::JoinHandle<()>>,
-    /// Held for as long as anything runs.
+    /// The data directory, locked while anything runs.
     data: DataDir,
 }
 
@@ -96,20 +96,23 @@ pub(crate) fn run(args: Up) -> CommandResult {
         return Ok(Outcome::Done);
     }
     if let Some(manifests) = args.manifests.as_ref().filter(|manifests| !manifests.exists()) {
-        return Err(Failure::message(format!("there is nothing at {}", manifests.display())));
+        return Err(Failure::message(format!(
+            "{} does not exist: name a folder of manifests",
+            manifests.display()
+        )));
     }
     if let Some(file) = args.manifests.as_ref().filter(|manifests| !manifests.is_dir()) {
         let file = file.display();
-        return Err(Failure::Usage(format!("{file} is no folder: name the folder it lies in")));
+        return Err(Failure::Usage(format!("{file} is a file: name the folder it lies in")));
     }
     let nodes = configured.settings.node_names().unwrap_or_default().len();
     open_files::make_room(nodes)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(seen(args, configured.settings))
+    runtime.block_on(run_traced(args, configured.settings))
 }
 
 /// Runs with logs and traces.
-async fn seen(args: Up, settings: Settings) -> CommandResult {
+async fn run_traced(args: Up, settings: Settings) -> CommandResult {
     let endpoint = settings.otlp_endpoint.as_deref();
     let traces = Traces::start(endpoint)
         .map_err(|error| Failure::Usage(headwater_telemetry::error_chain(&error)))?;
@@ -117,17 +120,17 @@ async fn seen(args: Up, settings: Settings) -> CommandResult {
     terminal
         .set_up_log(settings.log_format, traces.as_ref())
         .map_err(|error| Failure::Usage(headwater_telemetry::error_chain(&error)))?;
-    let result = live(&terminal, args, settings).await;
+    let result = run_until_signal(&terminal, args, settings).await;
     if let Some(traces) = traces {
         traces.stop().await;
     }
     result
 }
 
-async fn live(terminal: &Terminal, args: Up, settings: Settings) -> CommandResult {
-    // Taken before anything starts: a signal that comes early must not kill half a start.
+async fn run_until_signal(terminal: &Terminal, args: Up, settings: Settings) -> CommandResult {
+    // Installed first, so that an early signal does not kill a half-started process.
     let mut signals = Signals::take()?;
-    // A start is short, and half of one is not stopped well: it is finished, then stopped.
+    // A start is short, so a signal during the start takes effect after it.
     let mut stop_early = false;
     let mut starting = std::pin::pin!(Composition::start(&args, &settings));
     let mut composition = loop {
@@ -136,24 +139,24 @@ async fn live(terminal: &Terminal, args: Up, settings: Settings) -> CommandResul
             () = signals.any() => {}
         }
         if std::mem::replace(&mut stop_early, true) {
-            return Err(Failure::message("stopped at once, in the midst of a start"));
+            return Err(Failure::message("stopped at once, during the start"));
         }
-        terminal.say_stop_early();
+        terminal.print_stop_early();
     };
     if !stop_early {
-        terminal.greet(&composition.data, &args, &settings);
+        terminal.print_start(&composition.data, &args, &settings);
         tokio::select! {
             () = terminal.show(&mut composition) => {}
             () = signals.any() => {}
         }
     }
-    terminal.say_stopping(settings.stop_grace);
+    terminal.print_stopping(settings.stop_grace);
     let stopping = composition.stop(settings.stop_grace);
     tokio::select! {
         remaining = stopping => {
-            terminal.say_stopped(remaining);
+            terminal.print_stopped(remaining);
             if remaining == 0 { Ok(Outcome::Done) } else {
-                Err(Failure::message(format!("{remaining} pods had not ended in time")))
+                Err(Failure::message(format!("{remaining} pods did not end in time")))
             }
         }
         () = signals.interrupt() => Err(Failure::message("stopped at once; pods may still run")),
@@ -167,7 +170,7 @@ impl Composition {
         let names = settings.node_names().unwrap_or_default();
         let memory = DatabaseMemory::new(Budget::CLOUD.and_nodes(names.len()));
         let metrics = Metrics::new(&memory)?;
-        // Before anything runs that would have to be stopped again.
+        // Before the start of anything that a failure here would have to stop.
         let listener = match settings.metrics.0 {
             Some(address) => Some(server::listen(address).await?),
             None => None,
@@ -222,7 +225,7 @@ impl Composition {
         })
     }
 
-    /// Stops pods, nodes, cloud; returns how many pods had not ended.
+    /// Stops pods, nodes and cloud. Returns the number of pods that did not end.
     async fn stop(self, grace: Duration) -> usize {
         let mut stopping = tokio::task::JoinSet::new();
         for node in self.nodes.into_values() {
@@ -231,14 +234,17 @@ impl Composition {
         let remaining = stopping.join_all().await.into_iter().sum();
         self.stop.cancel();
         if let Err(error) = self.answering.await {
-            tracing::error!(%error, "the operator socket ended by itself");
+            tracing::error!(%error, "the operator API has ended unexpectedly");
         }
         if let Some(serving) = self.serving {
             if let Err(error) = serving.await {
-                tracing::error!(%error, "metrics ended by themselves");
+                tracing::error!(%error, "the server of metrics has ended unexpectedly");
             }
             if let Err(error) = self.data.set_address(METRICS_ADDRESS, None) {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a file stays behind");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "an address file cannot be removed"
+                );
             }
         }
         self.cloud.stop().await;

@@ -1,15 +1,16 @@
-//! Damaged databases that were moved aside: on disk, so that a restart does not forget them.
+//! Damaged databases that were moved aside. The list is read from disk, so that it survives a
+//! restart.
 
 use std::fs;
 use std::path::Path;
 
-/// How deep below the data directory databases lie: `cloud/controller/picture`.
+/// The depth of databases below the data directory: `cloud/controller/picture`.
 const DEPTH_MAX: usize = 3;
 
-/// What the name of a database that was moved aside holds.
+/// The part of a name that marks a database as moved aside.
 const MARK: &str = ".damaged-";
 
-/// A sentence for each damaged database that is kept below `root`, in the order of their paths.
+/// Returns a sentence for each damaged database below `root`, in the order of their paths.
 pub(crate) fn kept(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for folder in ["cloud", "nodes", "controller", "hub"] {
@@ -28,8 +29,8 @@ fn look(folder: &Path, depth: usize, found: &mut Vec<String>) {
         }
         if entry.file_name().to_string_lossy().contains(MARK) {
             found.push(format!(
-                "a database was damaged and begun anew: {} is what was there; remove it when you \
-                 have looked at it",
+                "a database was damaged, and an empty one took its place: the damaged one is {}; \
+                 examine it, then delete it",
                 path.display()
             ));
         } else if depth > 1 && !path.join("CURRENT").exists() {

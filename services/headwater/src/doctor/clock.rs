@@ -1,4 +1,4 @@
-//! The machine's clocks. Nothing is ordered by them, but people read what they say.
+//! Checks of the machine's clocks. Nothing is ordered by them, but people read their times.
 
 use std::fs;
 use std::path::Path;
@@ -9,19 +9,19 @@ use super::Check;
 /// No build of this program is older, in seconds since the Unix epoch: 2025-01-01.
 const OLDEST: u64 = 1_735_689_600;
 
-/// Nor will this one run then: 2100-01-01.
+/// No process of this build runs later, in seconds since the Unix epoch: 2100-01-01.
 const NEWEST: u64 = 4_102_444_800;
 
-/// By how much the wall clock may have been set since the machine's start was computed, seconds.
+/// The tolerated difference between the wall clock and the monotonic clock, in seconds.
 const DRIFT_MAX: f64 = 5.0;
 
-/// Clock sources that cost a trap for every look.
+/// Clock sources that cost a trap at each read.
 const SLOW_SOURCES: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
 
-/// Where the kernel names its clock source.
+/// The file in which the kernel names its clock source.
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Files and sockets of programs that keep the clock.
+/// Files and sockets of programs that synchronize the clock.
 const KEEPERS: [&str; 5] = [
     "/run/systemd/timesync/synchronized",
     "/run/chrony/chronyd.pid",
@@ -30,7 +30,7 @@ const KEEPERS: [&str; 5] = [
     "/run/ntpd-rs/observe",
 ];
 
-/// Looks at the clocks.
+/// Checks the clocks.
 pub(super) fn look() -> Vec<Check> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -47,11 +47,11 @@ fn judge_year(now: f64) -> Check {
     if (OLDEST as f64..NEWEST as f64).contains(&now) {
         Check::ok("clock", found)
     } else {
-        Check::fail("clock", found, "set the clock: certificates and `--at` go by it")
+        Check::fail("clock", found, "set the clock: certificates and `--at` depend on it")
     }
 }
 
-/// Whether the wall clock and the one that never goes back agree on when the machine started.
+/// Checks whether the wall clock and the monotonic clock agree on the start of the machine.
 fn judge_boot(now: f64, uptime: &str, stat: &str) -> Option<Check> {
     let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
     let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
@@ -61,7 +61,7 @@ fn judge_boot(now: f64, uptime: &str, stat: &str) -> Option<Check> {
         Check::ok(name, "wall and monotonic clock agree")
     } else {
         let found = format!("the wall clock is {off:.0} s off the monotonic one");
-        Check::warn(name, found, "it was set while the machine ran; times shown may jump")
+        Check::warn(name, found, "the clock was set while the machine ran: printed times may jump")
     })
 }
 
@@ -71,7 +71,7 @@ fn judge_source(source: &str) -> Option<Check> {
         return None;
     }
     Some(if SLOW_SOURCES.contains(&source) {
-        Check::warn(name, source, "every look at the clock is slow: choose tsc or kvm-clock")
+        Check::warn(name, source, "each read of the clock is slow: choose tsc or kvm-clock")
     } else {
         Check::ok(name, source)
     })
@@ -83,7 +83,7 @@ fn judge_keeper(found: Option<&str>) -> Check {
         Some(path) => Check::ok(name, format!("kept ({path})")),
         None => Check::warn(
             name,
-            "no sign of a program that keeps the clock",
+            "no program was found that synchronizes the clock",
             "run chrony, ntpd or systemd-timesyncd, unless the host of this machine does",
         ),
     }
@@ -106,7 +106,7 @@ mod tests {
         let boot = |now| judge_boot(now, "100.5 3.2\n", "cpu 1\nbtime 1000\n").map(|c| c.result);
         assert_eq!(boot(1101.0), Some(Verdict::Ok));
         assert_eq!(boot(9101.0), Some(Verdict::Warn));
-        assert_eq!(judge_boot(1.0, "", ""), None, "the system does not tell");
+        assert_eq!(judge_boot(1.0, "", ""), None, "the start time is unknown");
         assert_eq!(judge_source("tsc").map(|c| c.result), Some(Verdict::Ok));
         assert_eq!(judge_source("hpet").map(|c| c.result), Some(Verdict::Warn));
         assert_eq!(judge_keeper(None).result, Verdict::Warn);

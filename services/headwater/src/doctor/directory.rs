@@ -1,4 +1,5 @@
-//! The data directory: its owner, its permissions, its layout, and the process that has it open.
+//! Checks of the data directory: its owner, its permissions, its layout, and the process that uses
+//! it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +11,7 @@ use crate::data_dir::VERSION;
 /// Others' permission bits.
 const OF_OTHERS: u32 = 0o077;
 
-/// Looks at the data directory.
+/// Checks the data directory.
 pub(super) fn look(data: &Path) -> Vec<Check> {
     let name = "data directory";
     let shown = data.display();
@@ -18,13 +19,13 @@ pub(super) fn look(data: &Path) -> Vec<Check> {
         Ok(found) if found.is_dir() => found,
         Ok(_) => {
             let advice = "name a directory with --data";
-            return vec![Check::fail(name, format!("{shown} is no directory"), advice)];
+            return vec![Check::fail(name, format!("{shown} is not a directory"), advice)];
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return vec![Check::ok(name, format!("{shown} is not there yet; `up` makes it"))];
+            return vec![Check::ok(name, format!("{shown} does not exist yet; `up` creates it"))];
         }
         Err(error) => {
-            let advice = "make it readable, or name another with --data";
+            let advice = "make it readable for this user, or name another directory with --data";
             return vec![Check::fail(name, format!("{shown}: {error}"), advice)];
         }
     };
@@ -38,11 +39,11 @@ pub(super) fn look(data: &Path) -> Vec<Check> {
 }
 
 fn judge_owner(owner: u32, us: u32) -> Check {
-    let found = format!("of user {owner}");
+    let found = format!("belongs to user {owner}");
     if owner == us || us == 0 {
         Check::ok("data directory", found)
     } else {
-        let advice = format!("run as user {owner}, or give it to user {us}");
+        let advice = format!("run headwater as user {owner}, or change the owner to user {us}");
         Check::fail("data directory", found, advice)
     }
 }
@@ -52,7 +53,7 @@ fn judge_mode(mode: u32) -> Check {
     if mode & OF_OTHERS == 0 {
         Check::ok("permissions", found)
     } else {
-        let advice = "chmod 700: it holds Secrets, and a socket that rules what runs";
+        let advice = "chmod 700: it has Secrets, and a socket that controls the running process";
         Check::warn("permissions", found, advice)
     }
 }
@@ -62,11 +63,17 @@ fn judge_layout(version: Option<&str>, is_empty: bool) -> Check {
     match version.map(str::trim) {
         Some(VERSION) => Check::ok(name, VERSION),
         Some(other) => {
-            let advice = format!("this build knows {VERSION}: use the build that wrote it");
+            let advice = format!(
+                "this build reads version {VERSION}: use the build that wrote the directory"
+            );
             Check::fail(name, format!("{other:?}"), advice)
         }
-        None if is_empty => Check::ok(name, "none yet: the directory is empty"),
-        None => Check::fail(name, "none", "this is no data directory: name another with --data"),
+        None if is_empty => Check::ok(name, "none: the directory is empty"),
+        None => Check::fail(
+            name,
+            "none",
+            "this is not a data directory: name another directory with --data",
+        ),
     }
 }
 
@@ -84,13 +91,14 @@ fn is_empty(data: &Path) -> bool {
     data.read_dir().is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// The holder of the lock. The check does not take the lock: that would stop a process that starts now.
+/// Returns the process that has the lock. The check does not take the lock, because that would stop
+/// a process that starts now.
 fn lock_holder(data: &Path) -> Option<u32> {
     let inode = fs::metadata(data.join("lock")).ok()?.ino();
     holder_of(inode, &fs::read_to_string("/proc/locks").ok()?)
 }
 
-/// The process that has a lock on the file of that number.
+/// Returns the process that has a lock on the file with this inode number.
 fn holder_of(inode: u64, locks: &str) -> Option<u32> {
     // 1: FLOCK  ADVISORY  WRITE 708 00:13:7421 0 EOF
     let number = format!(":{inode}");
@@ -111,7 +119,7 @@ mod tests {
     fn a_data_directory_in_use_is_no_problem_and_names_its_process() {
         let dir = tempfile::tempdir().expect("a directory");
         let data = dir.path().join("data");
-        assert_eq!(look(&data).len(), 1, "it is not there yet");
+        assert_eq!(look(&data).len(), 1, "it does not exist yet");
         let owned = DataDir::open(&data, "up").expect("fresh");
         let checks = look(&data);
         assert!(checks.iter().all(|check| check.result == Verdict::Ok), "{checks:?}");

@@ -1,4 +1,4 @@
-//! The disk below the data directory: room, and whether what is synced is there, and how fast.
+//! Checks of the disk below the data directory: free space, durability, and the time of a sync.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,38 +10,38 @@ use nix::sys::statvfs::statvfs;
 
 use super::Check;
 
-/// Below this a write-ahead log may soon find no room, bytes.
+/// Below this free space a write-ahead log may soon fail, in bytes.
 const FREE_BYTES_FAIL: u64 = 256 << 20;
 
-/// Below this `doctor` warns, bytes.
+/// Below this free space `doctor` warns, in bytes.
 const FREE_BYTES_WARN: u64 = 2 << 30;
 
-/// Below this part of all inodes `doctor` warns: 1 in so many.
+/// Below this fraction of free inodes `doctor` warns: 1 in so many.
 const FREE_FILES_WARN: u64 = 20;
 
-/// A sync that takes longer than this holds everything up: a spinning disk needs some 10 ms.
+/// A slower sync delays everything: a spinning disk needs about 10 ms.
 const SYNC_WARN: Duration = Duration::from_millis(50);
 
-/// How many syncs are timed; the median counts.
+/// The number of timed syncs; the median counts.
 const SYNCS: usize = 5;
 
-/// What is written before each sync, in bytes: a small batch.
+/// The write before each sync, in bytes: a small batch.
 const SYNC_BYTES: usize = 4096;
 
-/// How a file system holds data.
+/// The place where a file system stores its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// On a disk of this machine.
+    /// A disk of this machine.
     Disk,
-    /// In memory: gone with the machine's power.
+    /// Memory: a power cut loses it.
     Memory,
-    /// On another machine.
+    /// Another machine.
     Network,
-    /// Something that is not known here.
+    /// An unknown file system.
     Other,
 }
 
-/// Magic numbers of file systems that nix has no names for, from Linux's `magic.h` and sources.
+/// Magic numbers of file systems without a name in nix, from Linux's `magic.h` and sources.
 const KNOWN: [(i64, &str, Kind); 7] = [
     (0x0102_1997, "9p", Kind::Network),
     (0x5846_5342, "xfs", Kind::Disk),
@@ -52,7 +52,7 @@ const KNOWN: [(i64, &str, Kind); 7] = [
     (0xfe53_4d42, "smb2", Kind::Network),
 ];
 
-/// Looks at the disk that `dir` lies on.
+/// Checks the disk of `dir`.
 pub(super) fn look(dir: &Path) -> Vec<Check> {
     let mut checks = match statvfs(dir) {
         Ok(room) => {
@@ -62,11 +62,13 @@ pub(super) fn look(dir: &Path) -> Vec<Check> {
                 judge_files(room.files_available(), room.files()),
             ]
         }
-        Err(error) => vec![Check::fail("disk room", error.to_string(), "see to the disk")],
+        Err(error) => {
+            vec![Check::fail("disk room", error.to_string(), "check the disk and its mount")]
+        }
     };
     checks.push(match statfs(dir) {
         Ok(found) => judge_kind(found.filesystem_type()),
-        Err(error) => Check::fail("file system", error.to_string(), "see to the disk"),
+        Err(error) => Check::fail("file system", error.to_string(), "check the disk and its mount"),
     });
     checks.push(judge_sync(time_syncs(dir), dir));
     checks
@@ -74,7 +76,7 @@ pub(super) fn look(dir: &Path) -> Vec<Check> {
 
 fn judge_room(free: u64, all: u64) -> Check {
     let found = format!("{} of {} free", size(free), size(all));
-    let advice = "make room, or move the data directory";
+    let advice = "free some space, or move the data directory";
     match free {
         free if free < FREE_BYTES_FAIL => Check::fail("disk room", found, advice),
         free if free < FREE_BYTES_WARN => Check::warn("disk room", found, advice),
@@ -84,12 +86,12 @@ fn judge_room(free: u64, all: u64) -> Check {
 
 fn judge_files(free: u64, all: u64) -> Check {
     let name = "disk files";
-    // Some file systems have no bound, and say zero.
+    // A file system without a bound reports zero.
     if all == 0 {
-        return Check::ok(name, "as many as there is room for");
+        return Check::ok(name, "no limit but the free space");
     }
     let found = format!("{free} of {all} free");
-    let advice = "remove files, or use a file system with more inodes";
+    let advice = "delete files, or use a file system with more inodes";
     match free {
         0 => Check::fail(name, found, advice),
         free if free < all / FREE_FILES_WARN => Check::warn(name, found, advice),
@@ -109,7 +111,7 @@ fn judge_kind(found: FsType) -> Check {
     ];
     let named =
         named.iter().find(|(magic, ..)| *magic == found).map(|(_, name, kind)| (*name, *kind));
-    // Its type is another on other machines.
+    // The type differs between machines.
     #[allow(clippy::useless_conversion, reason = "the number's type differs between machines")]
     let number = i64::try_from(found.0).unwrap_or_default();
     let known =
@@ -121,21 +123,21 @@ fn judge_kind(found: FsType) -> Check {
     );
     match kind {
         Kind::Disk => Check::ok(name, text),
-        Kind::Other => Check::ok(name, format!("{text}: as good as what lies below it")),
+        Kind::Other => Check::ok(name, format!("{text}: durable if the file system below it is")),
         Kind::Memory => Check::warn(
             name,
             format!("{text}: in memory"),
-            "what must outlive a restart of the machine needs a disk",
+            "use a disk: a restart of the machine loses this data",
         ),
         Kind::Network => Check::warn(
             name,
             format!("{text}: on another machine"),
-            "use a local disk: locks and syncs of network file systems cannot be relied on",
+            "use a local disk: locks and syncs of network file systems are not reliable",
         ),
     }
 }
 
-/// Writes and syncs a file of no name that is gone when this returns; the median time.
+/// Returns the median time of a write with a sync, in a temporary file.
 fn time_syncs(dir: &Path) -> io::Result<Duration> {
     let mut probe = Probe::new(dir)?;
     let mut times = Vec::with_capacity(SYNCS);
@@ -155,13 +157,13 @@ fn judge_sync(took: io::Result<Duration>, dir: &Path) -> Check {
         Ok(took) if took > SYNC_WARN => Check::warn(
             name,
             format!("a sync takes {} ms", took.as_millis()),
-            "use a faster disk: nothing starts or is acknowledged before it is synced",
+            "use a faster disk: each start of a pod and each acknowledgement waits for a sync",
         ),
         Ok(took) => Check::ok(name, format!("a sync takes {:.1} ms", took.as_secs_f64() * 1e3)),
         Err(error) => Check::fail(
             name,
             format!("{} cannot be written: {error}", dir.display()),
-            "make it writable for the user that runs headwater, or name another with --data",
+            "make it writable for the user of headwater, or name another directory with --data",
         ),
     }
 }
@@ -182,7 +184,7 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // What cannot be removed was not there.
+        // The removal fails only if the file does not exist.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -219,7 +221,7 @@ mod tests {
         assert_eq!(judge_kind(statfs::NFS_SUPER_MAGIC).result, Verdict::Warn);
         assert_eq!(
             judge_kind(FsType(0x1234)).found,
-            "unknown (0x1234): as good as what lies below it"
+            "unknown (0x1234): durable if the file system below it is"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The kernel, and what it grants a process.
+//! Checks of the kernel and of the limits of a process.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use super::Check;
 
-/// The oldest kernel this is known to run on.
+/// The oldest kernel on which Headwater is known to run.
 const KERNEL_MIN: (u32, u32) = (4, 18);
 
 /// Open files that a few nodes, their databases and the log need.
@@ -16,17 +16,17 @@ const FILES_WARN: u64 = 4096;
 /// Processes that a node's pods need: a shim and a process for each container.
 const PROCESSES_WARN: u64 = 1024;
 
-/// Watches of folders: one for each folder of manifests, and what else the user runs.
+/// Watches of folders: one for each folder of manifests, and those of other programs of the user.
 const WATCHES_WARN: u64 = 8192;
 const INSTANCES_WARN: u64 = 64;
 
-/// Looks at the kernel's version.
+/// Checks the kernel's version.
 pub(super) fn kernel() -> Check {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     judge_kernel(release.trim())
 }
 
-/// Looks at the limits of this user's processes.
+/// Checks the limits of this user's processes.
 pub(super) fn look() -> Vec<Check> {
     let soft = |of| getrlimit(of).map(|(soft, _)| soft).ok();
     let number = |path| fs::read_to_string(path).ok()?.trim().parse().ok();
@@ -53,10 +53,10 @@ fn judge_kernel(release: &str) -> Check {
         Some(version) if version >= KERNEL_MIN => Check::ok("kernel", release),
         Some(_) => {
             let (major, minor) = KERNEL_MIN;
-            let advice = format!("use {major}.{minor} or newer");
+            let advice = format!("use kernel {major}.{minor} or newer");
             Check::warn("kernel", release, advice)
         }
-        None => Check::warn("kernel", "unknown", "this program is made for Linux"),
+        None => Check::warn("kernel", "unknown", "run headwater on Linux"),
     }
 }
 
@@ -95,6 +95,6 @@ mod tests {
         assert_eq!(judge_files(1024).result, Verdict::Warn);
         assert_eq!(judge_files(1 << 20).result, Verdict::Ok);
         assert_eq!(judge_files(u64::MAX).found, "no limit");
-        assert!(look().len() >= 2, "the system tells of limits");
+        assert!(look().len() >= 2, "the system reports limits");
     }
 }

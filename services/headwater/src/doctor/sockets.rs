@@ -1,4 +1,4 @@
-//! The sockets of a data directory, and the address of its metrics.
+//! Checks of the sockets of a data directory, and of the address of its metrics.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,10 +19,10 @@ const ACCEPT_MAX: Duration = Duration::from_secs(2);
 /// The longest path of a socket below a data directory besides a node's name.
 const LONGEST: &str = "nodes//edge.sock";
 
-/// Nodes that are named by number have names of this length, up to 9,999 of them.
+/// The length of the name of a numbered node: enough for 9,999 nodes.
 const NODE_NAME_BYTES: usize = 9;
 
-/// Looks at every socket of the data directory, and at where metrics are served.
+/// Checks every socket of the data directory, and the address of metrics.
 pub(super) fn look(data: &Path) -> Vec<Check> {
     let mut checks = vec![judge_path(data)];
     checks.extend(sockets(data).iter().map(|socket| judge_socket(data, socket)));
@@ -47,7 +47,7 @@ fn judge_path(data: &Path) -> Check {
     }
 }
 
-/// The sockets that are there.
+/// Returns the existing sockets.
 fn sockets(data: &Path) -> Vec<PathBuf> {
     let nodes = fs::read_dir(data.join("nodes")).into_iter().flatten().flatten();
     let mut sockets: Vec<_> = nodes.map(|node| node.path().join("edge.sock")).collect();
@@ -61,10 +61,11 @@ fn judge_socket(data: &Path, socket: &Path) -> Check {
     let name = format!("socket {}", socket.strip_prefix(data).unwrap_or(socket).display());
     match UnixStream::connect(socket) {
         Ok(_) => Check::ok(name, "a process answers"),
-        // What a killed process leaves; the next one takes its place.
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            Check::ok(name, "no process answers: left behind, the next start replaces it")
-        }
+        // A killed process left it; the next start replaces it.
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Check::ok(
+            name,
+            "no process answers: a killed process left it behind; the next start replaces it",
+        ),
         Err(error) => {
             Check::fail(name, error.to_string(), "run doctor as the user that runs headwater")
         }
@@ -74,19 +75,22 @@ fn judge_socket(data: &Path, socket: &Path) -> Check {
 fn judge_served(address: &str) -> Check {
     let name = "metrics";
     let Ok(parsed) = address.parse::<SocketAddr>() else {
-        let advice = format!("start again: {METRICS_ADDRESS} is written anew");
-        return Check::warn(name, format!("{METRICS_ADDRESS} holds no address"), advice);
+        let advice = format!("start headwater again: it rewrites {METRICS_ADDRESS}");
+        return Check::warn(name, format!("{METRICS_ADDRESS} has no address"), advice);
     };
     match TcpStream::connect_timeout(&parsed, ACCEPT_MAX) {
         Ok(_) => Check::ok(name, format!("http://{address}/metrics")),
-        Err(_) => Check::ok(name, format!("{address} is left behind; the next start replaces it")),
+        Err(_) => {
+            let found = format!("no process answers at {address}: the next start replaces it");
+            Check::ok(name, found)
+        }
     }
 }
 
-/// Whether the address that is set is free, where nothing runs.
+/// Checks whether the configured address is free while nothing runs.
 fn judge_free(set: Option<&str>) -> Check {
     let name = "metrics";
-    let Some(set) = set else { return Check::ok(name, "not served just now") };
+    let Some(set) = set else { return Check::ok(name, "not served now") };
     match set.parse() {
         Ok(MetricsAt(None)) => Check::ok(name, "off"),
         Ok(MetricsAt(Some(address))) => match TcpListener::bind(address) {

@@ -1,4 +1,4 @@
-//! What a person may say of Kafka, and how it is understood.
+//! The settings of Kafka: forms, layers and refusals.
 
 use clap::Parser;
 use figment::Figment;

@@ -1,4 +1,4 @@
-//! Whether the topics are safe: asked before a part starts on them, and by `topics check`.
+//! The safety of the topics. A part checks it before its start, and so does `topics check`.
 
 use std::fmt::Write as _;
 
@@ -10,40 +10,40 @@ use headwater_kafka::topics::{
 
 use super::Kafka;
 
-/// The name by which brokers know the client that asks.
+/// The client id of the checks.
 const ASKS: &str = "topics";
 
-/// Why a part does not start on Kafka.
+/// The reason why a part does not start on Kafka.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KafkaFault {
-    /// A topic is missing, or cannot be asked about.
+    /// A topic is missing, or Kafka cannot be asked about it.
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// Settings of topics or brokers would lose data.
     #[error(
-        "Kafka would lose data:\n{text}Mend it, or say --allow-unsafe-topics to go on all the same"
+        "Kafka would lose data:\n{text}Correct these settings, or start with --allow-unsafe-topics"
     )]
     Unsafe {
-        /// Each setting with its cost and its remedy, some lines each.
+        /// Each setting with its consequence and its remedy, on some lines each.
         text: String,
     },
 }
 
-/// How the topics and the brokers are.
+/// The findings about the topics and the brokers.
 #[derive(Debug, Default)]
 pub(crate) struct TopicReport {
-    /// What is not as it should be, the worst first.
+    /// The settings that differ from the plan, the worst first.
     pub(crate) found: Vec<Finding>,
-    /// Topics that are not there.
+    /// The missing topics.
     pub(crate) missing: Vec<String>,
-    /// Partitions that cannot be written just now, since too few brokers have them.
+    /// Partitions that cannot be written now, because too few brokers have them.
     pub(crate) unwritable: Vec<(String, Vec<Partition>)>,
-    /// Why something could not be looked at.
+    /// The checks that failed, each with its cause.
     pub(crate) unseen: Vec<String>,
 }
 
 impl Kafka {
-    /// Looks at both topics and at the brokers, as far as these say what they are like.
+    /// Checks both topics, and the brokers as far as they report their settings.
     ///
     /// # Errors
     /// When Kafka cannot be asked about a topic within the time of a few requests.
@@ -74,8 +74,8 @@ impl Kafka {
         Ok(report)
     }
 
-    /// Returns when the topics are there and safe, or unsafe ones are allowed; then it logs each
-    /// danger. It always logs warnings.
+    /// Succeeds if the topics exist and are safe, or unsafe ones are allowed; it logs each danger
+    /// then. It always logs warnings.
     ///
     /// # Errors
     /// [`KafkaFault::Unsafe`] names every dangerous setting; the other that a topic is missing, or
@@ -86,7 +86,11 @@ impl Kafka {
             return Err(TopicError::Missing { topic }.into());
         }
         for (topic, partitions) in &report.unwritable {
-            tracing::warn!(topic, ?partitions, "too few brokers have them to append there");
+            tracing::warn!(
+                topic,
+                ?partitions,
+                "too few brokers have these partitions: appends to them wait"
+            );
         }
         let (dangers, costs): (Vec<_>, Vec<_>) =
             report.found.into_iter().partition(|finding| finding.severity == Severity::Danger);
@@ -102,7 +106,7 @@ impl Kafka {
     }
 }
 
-/// Each finding in a line, what it would cost in the next, then the command that mends it.
+/// Prints each finding on a line, its consequence on the next, then the command that corrects it.
 pub(crate) fn advice(found: &[Finding], brokers: &str) -> String {
     let mut text = String::new();
     for finding in found {

@@ -1,5 +1,5 @@
-//! Links that an operator cut. A cut is a file beside the node's databases, so that it outlives a
-//! restart: a node may start cut off.
+//! Links that an operator cut. A cut is a file beside the node's databases, so that it survives a
+//! restart.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,29 +8,29 @@ use std::path::Path;
 use headwater_event::NodeName;
 use headwater_rocks::create_durably;
 
-/// The file in a node's directory that says so.
+/// The file in a node's directory that marks its link as cut.
 const CUT: &str = "link-cut";
 
-/// Whether the link of the node whose directory this is was cut.
+/// Whether the link of the node with this directory is cut.
 pub(crate) fn is_cut(node: &Path) -> bool {
     node.join(CUT).exists()
 }
 
-/// The nodes whose links were cut, of all those that the data directory at `root` has.
+/// Returns the nodes of the data directory at `root` whose links are cut.
 pub(crate) fn all(root: &Path) -> Vec<NodeName> {
     let entries = fs::read_dir(root.join("nodes")).into_iter().flatten().flatten();
     let cut = entries.filter(|entry| is_cut(&entry.path()));
     cut.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Writes down that it was cut, or that it was restored.
+/// Records that a link is cut or restored.
 ///
 /// # Errors
-/// When the directory cannot be written; what was written down before may be lost then.
+/// When the directory cannot be written. The earlier record may be lost then.
 pub(crate) fn set(node: &Path, cut: bool) -> io::Result<()> {
     let file = node.join(CUT);
     if cut {
-        // A hub keeps nothing else of a node in a directory of its own.
+        // A hub has no other files in the directory of a node.
         create_durably(node)?;
         File::create(file)?;
     } else if let Err(error) = fs::remove_file(file)
@@ -40,7 +40,7 @@ pub(crate) fn set(node: &Path, cut: bool) -> io::Result<()> {
     }
     match File::open(node) {
         Ok(node) => node.sync_all(),
-        // Nothing was ever cut there.
+        // The link was never cut.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }

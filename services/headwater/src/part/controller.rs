@@ -1,4 +1,5 @@
-//! `headwater controller`: from its sources to the log, and from reports to the cloud's picture.
+//! `headwater controller`: it publishes its sources to the log, and folds reports into the cloud's
+//! picture.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,7 +37,7 @@ pub(crate) struct ControllerPart {
     logs: Logs,
     /// Its fold of the downstream log.
     published: Arc<dyn Engine>,
-    /// Held so that the set of nodes never ends.
+    /// Never dropped, so that the set of nodes does not end.
     _nodes: watch::Sender<BTreeSet<NodeName>>,
 }
 
@@ -55,7 +56,7 @@ impl Part for ControllerPart {
         dependencies: &PartDependencies,
     ) -> Result<Self, Failure> {
         let registry = &dependencies.metrics.registry;
-        let logs = part::log::open_when_there(&settings.kafka, Self::NAME, registry).await?;
+        let logs = part::log::open_when_reachable(&settings.kafka, Self::NAME, registry).await?;
         let published = open(dependencies, "published")?;
         let nodes = settings.node_names();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
@@ -117,26 +118,26 @@ impl Part for ControllerPart {
 
     /// Logs the notices of the sources and the progress of publishing.
     async fn ended(&mut self) -> Failure {
-        let mut said = Progress::default();
+        let mut logged = Progress::default();
         loop {
             tokio::select! {
                 Some(notice) = self.notices.recv() => {
-                    tracing::warn!(%notice, "a source says");
+                    tracing::warn!(%notice, "a notice of a source");
                     if notice.kind == NoticeKind::Source {
                         self.troubles.add(notice.to_string());
                     }
                 }
                 Some(error) = self.stopped_sources.recv() => {
                     let error = error_chain(&error);
-                    tracing::error!(error, "the source stopped, what runs goes on");
+                    tracing::error!(error, "the source stopped; running pods are not affected");
                 }
                 changed = self.progress.changed() => {
                     if changed.is_err() {
-                        return Failure::message("the task that publishes has ended");
+                        return Failure::message("the publisher task has ended");
                     }
                     let now = self.progress.borrow_and_update().clone();
-                    tell(&said, &now);
-                    said = now;
+                    log_progress(&logged, &now);
+                    logged = now;
                 }
             }
         }
@@ -147,20 +148,20 @@ impl Part for ControllerPart {
     }
 }
 
-/// Logs what is new in the progress of publishing; troubles are logged elsewhere.
-fn tell(before: &Progress, now: &Progress) {
+/// Logs changes of the publisher's progress; other code logs its troubles.
+fn log_progress(before: &Progress, now: &Progress) {
     if now.is_standby && !before.is_standby {
-        tracing::info!("another controller writes the log; this one stands by");
+        tracing::info!("another controller writes the log; this one is a standby");
     }
     if now.epoch != before.epoch {
-        tracing::info!(epoch = now.epoch.0, "the log is this controller's to write");
+        tracing::info!(epoch = now.epoch.0, "this controller is the writer of the log");
     }
     if now.reconciled && !before.reconciled {
-        tracing::info!(events = now.appended, "everything that the sources list is in the log");
+        tracing::info!(events = now.appended, "the log has everything that the sources list");
     }
 }
 
-/// Opens a database of a controller's own.
+/// Opens a database of the controller.
 fn open(
     dependencies: &PartDependencies,
     store: &'static str,
@@ -171,12 +172,12 @@ fn open(
     Ok(engine)
 }
 
-/// Adds what makes a controller alive, and what makes it ready.
+/// Adds the checks of liveness and readiness of a controller.
 pub(crate) fn check(controller: &ControllerHandle, health: &mut Health) {
     let publishing = controller.progress();
     health.check(CheckKind::Live, "publishing", move || {
         let runs = publishing.has_changed().is_ok();
-        if runs { Ok(()) } else { Err("the task that publishes has ended".to_owned()) }
+        if runs { Ok(()) } else { Err("the publisher task has ended".to_owned()) }
     });
     let readiness = controller.readiness();
     health.check(CheckKind::Ready, "controller", move || readiness.check());

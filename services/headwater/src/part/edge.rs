@@ -1,5 +1,4 @@
-//! `headwater edge`: one node, in step with its hub, and its pods unless they have a worker of
-//! their own.
+//! `headwater edge`: the edge of one node, with its pod worker unless that is a process of its own.
 //!
 //! A stop leaves the pods running, as a crash does; the next start adopts them.
 

@@ -1,7 +1,7 @@
-//! `headwater edged`: the pods of one node, by what its edge says over its local API.
+//! `headwater edged`: the pod worker of one node. The edge's local API sends it the node's pods.
 //!
-//! It knows nothing of hubs and of the network. A stop leaves the pods running, as a crash does;
-//! the next start adopts them.
+//! It uses neither hubs nor the network. A stop leaves the pods running, as a crash does; the next
+//! start adopts them.
 
 use headwater_cli::args::edge::Edged as EdgedArgs;
 use headwater_cli::exit::{CommandResult, Failure};
@@ -38,7 +38,8 @@ impl Part for EdgedPart {
         let (Some(node), Some(socket), Some(kind)) =
             (settings.node, settings.edge, settings.runtime)
         else {
-            return Err(Failure::Usage("which node, which edge, which runtime?".to_owned()));
+            let what = "set --node NAME, --edge SOCKET and --runtime RUNTIME";
+            return Err(Failure::Usage(what.to_owned()));
         };
         let dir = dependencies.data.node(&node);
         create_durably(&dir)?;
@@ -50,10 +51,10 @@ impl Part for EdgedPart {
         Ok(Self { edged })
     }
 
-    /// What starts is ready: it runs what its edge says as soon as there is one.
+    /// Adds no check: a started worker is ready, and waits for its edge.
     fn health(&self, _health: &mut Health) {}
 
-    /// The edge of the node answers for its pods.
+    /// Returns `None`: the operator API of the edge answers for the pods.
     fn operator_dependencies(
         &self,
         _dependencies: &PartDependencies,

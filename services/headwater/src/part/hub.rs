@@ -1,4 +1,4 @@
-//! `headwater hub`: folds the log and serves it to edges. Several may run on one log at a time.
+//! `headwater hub`: it folds the log and serves edges. Several hubs may run on one log.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -40,10 +40,10 @@ impl Part for HubPart {
         settings: HubSettings,
         dependencies: &PartDependencies,
     ) -> Result<Self, Failure> {
-        // Each of several shows its own lag.
+        // Each hub has its own name, so that each shows its own lag.
         let name = format!("{}.{}", Self::NAME, settings.name);
         let logs =
-            part::log::open_when_there(&settings.kafka, &name, &dependencies.metrics.registry)
+            part::log::open_when_reachable(&settings.kafka, &name, &dependencies.metrics.registry)
                 .await?;
         let path = dependencies.data.part(Self::NAME).join("store");
         let engine = database::open(&path, Role::Fold, &dependencies.memory, schema::HUB)?;
@@ -101,10 +101,14 @@ impl Part for HubPart {
     }
 }
 
-/// Adds what makes a hub ready.
+/// Adds the check of readiness of a hub.
 pub(crate) fn check(hub: HubView, health: &mut Health) {
     health.check(CheckKind::Ready, "hub", move || {
         let is_whole = hub.is_reconciled();
-        if is_whole { Ok(()) } else { Err("the log is not folded to its end yet".to_owned()) }
+        if is_whole {
+            Ok(())
+        } else {
+            Err("the fold has not reached the end of the log yet".to_owned())
+        }
     });
 }

@@ -1,5 +1,4 @@
-//! The log of a part of the cloud: two topics of Kafka's, looked at before anything relies on
-//! them.
+//! The log of a part of the cloud: two topics of Kafka. They are checked before any use.
 
 use std::time::Duration;
 
@@ -11,58 +10,58 @@ use prometheus::Registry;
 
 use crate::kafka::{Kafka, KafkaFault, KafkaTableError};
 
-/// Between two tries to ask a Kafka that does not answer: a cluster that starts is found at once,
-/// and one that is away for long is asked little.
+/// The wait between two requests to a Kafka that does not respond: short enough for a cluster that
+/// starts, and long enough to cost little during an outage.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Why the log is not opened.
+/// The reason why the log is not opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
-    /// The settings cannot be used.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] KafkaTableError),
-    /// A topic is missing, may lose data, or cannot be asked about.
+    /// A topic is missing or unsafe, or Kafka cannot be asked about it.
     #[error(transparent)]
     Fault(#[from] KafkaFault),
-    /// A topic that is missing cannot be made.
+    /// A missing topic cannot be created.
     #[error(transparent)]
     Make(#[from] TopicError),
-    /// Two parts count under one name.
+    /// A metric is registered twice.
     #[error("the metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
 }
 
-/// Opens the log for the part of this name, unless it would lose data. A Kafka that cannot be asked
-/// is waited for, aloud: it may start after its parts, as it may go away while they run.
+/// Opens the log for the part of this name, unless the log would lose data. While Kafka does not
+/// respond, it logs that and waits: Kafka may start after its parts.
 ///
 /// # Errors
 /// See [`LogError`].
-pub(crate) async fn open_when_there(
+pub(crate) async fn open_when_reachable(
     kafka: &Kafka,
     part: &str,
     registry: &Registry,
 ) -> Result<Logs, LogError> {
-    let mut said = None;
+    let mut logged = None;
     loop {
         let opened = open(kafka, part, registry).await;
         let Err(LogError::Fault(KafkaFault::Topic(TopicError::Unavailable { source, .. }))) =
             &opened
         else {
-            if said.is_some() && opened.is_ok() {
-                tracing::info!("Kafka answers");
+            if logged.is_some() && opened.is_ok() {
+                tracing::info!("Kafka responds");
             }
             return opened;
         };
         let why = error_chain(source);
-        if said.as_ref() != Some(&why) {
-            tracing::warn!(why, "Kafka cannot be asked about the topics: waiting for it");
-            said = Some(why);
+        if logged.as_ref() != Some(&why) {
+            tracing::warn!(why, "Kafka does not respond; this part waits for it");
+            logged = Some(why);
         }
         tokio::time::sleep(ASKED_AGAIN_AFTER).await;
     }
 }
 
-/// Opens the log for the part of this name, unless it would lose data.
+/// Opens the log for the part of this name, unless the log would lose data.
 ///
 /// # Errors
 /// See [`LogError`].
@@ -72,7 +71,7 @@ async fn open(kafka: &Kafka, part: &str, registry: &Registry) -> Result<Logs, Lo
     Ok(Logs { downstream: opened.downstream, upstream: opened.upstream })
 }
 
-/// As [`open`], for one person on one machine: topics that are missing are made, aloud.
+/// As [`open`], for one machine: creates missing topics, and logs that.
 ///
 /// # Errors
 /// See [`LogError`].
@@ -86,7 +85,7 @@ pub(crate) async fn open_for_one(
         match topics::create(&settings, &plan).await {
             Ok(()) => tracing::warn!(
                 topic = %settings.topic, replicas = plan.replicas,
-                "the topic was missing and was made; with one replica it is fit to try things"
+                "the missing topic was created; one replica is enough for experiments only"
             ),
             Err(TopicError::Exists { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -1,6 +1,6 @@
 //! Notifications for a service manager: ready, stopping, and the watchdog ping.
 //!
-//! Without `NOTIFY_SOCKET` in the environment there are none.
+//! Without `NOTIFY_SOCKET` in the environment it sends none.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use sd_notify::NotifyState;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-/// How often a part that is not ready yet is looked at.
+/// The interval at which a part that is not ready is checked.
 const READY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How much longer a start may take; repeated while it goes on, because folding a long log has no
-/// bound.
+/// The extension of the start time limit. It is sent repeatedly, because the fold of a long log has
+/// no bound.
 const START_LONGER: Duration = Duration::from_secs(30);
 
-/// Asks for longer, for as long as the part has not started: it may wait for others to do so.
+/// Extends the start time limit until the part has started: it may wait for another process.
 pub(super) async fn starting() -> Infallible {
     loop {
         notify(&[NotifyState::ExtendTimeoutUsec(longer()), NotifyState::Status("starting")]);
@@ -26,7 +26,7 @@ pub(super) async fn starting() -> Infallible {
 }
 
 /// Notifies when the part is ready, then sends watchdog pings.
-pub(super) async fn tell(health: Health, stop: CancellationToken) {
+pub(super) async fn run(health: Health, stop: CancellationToken) {
     if stop.run_until_cancelled(until_ready(&health)).await.is_none() {
         return;
     }

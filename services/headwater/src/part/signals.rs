@@ -1,11 +1,11 @@
-//! The signals that end a process, taken before anything starts: one that comes early must not
-//! kill half a start.
+//! The signals that end a process. Their handlers are installed before anything starts, so that an
+//! early signal does not kill a half-started process.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C, a service manager's stop, and a terminal that is closed.
+/// Ctrl-C, the stop of a service manager, and the close of a terminal.
 pub(crate) struct Signals {
     interrupts: Signal,
     terminations: Signal,
@@ -13,10 +13,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes them from here on.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// When the system does not let this process.
+    /// When the system refuses.
     pub(crate) fn take() -> io::Result<Self> {
         Ok(Self {
             interrupts: signal(SignalKind::interrupt())?,
@@ -25,7 +25,7 @@ impl Signals {
         })
     }
 
-    /// Waits for one of them.
+    /// Waits for any of the signals.
     pub(crate) async fn any(&mut self) {
         tokio::select! {
             _ = self.interrupts.recv() => {}

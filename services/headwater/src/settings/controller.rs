@@ -20,30 +20,29 @@ use crate::kafka::Kafka;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ControllerSettings {
-    /// Folder of manifests.
+    /// The folder of manifests.
     pub(crate) manifests: Option<PathBuf>,
-    /// Socket that takes objects.
+    /// The socket that receives objects.
     pub(crate) objects: Option<PathBuf>,
-    /// The nodes that there are besides those that the objects name: how many, or their names;
-    /// empty: none.
+    /// The nodes besides those that the objects name: their number, or their names; empty: none.
     #[serde(deserialize_with = "text_or_number")]
     pub(crate) nodes: String,
-    /// Whether to go on when every manifest is gone at once.
+    /// Whether to remove everything when all manifests disappear at once.
     pub(crate) allow_empty: bool,
-    /// How often the writer of the log appends a heartbeat; the same for all controllers of a log.
+    /// The interval of the writer's heartbeats; equal for all controllers of a log.
     #[serde(with = "duration_text")]
     pub(crate) heartbeat_interval: Duration,
-    /// How many heartbeats must be missed before a standby claims the log.
+    /// The number of missed heartbeats after which a standby claims the log.
     pub(crate) heartbeats_missed: u32,
-    /// Where the log is.
+    /// The settings of Kafka.
     pub(crate) kafka: Kafka,
-    /// Data directory.
+    /// The data directory.
     pub(crate) data: PathBuf,
-    /// Where metrics and health are served.
+    /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
-    /// How log lines are written.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
-    /// Where spans are sent; `OTEL_*` variables may say so too.
+    /// The receiver of spans; `OTEL_*` variables may name it too.
     pub(crate) otlp_endpoint: Option<String>,
 }
 
@@ -69,7 +68,7 @@ impl Default for ControllerSettings {
 impl Settings for ControllerSettings {
     fn check(&self) -> Result<(), InvalidSetting> {
         if self.manifests.is_none() && self.objects.is_none() {
-            let what = "say where objects come from: --manifests DIR, --objects SOCKET, or both";
+            let what = "set a source of objects: --manifests DIR, --objects SOCKET, or both";
             return Err(InvalidSetting::new("manifests", what));
         }
         if !self.nodes.is_empty() {
@@ -102,7 +101,7 @@ impl PartSettings for ControllerSettings {
 }
 
 impl ControllerSettings {
-    /// How it deals with other controllers of the log.
+    /// Returns the settings of claims and heartbeats.
     pub(crate) fn timings(&self) -> WriterTimings {
         WriterTimings {
             heartbeat_interval: self.heartbeat_interval,
@@ -110,20 +109,20 @@ impl ControllerSettings {
         }
     }
 
-    /// The names of the nodes that are there besides those that objects name.
+    /// Returns the names of the nodes besides those that objects name.
     pub(crate) fn node_names(&self) -> Vec<NodeName> {
         node_names(&self.nodes).unwrap_or_default()
     }
 }
 
-/// Whether `folder` can hold manifests.
+/// Checks that `folder` is a readable folder.
 ///
 /// # Errors
-/// In words, why not.
+/// The reason, for people.
 pub(crate) fn manifests_are_there(folder: &Path) -> Result<(), String> {
     match folder.metadata() {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(format!("{} is no folder: name the folder it lies in", folder.display())),
+        Ok(_) => Err(format!("{} is a file: name the folder it lies in", folder.display())),
         Err(error) => Err(format!("{} cannot be read: {error}", folder.display())),
     }
 }

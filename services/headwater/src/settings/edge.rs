@@ -22,32 +22,32 @@ use crate::tls::Tls;
 pub(crate) struct EdgeSettings {
     /// The node.
     pub(crate) node: Option<NodeName>,
-    /// Where hubs listen, comma-separated.
+    /// The addresses of hubs, comma-separated.
     pub(crate) hub: String,
-    /// Whether this process runs the node's pods, too.
+    /// Whether this process also runs the node's pods.
     pub(crate) edged: bool,
-    /// What runs them; there is no default.
+    /// The runtime of the pods; there is no default.
     pub(crate) runtime: Option<Runtime>,
     /// Whether root may run pods as processes of this host.
     pub(crate) allow_root: bool,
-    /// How often the pod status snapshot is derived besides on change.
+    /// The interval of the pod status snapshots besides those on change.
     #[serde(with = "duration_text")]
     pub(crate) sync_interval: Duration,
-    /// The certificate of the CA that hubs are checked by.
+    /// The certificate of the CA of hubs.
     pub(crate) tls_ca: Option<PathBuf>,
     /// The node's own certificate.
     pub(crate) tls_cert: Option<PathBuf>,
     /// Its key.
     pub(crate) tls_key: Option<PathBuf>,
-    /// Whether to speak to hubs without TLS, on loopback addresses.
+    /// Whether to connect to hubs without TLS, on loopback addresses.
     pub(crate) insecure_loopback: bool,
-    /// Data directory.
+    /// The data directory.
     pub(crate) data: PathBuf,
-    /// Where metrics and health are served.
+    /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
-    /// How log lines are written.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
-    /// Where spans are sent; `OTEL_*` variables may say so too.
+    /// The receiver of spans; `OTEL_*` variables may name it too.
     pub(crate) otlp_endpoint: Option<String>,
 }
 
@@ -75,18 +75,18 @@ impl Default for EdgeSettings {
 impl Settings for EdgeSettings {
     fn check(&self) -> Result<(), InvalidSetting> {
         if self.node.is_none() {
-            return Err(InvalidSetting::new("node", "say which node this is: --node NAME"));
+            return Err(InvalidSetting::new("node", "set the name of the node: --node NAME"));
         }
         let hubs = self.hubs()?;
         match (self.edged, self.runtime) {
             (true, None) => {
-                let what = "say what runs the pods: --runtime process or --runtime hollow; or \
-                            --no-edged, where `headwater edged` runs them";
+                let what = "set the runtime of the pods: --runtime process or --runtime hollow; or \
+                            set --no-edged if `headwater edged` runs them";
                 return Err(InvalidSetting::new("runtime", what));
             }
             (false, Some(_)) => {
-                let what = "with --no-edged this process runs no pods: the runtime is told to \
-                            `headwater edged`";
+                let what = "with --no-edged this process runs no pods: set the runtime of \
+                            `headwater edged` instead";
                 return Err(InvalidSetting::new("runtime", what));
             }
             _ => {}
@@ -94,7 +94,7 @@ impl Settings for EdgeSettings {
         let has_tls = self.tls().files()?.is_some();
         if let Some(far) = hubs.iter().find(|hub| !has_tls && !hub.is_loopback()) {
             let what =
-                format!("{far} is not loopback: without TLS an edge speaks to loopback only");
+                format!("{far} is not loopback: without TLS an edge connects to loopback only");
             return Err(InvalidSetting::new("hub", what));
         }
         Ok(())
@@ -102,20 +102,20 @@ impl Settings for EdgeSettings {
 }
 
 impl EdgeSettings {
-    /// Where hubs listen.
+    /// Returns the addresses of hubs.
     ///
     /// # Errors
-    /// Names the one that is no address, or says that there is none.
+    /// An address is invalid, or there is none.
     pub(crate) fn hubs(&self) -> Result<Vec<HubAddress>, InvalidSetting> {
         if self.hub.trim().is_empty() {
-            let what = "say where hubs listen: --hub HOST:PORT, several with commas";
+            let what = "set the addresses of hubs: --hub HOST:PORT, several with commas";
             return Err(InvalidSetting::new("hub", what));
         }
         let hubs = self.hub.split(',').map(|hub| hub.trim().parse());
         hubs.collect::<Result<_, _>>().map_err(|error| InvalidSetting::new("hub", error))
     }
 
-    /// Which certificate it shows, and which it believes.
+    /// Returns the TLS settings.
     pub(crate) fn tls(&self) -> Tls<'_> {
         Tls {
             ca: self.tls_ca.as_ref(),
@@ -142,7 +142,7 @@ impl PartSettings for EdgeSettings {
             let owner = Principal::Node(node.clone());
             tls.check_owner(&owner).map_err(|error| error_chain(&error))?;
         }
-        root_is_meant(self.runtime, self.allow_root)
+        check_root(self.runtime, self.allow_root)
     }
 
     fn owner(&self) -> String {
@@ -150,21 +150,21 @@ impl PartSettings for EdgeSettings {
     }
 }
 
-/// Whether pods may run as the user of this process.
+/// Checks that pods may run as the user of this process.
 ///
 /// # Errors
-/// In words, why not, and what to do.
-pub(super) fn root_is_meant(runtime: Option<Runtime>, allow_root: bool) -> Result<(), String> {
+/// The reason and the remedy, for people.
+pub(super) fn check_root(runtime: Option<Runtime>, allow_root: bool) -> Result<(), String> {
     let as_root = runtime == Some(Runtime::Process) && nix::unistd::geteuid().is_root();
     if as_root && !allow_root {
         return Err("the runtime `process` runs every pod's command as the user of this process, \
-                    and that is root: start it as another user, or say --allow-root"
+                    and that is root: start it as another user, or set --allow-root"
             .to_owned());
     }
     Ok(())
 }
 
-/// What a data directory is stamped with: the part and its node.
+/// Returns the owner of a data directory: the part and its node.
 pub(super) fn owner_of(part: &str, node: Option<&NodeName>) -> String {
     node.map_or_else(|| part.to_owned(), |node| format!("{part} {node}"))
 }

@@ -8,7 +8,7 @@ use headwater_settings::{DATA_DEFAULT, Runtime};
 use headwater_settings::{InvalidSetting, MetricsAt, Settings};
 use serde::{Deserialize, Serialize};
 
-use super::edge::{owner_of, root_is_meant};
+use super::edge::{check_root, owner_of};
 use super::process::{PartSettings, ProcessSettings};
 
 /// The settings of a pod worker.
@@ -19,17 +19,17 @@ pub(crate) struct EdgedSettings {
     pub(crate) edge: Option<PathBuf>,
     /// The node.
     pub(crate) node: Option<NodeName>,
-    /// What runs the pods; there is no default.
+    /// The runtime of the pods; there is no default.
     pub(crate) runtime: Option<Runtime>,
     /// Whether root may run pods as processes of this host.
     pub(crate) allow_root: bool,
-    /// Data directory.
+    /// The data directory.
     pub(crate) data: PathBuf,
-    /// Where metrics and health are served.
+    /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
-    /// How log lines are written.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
-    /// Where spans are sent; `OTEL_*` variables may say so too.
+    /// The receiver of spans; `OTEL_*` variables may name it too.
     pub(crate) otlp_endpoint: Option<String>,
 }
 
@@ -51,12 +51,12 @@ impl Default for EdgedSettings {
 impl Settings for EdgedSettings {
     fn check(&self) -> Result<(), InvalidSetting> {
         let missing = [
-            ("edge", self.edge.is_none(), "say where the edge's local API listens: --edge SOCKET"),
-            ("node", self.node.is_none(), "say which node this is: --node NAME"),
+            ("edge", self.edge.is_none(), "set the socket of the edge's local API: --edge SOCKET"),
+            ("node", self.node.is_none(), "set the name of the node: --node NAME"),
             (
                 "runtime",
                 self.runtime.is_none(),
-                "say what runs the pods: --runtime process or --runtime hollow",
+                "set the runtime of the pods: --runtime process or --runtime hollow",
             ),
         ];
         match missing.into_iter().find(|(_, is_missing, _)| *is_missing) {
@@ -77,7 +77,7 @@ impl PartSettings for EdgedSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        root_is_meant(self.runtime, self.allow_root)
+        check_root(self.runtime, self.allow_root)
     }
 
     fn owner(&self) -> String {

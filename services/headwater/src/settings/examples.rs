@@ -1,7 +1,7 @@
-//! The annotated files under `ops/deploy`, held against the settings that there are.
+//! Compares the annotated files under `ops/deploy` with the settings of the code.
 //!
-//! In them `key = value` is required, and `#key = value` a default, or an example
-//! where there is none.
+//! In these files, `key = value` is a required setting, and `#key = value` is a default, or an
+//! example of a setting without a default.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +15,23 @@ use super::edge::EdgeSettings;
 use super::edged::EdgedSettings;
 use super::hub::HubSettings;
 
-/// Settings whose default is not the same on every machine.
+/// Settings whose default differs between machines.
 const OF_THE_MACHINE: [&str; 1] = ["name"];
 
 fn text_of(part: &str) -> (PathBuf, String) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../ops/deploy/{part}.toml"));
-    let text = std::fs::read_to_string(&file).expect("there is an example of each part's settings");
+    let text = std::fs::read_to_string(&file).expect("each part has an example");
     (file, text)
 }
 
-/// The settings in `text`, by their whole names.
+/// Returns the settings in `text`, by their full names.
 fn leaves<S: Settings>(text: &str) -> Map<String, Value> {
     let figment = Figment::from(Serialized::defaults(S::default())).merge(Toml::string(text));
-    let settings: S = figment.extract().expect("every setting is one, and of the right form");
+    let settings: S = figment.extract().expect("every setting exists and has the right form");
     flat(&settings)
 }
 
-/// A line that shows a default: its key and the line without its mark.
+/// Returns the key of a line with a default, and the line without its mark.
 fn shown(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?;
     let (key, _) = line.split_once(" = ")?;
@@ -39,11 +39,10 @@ fn shown(line: &str) -> Option<(&str, &str)> {
     (!key.is_empty() && key.chars().all(is_key)).then_some((key, line))
 }
 
-/// Whether the file of `part` can be used as it is, names every setting, and shows the defaults
-/// that there are.
+/// Checks that the file of `part` is valid, names every setting, and has the defaults of the code.
 fn holds<S: Settings>(part: &str) {
     let (file, text) = text_of(part);
-    LayeredSettings::<S>::load(Some(&file), &Flags::default()).expect("it can be used as it is");
+    LayeredSettings::<S>::load(Some(&file), &Flags::default()).expect("the file is valid");
 
     let (mut table, mut named, mut all) = (String::new(), Vec::new(), String::new());
     for line in text.lines() {
@@ -56,8 +55,8 @@ fn holds<S: Settings>(part: &str) {
                 line
             }
             None => {
-                let said = line.split_once(" = ").filter(|_| !line.starts_with('#'));
-                named.extend(said.map(|(key, _)| (format!("{table}{key}"), false)));
+                let written = line.split_once(" = ").filter(|_| !line.starts_with('#'));
+                named.extend(written.map(|(key, _)| (format!("{table}{key}"), false)));
                 line
             }
         };

@@ -16,18 +16,18 @@ use super::process::{PartSettings, ProcessSettings};
 use crate::kafka::Kafka;
 use crate::tls::Tls;
 
-/// What a hub is called where its host has no name.
+/// The name of a hub whose host has no name.
 const NAME_DEFAULT: &str = "hub";
 
 /// The settings of a hub.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HubSettings {
-    /// Where edges connect.
+    /// The address for edges.
     pub(crate) listen: Option<SocketAddr>,
-    /// Its name, as `status` says which hub serves a node.
+    /// The name of the hub in `status`.
     pub(crate) name: String,
-    /// The certificate of the CA that nodes are checked by.
+    /// The certificate of the CA of nodes.
     pub(crate) tls_ca: Option<PathBuf>,
     /// The hub's own certificate.
     pub(crate) tls_cert: Option<PathBuf>,
@@ -35,23 +35,23 @@ pub(crate) struct HubSettings {
     pub(crate) tls_key: Option<PathBuf>,
     /// Whether to serve without TLS, on a loopback address.
     pub(crate) insecure_loopback: bool,
-    /// How many edges a second it lets in once `hellos_at_once` have come; the same for all hubs
-    /// of a log, for one that stops hands its edges over at twice this rate.
+    /// The sessions that it admits a second after a burst of `hellos_at_once`. It is equal for all
+    /// hubs of a log, because a hub that stops hands its edges over at twice this rate.
     pub(crate) hellos_per_second: u32,
-    /// How many edges may come at once before that rate holds.
+    /// The sessions that it admits at once before that rate applies.
     pub(crate) hellos_at_once: u32,
-    /// How long a stop may take to hand the edges over.
+    /// The time limit of the handover of edges at a stop.
     #[serde(with = "duration_text")]
     pub(crate) handover_within: Duration,
-    /// Where the log is.
+    /// The settings of Kafka.
     pub(crate) kafka: Kafka,
-    /// Data directory.
+    /// The data directory.
     pub(crate) data: PathBuf,
-    /// Where metrics and health are served.
+    /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
-    /// How log lines are written.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
-    /// Where spans are sent; `OTEL_*` variables may say so too.
+    /// The receiver of spans; `OTEL_*` variables may name it too.
     pub(crate) otlp_endpoint: Option<String>,
 }
 
@@ -83,13 +83,13 @@ impl Settings for HubSettings {
         let Some(listen) = self.listen else {
             return Err(InvalidSetting::new(
                 "listen",
-                "say where edges connect: --listen ADDR:PORT",
+                "set the address for edges: --listen ADDR:PORT",
             ));
         };
         let has_tls = self.tls().files()?.is_some();
         if !has_tls && !listen.ip().is_loopback() {
             let what =
-                format!("{listen} is not loopback: without TLS a hub serves this machine alone");
+                format!("{listen} is not loopback: without TLS a hub listens on loopback only");
             return Err(InvalidSetting::new("listen", what));
         }
         for (setting, count) in
@@ -123,7 +123,7 @@ impl PartSettings for HubSettings {
 }
 
 impl HubSettings {
-    /// What it allows all of its edges together.
+    /// Returns the bounds on all of its edges together.
     pub(crate) fn limits(&self) -> HubLimits {
         HubLimits {
             hellos_per_second: self.hellos_per_second,
@@ -133,7 +133,7 @@ impl HubSettings {
         }
     }
 
-    /// Which certificate it shows, and which it believes.
+    /// Returns the TLS settings.
     pub(crate) fn tls(&self) -> Tls<'_> {
         Tls {
             ca: self.tls_ca.as_ref(),

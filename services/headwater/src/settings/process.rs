@@ -4,18 +4,18 @@ use std::path::Path;
 
 use headwater_settings::{LogFormat, MetricsAt, Settings};
 
-/// The settings of a part, among them those of every process.
+/// The settings of a part, with those of every process.
 pub(crate) trait PartSettings: Settings {
-    /// Those of every process.
+    /// Returns the settings that every process has.
     fn process(&self) -> ProcessSettings<'_>;
 
-    /// The owner of the data directory: another part, or the part of another node, is refused.
+    /// Returns the owner of the data directory, which refuses every other owner.
     fn owner(&self) -> String;
 
     /// Checks the files that the settings name.
     ///
     /// # Errors
-    /// In words, what is wrong.
+    /// The reason, for people.
     fn check_files(&self) -> Result<(), String> {
         Ok(())
     }
@@ -26,10 +26,10 @@ pub(crate) trait PartSettings: Settings {
 pub(crate) struct ProcessSettings<'s> {
     /// The data directory.
     pub(crate) data: &'s Path,
-    /// Where metrics and health are served.
+    /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
-    /// How log lines are written.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
-    /// Where spans are sent; `OTEL_*` variables may say so too.
+    /// The receiver of spans; `OTEL_*` variables may name it too.
     pub(crate) otlp_endpoint: Option<&'s str>,
 }

@@ -11,7 +11,7 @@ use super::*;
 
 fn args(args: &[&str]) -> Up {
     let cli = Cli::try_parse_from(["headwater", "up"].iter().chain(args)).expect("usage");
-    let Command::Up(up) = cli.command else { unreachable!("`up` was asked for") };
+    let Command::Up(up) = cli.command else { unreachable!("the command is `up`") };
     up
 }
 
@@ -82,7 +82,7 @@ fn a_wrong_setting_is_named() {
 
 fn hub(args: &[&str]) -> Result<LayeredSettings<hub::HubSettings>, SettingsError> {
     let cli = Cli::try_parse_from(["headwater", "hub"].iter().chain(args)).expect("usage");
-    let Command::Hub(args) = cli.command else { unreachable!("`hub` was asked for") };
+    let Command::Hub(args) = cli.command else { unreachable!("the command is `hub`") };
     LayeredSettings::load(args.process.running.config.as_deref(), &args.flags())
 }
 
@@ -118,7 +118,7 @@ fn what_a_part_cannot_be_without_is_said() {
     assert!(said(&nonsense).starts_with("wrong setting: --listen:"), "{}", said(&nonsense));
 }
 
-/// A settings file as people write it, and worse.
+/// A settings file: valid lines and invalid ones.
 fn file() -> impl Strategy<Value = String> {
     let key = "(nodes|runtime|sync_interval|replay_window|stop_grace|allow_empty|metrics|\
                log_format|otlp_endpoint|[a-z_.]{0,6})";
@@ -145,7 +145,7 @@ proptest! {
             Ok(configured) => {
                 let settings = configured.settings;
                 prop_assert!(settings.node_names().is_ok());
-                // Written down they are the same again, as `--print-config` shows them.
+                // A round trip through `--print-config` yields the same settings.
                 let written = serde_json::to_value(&settings).expect("values of JSON");
                 let read: up::Settings = serde_json::from_value(written).expect("as written");
                 prop_assert_eq!(read, settings);

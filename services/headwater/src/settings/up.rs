@@ -18,39 +18,40 @@ use crate::kafka::Kafka;
 /// The default number of nodes: two show that a node has its own stream.
 const NODES_DEFAULT: &str = "2";
 
-/// How long a superseded event stays readable (resume by tail, time travel, audit).
+/// The time for which a superseded event stays readable (resume by tail, past states, audit).
 const REPLAY_WINDOW_DEFAULT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long Ctrl-C waits for pods beyond their own grace periods before it kills them.
+/// The time that Ctrl-C waits for pods, whatever their grace periods, before it kills them.
 const STOP_GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// The settings of `up`.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// How many nodes, or their names, comma-separated.
+    /// The number of nodes, or their names, comma-separated.
     #[serde(deserialize_with = "text_or_number")]
     pub(crate) nodes: String,
-    /// What runs the pods.
+    /// The runtime of the pods.
     pub(crate) runtime: Runtime,
-    /// How often each node derives its pod status snapshot besides on change.
+    /// The interval of the pod status snapshots besides those on change.
     #[serde(with = "duration_text")]
     pub(crate) sync_interval: Duration,
-    /// The brokers of the log; without them it is embedded.
+    /// The brokers of the log; without brokers the log is embedded.
     pub(crate) kafka: Kafka,
-    /// How long a superseded event stays readable in the embedded log; on Kafka its topics say so.
+    /// The time for which a superseded event stays readable in the embedded log; on Kafka the
+    /// topics have their own.
     #[serde(with = "duration_text")]
     pub(crate) replay_window: Duration,
-    /// How long a stop waits for pods before it kills them.
+    /// The time that a stop waits for pods before it kills them.
     #[serde(with = "duration_text")]
     pub(crate) stop_grace: Duration,
-    /// Whether to go on when every manifest is gone at once.
+    /// Whether to remove everything when all manifests disappear at once.
     pub(crate) allow_empty: bool,
-    /// Where metrics and health are served.
+    /// The address of metrics and health.
     pub(crate) metrics: MetricsAt,
-    /// How log lines are written.
+    /// The format of log lines.
     pub(crate) log_format: LogFormat,
-    /// Where spans are sent; `OTEL_*` variables may say so too.
+    /// The receiver of spans; `OTEL_*` variables may name it too.
     pub(crate) otlp_endpoint: Option<String>,
 }
 
@@ -60,7 +61,7 @@ impl Default for Settings {
             nodes: NODES_DEFAULT.to_owned(),
             runtime: Runtime::Process,
             sync_interval: META_SYNC_INTERVAL,
-            // One process for everything has one broker, if any.
+            // One process for everything usually has one broker, if any.
             kafka: Kafka { replicas: 1, ..Kafka::default() },
             replay_window: REPLAY_WINDOW_DEFAULT,
             stop_grace: STOP_GRACE_DEFAULT,
@@ -83,10 +84,10 @@ impl headwater_settings::Settings for Settings {
 }
 
 impl Settings {
-    /// The names of the nodes.
+    /// Returns the names of the nodes.
     ///
     /// # Errors
-    /// When it is neither a number in range nor a list of node names.
+    /// When the setting is neither a number in range nor a list of node names.
     pub(crate) fn node_names(&self) -> Result<Vec<NodeName>, NodesError> {
         node_names(&self.nodes)
     }

@@ -1,4 +1,4 @@
-//! `headwater topics check`: what would lose data, and how it is mended.
+//! `headwater topics check`: the settings that would lose data, with the remedies.
 
 use headwater_cli::args::HistoryOutput;
 use headwater_cli::exit::{CommandResult, Outcome};
@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::kafka::{Kafka, advice};
 
-/// What `-o json` prints. Stable: fields are added, never renamed.
+/// The output of `-o json`. Stable: fields are added, never renamed.
 #[derive(Serialize)]
 struct Report<'r> {
     safe: bool,
     findings: Vec<Line<'r>>,
-    /// What could not be looked at, and why.
+    /// The checks that failed, each with its cause.
     unseen: &'r [String],
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn run(kafka: &Kafka, output: HistoryOutput) -> CommandResult {
         }
         HistoryOutput::Table => {
             print!("{}", text(&found, at));
-            report.unseen.iter().for_each(|text| eprintln!("not looked at: {text}"));
+            report.unseen.iter().for_each(|text| eprintln!("not checked: {text}"));
         }
     }
     Ok(if is_safe { Outcome::Done } else { Outcome::Found })
@@ -52,15 +52,15 @@ pub(super) async fn run(kafka: &Kafka, output: HistoryOutput) -> CommandResult {
 
 fn text(found: &[Finding], at: &str) -> String {
     if found.is_empty() {
-        return "Both topics are as they should be.\n".to_owned();
+        return "Both topics are as planned.\n".to_owned();
     }
     let of = |severity, head: &str| {
         let of = found.iter().filter(|finding| finding.severity == severity);
         let text = advice(&of.cloned().collect::<Vec<_>>(), at);
         if text.is_empty() { text } else { format!("{head}\n{text}") }
     };
-    let dangers = of(Severity::Danger, "DANGER: the parts refuse to start on this");
-    dangers + &of(Severity::Warning, "WARNING: this costs time or room")
+    let dangers = of(Severity::Danger, "DANGER: the parts refuse to start");
+    dangers + &of(Severity::Warning, "WARNING: this costs time or space")
 }
 
 fn missing(topic: &str) -> Finding {
@@ -68,7 +68,7 @@ fn missing(topic: &str) -> Finding {
         subject: Subject::Topic(topic.to_owned()),
         setting: "topic".to_owned(),
         found: "missing".to_owned(),
-        wanted: "one made by `headwater topics create`".to_owned(),
+        wanted: "one created by `headwater topics create`".to_owned(),
         why: "there is no log to write to or to read",
         severity: Severity::Danger,
         fix: None,
@@ -81,8 +81,8 @@ fn unwritable(topic: &str, short: &[Partition]) -> Finding {
         subject: Subject::Topic(topic.to_owned()),
         setting: format!("isr of partition {}", partitions.join(", ")),
         found: "below min.insync.replicas".to_owned(),
-        wanted: "every broker that is to have it".to_owned(),
-        why: "nothing can be appended there until a broker is back",
+        wanted: "every broker of its replicas".to_owned(),
+        why: "appends to it wait until a broker is back",
         severity: Severity::Danger,
         fix: None,
     }

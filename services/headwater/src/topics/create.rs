@@ -1,4 +1,4 @@
-//! `headwater topics create`: makes what is missing, and checks what is there.
+//! `headwater topics create`: creates missing topics, and checks existing ones.
 
 use headwater_cli::exit::{CommandResult, Outcome};
 use headwater_kafka::topics::{Severity, TopicError, create, describe, findings};
@@ -24,10 +24,10 @@ pub(super) async fn run(kafka: &Kafka) -> CommandResult {
             Err(TopicError::Exists { .. }) => {
                 let found = findings(&describe(&settings).await?, &plan);
                 if found.is_empty() {
-                    println!("Topic {topic} is there already, as it should be.");
+                    println!("Topic {topic} exists already, as planned.");
                     continue;
                 }
-                println!("Topic {topic} is there already; nothing was changed:");
+                println!("Topic {topic} exists already; nothing was changed:");
                 print!("{}", advice(&found, brokers));
                 if found.iter().any(|finding| finding.severity == Severity::Danger) {
                     outcome = Outcome::Found;

@@ -16,7 +16,7 @@ use crate::kafka::Kafka;
 /// The text of an empty cell.
 const NONE: &str = "<none>";
 
-/// What `-o json` prints. Stable: fields are added, never renamed.
+/// The output of `-o json`. Stable: fields are added, never renamed.
 #[derive(Serialize)]
 struct Report {
     topics: Vec<TopicDescription>,
@@ -28,7 +28,7 @@ struct TopicDescription {
     id: String,
     replication_factor: u32,
     partitions: Vec<Line>,
-    /// The settings that Headwater cares about, as they are.
+    /// The present values of the settings that matter to Headwater.
     settings: BTreeMap<String, String>,
     differs: Vec<Difference>,
 }

@@ -1,4 +1,4 @@
-//! The cloud's side in one process: log, hub, controller.
+//! The cloud's parts in one process: log, hub, controller.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,10 +27,10 @@ use crate::metrics::Metrics;
 use crate::part::controller::sources;
 use crate::settings::up::Settings;
 
-/// The name of the one hub, as position records say it.
+/// The name of the hub in progress records.
 const HUB_NAME: &str = "embedded";
 
-/// The cloud's side.
+/// The cloud's parts.
 pub(crate) struct Cloud {
     pub(crate) logs: Logs,
     pub(crate) hub: HubHandle,
@@ -38,19 +38,19 @@ pub(crate) struct Cloud {
     /// The controller's fold of the downstream log.
     pub(crate) published: Arc<dyn Engine>,
     log: UpLog,
-    /// Held so that the set of nodes never ends.
+    /// Never dropped, so that the set of nodes does not end.
     _nodes: watch::Sender<BTreeSet<NodeName>>,
 }
 
-/// Why the cloud's side does not start.
+/// The reason why the cloud's parts do not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CloudError {
     /// A database cannot be opened.
     #[error("the database {path} cannot be opened")]
     Engine {
-        /// Which.
+        /// The database.
         path: String,
-        /// What is wrong.
+        /// The cause.
         source: EngineError,
     },
     /// The log cannot be opened.
@@ -62,7 +62,7 @@ pub(crate) enum CloudError {
     /// The controller does not start.
     #[error("the controller does not start")]
     Controller(#[from] ControllerError),
-    /// Two parts count under one name.
+    /// A metric is registered twice.
     #[error("the metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
 }
@@ -130,7 +130,7 @@ impl Cloud {
         Ok(Self { logs: log.logs.clone(), hub, controller, published, log, _nodes: nodes_held })
     }
 
-    /// Whether the log lies in the data directory.
+    /// Whether the log is in the data directory.
     pub(crate) fn has_embedded_log(&self) -> bool {
         self.log.is_embedded()
     }

@@ -1,4 +1,4 @@
-//! What makes the whole alive, and what makes it ready.
+//! The checks of liveness and readiness of `up`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::part;
 
-/// The checks of everything that runs here.
+/// Creates the checks of all parts.
 pub(super) fn of(
     cloud: &Cloud,
     nodes: &BTreeMap<NodeName, Node>,
@@ -23,7 +23,7 @@ pub(super) fn of(
     health.check(CheckKind::Live, "operator", move || {
         runs(!operator.is_finished(), "the operator API has ended")
     });
-    // What is on Kafka is none of this process's databases.
+    // A log on Kafka has no database in this process.
     if cloud.has_embedded_log() {
         let stores = metrics.stores.clone();
         health.check(CheckKind::Ready, "log", move || stores.takes_writes("log"));

@@ -1,4 +1,4 @@
-//! The two logs of `up`: in a database of its own, or on Kafka.
+//! The two logs of `up`: embedded, or on Kafka.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::metrics::Metrics;
 use crate::part::log;
 use crate::settings::up::Settings;
 
-/// How often superseded records are removed from the embedded log, in the background.
+/// The interval of the compaction of the embedded log, in the background.
 const COMPACT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What Kafka calls this process.
+/// The name of this process in Kafka.
 const CLIENT: &str = "up";
 
 /// The logs while `up` runs.
@@ -35,27 +35,28 @@ struct EmbeddedLogs {
     compacting: [JoinHandle<()>; 2],
 }
 
-/// Why the logs cannot be opened.
+/// The reason why the logs cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// The log's database cannot be opened.
     #[error("the log's database {} cannot be opened", path.display())]
     Engine {
-        /// Where it lies.
+        /// Its directory.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: EngineError,
     },
-    /// The log's database is damaged. Everything else can be made from it, it from nothing.
+    /// The log's database is damaged. Everything else can be rebuilt from the log, but nothing
+    /// rebuilds the log.
     #[error(
-        "the log's database {} is damaged; nothing was changed. Put a copy of it back that was \
-         made while nothing ran; or move it aside: a log then begins anew from what the manifests \
-         say, and what runs goes on", path.display()
+        "the log's database {} is damaged; nothing was changed. Restore a copy that was made while \
+         nothing ran; or move it aside: a new log then begins from the manifests, and running pods \
+         are not affected", path.display()
     )]
     Damaged {
-        /// Where it lies.
+        /// Its directory.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: EngineError,
     },
     /// The embedded log cannot be opened.
@@ -64,13 +65,13 @@ pub(crate) enum LogError {
     /// The log on Kafka cannot be opened.
     #[error(transparent)]
     Kafka(#[from] log::LogError),
-    /// Two parts count under one name.
+    /// A metric is registered twice.
     #[error("the metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
 }
 
 impl UpLog {
-    /// Opens both: on Kafka where brokers are named.
+    /// Opens both logs: on Kafka if there are brokers, else embedded.
     ///
     /// # Errors
     /// See [`LogError`].
@@ -109,12 +110,12 @@ impl UpLog {
         Ok(Self { logs: Logs { downstream, upstream }, embedded })
     }
 
-    /// Whether they lie in the data directory.
+    /// Whether the logs are in the data directory.
     pub(super) fn is_embedded(&self) -> bool {
         self.embedded.is_some()
     }
 
-    /// Closes them, after their users have stopped.
+    /// Closes the logs. Their users have stopped before.
     pub(super) async fn close(self) {
         let Some(EmbeddedLogs { logs, compacting }) = self.embedded else { return };
         compacting.iter().for_each(JoinHandle::abort);
@@ -125,7 +126,7 @@ impl UpLog {
 }
 
 fn open_database(path: &Path, memory: &DatabaseMemory) -> Result<Arc<RocksEngine>, LogError> {
-    // A log spans the replay window: it is not read through at the start.
+    // A log is too long to read every row at the start.
     RocksEngine::open(path, Role::Log, memory, schema::LOG).map(Arc::new).map_err(|source| {
         let path = path.to_owned();
         match source {
@@ -136,8 +137,7 @@ fn open_database(path: &Path, memory: &DatabaseMemory) -> Result<Arc<RocksEngine
     })
 }
 
-/// A log with a damaged first record is useless to every part: here the error can still say what
-/// to do.
+/// Refuses a log whose metadata is damaged. No part can read it, and this error has the remedy.
 async fn refuse_damaged(log: &dyn Log, path: &Path) -> Result<(), LogError> {
     match read_metadata(log).await {
         Err(MetadataError::Read(ReadError::Corrupt { reason, .. })) => Err(LogError::Damaged {

@@ -1,5 +1,4 @@
-//! What a person sees of `up`: what happened, in a handful of lines, then a live line of
-//! positions and lag.
+//! The output of `up`: a few lines of announcements, then a live line with positions and lag.
 
 mod pods;
 
@@ -26,27 +25,27 @@ use super::Composition;
 use crate::data_dir::DataDir;
 use crate::settings::up::Settings;
 
-/// How often the live line is drawn: fast enough to see a change, slow enough to read.
+/// The interval at which the live line is drawn: fast enough to see a change, slow enough to read.
 const LIVE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Which log lines are shown unless the environment says otherwise: a healthy start prints none.
+/// The default filter of log lines: a healthy start prints none.
 const FILTER_DEFAULT: &str = "warn";
 
-/// What a person sees of `up`.
+/// The terminal of `up`.
 pub(super) struct Terminal {
     live: ProgressBar,
 }
 
-/// What was printed so far, so that it is printed once.
+/// The facts that were printed, so that each is printed once.
 #[derive(Default)]
 struct Announcements {
     published: bool,
     next: bool,
     pods: PodAnnouncements,
-    /// The pods at the last look, and a subscription to changes since then: thousands of pods are
-    /// not read again while nothing changes.
+    /// The pods at the last update, and a subscription to later changes: without a change,
+    /// thousands of pods are not read again.
     seen: Option<(ChangeSubscription, Pods)>,
-    /// The nodes that were connected when last looked at.
+    /// The nodes that were connected at the last update.
     connected: BTreeSet<String>,
     away: BTreeSet<String>,
 }
@@ -65,7 +64,7 @@ impl Terminal {
         Self { live }
     }
 
-    /// Logs go to stderr: above the live line where there is one.
+    /// Sets up logs on stderr, above the live line if there is one.
     ///
     /// # Errors
     /// When the filter in the environment is malformed.
@@ -83,14 +82,14 @@ impl Terminal {
         }
     }
 
-    fn say(&self, line: impl AsRef<str>) {
-        // The reader may be gone (`| head`); that must not stop the pods.
+    fn print(&self, line: impl AsRef<str>) {
+        // A reader that is gone (`| head`) must not stop the pods.
         self.live.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
         });
     }
 
-    pub(super) fn greet(&self, data: &DataDir, args: &Up, settings: &Settings) {
+    pub(super) fn print_start(&self, data: &DataDir, args: &Up, settings: &Settings) {
         let nodes = settings.node_names().unwrap_or_default();
         let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
         let from = args.manifests.as_deref().or(args.objects.as_deref());
@@ -100,7 +99,7 @@ impl Terminal {
             [first, .., last] => format!("{first} ... {last}"),
             _ => String::new(),
         };
-        self.say(format!(
+        self.print(format!(
             "headwater {} runs {from} on {} nodes ({names}); data in {}",
             env!("CARGO_PKG_VERSION"),
             nodes.len(),
@@ -108,7 +107,7 @@ impl Terminal {
         ));
     }
 
-    /// Shows what happens, for ever.
+    /// Prints announcements and the live line, for ever.
     pub(super) async fn show(&self, composition: &mut Composition) {
         let mut interval = tokio::time::interval(LIVE_INTERVAL);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -116,20 +115,21 @@ impl Terminal {
         loop {
             tokio::select! {
                 Some(notice) = composition.notices.recv() => self.notice(composition, &notice),
-                Some(error) = composition.stopped_sources.recv() => self.say(format!(
-                    "warning: the source stopped, what runs goes on: {}; start again to follow it",
+                Some(error) = composition.stopped_sources.recv() => self.print(format!(
+                    "warning: the source stopped: {}; running pods are not affected; start \
+                     headwater again to follow the source",
                     headwater_telemetry::error_chain(&error)
                 )),
-                _ = interval.tick() => self.look(composition, &mut announcements).await,
+                _ = interval.tick() => self.update(composition, &mut announcements).await,
             }
         }
     }
 
-    /// Looks at everything once, and prints what is new.
-    async fn look(&self, composition: &Composition, announcements: &mut Announcements) {
+    /// Reads the state of all parts, prints changes, and draws the live line.
+    async fn update(&self, composition: &Composition, announcements: &mut Announcements) {
         let progress = composition.cloud.controller.progress().borrow().clone();
         if progress.reconciled && !std::mem::replace(&mut announcements.published, true) {
-            self.say(format!(
+            self.print(format!(
                 "published: {} events in this run, writer epoch {}",
                 progress.appended, progress.epoch
             ));
@@ -143,46 +143,47 @@ impl Terminal {
         let pods = seen.filter(|_| is_same).unwrap_or_else(|| Pods::of(&objects(composition)));
         announcements.seen = Some((changes, pods.clone()));
         self.live.set_message(live_line(&status, &pods));
-        announcements.nodes(&status).into_iter().for_each(|line| self.say(line));
-        // At first everybody is waited for; later a node that is away holds up no news.
+        announcements.nodes(&status).into_iter().for_each(|line| self.print(line));
+        // The first announcement waits for every node; later ones do not wait for a node that is
+        // away.
         let in_step = status.nodes.iter().all(|node| {
             (node.connected || announcements.next) && (!node.connected || is_in_step(node))
         });
         if progress.reconciled && pods.are_settled() && in_step {
             let news = announcements.pods.news(pods, composition.nodes.len());
-            news.into_iter().for_each(|line| self.say(line));
+            news.into_iter().for_each(|line| self.print(line));
             if !std::mem::replace(&mut announcements.next, true) {
-                self.say(format!("next: headwater get pods{}", data_flag(composition)));
+                self.print(format!("next: headwater get pods{}", data_flag(composition)));
             }
         }
     }
 
     fn notice(&self, composition: &Composition, notice: &Notice) {
-        self.say(format!("{}: {notice}", label(notice.kind)));
+        self.print(format!("{}: {notice}", label(notice.kind)));
         if notice.kind == NoticeKind::Source {
             composition.troubles.add(notice.to_string());
         }
     }
 
-    pub(super) fn say_stop_early(&self) {
-        self.say("stopping as soon as it has started (Ctrl-C again stops at once)");
+    pub(super) fn print_stop_early(&self) {
+        self.print("stopping after the start has ended (Ctrl-C again stops at once)");
     }
 
-    pub(super) fn say_stopping(&self, grace: Duration) {
+    pub(super) fn print_stopping(&self, grace: Duration) {
         self.live.finish_and_clear();
         let grace = humantime::format_duration(grace);
-        self.say(format!("stopping the pods (at most {grace}; Ctrl-C again stops at once)"));
+        self.print(format!("stopping the pods (at most {grace}; Ctrl-C again stops at once)"));
     }
 
-    pub(super) fn say_stopped(&self, remaining: usize) {
+    pub(super) fn print_stopped(&self, remaining: usize) {
         if remaining == 0 {
-            self.say("stopped; started again, it goes on from its disk");
+            self.print("stopped; the next start continues from the data directory");
         }
     }
 }
 
 impl Announcements {
-    /// Which nodes went away, and which came back.
+    /// Returns the lines about nodes that went away or came back.
     fn nodes(&mut self, status: &StatusResponse) -> Vec<String> {
         let names = |connected: bool| {
             let nodes = status.nodes.iter().filter(move |node| node.connected == connected);
@@ -194,12 +195,12 @@ impl Announcements {
         self.away.extend(lost.iter().cloned());
         self.away.retain(|node| !now.contains(node));
         self.connected = now;
-        let lost = pods::line("away, what runs there goes on", lost);
+        let lost = pods::line("away, their pods keep running", lost);
         lost.into_iter().chain(pods::line("back", back)).collect()
     }
 }
 
-/// How a notice is introduced.
+/// The first word of the line of a notice.
 fn label(concern: NoticeKind) -> &'static str {
     match concern {
         NoticeKind::NotReplicated | NoticeKind::Doubtful => "note",
@@ -207,7 +208,7 @@ fn label(concern: NoticeKind) -> &'static str {
     }
 }
 
-/// The flag that finds this data directory, where it is not the default.
+/// The flag for this data directory, if it is not the default.
 fn data_flag(composition: &Composition) -> String {
     let root = composition.data.root();
     let default = std::env::current_dir().map(|dir| dir.join(DATA_DEFAULT));
@@ -246,7 +247,7 @@ fn live_line(status: &StatusResponse, pods: &Pods) -> String {
     )
 }
 
-/// Writes whole log lines above the live line.
+/// Writes complete log lines above the live line.
 struct Above {
     live: ProgressBar,
     line: Vec<u8>,
@@ -292,10 +293,10 @@ mod tests {
         let mut announcements = Announcements::default();
         assert!(
             announcements.nodes(&status(&[("a", false), ("b", true)])).is_empty(),
-            "a start is no news"
+            "the first status announces nothing"
         );
         assert!(announcements.nodes(&status(&[("a", true), ("b", true)])).is_empty());
-        let away = "away, what runs there goes on: b";
+        let away = "away, their pods keep running: b";
         assert_eq!(announcements.nodes(&status(&[("a", true), ("b", false)])), [away]);
         assert!(announcements.nodes(&status(&[("a", true), ("b", false)])).is_empty());
         assert_eq!(announcements.nodes(&status(&[("a", true), ("b", true)])), ["back: b"]);

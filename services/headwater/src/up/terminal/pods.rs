@@ -1,29 +1,29 @@
-//! How the pods are, in the words of `up`: once as a whole, then what changed.
+//! The announcements of pods in `up`: a summary at first, then changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Names in one line: what fits a terminal's width.
+/// The most names in one line: they fit a terminal's width.
 const NAMES_SHOWN_MAX: usize = 5;
 
-/// Reasons below a summary; each may apply to many pods.
+/// The most reasons below a summary; each may apply to many pods.
 const REASONS_SHOWN_MAX: usize = 10;
 
-/// How one pod is.
+/// The state of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pod {
     /// Its node has not reported it yet, or is starting it.
     Starting,
-    /// It runs, or has done what it was to do.
+    /// It runs, or has succeeded.
     Running,
-    /// It does not run, for this reason, and may yet.
+    /// It does not run yet, for this reason.
     Waiting(String),
-    /// It ended wrongly and stays ended.
+    /// It failed and does not restart.
     Failed(String),
 }
 
-/// How all pods are, by name.
+/// The states of all pods, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pods(BTreeMap<String, Pod>);
 
@@ -31,32 +31,33 @@ pub(super) struct Pods(BTreeMap<String, Pod>);
 #[derive(Debug, Default)]
 pub(super) struct PodAnnouncements {
     pods: Option<Pods>,
-    /// Pods that were printed as not running. A pod that comes and goes is printed once.
-    restless: BTreeSet<String>,
+    /// The pods that were announced as not running. A pod that starts and stops often is announced
+    /// once.
+    unsteady: BTreeSet<String>,
 }
 
 impl Pods {
-    /// How these pods are by their statuses.
+    /// Derives the states from the statuses of pods.
     pub(super) fn of<'v>(objects: impl IntoIterator<Item = &'v Value>) -> Self {
         Self(objects.into_iter().map(|object| (name(object), pod(object))).collect())
     }
 
-    /// How many there are.
+    /// Returns the number of pods.
     pub(super) fn all(&self) -> usize {
         self.0.len()
     }
 
-    /// How many run, or have done what they were to do.
+    /// Returns the number of pods that run or have succeeded.
     pub(super) fn running(&self) -> usize {
         self.0.values().filter(|pod| **pod == Pod::Running).count()
     }
 
-    /// Whether every pod is where it will stay for a while.
+    /// Whether no pod is starting.
     pub(super) fn are_settled(&self) -> bool {
         !self.0.values().any(|pod| *pod == Pod::Starting)
     }
 
-    /// Why pods do not run, with how many it keeps.
+    /// Returns the reasons why pods do not run, with the number of pods for each.
     fn reasons(&self) -> BTreeMap<String, usize> {
         let mut reasons = BTreeMap::new();
         for pod in self.0.values() {
@@ -76,20 +77,20 @@ impl Pods {
 }
 
 impl PodAnnouncements {
-    /// The lines that say how the pods are, if that is news.
+    /// Returns the lines to print: a summary at first, then changes.
     pub(super) fn news(&mut self, now: Pods, nodes: usize) -> Vec<String> {
         let Some(before) = self.pods.replace(now.clone()) else {
             let mut lines = vec![now.summary(nodes)];
             let reasons = now.reasons();
             let more = reasons.len().saturating_sub(REASONS_SHOWN_MAX);
-            let said = reasons.into_iter().take(REASONS_SHOWN_MAX);
-            lines.extend(said.map(|(reason, count)| format!("  {count} {reason}")));
+            let shown = reasons.into_iter().take(REASONS_SHOWN_MAX);
+            lines.extend(shown.map(|(reason, count)| format!("  {count} {reason}")));
             if more > 0 {
                 lines.push(format!("  and {more} more reasons: headwater get pods -A"));
             }
             return lines;
         };
-        self.restless.retain(|name| now.0.contains_key(name));
+        self.unsteady.retain(|name| now.0.contains_key(name));
         let added = now.0.keys().filter(|name| !before.0.contains_key(*name)).cloned();
         let removed = before.0.keys().filter(|name| !now.0.contains_key(*name)).cloned();
         let mut lines = Vec::new();
@@ -98,7 +99,7 @@ impl PodAnnouncements {
         let mut stopped = Vec::new();
         for (name, pod) in &now.0 {
             let (Pod::Waiting(reason) | Pod::Failed(reason)) = pod else { continue };
-            if before.0.get(name) != Some(pod) && self.restless.insert(name.clone()) {
+            if before.0.get(name) != Some(pod) && self.unsteady.insert(name.clone()) {
                 stopped.push(format!("{name} ({reason})"));
             }
         }
@@ -122,7 +123,7 @@ pub(super) fn line(what: &str, mut names: Vec<String>) -> Option<String> {
     }
 }
 
-/// The pod's name, with its namespace where that is not the default one.
+/// The pod's name, with its namespace unless that is the default one.
 fn name(pod: &Value) -> String {
     let text = |pointer| pod.pointer(pointer).and_then(Value::as_str);
     let name = text("/metadata/name").unwrap_or_default();
@@ -137,7 +138,7 @@ fn pod(object: &Value) -> Pod {
     let reason = waiting_reason(object);
     match (text("/status/phase"), reason) {
         (Some("Failed"), _) => {
-            Pod::Failed(text("/status/reason").unwrap_or("a container ended wrongly").to_owned())
+            Pod::Failed(text("/status/reason").unwrap_or("a container failed").to_owned())
         }
         (Some("Succeeded"), _) => Pod::Running,
         (_, Some(reason)) => Pod::Waiting(reason),
@@ -146,7 +147,7 @@ fn pod(object: &Value) -> Pod {
     }
 }
 
-/// Why a pod waits, as its node says.
+/// The reason why a pod waits, as its node reports it.
 fn waiting_reason(pod: &Value) -> Option<String> {
     let mut statuses = ["/status/initContainerStatuses", "/status/containerStatuses"]
         .iter()
@@ -197,7 +198,7 @@ mod tests {
             said.news(first.clone(), 2),
             [
                 "1 of 3 pods run on 2 nodes",
-                "  1 failed: a container ended wrongly",
+                "  1 failed: a container failed",
                 "  1 waiting: CrashLoopBackOff: back-off 10s",
             ]
         );
