@@ -79,11 +79,11 @@ pub(crate) fn run(what: &str, program: &str, args: &[String]) -> Result<(), Brok
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
+    let printed = [output.stdout, output.stderr].concat();
     Err(BrokerError::Failed {
         what: what.to_owned(),
         status: output.status.to_string(),
-        output: end_of(&String::from_utf8_lossy(&said)),
+        output: end_of(&String::from_utf8_lossy(&printed)),
     })
 }
 

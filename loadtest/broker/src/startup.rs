@@ -20,7 +20,7 @@ const STARTED: &str = "Kafka Server started";
 pub(crate) fn wait_for_start(node: u32, process: &Process, log: &Path) -> Result<(), BrokerError> {
     let deadline = Instant::now() + START_WITHIN;
     while Instant::now() < deadline {
-        if std::fs::read_to_string(log).is_ok_and(|said| said.contains(STARTED)) {
+        if std::fs::read_to_string(log).is_ok_and(|text| text.contains(STARTED)) {
             return Ok(());
         }
         if let Some(status) = process.ended_within(Duration::ZERO) {

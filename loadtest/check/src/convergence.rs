@@ -13,7 +13,7 @@ pub struct End {
 
 /// A replica that did not reach the end of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("I10 node {node}, {stream}: stands at {found:?}, the log ends at {expected:?}")]
+#[error("I10 node {node}, {stream}: is at {found:?}, the log ends at {expected:?}")]
 pub struct NotConverged {
     /// The node.
     pub node: NodeName,

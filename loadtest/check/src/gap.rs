@@ -4,7 +4,7 @@ use headwater_event::{Seq, StreamId};
 
 /// Events that were applied elsewhere than where the replica stood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("I7 {stream}: ({from}, {to}] was applied where the replica stood at {applied}")]
+#[error("I7 {stream}: ({from}, {to}] was applied while the replica was at {applied}")]
 pub struct Gap {
     /// The stream.
     pub stream: StreamId,

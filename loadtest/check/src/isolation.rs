@@ -6,7 +6,7 @@ use headwater_event::{NodeName, StreamId};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Leak {
     /// A push or position of a stream that the node may not read.
-    #[error("I6 node {node} was told of {stream}")]
+    #[error("I6 node {node} received {stream}")]
     Stream {
         /// The node that received it.
         node: NodeName,

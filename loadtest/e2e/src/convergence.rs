@@ -37,7 +37,7 @@ impl Fleet {
             assert!(
                 Instant::now() < deadline,
                 "not in step within {WAIT:?}: {missing}\n{}",
-                self.said()
+                self.outputs()
             );
             thread::sleep(POLL);
         }
@@ -50,7 +50,7 @@ impl Fleet {
     pub fn check(&self, invariants: &mut Invariants) -> Evidence {
         match invariants.look_at_fleet(self) {
             Ok(evidence) => evidence,
-            Err(broken) => panic!("{broken}\n{}", self.said()),
+            Err(broken) => panic!("{broken}\n{}", self.outputs()),
         }
     }
 
@@ -83,7 +83,7 @@ impl Fleet {
     fn not_converged(&self, invariants: &Invariants, evidence: &Evidence) -> Option<String> {
         let converged = invariants.converged(evidence).map_err(|missing| missing.to_string());
         let mut objects = source::objects(&self.manifests());
-        objects.extend_from_slice(&self.told);
+        objects.extend_from_slice(&self.socket_objects);
         converged.and_then(|()| source::check(&objects, evidence)).err()
     }
 }

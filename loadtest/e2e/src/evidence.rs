@@ -52,7 +52,7 @@ pub struct Evidence {
     /// What each node reported, in the order of the upstream log.
     pub reports: BTreeMap<NodeName, Vec<Report>>,
     /// The positions of nodes that hubs appended, in the order of the upstream log.
-    pub standings: Vec<(NodeName, NodeProgress)>,
+    pub progress: Vec<(NodeName, NodeProgress)>,
     /// The picture of each controller, by its part's name.
     pub pictures: BTreeMap<String, Picture>,
     /// The disk of each node.

@@ -37,7 +37,7 @@ pub struct Fleet {
     /// The brokers.
     pub kafka: Cluster,
     /// The objects sent to a controller over a socket; nodes must have them as those of manifests.
-    pub told: Vec<Value>,
+    pub socket_objects: Vec<Value>,
     folder: TempDir,
     replicas: u32,
     /// Settings of the table `kafka` beside [`TIMEOUTS`].
@@ -75,8 +75,8 @@ impl Fleet {
         let replicas = settings.brokers.clamp(1, 3);
         let kafka = Cluster::start(settings).expect("Kafka starts");
         let folder = TempDir::new().expect("a temporary folder");
-        let (parts, told) = (BTreeMap::new(), Vec::new());
-        let fleet = Self { parts, kafka, told, folder, replicas, kafka_settings };
+        let (parts, socket_objects) = (BTreeMap::new(), Vec::new());
+        let fleet = Self { parts, kafka, socket_objects, folder, replicas, kafka_settings };
         fs::create_dir(fleet.manifests()).expect("a folder of manifests");
         fleet.make_topics(partitions);
         fleet
@@ -238,7 +238,7 @@ impl Fleet {
             if let Some(found) = look(self) {
                 return found;
             }
-            assert!(Instant::now() < deadline, "{what}: not within {WAIT:?}\n{}", self.said());
+            assert!(Instant::now() < deadline, "{what}: not within {WAIT:?}\n{}", self.outputs());
             thread::sleep(POLL);
         }
     }
@@ -262,17 +262,17 @@ impl Fleet {
         for (name, part) in &self.parts {
             let Some(budget) = memory::budget(part.kind(), edges) else { continue };
             let checked = budget.check(part.peak_bytes());
-            checked.unwrap_or_else(|over| panic!("{name}: {over}\n{}", self.said()));
+            checked.unwrap_or_else(|over| panic!("{name}: {over}\n{}", self.outputs()));
         }
     }
 
     /// The output and the status of every part.
-    pub fn said(&self) -> String {
+    pub fn outputs(&self) -> String {
         let one = |(name, part): (&String, &Part)| {
             // A frozen one would not answer.
             let status = (!part.stands_still()).then(|| part.text(&["status"])).flatten();
             let status = status.unwrap_or_default();
-            format!("--- {name}\n{}--- status of {name}\n{status}", part.said())
+            format!("--- {name}\n{}--- status of {name}\n{status}", part.output())
         };
         self.parts.iter().map(one).collect()
     }

@@ -184,8 +184,8 @@ impl Invariants {
         if let Some(stream) = lost {
             return Err(format!("I3 node {node} has nothing of {stream} any more").into());
         }
-        let standings = evidence.standings.iter().filter(|(of, _)| of == node);
-        for stream in standings.flat_map(|(_, standing)| &standing.streams) {
+        let progress = evidence.progress.iter().filter(|(of, _)| of == node);
+        for stream in progress.flat_map(|(_, progress)| &progress.streams) {
             let Some(replica) = found.replicas.get(&stream.stream) else { continue };
             let NodeStreamProgress { acked, durable, applied, sent, tail, .. } = stream;
             // Elsewhere they are of two histories: a snapshot is due, or on its way.
@@ -244,7 +244,7 @@ impl Past {
                 let is_repair = evidence.repairs.contains(&(stream.clone(), event.seq));
                 if self.state == before && !is_repair {
                     let (seq, kind) = (event.seq, event.event.kind());
-                    return Err(format!("I3 {stream} {seq}: {kind} was said before").into());
+                    return Err(format!("I3 {stream} {seq}: {kind} was appended before").into());
                 }
             }
             self.removals.observe(stream, &pods(&self.state))?;

@@ -80,7 +80,7 @@ impl Part {
     }
 
     /// Its output so far, over all its starts.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
@@ -169,7 +169,7 @@ impl Part {
     /// ended stays as it is.
     ///
     /// # Panics
-    /// When it does not stand still in [`WAIT`].
+    /// When it does not freeze in [`WAIT`].
     pub fn halt(&self) -> HaltedPart<'_> {
         if self.stands_still() {
             return HaltedPart(None);
@@ -178,7 +178,7 @@ impl Part {
         let halted = HaltedPart(Some(self));
         let deadline = Instant::now() + WAIT;
         while !self.stands_still() {
-            assert!(Instant::now() < deadline, "it does not stand still\n{}", self.said());
+            assert!(Instant::now() < deadline, "it does not freeze\n{}", self.output());
             thread::sleep(Duration::from_millis(1));
         }
         halted
@@ -213,7 +213,7 @@ impl Part {
             if Instant::now() >= deadline {
                 let _ = process.kill();
                 let _ = process.wait();
-                panic!("it does not end\n{}", self.said());
+                panic!("it does not end\n{}", self.output());
             }
             thread::sleep(POLL);
         }

@@ -143,7 +143,7 @@ impl Restless {
         world.write_all();
         let deadline = Instant::now() + WAIT;
         while world.socket.is_some() && !world.say_wire() {
-            assert!(Instant::now() < deadline, "the socket hears nothing");
+            assert!(Instant::now() < deadline, "the socket does not accept the object");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -152,11 +152,11 @@ impl Restless {
     ///
     /// # Panics
     /// When it does not rest.
-    pub fn said(&self) -> Vec<Value> {
+    pub fn socket_objects(&self) -> Vec<Value> {
         let world = self.world.as_ref().expect("at rest");
-        let said = world.socket.is_some() && world.wire.0 + u64::from(world.wire.1) > 0;
-        let pod = (said && world.wire.1).then(|| world.wired());
-        said.then(|| world.wire_words()).into_iter().chain(pod).collect()
+        let has_sent = world.socket.is_some() && world.wire.0 + u64::from(world.wire.1) > 0;
+        let pod = (has_sent && world.wire.1).then(|| world.wired());
+        has_sent.then(|| world.wire_words()).into_iter().chain(pod).collect()
     }
 
     /// The pods that are to be, but for those of the crew, whose names are made.

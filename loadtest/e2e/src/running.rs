@@ -94,7 +94,7 @@ impl Running {
     }
 
     /// The output of `up` so far, over all its starts.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
@@ -164,7 +164,7 @@ impl Running {
             assert!(
                 Instant::now() < deadline,
                 "{what}: not within {WAIT:?}\n--- up\n{}\n--- status\n{}\n--- pods\n{}",
-                self.said(),
+                self.output(),
                 self.text(&["status"]).unwrap_or_default(),
                 self.text(&["get", "pods", "-A"]).unwrap_or_default(),
             );
@@ -217,7 +217,7 @@ impl Running {
     /// When it does not end in [`WAIT`].
     pub fn interrupt(&mut self) -> ExitStatus {
         self.signal(Signal::SIGINT);
-        self.ended().unwrap_or_else(|| panic!("Ctrl-C does not end it\n{}", self.said()))
+        self.ended().unwrap_or_else(|| panic!("Ctrl-C does not end it\n{}", self.output()))
     }
 
     /// Waits until it answers (`None`), or has ended by itself.
@@ -237,7 +237,7 @@ impl Running {
             }
             thread::sleep(POLL);
         }
-        panic!("it neither answers nor ends\n{}", self.said())
+        panic!("it neither answers nor ends\n{}", self.output())
     }
 
     /// Kills it as a power cut would, pods aside.

@@ -167,5 +167,5 @@ fn a_clock_that_jumps_by_years_changes_no_order_and_removes_nothing() {
     sane(&running);
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0));
     looked_at(&mut running, &mut invariants, &data);
-    check_words("up", &running.said()).expect("no panic");
+    check_words("up", &running.output()).expect("no panic");
 }

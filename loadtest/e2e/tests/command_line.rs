@@ -48,7 +48,7 @@ spec:
   containers: [{name: main, command: [sh, -c, 'while :; do sleep 1; done']}]
 ";
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -108,10 +108,10 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
         (&["up", "m", "--config", &malformed], "b.toml"),
     ] {
         let output = headwater().args(args).current_dir(folder.path()).output().expect("starts");
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(named), "{args:?} does not name {named:?}: {said}");
-        assert!(said.starts_with("error: ") && output.stdout.is_empty(), "{args:?}: {said}");
+        let stderr = stderr_of(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(named), "{args:?} does not name {named:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && output.stdout.is_empty(), "{args:?}: {stderr}");
     }
     for (variable, value, named) in [
         ("HEADWATER_NODEZ", "3", "HEADWATER_NODEZ: there is no such setting; there are"),
@@ -122,8 +122,8 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
         let mut command = headwater();
         command.args(["up", "."]).env(variable, value).current_dir(folder.path());
         let output = command.output().expect("starts");
-        assert_eq!(output.status.code(), Some(2), "{variable}: {}", said(&output));
-        assert!(said(&output).contains(named), "{variable}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{variable}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).contains(named), "{variable}: {}", stderr_of(&output));
     }
 }
 
@@ -154,10 +154,10 @@ fn where_nothing_answers_it_is_said_what_to_do() {
         for args in [&["get", "pods"][..], &["status"], &["verify"], &["logs", "web"]] {
             let output =
                 headwater().args(args).arg("--data").arg(data).output().expect("it starts");
-            let said = said(&output);
-            assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
-            assert!(said.contains(named), "{args:?} at {}: {said}", data.display());
-            assert!(said.contains(&*data.to_string_lossy()), "it names the place: {said}");
+            let stderr = stderr_of(&output);
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+            assert!(stderr.contains(named), "{args:?} at {}: {stderr}", data.display());
+            assert!(stderr.contains(&*data.to_string_lossy()), "it names the place: {stderr}");
         }
     }
 }
@@ -174,7 +174,11 @@ fn whoever_stops_reading_is_no_failure() {
             .expect("starts");
         drop(process.stdout.take());
         let output = process.wait_with_output().expect("it ends");
-        assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {}", said(&output));
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{args:?}: {}",
+            stderr_of(&output)
+        );
     }
 }
 
@@ -248,13 +252,13 @@ fn not_found(running: &Running) {
     assert_eq!(missing.status.code(), Some(1));
     assert!(shown(&missing).contains("web-1"), "what is there is shown");
     assert_eq!(
-        said(&missing),
+        stderr_of(&missing),
         "Error from server (NotFound): pods \"none\" not found\n\
          Error from server (NotFound): pods \"other\" not found\n"
     );
     let empty = running.ask(&["get", "svc"]);
     assert_eq!(empty.status.code(), Some(0));
-    assert_eq!(said(&empty), "No resources found in default namespace.\n");
+    assert_eq!(stderr_of(&empty), "No resources found in default namespace.\n");
     for (args, code, named) in [
         (&["describe", "pod", "none"][..], 1, "(NotFound): pods \"none\" not found"),
         (&["logs", "none"], 1, "(NotFound): pods \"none\" not found"),
@@ -272,8 +276,8 @@ fn not_found(running: &Running) {
         (&["link", "cut", "node-9"], 1, "not found; there are node-1, node-2"),
     ] {
         let output = running.ask(args);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
-        assert!(said(&output).contains(named), "{args:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).contains(named), "{args:?}: {}", stderr_of(&output));
     }
 }
 
@@ -284,7 +288,7 @@ fn logs(running: &Running) {
     });
     let defaulted = running.ask(&["logs", "web-1", "--tail", "2"]);
     assert_eq!(shown(&defaulted), "line 4\nline 5\n");
-    assert_eq!(said(&defaulted), "Defaulted container \"main\" out of: main, side\n");
+    assert_eq!(stderr_of(&defaulted), "Defaulted container \"main\" out of: main, side\n");
     let text = |args: &[&str]| running.text(args).unwrap_or_default();
     assert_eq!(text(&["logs", "pod/web-1", "-c", "side"]), "from the side\n");
     assert_eq!(text(&["logs", "web-1", "-c", "main", "--tail", "0"]), "");
@@ -303,14 +307,14 @@ fn logs(running: &Running) {
 
 fn story(running: &Running) {
     let text = running.text(&["describe", "pod", "web-1"]).expect("described");
-    for told in [
+    for expected in [
         "Node:             node-1 (in step)",
         "configmap/words   created",
         "PodApplied",
         "Running, 2 of 2 ready",
         "Streams of node-1:",
     ] {
-        assert!(text.contains(told), "{told:?} in\n{text}");
+        assert!(text.contains(expected), "{expected:?} in\n{text}");
     }
     let waits = running.text(&["describe", "pod", "waits"]).expect("described");
     assert!(waits.contains("default/configmap/nowhere, which does not exist"), "{waits}");
@@ -318,8 +322,8 @@ fn story(running: &Running) {
     assert!(config.contains("Used By:          pod/default/web-1"), "{config}");
     assert!(config.contains("\\u{1b}[2Jgone") && !config.contains('\u{1b}'), "{config}");
     let node = running.text(&["describe", "node", "node-1"]).expect("described");
-    for told in ["Identity:         incarnation 1, boot 1", "Disk:             ok", "web-1"] {
-        assert!(node.contains(told), "{told:?} in\n{node}");
+    for expected in ["Identity:         incarnation 1, boot 1", "Disk:             ok", "web-1"] {
+        assert!(node.contains(expected), "{expected:?} in\n{node}");
     }
 }
 

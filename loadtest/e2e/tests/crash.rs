@@ -66,7 +66,7 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
         invariants.mark(node.parse().expect("a node"), &marker(node));
     }
     let mut witness = Witness::new(folder.path());
-    let mut standing = running.wait_for("an anchor on each node", |running| {
+    let mut adopted = running.wait_for("an anchor on each node", |running| {
         let found = anchors(running);
         all_run(&found).then_some(Some(found))
     });
@@ -77,17 +77,17 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
         moment.wait_and_kill(&mut running, &mut witness);
         let evidence = match invariants.look(&running.data()) {
             Ok(evidence) => evidence,
-            Err(broken) => panic!("{}: {broken}\n{}", again(), running.said()),
+            Err(broken) => panic!("{}: {broken}\n{}", again(), running.output()),
         };
         witness.check(&evidence).unwrap_or_else(|lost| panic!("{}: {lost}", again()));
         let now = anchors(&running);
-        if let Some(before) = &standing
+        if let Some(before) = &adopted
             && !moment.stops_pods()
         {
             assert_eq!(&now, before, "{}: adopted, the same processes", again());
         }
         // Behind a stop they end, now or in a moment, and the next start begins them anew.
-        standing = (!moment.stops_pods() && all_run(&now)).then_some(now);
+        adopted = (!moment.stops_pods() && all_run(&now)).then_some(now);
         running.start_again();
     }
 
@@ -111,7 +111,7 @@ fn a_kill_at_any_moment_loses_nothing_and_does_nothing_twice() {
     settled(&running, &restless);
     let status = running.interrupt();
     check_exit("up", status.code()).expect("as designed");
-    check_words("up", &running.said()).expect("no panic");
+    check_words("up", &running.output()).expect("no panic");
     let left = processes_in(&running.data());
     assert!(left.is_empty(), "{again}: Ctrl-C leaves no process behind: {left:?}");
 }
@@ -128,15 +128,15 @@ fn settled(running: &Running, restless: &Restless) {
         if !restless.names_are(&names) {
             return None;
         }
-        let mut said: Vec<Container> = pods.iter().flat_map(running_containers).collect();
-        said.sort();
+        let mut reported: Vec<Container> = pods.iter().flat_map(running_containers).collect();
+        reported.sort();
         let found = containers(&running.data());
         let found: Vec<&Container> = found
             .iter()
             .filter(|(_, trees)| matches!(trees.as_slice(), [tree] if tree.process.is_some()))
             .map(|(container, _)| container)
             .collect();
-        said.iter().eq(found).then_some(())
+        reported.iter().eq(found).then_some(())
     });
     for node in NODES {
         let node: NodeName = node.parse().expect("a node");

@@ -105,21 +105,24 @@ fn an_edge_whose_disk_is_full(left: u64) {
     disk.fill(left);
     let mut n = 0;
     let deadline = Instant::now() + headwater_e2e::running::WAIT;
-    let said = loop {
+    let status = loop {
         n += 1;
         manifests.say(n, 200_000);
         // The other node, on another disk, goes on.
         running.wait_for("the other node", |running| (word(running, "node-2")? >= n).then_some(()));
-        let said = node(&running, "node-1");
-        if said["disk"]["state"] == "full" {
-            break said;
+        let status = node(&running, "node-1");
+        if status["disk"]["state"] == "full" {
+            break status;
         }
-        assert!(Instant::now() < deadline, "never full: {said}\n{}", running.said());
+        assert!(Instant::now() < deadline, "never full: {status}\n{}", running.output());
     };
-    println!("{left} bytes were full after {n} changes: {}", said["disk"]);
-    assert_eq!(said["state"], "disk: full", "{said}");
-    assert!(said["disk"]["since"].is_string(), "{said}");
-    assert!(said["disk"]["advice"].as_str().is_some_and(|text| text.contains("room")), "{said}");
+    println!("{left} bytes were full after {n} changes: {}", status["disk"]);
+    assert_eq!(status["state"], "disk: full", "{status}");
+    assert!(status["disk"]["since"].is_string(), "{status}");
+    assert!(
+        status["disk"]["advice"].as_str().is_some_and(|text| text.contains("room")),
+        "{status}"
+    );
     assert_eq!(node(&running, "node-2")["disk"]["state"], "ok");
     assert_eq!(containers(&running.data()), pods, "pods go on, the same processes");
 
@@ -132,7 +135,7 @@ fn an_edge_whose_disk_is_full(left: u64) {
     assert_eq!(node(&running, "node-1")["disk"]["state"], "ok");
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0));
     assert_eq!(containers(&running.data()), pods, "the same processes still");
-    check_words("up", &running.said()).expect("no panic");
+    check_words("up", &running.output()).expect("no panic");
     running.interrupt();
 }
 

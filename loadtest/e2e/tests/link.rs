@@ -137,15 +137,15 @@ impl Bench {
     fn look(&mut self, invariants: &mut Invariants) {
         self.running.kill();
         let looked = invariants.look(&self.running.data());
-        looked.unwrap_or_else(|broken| panic!("{broken}\n{}", self.running.said()));
+        looked.unwrap_or_else(|broken| panic!("{broken}\n{}", self.running.output()));
         self.running.start_again();
     }
 
     fn stop(mut self) {
         self.running.wait_until_in_step();
         let status = self.running.interrupt();
-        assert!(status.success(), "{status:?}\n{}", self.running.said());
-        check_words("up", &self.running.said()).expect("no panic");
+        assert!(status.success(), "{status:?}\n{}", self.running.output());
+        check_words("up", &self.running.output()).expect("no panic");
         let left = processes_in(&self.running.data());
         assert!(left.is_empty(), "Ctrl-C leaves no process behind: {left:?}");
     }

@@ -183,8 +183,8 @@ fn promtool(text: &str) {
     input.write_all(text.as_bytes()).expect("it reads");
     drop(input);
     let judged = promtool.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&judged.stderr);
-    assert!(judged.status.success(), "promtool: {said}");
+    let stderr = String::from_utf8_lossy(&judged.stderr);
+    assert!(judged.status.success(), "promtool: {stderr}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn health_is_told_as_kubernetes_tells_it() {
     let (status, body) = get(&running, "/readyz?verbose&exclude=hub").expect("an answer");
     assert_eq!(status, "HTTP/1.1 200 OK", "{body}");
     for line in ["[+]log ok", "[+]controller ok", "[+]hub excluded: ok", "[+]node-1.edge ok"] {
-        assert!(body.lines().any(|said| said == line), "{line} in {body}");
+        assert!(body.lines().any(|found| found == line), "{line} in {body}");
     }
     // Cut off, a node goes on with what it has: it stays ready.
     assert!(running.ask(&["link", "cut", "node-1"]).status.success());
@@ -241,9 +241,9 @@ fn doctor_names_a_problem_and_ends_with_three() {
         .output()
         .expect("headwater starts");
     assert_eq!(output.status.code(), Some(3));
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.starts_with("CHECK"), "{said}");
-    assert!(said.contains("this is not a data directory"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.starts_with("CHECK"), "{stdout}");
+    assert!(stdout.contains("this is not a data directory"), "{stdout}");
     let entries = folder.path().read_dir().expect("reads").count();
     assert_eq!(entries, 1, "nothing was changed");
 }

@@ -69,7 +69,7 @@ fn no_answer_holds_a_secret_unless_asked_for() {
         let text = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(CANARY.iter().any(|canary| text.contains(canary)), "{args:?}: {text}");
     }
-    assert!(!CANARY.iter().any(|canary| running.said().contains(canary)), "nor what up says");
+    assert!(!CANARY.iter().any(|canary| running.output().contains(canary)), "nor what up says");
 }
 
 #[test]
@@ -88,15 +88,15 @@ fn a_slip_of_the_finger_is_named() {
         (&["up", folder], 1, "in use by another headwater"),
     ] {
         let output = headwater().args(args).args(["--data", data]).output().expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        assert!(said.contains(named), "{args:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(named), "{args:?}: {stderr}");
     }
     let typo =
         headwater().args(["up", folder]).env("HEADWATER_NODEZ", "3").output().expect("it starts");
-    let said = String::from_utf8_lossy(&typo.stderr).into_owned();
-    assert_eq!(typo.status.code(), Some(2), "{said}");
-    assert!(said.contains("HEADWATER_NODEZ: there is no such setting"), "{said}");
+    let stderr = String::from_utf8_lossy(&typo.stderr).into_owned();
+    assert_eq!(typo.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("HEADWATER_NODEZ: there is no such setting"), "{stderr}");
     assert!(running.text(&["get", "pod/keeper"]).is_some_and(|text| text.contains("keeper")));
     assert!(running.text(&["get", "nodes"]).is_some_and(|text| !text.contains("<unknown>")));
 }
@@ -113,8 +113,8 @@ fn a_reader_that_goes_away_is_no_failure() {
         let mut process = command.spawn().expect("it starts");
         drop(process.stdout.take());
         let output = process.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && said.is_empty(), "{args:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.is_empty(), "{args:?}: {stderr}");
     }
 }
 

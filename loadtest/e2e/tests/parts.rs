@@ -42,7 +42,7 @@ fn manifests_come_in_at_the_controller_and_every_hub_folds_them() {
         assert_eq!(status["part"], kind, "{status}");
     }
     let pods = fleet.part("controller").text(&["get", "pods", "-o", "name"]);
-    assert_eq!(pods.as_deref().map(str::trim), Some("pod/web"), "{}", fleet.said());
+    assert_eq!(pods.as_deref().map(str::trim), Some("pod/web"), "{}", fleet.outputs());
     let before = events(&fleet, "controller");
     for hub in ["hub-a", "hub-b"] {
         assert_eq!(events(&fleet, hub), before, "the log is one");
@@ -51,7 +51,7 @@ fn manifests_come_in_at_the_controller_and_every_hub_folds_them() {
     // Each part reports its stop; after a restart it reports nothing twice.
     for part in ["controller", "hub-a", "hub-b"] {
         let status = fleet.part_mut(part).stop().expect("it ran");
-        assert_eq!(status.code(), Some(0), "{}", fleet.said());
+        assert_eq!(status.code(), Some(0), "{}", fleet.outputs());
         fleet.part_mut(part).start_again();
     }
     // And one that is killed in the midst of it.
@@ -81,18 +81,18 @@ fn what_cannot_start_says_why() {
         let args = ["hub", "--listen", "127.0.0.1:0", "--insecure-loopback", "--kafka", &brokers];
         fleet.add(name, args.iter().chain(more).map(|arg| (*arg).to_owned()).collect());
         let code = fleet.part_mut(name).ended().and_then(|status| status.code());
-        (code, fleet.part(name).said())
+        (code, fleet.part(name).output())
     };
     // The topics have one replica, which no argument allows.
-    let (code, said) = start(&mut fleet, "unsafe", &[]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("--allow-unsafe-topics"), "{said}");
-    let (code, said) = start(&mut fleet, "missing", &["--kafka-set", "topic.prefix=other"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("other.downstream.v1") && said.contains("topics create"), "{said}");
-    let (code, said) = start(&mut fleet, "usage", &["--kafka-set", "acks=1"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("acks"), "{said}");
+    let (code, output) = start(&mut fleet, "unsafe", &[]);
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("--allow-unsafe-topics"), "{output}");
+    let (code, output) = start(&mut fleet, "missing", &["--kafka-set", "topic.prefix=other"]);
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("other.downstream.v1") && output.contains("topics create"), "{output}");
+    let (code, output) = start(&mut fleet, "usage", &["--kafka-set", "acks=1"]);
+    assert_eq!(code, Some(2), "{output}");
+    assert!(output.contains("acks"), "{output}");
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn of_two_controllers_one_stands_by_and_takes_over() {
     // is silent.
     let (mut writer, mut other) = ("first", "second");
     for end in ["stopped", "killed"] {
-        fleet.wait_for("the other stands by", |fleet| {
+        fleet.wait_for("the other is a standby", |fleet| {
             (fleet.part(other).status()?["stands_by"] == true).then_some(())
         });
         assert_eq!(fleet.part(writer).status().expect("it answers")["stands_by"], false);
         if end == "stopped" {
             let status = fleet.part_mut(writer).stop().expect("it ran");
-            assert_eq!(status.code(), Some(0), "{}", fleet.said());
+            assert_eq!(status.code(), Some(0), "{}", fleet.outputs());
         } else {
             fleet.part_mut(writer).kill();
         }
@@ -121,7 +121,7 @@ fn of_two_controllers_one_stands_by_and_takes_over() {
             (fleet.part(other).status()?["stands_by"] == false).then_some(())
         });
         fleet.wait_until_reconciled(other);
-        assert_eq!(events(&fleet, other), before, "{end}: nothing is said twice");
+        assert_eq!(events(&fleet, other), before, "{end}: no event is appended twice");
         fleet.part_mut(writer).start_again();
         std::mem::swap(&mut writer, &mut other);
     }

@@ -102,7 +102,7 @@ fn a_power_cut_at_any_moment_loses_nothing_that_anybody_was_shown() {
         lost += loss;
         let evidence = invariants
             .look(&machine.data())
-            .unwrap_or_else(|broken| panic!("{again}: {broken}\n{}", running.said()));
+            .unwrap_or_else(|broken| panic!("{again}: {broken}\n{}", running.output()));
         witness.check(&evidence).unwrap_or_else(|lost| panic!("{again}: {lost}"));
         let checked = started_from_durable(&ran, &evidence);
         checked.unwrap_or_else(|broken| panic!("{again}: {broken}"));
@@ -134,7 +134,7 @@ fn a_power_cut_at_any_moment_loses_nothing_that_anybody_was_shown() {
     assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{again}");
     println!("{} cuts: {lost:?}; {:?}", rounds(), machine.disk.counts());
     assert!(lost.bytes > 0 && lost.entries > 0, "the disk forgets: {lost:?}");
-    check_words("up", &running.said()).expect("no panic");
+    check_words("up", &running.output()).expect("no panic");
     machine.power_cut(&mut running, Survives::Nothing);
     let evidence = invariants.look(&machine.data()).unwrap_or_else(|e| panic!("{again}: {e}"));
     witness.check(&evidence).unwrap_or_else(|lost| panic!("{again}: {lost}"));

@@ -16,7 +16,8 @@ fn an_object_of_the_largest_size_goes_through_every_hop_and_a_larger_one_is_refu
     let folder = tempfile::tempdir().expect("a temporary folder");
     let manifests = folder.path().join("manifests");
     fs::create_dir_all(&manifests).expect("a folder");
-    let names = ["said-less", "said-exact", "said-more", "file-less", "file-exact", "file-more"];
+    let names =
+        ["socket-less", "socket-exact", "socket-more", "file-less", "file-exact", "file-more"];
     fs::write(manifests.join("pod.json"), pod(&names).to_string()).expect("written");
     let probe = config_map("file-probe", "", "");
     fs::write(manifests.join("file-probe.json"), probe.to_string()).expect("written");
@@ -40,13 +41,14 @@ fn an_object_of_the_largest_size_goes_through_every_hop_and_a_larger_one_is_refu
     let names_its_file = length(&published);
     let name = "file-probe".len();
     for (kind, bytes) in sizes() {
-        let said = format!("said-{kind}");
-        let empty = config_map(&said, "", &format!("uid-{kind}"));
-        let object = config_map(&said, &"x".repeat(bytes - length(&empty)), &format!("uid-{kind}"));
+        let socket_name = format!("socket-{kind}");
+        let empty = config_map(&socket_name, "", &format!("uid-{kind}"));
+        let object =
+            config_map(&socket_name, &"x".repeat(bytes - length(&empty)), &format!("uid-{kind}"));
         let answer = say(&socket, &json!({"object": object}));
         assert_eq!(answer.contains("\"accepted\":1"), kind != "more", "{kind}: {answer}");
         if kind == "more" {
-            assert!(answer.contains("default/configmap/said-more"), "{answer}");
+            assert!(answer.contains("default/configmap/socket-more"), "{answer}");
             assert!(answer.contains(&OBJECT_BYTES_MAX.to_string()), "{answer}");
         }
         // It has the name twice: its own and that of its file.
@@ -56,7 +58,7 @@ fn an_object_of_the_largest_size_goes_through_every_hop_and_a_larger_one_is_refu
         fs::write(manifests.join(format!("{file}.json")), object.to_string()).expect("written");
     }
 
-    for name in ["said-less", "said-exact", "file-less", "file-exact"] {
+    for name in ["socket-less", "socket-exact", "file-less", "file-exact"] {
         let bytes = if name.ends_with("less") { OBJECT_BYTES_MAX - 1 } else { OBJECT_BYTES_MAX };
         for place in [&[][..], &["--node", "node-1"]] {
             let args = [&["get", "configmap", name, "-o", "json"], place].concat();
@@ -66,15 +68,15 @@ fn an_object_of_the_largest_size_goes_through_every_hop_and_a_larger_one_is_refu
         }
     }
     running.wait_for("the larger file, by name", |running| {
-        let said = running.said();
-        let line = said.lines().find(|line| line.contains("file-more.json"))?;
+        let output = running.output();
+        let line = output.lines().find(|line| line.contains("file-more.json"))?;
         (line.contains("1572865 bytes") && line.contains("1572864")).then_some(())
     });
-    for name in ["said-more", "file-more"] {
+    for name in ["socket-more", "file-more"] {
         assert!(running.text(&["get", "configmap", name]).is_none(), "{name}");
     }
     // All of the largest at once, and a small one behind them.
-    fs::write(manifests.join("probe-2.json"), config_map("said-last", "y", "").to_string())
+    fs::write(manifests.join("probe-2.json"), config_map("socket-last", "y", "").to_string())
         .expect("written");
     running.wait_until_in_step();
     let history = running.history("node/node-1");
@@ -102,7 +104,7 @@ fn config_map(name: &str, filler: &str, uid: &str) -> Value {
 
 /// A pod that may use each of them, so that its node needs each.
 fn pod(names: &[&str]) -> Value {
-    let names = names.iter().chain(&["file-probe", "said-last"]);
+    let names = names.iter().chain(&["file-probe", "socket-last"]);
     let env: Vec<Value> =
         names.map(|name| json!({"configMapRef": {"name": name, "optional": true}})).collect();
     let container = json!({"name": "c", "image": "none", "envFrom": env});

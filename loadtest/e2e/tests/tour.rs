@@ -119,10 +119,10 @@ impl Tour {
             status.is_some_and(|status| status.success()),
             "README.md:{}: Ctrl-C ends in {status:?}:\n{}",
             step.line,
-            up.said(),
+            up.output(),
         );
         if !step.expected.is_empty() {
-            self.wait_until_agrees(step, || words(up.said().get(before..).unwrap_or_default()));
+            self.wait_until_agrees(step, || words(up.output().get(before..).unwrap_or_default()));
         }
     }
 
@@ -152,7 +152,7 @@ impl Tour {
                 step.line,
                 step.typed,
                 step.expected.join("\n"),
-                self.up.as_ref().map(Up::said).unwrap_or_default(),
+                self.up.as_ref().map(Up::output).unwrap_or_default(),
             );
             thread::sleep(POLL);
         }
@@ -160,7 +160,7 @@ impl Tour {
 }
 
 impl Up {
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 

@@ -135,13 +135,13 @@ fn a_change_is_one_trace_from_the_source_to_the_pod_and_back() {
     // What is found at the start is no change.
     running.wait_until_in_step();
     running.wait_for("what was found is published", |running| {
-        running.said().contains("published").then_some(())
+        running.output().contains("published").then_some(())
     });
     fs::write(folder.path().join("pod.yaml"), POD).expect("written");
     running.wait_for_pods(1, |status| status == "Running");
     running.wait_until_in_step();
     // A stop sends what has not been sent.
-    assert!(running.interrupt().success(), "{}", running.said());
+    assert!(running.interrupt().success(), "{}", running.output());
 
     let way = received.way().unwrap_or_else(|| {
         let spans = received.spans();
@@ -193,11 +193,12 @@ fn a_receiver_that_is_not_there_changes_nothing() {
             (found["data"]["word"] == word).then_some(())
         });
     }
-    running
-        .wait_for("it is said", |running| running.said().contains("spans are lost").then_some(()));
-    assert!(running.interrupt().success(), "{}", running.said());
-    let said = running.said();
-    assert_eq!(said.matches("spans are lost").count(), 1, "it is said once: {said}");
+    running.wait_for("the loss is logged", |running| {
+        running.output().contains("spans are lost").then_some(())
+    });
+    assert!(running.interrupt().success(), "{}", running.output());
+    let output = running.output();
+    assert_eq!(output.matches("spans are lost").count(), 1, "it is logged once: {output}");
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -89,7 +89,7 @@ fn an_edit_appends_exactly_the_difference() {
     });
     fs::write(&config, "data: {word: [").expect("broken");
     running.wait_for("the broken file named", |running| {
-        running.said().contains("config.yaml").then_some(())
+        running.output().contains("config.yaml").then_some(())
     });
     fs::remove_file(manifests.join("pod.yaml")).expect("deleted");
     running.wait_for("the removal", |running| {
@@ -208,8 +208,8 @@ fn the_past_is_shown_as_it_was() {
         let pods = running.items(&["get", "pods", "--at", &time]);
         pods.first().map(|pod| pod["status"]["phase"].clone())
     };
-    assert_eq!(phase_at(2), Some(Value::Null), "nothing was said of it yet");
-    assert_eq!(phase_at(3), Some(json!("Running")), "as the node had said by then");
+    assert_eq!(phase_at(2), Some(Value::Null), "it had no status yet");
+    assert_eq!(phase_at(3), Some(json!("Running")), "as the node had reported by then");
 
     let diff = running.ask(&["diff", "node/node-1", "--from", "3", "--to", "5"]);
     let text = String::from_utf8_lossy(&diff.stdout);
@@ -229,9 +229,9 @@ fn the_past_is_shown_as_it_was() {
         (&["logs", "talker", "-c", "other"], 2, "other"),
     ] {
         let output = running.ask(args);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        assert!(said.contains(named), "{args:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(named), "{args:?}: {stderr}");
     }
 }
 
@@ -267,7 +267,7 @@ fn objects_come_in_as_json_lines() {
         for line in lines {
             writeln!(stream, "{line}").expect("it reads");
         }
-        stream.shutdown(std::net::Shutdown::Write).expect("said");
+        stream.shutdown(std::net::Shutdown::Write).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
         answer
@@ -344,11 +344,11 @@ fn real_manifests_come_up() {
             pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
         assert_eq!(nodes.len(), 3, "{folder}: spread over every node");
         assert_eq!(running.ask(&["verify"]).status.code(), Some(0), "{folder}");
-        let said = running.said();
-        let warnings: Vec<_> = said.lines().filter(|l| l.starts_with("warning")).collect();
+        let output = running.output();
+        let warnings: Vec<_> = output.lines().filter(|l| l.starts_with("warning")).collect();
         let once: BTreeSet<_> = warnings.iter().collect();
-        assert_eq!(once.len(), warnings.len(), "each is named once:\n{said}");
-        assert!(!said.contains("\"level\":"), "nothing else is printed as wrong:\n{said}");
+        assert_eq!(once.len(), warnings.len(), "each is named once:\n{output}");
+        assert!(!output.contains("\"level\":"), "nothing else is printed as wrong:\n{output}");
     }
 }
 
@@ -358,8 +358,8 @@ fn what_does_not_run_cannot_be_asked() {
     let output =
         headwater().args(["status", "--data"]).arg(folder.path()).output().expect("it starts");
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("nothing runs in") && said.contains("headwater up"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("nothing runs in") && stderr.contains("headwater up"), "{stderr}");
     let missing = headwater().args(["up", "/no/such/folder"]).output().expect("it starts");
     assert_eq!(missing.status.code(), Some(1));
     let wrong = headwater().args(["up", ".", "--nodes", "0"]).output().expect("it starts");

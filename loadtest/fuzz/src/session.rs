@@ -66,7 +66,7 @@ fn hub_of(input: &mut Unstructured<'_>) -> Result<()> {
         }
         let outputs = session.step(&source, hub_input(input)?);
         assert!(outputs.len() < OUTPUTS_MAX, "{} outputs of one input", outputs.len());
-        assert!(!is_closed || outputs.is_empty(), "something is said behind the end");
+        assert!(!is_closed || outputs.is_empty(), "a message follows the end");
         for output in outputs {
             match output {
                 HubOutput::Close(_) => is_closed = true,

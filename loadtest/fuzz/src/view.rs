@@ -109,8 +109,8 @@ fn advance(input: &mut Unstructured<'_>, state: &mut StreamState) -> Result<Adva
     let stream = stream(input)?;
     let number = if input.ratio(1, 16)? { 2 } else { 1 };
     let log_id = LogId { number, uuid: Uuid::from_u128(u128::from(number)) };
-    let stands = state.position(&stream).expect("it was written by us");
-    let applied = stands.map_or(Seq::ZERO, |(at, _)| at.seq);
+    let position = state.position(&stream).expect("it was written by us");
+    let applied = position.map_or(Seq::ZERO, |(at, _)| at.seq);
     let from = if input.ratio(3, 4)? { applied } else { Seq(input.arbitrary()?) };
     let changes =
         (0..input.int_in_range(0..=3)?).map(|_| change(input)).collect::<Result<Vec<_>>>()?;

@@ -15,10 +15,10 @@ pub fn edge(bytes: &[u8]) {
     let (mut decoder, mut kept) = (EdgeMessageDecoder::default(), BTreeMap::new());
     let (mut another, mut kept_there) = (EdgeMessageDecoder::default(), BTreeMap::new());
     while let Ok(message) = replication::EdgeMessage::decode_length_delimited(&mut rest) {
-        let Ok(heard) = decoder.decode(message, &mut kept) else { return };
-        let said = encoder.encode(heard.clone());
-        let understood = another.decode(said, &mut kept_there);
-        assert_eq!(understood.expect("what was written is read"), heard);
+        let Ok(decoded) = decoder.decode(message, &mut kept) else { return };
+        let encoded = encoder.encode(decoded.clone());
+        let understood = another.decode(encoded, &mut kept_there);
+        assert_eq!(understood.expect("what was written is read"), decoded);
     }
 }
 

@@ -261,7 +261,11 @@ impl Target {
                 return Ok(found);
             }
             if Instant::now() >= deadline {
-                return Err(TargetError::Late { part: name.to_owned(), wanted, said: part.said() });
+                return Err(TargetError::Late {
+                    part: name.to_owned(),
+                    wanted,
+                    said: part.output(),
+                });
             }
             thread::sleep(POLL);
         }
@@ -389,7 +393,7 @@ impl Target {
 
     /// The output of a part so far.
     pub fn said(&self, part: &str) -> String {
-        self.parts.get(part).map(Part::said).unwrap_or_default()
+        self.parts.get(part).map(Part::output).unwrap_or_default()
     }
 
     /// Stops all but Kafka in order: edges, hub, controller. What they hold can then be read.

@@ -168,9 +168,9 @@ fn programs_find_what_they_need() {
     let mut client = UnixStream::connect(dir.join("socket")).expect("connects");
     client.write_all(b"hello").expect("writes");
     drop(client);
-    let mut heard = String::new();
-    listener.accept().expect("accepts").0.read_to_string(&mut heard).expect("reads");
-    assert_eq!(heard, "hello");
+    let mut received = String::new();
+    listener.accept().expect("accepts").0.read_to_string(&mut received).expect("reads");
+    assert_eq!(received, "hello");
 
     nix::unistd::mkfifo(&dir.join("fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     symlink("target", dir.join("link")).expect("a link");
@@ -216,7 +216,7 @@ fn calls_fail_when_they_are_to() {
 
     place.disk.inject(Some(Fault::Sync { nth: 1 }));
     append().sync_all().expect_err("an I/O error");
-    append().sync_all().expect("which is told once");
+    append().sync_all().expect("a lost write fails one sync only");
     assert_eq!(fs::read(&path).expect("reads"), b"onetwofour");
 
     place.disk.inject(Some(Fault::Write { nth: 1 }));

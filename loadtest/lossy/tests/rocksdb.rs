@@ -88,25 +88,25 @@ struct Promises {
 
 /// Writes until the disk fails it, or it is enough.
 fn live(engine: &RocksEngine, role: Role, left: u32, mut rng: StdRng) -> Promises {
-    let mut told = Promises { durable: left, written: left };
-    let enough = told.written + BATCHES_MAX;
-    while told.written < enough {
+    let mut promises = Promises { durable: left, written: left };
+    let enough = promises.written + BATCHES_MAX;
+    while promises.written < enough {
         let synced = matches!(role, Role::Outbox | Role::Log) || rng.random_bool(0.05);
         let durability = if synced { Durability::Synced } else { Durability::Buffered };
-        if engine.write(numbered(told.written + 1), durability).is_err() {
-            return told;
+        if engine.write(numbered(promises.written + 1), durability).is_err() {
+            return promises;
         }
-        told.written += 1;
+        promises.written += 1;
         if synced {
-            told.durable = told.written;
+            promises.durable = promises.written;
         } else if rng.random_bool(0.05) {
             if engine.sync().is_err() {
-                return told;
+                return promises;
             }
-            told.durable = told.written;
+            promises.durable = promises.written;
         }
     }
-    told
+    promises
 }
 
 /// What all cuts of a test came to.
@@ -141,18 +141,18 @@ fn cuts(role: Role, survive: impl Fn(&mut StdRng) -> Survives) -> Option<Tally> 
             assert!(left >= promised, "{promised} were promised, {left} are there");
             place.disk.freeze_after(rng.random_range(0..CHANGES_MAX));
             let draws = StdRng::seed_from_u64(rng.random());
-            let told = thread::scope(|scope| {
+            let promises = thread::scope(|scope| {
                 let life = scope.spawn(move || live(&engine, role, left, draws));
                 while !life.is_finished() && !place.disk.wait_until_frozen(LOOK) {}
                 place.disk.let_go();
                 life.join().expect("it ends")
             });
-            promised = told.durable;
+            promised = promises.durable;
             let loss = place.disk.power_cut(survive(&mut rng)).expect("nobody uses it");
             tally.cuts += 1;
             tally.bytes += loss.bytes;
             tally.torn += loss.torn;
-            tally.batches += u64::from(told.written - told.durable);
+            tally.batches += u64::from(promises.written - promises.durable);
         }
     }
     eprintln!("{role:?}: {tally:?}");
@@ -210,8 +210,8 @@ fn no_write_or_sync_that_fails_takes_what_was_promised() {
                 let left = prefix_length(&engine);
                 assert!(left >= promised, "{fault:?}: {promised} promised, {left} there");
                 place.disk.inject(Some(fault));
-                let told = live(&engine, role, left, StdRng::seed_from_u64(nth));
-                promised = told.durable;
+                let promises = live(&engine, role, left, StdRng::seed_from_u64(nth));
+                promised = promises.durable;
                 drop(engine);
                 place.disk.inject(None);
                 if nth % 3 == 0 {

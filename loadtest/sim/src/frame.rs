@@ -189,7 +189,7 @@ impl Frame {
     }
 
     /// The hash of the trace so far, its length, its lines if they are kept, and the counts.
-    pub(crate) fn told(&self) -> (String, u64, Vec<String>, BTreeMap<&'static str, u64>) {
+    pub(crate) fn summary(&self) -> (String, u64, Vec<String>, BTreeMap<&'static str, u64>) {
         let trace = lock(&self.0.trace);
         let hash = trace.hasher.finalize().to_hex().to_string();
         (hash, trace.lines, trace.kept.clone().unwrap_or_default(), trace.counts.clone())

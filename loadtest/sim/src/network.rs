@@ -37,10 +37,10 @@ const REFUSED_MS_MAX: u64 = 50;
 /// Inspects every message that arrives.
 pub(crate) trait Inspect: Send + Sync {
     /// An edge sent this message; `sent` are the reports that it has sent on this connection.
-    fn edge_said(&self, edge: usize, message: &EdgeMessage);
+    fn edge_sent(&self, edge: usize, message: &EdgeMessage);
 
     /// This message of a hub arrived.
-    fn hub_said(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>);
+    fn hub_sent(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>);
 }
 
 /// The network. Clones are the same.
@@ -136,9 +136,9 @@ impl Network {
         let frame = &self.0.frame;
         sleep(frame.delay(REFUSED_MS_MAX)).await;
         self.moving(edge, hub).await;
-        let (to_hub, said) = mpsc::channel(ON_THE_WAY_MAX);
-        let (at_hub, heard_at_hub) = mpsc::channel(1);
-        let (at_edge, heard_at_edge) = mpsc::channel(1);
+        let (to_hub, source) = mpsc::channel(ON_THE_WAY_MAX);
+        let (at_hub, received_at_hub) = mpsc::channel(1);
+        let (at_edge, received_at_edge) = mpsc::channel(1);
         let broken = CancellationToken::new();
         let from_hub = {
             let mut state = lock(&self.0.state);
@@ -146,14 +146,14 @@ impl Network {
             let Some(handle) = handle else {
                 return Err(Status::unavailable("nobody answers"));
             };
-            let from_hub = handle.open_session(ReceiverStream::new(heard_at_hub).boxed());
+            let from_hub = handle.open_session(ReceiverStream::new(received_at_hub).boxed());
             state.live.push((edge, hub, broken.clone()));
             from_hub
         };
         frame.count("connection");
         frame.note(format_args!("{node} connects edge {edge} to hub {hub}"));
         let sent = Arc::new(Mutex::new(BTreeSet::new()));
-        let up = self.clone().carry_up(edge, hub, said, at_hub.clone(), sent.clone());
+        let up = self.clone().carry_up(edge, hub, source, at_hub.clone(), sent.clone());
         let down = self.clone().carry_down(edge, hub, from_hub, at_edge.clone(), sent);
         tokio::spawn({
             let broken = broken.clone();
@@ -170,27 +170,27 @@ impl Network {
             }
             broken.cancel();
         });
-        Ok(HubStreams { to_hub, from_hub: ReceiverStream::new(heard_at_edge).boxed() })
+        Ok(HubStreams { to_hub, from_hub: ReceiverStream::new(received_at_edge).boxed() })
     }
 
     async fn carry_up(
         self,
         edge: usize,
         hub: usize,
-        mut said: mpsc::Receiver<wire::EdgeMessage>,
-        heard: mpsc::Sender<Result<wire::EdgeMessage, Status>>,
+        mut source: mpsc::Receiver<wire::EdgeMessage>,
+        destination: mpsc::Sender<Result<wire::EdgeMessage, Status>>,
         sent: Arc<Mutex<BTreeSet<ReportId>>>,
     ) {
         let mut arrives = Instant::now();
         let (mut decoder, mut kept) = (EdgeMessageDecoder::default(), BTreeMap::new());
-        while let Some(message) = said.recv().await {
+        while let Some(message) = source.recv().await {
             let bytes = message.encode_to_vec();
             match decoder.decode(message, &mut kept) {
                 Ok(message) => {
                     if let EdgeMessage::Reports(reports) = &message {
                         lock(&sent).extend(reports.reports.iter().map(|report| report.id));
                     }
-                    self.0.inspect.edge_said(edge, &message);
+                    self.0.inspect.edge_sent(edge, &message);
                     self.note(edge, "->", hub, message.name(), &bytes);
                 }
                 Err(error) => self.0.frame.broken(format_args!("edge {edge} says: {error}")),
@@ -198,7 +198,7 @@ impl Network {
             arrives = self.way(arrives, edge, hub).await;
             let message = wire::EdgeMessage::decode(bytes.as_slice());
             let message = message.map_err(|error| Status::internal(error.to_string()));
-            if heard.send(message).await.is_err() {
+            if destination.send(message).await.is_err() {
                 return;
             }
         }
@@ -208,17 +208,17 @@ impl Network {
         self,
         edge: usize,
         hub: usize,
-        mut said: BoxStream<'static, Result<wire::HubMessage, Status>>,
-        heard: mpsc::Sender<Result<wire::HubMessage, Status>>,
+        mut source: BoxStream<'static, Result<wire::HubMessage, Status>>,
+        destination: mpsc::Sender<Result<wire::HubMessage, Status>>,
         sent: Arc<Mutex<BTreeSet<ReportId>>>,
     ) {
         let mut arrives = Instant::now();
-        while let Some(message) = said.next().await {
+        while let Some(message) = source.next().await {
             arrives = self.way(arrives, edge, hub).await;
             let message = match message {
                 Err(status) => {
                     self.0.frame.note(format_args!("hub {hub} -> {edge}: {status}"));
-                    let _ = heard.send(Err(status)).await;
+                    let _ = destination.send(Err(status)).await;
                     return;
                 }
                 Ok(message) => message,
@@ -228,13 +228,13 @@ impl Network {
                 Ok(message) => {
                     self.note(edge, "<-", hub, message.name(), &bytes);
                     let sent = lock(&sent).clone();
-                    self.0.inspect.hub_said(edge, &message, &sent);
+                    self.0.inspect.hub_sent(edge, &message, &sent);
                 }
                 Err(error) => self.0.frame.broken(format_args!("hub {hub} says: {error}")),
             }
             let message = wire::HubMessage::decode(bytes.as_slice());
             let message = message.map_err(|error| Status::internal(error.to_string()));
-            if heard.send(message).await.is_err() {
+            if destination.send(message).await.is_err() {
                 return;
             }
         }

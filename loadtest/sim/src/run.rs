@@ -43,7 +43,7 @@ pub fn run(seed: u64, keeps: bool) -> Run {
         if frame.first_broken().is_none() {
             settle(&mut world).await;
         }
-        let (trace, lines, kept, counts) = frame.told();
+        let (trace, lines, kept, counts) = frame.summary();
         let (broken, virtual_ms) = (frame.first_broken(), frame.now_ms());
         Run { seed, broken, trace, lines, kept, counts, virtual_ms }
     })

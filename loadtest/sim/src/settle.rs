@@ -141,19 +141,19 @@ fn statuses_are_newest(world: &World, edge: &crate::edge::SimEdge) -> Result<(),
     let wanted = world.cluster.wanted(&StreamId::node(node));
     let pods = wanted.iter().filter(|(key, _)| key.kind() == "pod");
     for (key, uid) in pods {
-        let Some((of, said)) = machine.said.get(key) else {
-            return Err(format!("node {node} has said nothing of {key}"));
+        let Some((of, status)) = machine.reported.get(key) else {
+            return Err(format!("node {node} has reported nothing of {key}"));
         };
         if of.as_str() != uid {
-            return Err(format!("node {node} speaks of {key} {of}, not {uid}"));
+            return Err(format!("node {node} reports {key} {of}, not {uid}"));
         }
         for (which, controller) in world.controllers.iter().enumerate() {
             let found = PodStatusFold::status(&*controller.picture, node, key);
             let found = found.ok().flatten().map(|status| (status.uid, status.status));
-            let expected = (uid.clone(), said.clone().into_bytes().into());
+            let expected = (uid.clone(), status.clone().into_bytes().into());
             if found.as_ref() != Some(&expected) {
                 return Err(format!(
-                    "I2 controller {which} shows of {key} at {node} {found:?}, said was {expected:?}"
+                    "I2 controller {which} shows of {key} at {node} {found:?}, reported was {expected:?}"
                 ));
             }
         }

@@ -45,7 +45,7 @@ pub(crate) type Machine = Arc<Mutex<Pods>>;
 pub(crate) struct Pods {
     pub(crate) pods: BTreeMap<PodUid, Running>,
     /// The newest status of each pod that the edge accepted.
-    pub(crate) said: BTreeMap<ResourceKey, (PodUid, String)>,
+    pub(crate) reported: BTreeMap<ResourceKey, (PodUid, String)>,
 }
 
 /// A pod on a machine.
@@ -92,7 +92,7 @@ impl<M: Meta> Worker<M> {
             if let Ok(events) = self.meta.watch(Request::new(request)).await {
                 let mut events = pin!(events.into_inner());
                 // Earlier reports may be lost with the edge's power.
-                lock(&self.machine).said.clear();
+                lock(&self.machine).reported.clear();
                 loop {
                     match timeout(LOOK_EVERY, events.next()).await {
                         Ok(Some(Ok(event))) => self.take(&mut view, event),
@@ -152,7 +152,7 @@ impl<M: Meta> Worker<M> {
         let durable: Vec<_> = lock(&self.durable).streams.values().filter_map(|h| h.at).collect();
         if !auditor.was_put(&seen, &durable) {
             drop(auditor);
-            self.not_durable(format_args!("was told of {key} {uid}"));
+            self.not_durable(format_args!("was notified of {key} {uid}"));
         }
     }
 
@@ -169,7 +169,7 @@ impl<M: Meta> Worker<M> {
             .values()
             .any(|held| held.state.entries.get(&entry).is_some_and(|entry| entry.uid == uid));
         if is_there {
-            self.not_durable(format_args!("was told that {key} {uid} left"));
+            self.not_durable(format_args!("was notified that {key} {uid} left"));
         }
     }
 
@@ -304,15 +304,15 @@ impl<M: Meta> Worker<M> {
     }
 
     async fn report(&self, key: &ResourceKey, uid: &PodUid, status: String) {
-        let said = (uid.clone(), status);
-        if lock(&self.machine).said.get(key) == Some(&said) {
+        let reported = (uid.clone(), status);
+        if lock(&self.machine).reported.get(key) == Some(&reported) {
             return;
         }
-        let content = format!("{{\"uid\":\"{uid}\",\"status\":{}}}", said.1);
+        let content = format!("{{\"uid\":\"{uid}\",\"status\":{}}}", reported.1);
         let resource = key.with_kind("podstatus").to_string();
         if self.operate(Verb::Update, resource, content).await {
             self.frame.count("status reported");
-            lock(&self.machine).said.insert(key.clone(), said);
+            lock(&self.machine).reported.insert(key.clone(), reported);
         }
     }
 

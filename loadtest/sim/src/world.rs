@@ -362,21 +362,21 @@ impl Inspector {
         let edges = lock(&self.edges);
         let Some((node, disk)) = edges.get(&edge) else { return };
         let disk = lock(disk);
-        for StreamProgress { stream, durable: said, .. } in progress {
+        for StreamProgress { stream, durable: reported, .. } in progress {
             let at = disk.highest.get(stream).copied().unwrap_or(Seq::ZERO);
-            self.frame.check(durable::check(node, stream, "acknowledged", *said, at));
+            self.frame.check(durable::check(node, stream, "acknowledged", *reported, at));
         }
     }
 }
 
 impl Inspect for Inspector {
-    fn edge_said(&self, edge: usize, message: &EdgeMessage) {
+    fn edge_sent(&self, edge: usize, message: &EdgeMessage) {
         if let EdgeMessage::Ack(ack) = message {
             self.check_progress(edge, &ack.progress);
         }
     }
 
-    fn hub_said(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>) {
+    fn hub_sent(&self, edge: usize, message: &HubMessage, sent: &BTreeSet<ReportId>) {
         let node = match lock(&self.edges).get(&edge) {
             Some((node, _)) => node.clone(),
             None => return,

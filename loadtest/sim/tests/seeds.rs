@@ -18,9 +18,12 @@ const TWICE: u64 = 20;
 /// Seeds that showed a bug, and which.
 const NAMED: [(u64, &str); 12] = [
     (11, "a hub that was suspended while compaction passed it by served an old state for ever"),
-    (13, "a controller that took over published what its source had said before it stood by"),
+    (
+        13,
+        "a controller that took over published objects that its source had sent before the standby",
+    ),
     (29, "no edge understood the controller's request for a full snapshot"),
-    (73, "readers that had more of a stream than its new writer stood before a hole for ever"),
+    (73, "readers that had more of a stream than its new writer waited at a hole for ever"),
     (220, "a stream that lost its removals to compaction was not served to new edges for ever"),
     (247, "an append of a former life of the log counted in the next one"),
     (288, "a stream whose end compaction took was held for damaged for ever"),

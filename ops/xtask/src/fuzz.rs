@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn all_targets_run_for_a_minute_by_default() {
-        let all = asked(&[]).expect("nothing has to be said");
+        let all = asked(&[]).expect("no argument is required");
         assert_eq!((all.targets.len(), all.seconds, all.keep), (2, 60, false));
         let one = asked(&["two", "--seconds", "5", "--keep"]).expect("this is allowed");
         let targets = vec!["two".to_owned()];

@@ -161,17 +161,17 @@ mod tests {
                         prop_assert_eq!(self::meant(&slashed), Ok(meant));
                     }
                 }
-                Err(said) => prop_assert!(
+                Err(error) => prop_assert!(
                     words.is_empty()
-                        || said.contains("is empty")
+                        || error.contains("is empty")
                         || words.iter().any(|word| {
-                            said.contains(word.as_str())
+                            error.contains(word.as_str())
                                 || [&[','][..], &['/'], &[',', '/']].iter().any(|between| {
                                     let parts = word.split(*between);
-                                    parts.into_iter().any(|part| said.contains(&format!("{part:?}")))
+                                    parts.into_iter().any(|it| error.contains(&format!("{it:?}")))
                                 })
                         }),
-                    "{said}"
+                    "{error}"
                 ),
             }
         }

@@ -170,8 +170,8 @@ mod tests {
                     let again = Path::parse(&written(&path.0));
                     prop_assert_eq!(again.ok(), Some(path));
                 }
-                Err(Failure::Usage(said)) => {
-                    prop_assert!(said.contains(&format!("{text:?}")), "{}", said)
+                Err(Failure::Usage(error)) => {
+                    prop_assert!(error.contains(&format!("{text:?}")), "{}", error)
                 },
                 Err(other) => prop_assert!(false, "not of usage: {other:?}"),
             }

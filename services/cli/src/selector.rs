@@ -250,7 +250,7 @@ mod tests {
                         selector.matches(&object);
                         selector.matches(&json!(null));
                     }
-                    Err(Failure::Usage(said)) => prop_assert!(!said.is_empty()),
+                    Err(Failure::Usage(error)) => prop_assert!(!error.is_empty()),
                     Err(other) => prop_assert!(false, "not of usage: {other:?}"),
                 }
             }

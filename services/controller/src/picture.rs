@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use self::changes::ChangeFeed;
 use self::merge::merge;
-use self::tables::{NODES, STANDINGS, TERMINATIONS};
+use self::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
 use crate::interest::SharedInterest;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
@@ -144,11 +144,11 @@ impl Picture {
     ///
     /// # Errors
     /// When the picture cannot be read.
-    pub fn standings(&self) -> Result<BTreeMap<NodeName, NodeProgress>, EngineError> {
+    pub fn node_progress(&self) -> Result<BTreeMap<NodeName, NodeProgress>, EngineError> {
         let from = self.engine.snapshot();
-        STANDINGS
+        NODE_PROGRESS
             .rows(&*from)
-            .map(|row| row.map(|(node, Json(standing))| (node, standing)))
+            .map(|row| row.map(|(node, Json(progress))| (node, progress)))
             .collect()
     }
 

@@ -40,7 +40,7 @@ use self::termination_removal::LOOK_INTERVAL;
 use self::terminations::Terminations;
 use crate::metrics::ReportFoldMetrics;
 use crate::picture::changes::ChangeFeed;
-use crate::picture::tables::STANDINGS;
+use crate::picture::tables::NODE_PROGRESS;
 use crate::publisher::{Command, Progress};
 
 /// The first and the longest wait before a lost log is read again; the wait doubles in between.
@@ -109,7 +109,7 @@ impl ReportFold {
     /// reports that it had acknowledged, so every node is asked for a snapshot.
     async fn begin_anew(&self, has_lost: bool) -> Result<(), EngineError> {
         if has_lost {
-            let known: Result<Vec<_>, _> = STANDINGS.rows(&*self.engine).collect();
+            let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
             for (node, _) in known? {
                 self.request_snapshot(node).await;
             }
@@ -186,9 +186,9 @@ impl ReportFold {
             }
             self.request_snapshot(node.clone()).await;
         }
-        let known: Result<Vec<_>, _> = STANDINGS.rows(&*self.engine).collect();
-        for (node, Json(standing)) in known? {
-            if is_lost(&node, &standing, statuses) {
+        let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
+        for (node, Json(progress)) in known? {
+            if is_lost(&node, &progress, statuses) {
                 self.request_snapshot(node).await;
             }
         }

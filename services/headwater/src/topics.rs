@@ -71,9 +71,9 @@ fn layered(
         }
         figment = figment.merge(Toml::file_exact(file));
     }
-    let said = variable.map(|brokers| ("kafka.brokers".to_owned(), Value::from(brokers)));
+    let brokers = variable.map(|brokers| ("kafka.brokers".to_owned(), Value::from(brokers)));
     let given = args.given().into_iter().map(|(key, _, value)| (key, value));
-    for (key, value) in said.into_iter().chain(given) {
+    for (key, value) in brokers.into_iter().chain(given) {
         figment = figment.merge(Serialized::default(&key, value));
     }
     let file: File = figment.extract().map_err(|error| wrong(error.to_string()))?;
@@ -155,8 +155,8 @@ mod tests {
         // start.
         assert_eq!(outcome(create::run(&three).await), Outcome::Found, "the topics are unchanged");
         let refused = three.refuse_unsafe().await.expect_err("dangerous").to_string();
-        for said in ["replicas is 1, want at least 3", "--add-config min.insync.replicas=2"] {
-            assert!(refused.contains(said), "{said}: {refused}");
+        for expected in ["replicas is 1, want at least 3", "--add-config min.insync.replicas=2"] {
+            assert!(refused.contains(expected), "{expected}: {refused}");
         }
         let allowed = Kafka { allow_unsafe_topics: true, ..three };
         allowed.refuse_unsafe().await.expect("allowed aloud");

@@ -185,14 +185,14 @@ impl Composition {
         let of_nodes = NodeMetrics::new(&metrics)?;
         for name in &names {
             let hub = cloud.hub.address();
-            let told = NodeSettings {
+            let node_settings = NodeSettings {
                 hubs: vec![hub.into()],
                 tls: None,
                 sync_interval: settings.sync_interval,
                 // `up` runs pods as its own user, root included.
                 runtime: Some(runtime(settings.runtime, true)?),
             };
-            let node = Node::start(name, told, &data, &memory, &of_nodes).await?;
+            let node = Node::start(name, node_settings, &data, &memory, &of_nodes).await?;
             nodes.insert(name.clone(), node);
         }
         let stop = CancellationToken::new();

@@ -208,7 +208,7 @@ async fn a_hub_refuses_a_certificate_that_is_expired_by_its_own_clock() {
     let (met, connected) = meet(&hub, &node, "hub.test").await;
     met.expect_err("over");
     assert_contains(
-        &connected.expect_err("told"),
+        &connected.expect_err("refused"),
         &["refused this node's certificate", "not valid now"],
     );
 }

@@ -222,8 +222,9 @@ impl Operator for OperatorService {
             hub.set_link(&node, request.cut);
         }
         if let Some(edge) = edge.and_then(|view| view.edge()) {
-            let told = if request.cut { edge.cut_link().await } else { edge.restore_link().await };
-            if told.is_err() {
+            let result =
+                if request.cut { edge.cut_link().await } else { edge.restore_link().await };
+            if result.is_err() {
                 tracing::debug!(%node, "the edge is ending; the cut applies at its next start");
             }
         }
@@ -257,21 +258,21 @@ impl Operator for OperatorService {
 /// The first few names, and the number of the others.
 fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(NAMES_SHOWN_MAX);
-    let said: Vec<&str> = names.take(NAMES_SHOWN_MAX).collect();
+    let shown: Vec<&str> = names.take(NAMES_SHOWN_MAX).collect();
     match more {
-        0 => said.join(", "),
-        more => format!("{} and {more} more", said.join(", ")),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
 /// Shortens a refusal to the limit of headers: it may quote the request.
 fn brief(status: Status) -> Status {
-    let said = status.message();
-    if said.len() <= REFUSAL_BYTES_MAX {
+    let message = status.message();
+    if message.len() <= REFUSAL_BYTES_MAX {
         return status;
     }
-    let end = said.floor_char_boundary(REFUSAL_BYTES_MAX);
-    Status::new(status.code(), format!("{} ...", &said[..end]))
+    let end = message.floor_char_boundary(REFUSAL_BYTES_MAX);
+    Status::new(status.code(), format!("{} ...", &message[..end]))
 }
 
 /// Parses the stream of a request.

@@ -326,8 +326,8 @@ mod tests {
                 Ok(Some(_)) => {}
                 Err(status) => {
                     prop_assert_eq!(status.code(), tonic::Code::InvalidArgument);
-                    let said = status.message();
-                    prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
+                    let message = status.message();
+                    prop_assert!(message.contains(&format!("{text:?}")), "{}", message);
                 }
             }
         }

@@ -63,13 +63,13 @@ pub(super) async fn with_disks(dependencies: &OperatorDependencies) -> StatusRes
 pub async fn status(dependencies: &OperatorDependencies) -> StatusResponse {
     let now_ms = (dependencies.wall_clock)();
     let mut nodes = Vec::new();
-    for (node, standing) in standings(dependencies, now_ms) {
+    for (node, progress) in node_progress(dependencies, now_ms) {
         let view = dependencies.nodes.get(&node);
-        let mut status = of_standing(&node, standing.as_ref());
+        let mut status = of_progress(&node, progress.as_ref());
         if let Some(edge) = view.and_then(|view| view.edge())
             && let Ok(own) = edge.status().await
         {
-            add_own(&mut status, own, standing.is_some());
+            add_own(&mut status, own, progress.is_some());
         }
         let failed = view.and_then(|view| view.failure()).map(|failure| failure.reason);
         if let Some(trouble) = &failed {
@@ -139,20 +139,20 @@ fn state_of(node: &NodeStatus, failed: bool) -> &'static str {
 }
 
 /// Returns the nodes, each with its positions from the hub or the upstream log.
-fn standings(
+fn node_progress(
     dependencies: &OperatorDependencies,
     now_ms: i64,
 ) -> BTreeMap<NodeName, Option<NodeProgress>> {
     let of_log = |cloud: &ControllerView| {
-        let mut standings = cloud.picture.standings().unwrap_or_else(|error| {
+        let mut known = cloud.picture.node_progress().unwrap_or_else(|error| {
             tracing::warn!(%error, "the positions of the nodes cannot be read");
             BTreeMap::new()
         });
         // A hub that was killed did not report the end of its sessions.
-        standings.values_mut().for_each(|standing| {
-            standing.connected = is_reachable(standing, now_ms);
+        known.values_mut().for_each(|progress| {
+            progress.connected = is_reachable(progress, now_ms);
         });
-        standings
+        known
     };
     let mut known = match &dependencies.hub {
         // The hub knows positions earlier than the log.
@@ -164,7 +164,7 @@ fn standings(
         return own.map(|node| (node.clone(), known.remove(node))).collect();
     }
     let mut all: BTreeMap<NodeName, Option<NodeProgress>> =
-        known.into_iter().map(|(node, standing)| (node, Some(standing))).collect();
+        known.into_iter().map(|(node, progress)| (node, Some(progress))).collect();
     if let Some(cloud) = &dependencies.cloud {
         for node in cloud.picture.nodes() {
             all.entry(node).or_default();
@@ -173,11 +173,11 @@ fn standings(
     all
 }
 
-fn of_standing(node: &NodeName, standing: Option<&NodeProgress>) -> NodeStatus {
-    let Some(standing) = standing else {
+fn of_progress(node: &NodeName, progress: Option<&NodeProgress>) -> NodeStatus {
+    let Some(progress) = progress else {
         return NodeStatus { name: node.to_string(), ..NodeStatus::default() };
     };
-    let streams = standing.streams.iter().map(|stream| StreamStatus {
+    let streams = progress.streams.iter().map(|stream| StreamStatus {
         stream: stream.stream.to_string(),
         log_id: stream.log_id.clone(),
         tail: Some(stream.tail.0),
@@ -189,14 +189,14 @@ fn of_standing(node: &NodeName, standing: Option<&NodeProgress>) -> NodeStatus {
     });
     NodeStatus {
         name: node.to_string(),
-        connected: standing.connected,
-        incarnation: standing.incarnation.0,
-        boot: standing.boot.number,
-        outbox_depth: standing.outbox_depth,
+        connected: progress.connected,
+        incarnation: progress.incarnation.0,
+        boot: progress.boot.number,
+        outbox_depth: progress.outbox_depth,
         streams: streams.collect(),
-        last_contact_ms: standing.contact_ms,
-        last_meta_sync_ms: standing.meta_sync_ms,
-        hub: standing.hub.clone(),
+        last_contact_ms: progress.contact_ms,
+        last_meta_sync_ms: progress.meta_sync_ms,
+        hub: progress.hub.clone(),
         ..NodeStatus::default()
     }
 }

@@ -96,7 +96,7 @@ pub(super) async fn history(
                 next = reading.next() => next,
                 () = sender.closed() => return,
             };
-            let said = match next {
+            let response = match next {
                 Ok(HistoryItem::Event(envelope)) => {
                     let wanted = from.is_none_or(|from| from <= envelope.seq)
                         && to.is_none_or(|to| envelope.seq <= to);
@@ -109,8 +109,8 @@ pub(super) async fn history(
                 Ok(HistoryItem::Malformed(malformed)) => Err(internal(&malformed)),
                 Err(error) => Err(internal(&error)),
             };
-            let failed = said.is_err();
-            if sender.send(said).await.is_err() || failed {
+            let failed = response.is_err();
+            if sender.send(response).await.is_err() || failed {
                 return;
             }
         }

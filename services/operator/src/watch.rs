@@ -238,7 +238,7 @@ mod tests {
         name.parse().expect("a key")
     }
 
-    fn told(events: impl IntoIterator<Item = GetEvent>) -> Vec<(Kind, String)> {
+    fn sent(events: impl IntoIterator<Item = GetEvent>) -> Vec<(Kind, String)> {
         let text = |event: GetEvent| String::from_utf8_lossy(&event.object).into_owned();
         events.into_iter().map(|event| (event.kind(), text(event))).collect()
     }
@@ -248,20 +248,20 @@ mod tests {
     }
 
     #[test]
-    fn differences_only_are_told() {
+    fn only_differences_are_sent() {
         let mut shown = ReaderState { objects: Objects::new(), show_secrets: false };
         let (a, b, c) = (key("d/pod/a"), key("d/pod/b"), key("d/pod/c"));
         let now = Objects::from([(a.clone(), json!(1)), (b.clone(), json!(2))]);
         let first = shown.all(now.clone(), |_| true);
-        assert_eq!(told(first), expect([(Kind::Apply, "1"), (Kind::Apply, "2")]));
-        assert_eq!(told(shown.all(now, |_| true)), []);
+        assert_eq!(sent(first), expect([(Kind::Apply, "1"), (Kind::Apply, "2")]));
+        assert_eq!(sent(shown.all(now, |_| true)), []);
         let now = Objects::from([(b.clone(), json!(3)), (c.clone(), json!(4))]);
         let expected = [(Kind::Delete, "1"), (Kind::Apply, "3"), (Kind::Apply, "4")];
-        assert_eq!(told(shown.all(now, |_| true)), expect(expected));
-        assert_eq!(told(shown.one(c.clone(), Some(json!(4)))), []);
-        assert_eq!(told(shown.one(c, Some(json!(5)))), expect([(Kind::Apply, "5")]));
-        assert_eq!(told(shown.one(a, None)), [], "it was removed before");
-        assert_eq!(told(shown.one(b, None)), expect([(Kind::Delete, "3")]));
+        assert_eq!(sent(shown.all(now, |_| true)), expect(expected));
+        assert_eq!(sent(shown.one(c.clone(), Some(json!(4)))), []);
+        assert_eq!(sent(shown.one(c, Some(json!(5)))), expect([(Kind::Apply, "5")]));
+        assert_eq!(sent(shown.one(a, None)), [], "it was removed before");
+        assert_eq!(sent(shown.one(b, None)), expect([(Kind::Delete, "3")]));
     }
 
     #[test]
@@ -269,12 +269,12 @@ mod tests {
         let mut shown = ReaderState { objects: Objects::new(), show_secrets: false };
         let (pod, node) = (key("d/pod/a"), key("null/node/n"));
         shown.all(Objects::from([(pod, json!(1)), (node, json!(2))]), |_| true);
-        let told = told(shown.all(Objects::new(), |key| key.kind() == "node"));
-        assert_eq!(told, expect([(Kind::Delete, "2")]));
+        let sent = sent(shown.all(Objects::new(), |key| key.kind() == "node"));
+        assert_eq!(sent, expect([(Kind::Delete, "2")]));
     }
 
     #[test]
-    fn a_secret_is_masked_and_its_changes_are_told() {
+    fn a_secret_is_masked_and_its_changes_are_sent() {
         let mut shown = ReaderState { objects: Objects::new(), show_secrets: false };
         let secret = |data: &str| Some(json!({"kind": "Secret", "data": {"k": data}}));
         let event = shown.one(key("d/secret/s"), secret("bm8=")).expect("it is new");

@@ -38,7 +38,7 @@ pub fn node_names(given: &str) -> Result<Vec<NodeName>, NodesError> {
     nodes.sort_by(|a, b| (a.as_str().len(), a).cmp(&(b.as_str().len(), b)));
     nodes.dedup();
     if nodes.len() < count {
-        return Err(wrong("a name stands there twice".to_owned()));
+        return Err(wrong("a name occurs twice".to_owned()));
     }
     Ok(nodes)
 }

@@ -25,8 +25,8 @@ proptest! {
         match text.parse::<MetricsAt>() {
             Ok(at) => prop_assert_eq!(at.to_string().parse(), Ok(at)),
             Err(error) => {
-                let said = error.to_string();
-                prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
+                let message = error.to_string();
+                prop_assert!(message.contains(&format!("{text:?}")), "{}", message);
             }
         }
     }
@@ -50,8 +50,8 @@ proptest! {
                 }
             }
             Err(error) => {
-                let said = error.to_string();
-                prop_assert!(said.contains(&format!("{text:?}")), "{}", said);
+                let message = error.to_string();
+                prop_assert!(message.contains(&format!("{text:?}")), "{}", message);
             }
         }
     }

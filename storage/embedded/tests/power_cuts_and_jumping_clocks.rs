@@ -141,7 +141,7 @@ async fn life(
 
 #[tokio::test]
 async fn what_anybody_was_told_is_there() {
-    let mut told = 0;
+    let mut acknowledged = 0;
     for seed in 0..seeds() {
         // Shown when it fails.
         println!("seed {seed}");
@@ -165,8 +165,8 @@ async fn what_anybody_was_told_is_there() {
             drop(log);
             engine = Arc::new(engine.reopen());
         }
-        told += known.len();
+        acknowledged += known.len();
     }
-    println!("{told} were told");
-    assert!(told > 1_000, "{told}");
+    println!("{acknowledged} appends were acknowledged");
+    assert!(acknowledged > 1_000, "{acknowledged}");
 }

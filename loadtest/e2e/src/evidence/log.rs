@@ -95,7 +95,7 @@ fn report(evidence: &mut Evidence, recorded: &StoredRecord) -> Result<(), Box<Fa
         evidence.reports.entry(node).or_default().push(report);
     } else if let Some(value) = &record.value {
         let (node, _) = ReportKey::decode(&record.key)?;
-        evidence.standings.push((node, serde_json::from_slice(value)?));
+        evidence.progress.push((node, serde_json::from_slice(value)?));
     }
     Ok(())
 }

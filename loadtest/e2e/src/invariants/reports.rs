@@ -39,8 +39,8 @@ impl Reports {
         check_ids(node, logged.iter().chain(waiting))?;
         self.check_forgotten(node, waiting, logged)?;
         self.waited.insert(node.clone(), waiting.to_vec());
-        if let Some(told) = found.outbox.as_ref().and_then(|outbox| outbox.reported.as_ref()) {
-            check_told(node, told, logged, waiting)?;
+        if let Some(reported) = found.outbox.as_ref().and_then(|outbox| outbox.reported.as_ref()) {
+            check_reported(node, reported, logged, waiting)?;
         }
         for (whose, picture) in &evidence.pictures {
             let counted = self.counted.entry(whose.clone()).or_default();
@@ -49,8 +49,8 @@ impl Reports {
                 counted.counted(node, &key, status.id)?;
                 let says = |report: &Report| {
                     report.id == status.id
-                        && matches!(&report.body, ReportBody::PodStatus { status: said, .. }
-                            if *said == status.status)
+                        && matches!(&report.body, ReportBody::PodStatus { status: reported, .. }
+                            if *reported == status.status)
                 };
                 if !logged.iter().any(says) {
                     let id = status.id;
@@ -98,19 +98,21 @@ pub(super) fn converged(
         let waiting = outbox.reports.len();
         return Err(format!("I10 {node}: {waiting} reports wait, {} first", first.id).into());
     }
-    let Some(told) = &outbox.reported else {
+    let Some(reported) = &outbox.reported else {
         return Err(format!("I10 {node}: a full snapshot is due").into());
     };
-    let told: BTreeMap<_, _> = told.pods().map(|(pod, told)| (pod.clone(), told.clone())).collect();
+    let reported: BTreeMap<_, _> =
+        reported.pods().map(|(pod, digest)| (pod.clone(), digest.clone())).collect();
     for (whose, picture) in &evidence.pictures {
         let shown: BTreeMap<_, _> = picture
             .iter()
             .filter(|((of, _), _)| of == node)
             .map(|((_, pod), shown)| (pod.clone(), StatusDigest::of(&shown.uid, &shown.status)))
             .collect();
-        if shown != told {
-            let what =
-                format!("I10 {node} told {told:#?}, the picture of {whose} shows {shown:#?}");
+        if shown != reported {
+            let what = format!(
+                "I10 {node} has reported {reported:#?}, the picture of {whose} shows {shown:#?}"
+            );
             return Err(what.into());
         }
     }
@@ -119,9 +121,9 @@ pub(super) fn converged(
 
 /// An id is never issued twice with other content.
 fn check_ids<'r>(node: &NodeName, reports: impl Iterator<Item = &'r Report>) -> Result<(), Broken> {
-    let mut said: BTreeMap<ReportId, &ReportBody> = BTreeMap::new();
+    let mut bodies: BTreeMap<ReportId, &ReportBody> = BTreeMap::new();
     for report in reports {
-        let before = *said.entry(report.id).or_insert(&report.body);
+        let before = *bodies.entry(report.id).or_insert(&report.body);
         if before != &report.body && !takes_back(before, &report.body) {
             return Err(format!("I3 {node}: report {} says two things", report.id).into());
         }
@@ -141,9 +143,9 @@ fn takes_back(one: &ReportBody, other: &ReportBody) -> bool {
 }
 
 /// What the node takes the cloud to know is what the log and the outbox together say.
-fn check_told(
+fn check_reported(
     node: &NodeName,
-    told: &PodStatusSnapshot,
+    reported: &PodStatusSnapshot,
     logged: &[Report],
     waiting: &[Report],
 ) -> Result<(), Broken> {
@@ -152,9 +154,12 @@ fn check_told(
         cloud.fold(report.id, &report.body);
     }
     let cloud: Vec<_> = cloud.snapshot().pods().collect();
-    let told: Vec<_> = told.pods().collect();
-    if cloud != told {
-        return Err(format!("I2 {node}: told {told:#?}, log and outbox say {cloud:#?}").into());
+    let reported: Vec<_> = reported.pods().collect();
+    if cloud != reported {
+        return Err(format!(
+            "I2 {node}: it has reported {reported:#?}, log and outbox have {cloud:#?}"
+        )
+        .into());
     }
     Ok(())
 }

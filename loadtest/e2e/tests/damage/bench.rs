@@ -117,14 +117,14 @@ impl Bench {
         databases(&data).iter().for_each(|path| copy(&data.join(path), &kept.join(path)));
         let what = fault.happens_to(&data.join("cloud/log"), &mut self.chance);
         let what = format!("fault {}: {what:?} ({SEED}={})", self.faults, self.chance.seed());
-        let said = self.running.said().len();
+        let printed = self.running.output().len();
         self.running.start_again();
         let refused = self.running.answers_or_ends();
-        let said = self.running.said()[said..].to_owned();
+        let output = self.running.output()[printed..].to_owned();
         if let Some(status) = refused {
-            assert_eq!(status.code(), Some(1), "{what}: {said}");
-            let names = said.contains("cloud/log") && said.contains("Put a copy");
-            assert!(names, "{what}: it says what is damaged and what to do:\n{said}");
+            assert_eq!(status.code(), Some(1), "{what}: {output}");
+            let names = output.contains("cloud/log") && output.contains("Restore a copy");
+            assert!(names, "{what}: it says what is damaged and what to do:\n{output}");
         } else {
             // Nothing that counts was damaged, or what can pass for a torn last write.
             self.running.kill();
@@ -201,8 +201,8 @@ impl Bench {
         self.running.start_again();
         self.wait_until_settled();
         let status = self.running.interrupt();
-        assert!(status.success(), "{status:?}\n{}", self.running.said());
-        check_words("up", &self.running.said()).expect("no panic");
+        assert!(status.success(), "{status:?}\n{}", self.running.output());
+        check_words("up", &self.running.output()).expect("no panic");
         let left = processes_in(&self.running.data());
         assert!(left.is_empty(), "Ctrl-C leaves no process behind: {left:?}");
     }
@@ -222,14 +222,14 @@ impl Bench {
         let what = what.expect("by now there is such a file");
         let what = format!("fault {}: {what} ({SEED}={})", self.faults, self.chance.seed());
         lost(&mut self.invariants);
-        let said = self.running.said().len();
+        let printed = self.running.output().len();
         self.running.start_again();
         self.check(&what, &before);
         let now = moved_aside(&path);
         if let Some(new) = now.iter().find(|path| !aside.contains(path)) {
             let name = new.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let said = self.running.said()[said..].to_owned();
-            assert!(said.contains(&name), "{what}: the log says {name}:\n{said}");
+            let output = self.running.output()[printed..].to_owned();
+            assert!(output.contains(&name), "{what}: the log says {name}:\n{output}");
             let status = self.running.json(&["status", "-o", "json"]).unwrap_or_default();
             let troubles = status["troubles"].to_string();
             assert!(troubles.contains(&name), "{what}: status says {name}: {troubles}");
@@ -253,7 +253,7 @@ impl Bench {
         let looked = self.invariants.look(&self.running.data());
         let holds = looked.and_then(|evidence| self.invariants.converged(&evidence));
         holds.unwrap_or_else(|broken| {
-            panic!("behind fault {}: {broken}\n{}", self.faults - 1, self.running.said())
+            panic!("behind fault {}: {broken}\n{}", self.faults - 1, self.running.output())
         });
     }
 
@@ -265,8 +265,8 @@ impl Bench {
         running.wait_for(what, |_| (self.before().statuses == before.statuses).then_some(()));
         assert_eq!(&self.before(), before, "{what}: nothing is appended, no pod noticed");
         let verified = running.ask(&["verify"]);
-        let said = String::from_utf8_lossy(&verified.stdout).into_owned();
-        assert_eq!(verified.status.code(), Some(0), "{what}: {said}");
+        let output = String::from_utf8_lossy(&verified.stdout).into_owned();
+        assert_eq!(verified.status.code(), Some(0), "{what}: {output}");
     }
 
     fn before(&self) -> Before {

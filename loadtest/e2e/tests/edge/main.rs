@@ -74,7 +74,7 @@ fn pods_outlive_their_edge_however_it_ends() {
     let before = containers(&edge.data());
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let status = edge.end(signal);
-        assert_eq!(status.code(), (signal == Signal::SIGTERM).then_some(0), "{}", edge.said());
+        assert_eq!(status.code(), (signal == Signal::SIGTERM).then_some(0), "{}", edge.output());
         assert_eq!(containers(&edge.data()), before, "{signal}: the pod runs on");
         edge.start_again();
         wait_for_link(&edge, true);
@@ -110,7 +110,7 @@ fn an_edge_answers_with_what_it_has_and_says_whom_to_ask_for_the_rest() {
     assert!(named.contains("Running"), "{named}");
     let secret = edge.text(&["get", "secret", "hush", "-o", "yaml"]).expect("its replica");
     assert!(!secret.contains("cXVpZXQ="), "masked: {secret}");
-    assert!(edge.text(&["describe", "pod", "keeper"]).expect("told").contains("Running"));
+    assert!(edge.text(&["describe", "pod", "keeper"]).expect("described").contains("Running"));
     assert_eq!(edge.text(&["logs", "keeper"]).expect("its logs"), "hello\n");
 
     let verified = edge.json(&["verify", NODE, "-o", "json"]);
@@ -123,7 +123,7 @@ fn an_edge_answers_with_what_it_has_and_says_whom_to_ask_for_the_rest() {
     assert_eq!(verified["kept"], verified["recomputed"]);
     assert!(verified["log"].is_null(), "{verified}");
 
-    for (args, said) in [
+    for (args, named) in [
         (&["history", "node/gw-7"][..], "an edge keeps no log: ask"),
         (&["diff", "node/gw-7", "--from", "1"], "an edge keeps no log"),
         (&["get", "pods", "--node", NODE, "--at", "1"], "an edge keeps no log"),
@@ -131,7 +131,7 @@ fn an_edge_answers_with_what_it_has_and_says_whom_to_ask_for_the_rest() {
         (&["verify", "gw-8"], "this is the edge of gw-7"),
     ] {
         let error = edge.refused(args);
-        assert!(error.contains(said), "{args:?}: {error}");
+        assert!(error.contains(named), "{args:?}: {error}");
     }
 }
 
@@ -162,8 +162,8 @@ fn a_pod_worker_of_its_own_runs_the_pods_over_the_local_api() {
     let before = containers(&edged.data());
     assert!(containers(&edge.data()).is_empty());
     // The edge does not have the output of its pods, and names the process that has it.
-    let said = edge.refused(&["logs", "keeper"]);
-    assert!(said.contains("`headwater edged`"), "{said}");
+    let refusal = edge.refused(&["logs", "keeper"]);
+    assert!(refusal.contains("`headwater edged`"), "{refusal}");
     assert!(edged.data().join("nodes").join(NODE).join("edged/logs").is_dir());
 
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
@@ -188,28 +188,28 @@ fn a_data_directory_is_of_one_part_and_one_node() {
     let ends = |args: &[&str]| {
         let mut other = Process::start_on(&data, args);
         let status = other.ended();
-        (status.code(), other.said())
+        (status.code(), other.output())
     };
     let hub = cloud.hub().to_string();
     let of = |node| {
         let pods = ["--runtime", "hollow", "--insecure-loopback"];
         [&["edge", "--node", node, "--hub", &hub][..], &pods].concat()
     };
-    let (code, said) = ends(&of(NODE));
-    assert!(code == Some(1) && said.contains("in use"), "{said}");
+    let (code, output) = ends(&of(NODE));
+    assert!(code == Some(1) && output.contains("in use"), "{output}");
     first.end(Signal::SIGTERM);
-    let (code, said) = ends(&of("gw-8"));
+    let (code, output) = ends(&of("gw-8"));
     assert!(
-        code == Some(1) && said.contains("`edge gw-7`") && said.contains("`edge gw-8`"),
-        "{said}"
+        code == Some(1) && output.contains("`edge gw-7`") && output.contains("`edge gw-8`"),
+        "{output}"
     );
-    let (code, said) = ends(&["up", cloud.manifests().to_str().expect("UTF-8")]);
-    assert!(code == Some(1) && said.contains("`edge gw-7`"), "{said}");
+    let (code, output) = ends(&["up", cloud.manifests().to_str().expect("UTF-8")]);
+    assert!(code == Some(1) && output.contains("`edge gw-7`"), "{output}");
 }
 
 #[test]
 fn what_an_edge_needs_to_be_told_is_asked_for() {
-    for (args, said) in [
+    for (args, named) in [
         (&["edge", "--check"][..], "--node"),
         (&["edge", "--check", "--node", NODE], "--hub"),
         (&["edge", "--check", "--node", NODE, "--hub", "127.0.0.1:1"], "--runtime"),
@@ -217,8 +217,8 @@ fn what_an_edge_needs_to_be_told_is_asked_for() {
     ] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut process = Process::start_on(&folder.path().join("data"), args);
-        assert_eq!(process.ended().code(), Some(2), "{args:?}: {}", process.said());
-        assert!(process.said().contains(said), "{args:?}: {}", process.said());
+        assert_eq!(process.ended().code(), Some(2), "{args:?}: {}", process.output());
+        assert!(process.output().contains(named), "{args:?}: {}", process.output());
         assert!(fs::metadata(process.data()).is_err(), "{args:?}: nothing was made");
     }
 }

@@ -58,7 +58,7 @@ impl Process {
     }
 
     /// Its output so far, over all its starts.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
 
@@ -95,7 +95,7 @@ impl Process {
             assert!(
                 Instant::now() < deadline,
                 "{what}: not in time\n{}\n{}",
-                self.said(),
+                self.output(),
                 status()
             );
             thread::sleep(POLL);
@@ -119,7 +119,7 @@ impl Process {
             }
             if Instant::now() >= deadline {
                 let _ = child.kill();
-                panic!("it does not end\n{}", self.said());
+                panic!("it does not end\n{}", self.output());
             }
             thread::sleep(POLL);
         }

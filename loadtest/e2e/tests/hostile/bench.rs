@@ -42,8 +42,8 @@ impl Bench {
             let held = one(running, &["get", "configmap", "words", "--node", "node-1"])?;
             (held["data"]["word"] == edit.to_string().as_str()).then_some(())
         });
-        let said = self.running.said();
-        assert!(!said.contains("panicked"), "after {after}:\n{said}");
+        let output = self.running.output();
+        assert!(!output.contains("panicked"), "after {after}:\n{output}");
         let process = u32::try_from(self.process()).expect("a process id");
         let peak = peak_bytes(process).expect("it lives");
         assert!(peak <= PEAK_BYTES_MAX, "{peak} bytes were taken after {after}");

@@ -114,7 +114,7 @@ fn attacks() -> Vec<(&'static str, Vec<u8>)> {
     let after = |frames: &[Vec<u8>]| [PREFACE, &settings, &frames.concat()].concat();
     let open = |stream| frame(HEADERS, END_HEADERS, stream, &session_headers(&[]));
     let many = |count: u32, one: &dyn Fn(u32) -> Vec<u8>| (0..count).map(one).collect::<Vec<_>>();
-    let said = |body: &[u8]| after(&[open(1), frame(DATA, END_STREAM, 1, body)]);
+    let body_frame = |body: &[u8]| after(&[open(1), frame(DATA, END_STREAM, 1, body)]);
     let zstd_headers = session_headers(&[("grpc-encoding", "zstd")]);
     let mut noise = 1_u64;
     let noise: Vec<u8> = (0..65_536)
@@ -160,12 +160,12 @@ fn attacks() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("5000 pings", after(&many(5_000, &|_| frame(PING, 0, 0, &[0; 8])))),
         ("5000 settings", after(&many(5_000, &|_| settings.clone()))),
-        ("a length of 4 GiB", said(&prefixed(0, u32::MAX, b"x"))),
-        ("a length beyond what comes", said(&prefixed(0, 100, b"x"))),
-        ("a length of nothing", said(&prefixed(0, 0, b""))),
-        ("a flag that is none", said(&prefixed(7, 1, b"x"))),
-        ("compressed without saying how", said(&prefixed(1, 1, b"x"))),
-        ("no message", said(&prefixed(0, 200, &noise[..200]))),
+        ("a length of 4 GiB", body_frame(&prefixed(0, u32::MAX, b"x"))),
+        ("a length beyond what comes", body_frame(&prefixed(0, 100, b"x"))),
+        ("a length of nothing", body_frame(&prefixed(0, 0, b""))),
+        ("a flag that is none", body_frame(&prefixed(7, 1, b"x"))),
+        ("compressed without a named codec", body_frame(&prefixed(1, 1, b"x"))),
+        ("no message", body_frame(&prefixed(0, 200, &noise[..200]))),
         (
             "a zstd bomb",
             after(&[

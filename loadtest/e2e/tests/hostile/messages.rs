@@ -260,9 +260,9 @@ async fn listen<T>(answer: Result<tonic::Response<Streaming<T>>, Status>, shown:
 
 /// An error has a message, and the message shows no internals.
 fn assert_in_words(status: &Status, shown: &str) {
-    let is_said = !status.message().is_empty()
+    let is_explained = !status.message().is_empty()
         && !matches!(status.code(), Code::Unknown | Code::Internal | Code::Cancelled);
-    assert!(is_said, "{shown}: {status:?}");
+    assert!(is_explained, "{shown}: {status:?}");
 }
 
 async fn in_time<T>(answer: impl Future<Output = T>) -> T {

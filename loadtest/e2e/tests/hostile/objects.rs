@@ -51,10 +51,10 @@ fn lines_of_any_kind_are_answered_by_their_number_and_the_next_is_taken() {
         pod(r#""p""#, r#"{"containers": [], "terminationGracePeriodSeconds": 1e400}"#).into_bytes(),
         pod(&format!("{:?}", "n".repeat(1_000)), "{}").into_bytes(),
     ];
-    let mut said = bad.join(&b'\n');
-    said.push(b'\n');
-    said.extend_from_slice(good.as_bytes());
-    let answer = say(&socket, &said);
+    let mut input = bad.join(&b'\n');
+    input.push(b'\n');
+    input.extend_from_slice(good.as_bytes());
+    let answer = send(&socket, &input);
     let lines: Vec<serde_json::Value> =
         answer.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let (last, refused) = lines.split_last().expect("an answer");
@@ -67,21 +67,21 @@ fn lines_of_any_kind_are_answered_by_their_number_and_the_next_is_taken() {
 
     let open: Vec<UnixStream> =
         (0..CONNECTIONS).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
-    running.wait_for("a connection too many to be told so", |_| {
-        say(&socket, good.as_bytes()).contains("already").then_some(())
+    running.wait_for("a refusal of one connection too many", |_| {
+        send(&socket, good.as_bytes()).contains("already").then_some(())
     });
     drop(open);
     running.wait_for("room again", |_| {
-        say(&socket, good.as_bytes()).contains("\"accepted\":1").then_some(())
+        send(&socket, good.as_bytes()).contains("\"accepted\":1").then_some(())
     });
-    assert!(!running.said().contains("panicked"), "{}", running.said());
+    assert!(!running.output().contains("panicked"), "{}", running.output());
 }
 
 /// Says all of it, and gives the answers.
-fn say(socket: &Path, said: &[u8]) -> String {
+fn send(socket: &Path, input: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     // A refused client is not read to the end.
-    let _ = stream.write_all(said);
+    let _ = stream.write_all(input);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);

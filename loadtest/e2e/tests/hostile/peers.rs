@@ -47,8 +47,8 @@ async fn who_lies_is_refused_in_words_and_the_others_go_on() {
             "5000",
         ),
     ];
-    for (what, said, named) in cases {
-        let end = say(hub, said).await;
+    for (what, messages, named) in cases {
+        let end = exchange(hub, messages).await;
         let text = match &end {
             End::Refused(text) => text.clone(),
             End::Status(status) => status.message().to_owned(),
@@ -112,7 +112,7 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
             vec![reports(vec![wire::Report { id: None, ..report(0, 1) }], None)],
         ),
         (
-            "a patch of what was never said",
+            "a patch of a report that was never sent",
             vec![reports(vec![short(wire::report::Body::Patch(vec![9; 99].into()), 1)], None)],
         ),
         (
@@ -129,9 +129,9 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
     for (number, (what, breach)) in breaches.into_iter().enumerate() {
         // Later than the node's own start, so that it is not itself the older one.
         let boot = 1_000 * (number as u64 + 1);
-        let mut said = vec![Message::Hello(hello("node-2", boot))];
-        said.extend(breach);
-        let end = say(hub, said).await;
+        let mut messages = vec![Message::Hello(hello("node-2", boot))];
+        messages.extend(breach);
+        let end = exchange(hub, messages).await;
         // Asking twice is no breach: one answer does for both.
         let is_put_out = match &end {
             End::Refused(text) => !text.is_empty(),
@@ -147,7 +147,7 @@ async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_
 /// Of all addresses the one that speaks the protocol.
 async fn hub(bench: &Bench) -> SocketAddr {
     for address in bench.listens() {
-        let end = say(address, vec![Message::Ack(wire::Ack::default())]).await;
+        let end = exchange(address, vec![Message::Ack(wire::Ack::default())]).await;
         if matches!(&end, End::Status(status) if status.message().contains("hello")) {
             return address;
         }
@@ -156,21 +156,21 @@ async fn hub(bench: &Bench) -> SocketAddr {
 }
 
 /// Says all of it, and listens until the end.
-async fn say(hub: SocketAddr, said: Vec<Message>) -> End {
+async fn exchange(hub: SocketAddr, messages: Vec<Message>) -> End {
     // A client that sends requests closes its side: the hub must not wait for more.
-    let is_all = said.iter().any(|message| matches!(message, Message::Request(_)));
+    let is_all = messages.iter().any(|message| matches!(message, Message::Request(_)));
     let client = ReplicationClient::connect(format!("http://{hub}")).await;
     let mut client = match client {
         Ok(client) => client,
         Err(error) => return End::Status(tonic::Status::unavailable(error.to_string())),
     };
-    let said = said.into_iter().map(|message| wire::EdgeMessage { message: Some(message) });
-    let (sender, messages) = tokio::sync::mpsc::channel(64);
-    for message in said {
+    let messages = messages.into_iter().map(|message| wire::EdgeMessage { message: Some(message) });
+    let (sender, outgoing) = tokio::sync::mpsc::channel(64);
+    for message in messages {
         sender.send(message).await.expect("there is room");
     }
-    let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
-    let mut heard = match timeout(ANSWER_WITHIN, client.session(stream)).await {
+    let stream = tokio_stream::wrappers::ReceiverStream::new(outgoing);
+    let mut responses = match timeout(ANSWER_WITHIN, client.session(stream)).await {
         Ok(Ok(response)) => response.into_inner(),
         Ok(Err(status)) => return End::Status(status),
         Err(_) => return End::Closed,
@@ -180,7 +180,7 @@ async fn say(hub: SocketAddr, said: Vec<Message>) -> End {
         drop(sender);
     }
     loop {
-        match timeout(ANSWER_WITHIN, heard.message()).await {
+        match timeout(ANSWER_WITHIN, responses.message()).await {
             Ok(Ok(Some(message))) => match message.message {
                 Some(HubSays::Refusal(refusal)) => end = End::Refused(refusal.message),
                 Some(HubSays::Welcome(_)) => end = End::Welcomed,

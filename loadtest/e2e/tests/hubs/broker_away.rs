@@ -25,14 +25,14 @@ fn a_part_that_starts_before_its_broker_waits_for_it() {
         fleet.part_mut(part).kill();
     }
     fleet.kafka.brokers().for_each(|broker| broker.stop().expect("it stops"));
-    let said = ["controller", "hub"].map(|part| fleet.part(part).said().len());
+    let before = ["controller", "hub"].map(|part| fleet.part(part).output().len());
     for part in ["controller", "hub"] {
         fleet.part_mut(part).start_again();
     }
-    for (part, before) in ["controller", "hub"].into_iter().zip(said) {
+    for (part, before) in ["controller", "hub"].into_iter().zip(before) {
         fleet.wait_for(&format!("{part} says what it waits for"), |fleet| {
-            let said = fleet.part(part).said();
-            said[before..].contains("Kafka cannot be asked").then_some(())
+            let output = fleet.part(part).output();
+            output[before..].contains("Kafka does not respond").then_some(())
         });
     }
     objects.settings("settings", 500);

@@ -91,8 +91,8 @@ fn hubs_restart_one_after_the_other_and_nothing_is_lost() {
     ));
     for hub in HUBS {
         let identity = authority.issue("hub", hub);
-        let told = [as_str(&identity), vec!["--config", &settings]].concat();
-        fleet.add_hub_with(hub, &told);
+        let args = [as_str(&identity), vec!["--config", &settings]].concat();
+        fleet.add_hub_with(hub, &args);
     }
     let hops = HUBS.map(|hub| Proxy::start(fleet.hub_address(hub)));
     let addresses = hops.each_ref().map(Proxy::address);
@@ -113,11 +113,11 @@ fn hubs_restart_one_after_the_other_and_nothing_is_lost() {
         there.set(Conditions::default());
 
         let before = there.arrivals().len();
-        let told = Instant::now();
+        let stopped = Instant::now();
         change(&fleet);
         events += 1;
         let status = fleet.part_mut(hub).stop().expect("it ran");
-        assert_eq!(status.code(), Some(0), "{}", fleet.said());
+        assert_eq!(status.code(), Some(0), "{}", fleet.outputs());
         wait_until_served(&fleet, HUBS[1 - at], &nodes);
         // One after the other, at twice the rate at which a hub lets edges in: none comes sooner
         // than it was asked to, however late it was asked.
@@ -125,7 +125,7 @@ fn hubs_restart_one_after_the_other_and_nothing_is_lost() {
         let came = there.arrivals().split_off(before);
         assert!(came.len() >= EDGES, "{came:?}");
         for (n, at) in (0..).zip(&came) {
-            assert!(*at >= told + between * n, "{hub}: edge {n} came after {:?}", *at - told);
+            assert!(*at >= stopped + between * n, "{hub}: edge {n} came after {:?}", *at - stopped);
         }
         // The hub named another one, so they did not try the one that stopped.
         assert_eq!(came.len(), EDGES, "each came once");
@@ -150,7 +150,7 @@ fn a_certificate_is_good_for_its_own_node_alone() {
     let folder = TempDir::new().expect("a temporary folder");
     let mut edge = Part::start(folder.path(), "gw-2", args);
     let status = edge.ended().expect("it ran");
-    let said = edge.said();
-    assert!(!status.success(), "{said}");
-    assert!(said.contains("gw-1") && said.contains("gw-2"), "{said}");
+    let output = edge.output();
+    assert!(!status.success(), "{output}");
+    assert!(output.contains("gw-1") && output.contains("gw-2"), "{output}");
 }

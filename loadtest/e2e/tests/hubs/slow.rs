@@ -50,7 +50,7 @@ fn an_edge_that_reads_a_byte_a_second_holds_nobody_up() {
     let hop = Proxy::start(fleet.hub_address("hub"));
     hop.set(Conditions { reads_per_second: Some(1), ..Conditions::default() });
     fleet.add_edge_with(SLOW, &[hop.address()], &PLAIN);
-    tell("before the slow one", &fleet);
+    print_peaks("before the slow one", &fleet);
     fleet.wait_for("the hub serves the slow one", |fleet| {
         let status = fleet.part("hub").status()?;
         let of_slow = status["nodes"].as_array()?.iter().find(|node| node["name"] == SLOW)?;
@@ -70,7 +70,7 @@ fn an_edge_that_reads_a_byte_a_second_holds_nobody_up() {
 
     // The hub ends its session, because it receives nothing from it; the edge retries at the same pace.
     fleet.wait_for("the end of its session", |_| (hop.arrivals().len() > 1).then_some(()));
-    tell("with the slow one", &fleet);
+    print_peaks("with the slow one", &fleet);
     fleet.check(&mut invariants);
     fleet.check_memory();
     nodes.iter().for_each(|node| assert_eq!(has(&fleet, node, 4), Some(true), "{node}"));
@@ -78,10 +78,10 @@ fn an_edge_that_reads_a_byte_a_second_holds_nobody_up() {
     hop.set(Conditions::default());
     wait_until_has(&fleet, SLOW, LARGE_EVENTS);
     settle(&fleet, &mut invariants);
-    tell("in the end", &fleet);
+    print_peaks("in the end", &fleet);
 }
 
-fn tell(when: &str, fleet: &Fleet) {
+fn print_peaks(when: &str, fleet: &Fleet) {
     let peaks = ["hub", SLOW, "gw-00"].map(|part| (part, fleet.part(part).peak_bytes() >> 10));
     println!("{when}, KiB at most: {peaks:?}");
 }

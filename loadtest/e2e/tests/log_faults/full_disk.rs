@@ -9,7 +9,7 @@ use crate::scene::{CONTROLLER, HUB, Scene};
 const DISK_MIB: u64 = 96;
 
 #[test]
-fn a_full_disk_of_the_broker_is_waited_for_and_said() {
+fn a_full_disk_of_the_broker_is_waited_for_and_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(disk) = SmallDisk::mount(folder.path(), DISK_MIB) else { return };
     let settings =
@@ -18,7 +18,7 @@ fn a_full_disk_of_the_broker_is_waited_for_and_said() {
     let load = scene.begin_load();
     disk.fill(0);
     for part in [CONTROLLER, HUB] {
-        scene.wait_until_said(part, "Kafka");
+        scene.wait_until_reported(part, "Kafka");
     }
     scene.end_load(load);
     disk.make_room();

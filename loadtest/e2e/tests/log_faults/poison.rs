@@ -24,7 +24,7 @@ fn a_record_that_cannot_be_read_is_named_and_costs_the_writer_an_epoch() {
         &scene.fleet.kafka.bootstrap(),
         Append { partition: stream.partition(PARTITIONS), record },
     );
-    scene.wait_until_said(HUB, "the record cannot be read");
+    scene.wait_until_reported(HUB, "the record cannot be read");
     for node in [right, left] {
         scene.put(&Pod::anchor(node), 1);
         scene.wait_for("the change", |fleet| {

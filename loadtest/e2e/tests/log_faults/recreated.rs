@@ -17,7 +17,7 @@ fn topics_that_are_made_again_are_the_next_life_and_no_edge_drops_anything_for_i
     assert_eq!(life(&scene.fleet), Some(1));
     scene.stop(CONTROLLER);
     scene.fleet.kafka.delete(&[DOWNSTREAM, UPSTREAM]).expect("they are deleted");
-    scene.wait_until_said(HUB, "there is no topic");
+    scene.wait_until_reported(HUB, "there is no topic");
     scene.fleet.make_topics(PARTITIONS);
     // The new ones are empty, and the hub knows.
     scene.wait_for("a hub at an empty log", |fleet| {

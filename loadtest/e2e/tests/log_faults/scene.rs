@@ -92,13 +92,17 @@ impl Manifests {
 impl Scene {
     /// A cluster with `settings`, and with more Kafka settings beside the usual ones; a controller, a hub,
     /// an edge on each node with its anchor, all in step.
-    pub(crate) fn begin(settings: ClusterSettings, said: &[&str]) -> Self {
-        Self::over(PARTITIONS, settings, said)
+    pub(crate) fn begin(settings: ClusterSettings, kafka_settings: &[&str]) -> Self {
+        Self::over(PARTITIONS, settings, kafka_settings)
     }
 
     /// The same, over so many partitions.
-    pub(crate) fn over(partitions: u32, settings: ClusterSettings, said: &[&str]) -> Self {
-        let fleet = Fleet::with_kafka_settings(settings, partitions, said);
+    pub(crate) fn over(
+        partitions: u32,
+        settings: ClusterSettings,
+        kafka_settings: &[&str],
+    ) -> Self {
+        let fleet = Fleet::with_kafka_settings(settings, partitions, kafka_settings);
         let mut scene = Self {
             fleet,
             wanted: BTreeMap::new(),
@@ -167,7 +171,7 @@ impl Scene {
     /// Stops a part in order.
     pub(crate) fn stop(&mut self, part: &str) {
         let status = self.fleet.part_mut(part).stop();
-        assert!(status.is_some_and(|status| status.success()), "{}", self.fleet.said());
+        assert!(status.is_some_and(|status| status.success()), "{}", self.fleet.outputs());
         self.parts.remove(part);
     }
 
@@ -199,7 +203,7 @@ impl Scene {
                 assert!(
                     is_there || self.anchors.is_empty(),
                     "{node} dropped its anchor\n{}",
-                    fleet.said()
+                    fleet.outputs()
                 );
             }
             look(fleet)
@@ -207,12 +211,12 @@ impl Scene {
     }
 
     /// Waits until `part` says `words`, in its log or its status.
-    pub(crate) fn wait_until_said(&self, part: &str, words: &str) {
+    pub(crate) fn wait_until_reported(&self, part: &str, words: &str) {
         self.wait_for(&format!("{part} says {words:?}"), |fleet| {
             let part = fleet.part(part);
-            let is_said = part.said().contains(words)
+            let is_reported = part.output().contains(words)
                 || part.text(&["status"]).is_some_and(|status| status.contains(words));
-            is_said.then_some(())
+            is_reported.then_some(())
         });
     }
 
@@ -235,9 +239,9 @@ impl Scene {
         self.wait_until_settled();
         for part in self.parts.clone() {
             let is_running = self.fleet.part_mut(&part).is_running();
-            assert!(is_running, "{part} died\n{}", self.fleet.said());
-            let said = self.fleet.part(&part).said();
-            check_words(&part, &said).unwrap_or_else(|found| panic!("{found}\n{said}"));
+            assert!(is_running, "{part} died\n{}", self.fleet.outputs());
+            let output = self.fleet.part(&part).output();
+            check_words(&part, &output).unwrap_or_else(|found| panic!("{found}\n{output}"));
         }
         self.check_anchors();
         self.check_hashes();
@@ -253,7 +257,11 @@ impl Scene {
             let is = now.get(name);
             let is_same =
                 is.is_some_and(|(is, runs)| is == uid && (since.is_none() || runs == since));
-            assert!(is_same, "{name} was {uid} since {since:?}, is {is:?}\n{}", self.fleet.said());
+            assert!(
+                is_same,
+                "{name} was {uid} since {since:?}, is {is:?}\n{}",
+                self.fleet.outputs()
+            );
         }
         self.anchors = now;
     }
@@ -263,7 +271,7 @@ impl Scene {
         let mut hashes: BTreeMap<(String, u64), BTreeMap<String, String>> = BTreeMap::new();
         for part in &self.parts {
             let output = self.fleet.part(part).ask(&["verify", "-o", "json"]);
-            assert!(output.status.success(), "{part}: {}\n{}", text(&output), self.fleet.said());
+            assert!(output.status.success(), "{part}: {}\n{}", text(&output), self.fleet.outputs());
             for line in String::from_utf8_lossy(&output.stdout).lines() {
                 let line: Value = serde_json::from_str(line).expect("JSON");
                 let stream = line["stream"].as_str().expect("a stream").to_owned();
@@ -289,8 +297,8 @@ impl Scene {
         for event in events.iter().filter(|event| event["kind"] != "Head") {
             let Some(key) = event["key"].as_str() else { continue };
             let before = last.insert(key, &event["object"]);
-            let is_said_twice = before == Some(&event["object"]) && !self.is_repaired;
-            assert!(!is_said_twice, "said twice: {event}");
+            let is_duplicate = before == Some(&event["object"]) && !self.is_repaired;
+            assert!(!is_duplicate, "appended twice: {event}");
         }
     }
 

@@ -42,7 +42,7 @@ fn edges_ahead_of_a_log_that_lost_its_tail_follow_what_it_says_then() {
     scene.remove(&comes);
     scene.fleet.kafka.broker(1).start().expect("it comes back");
     for part in [CONTROLLER, HUB] {
-        scene.wait_until_said(part, "the log was truncated");
+        scene.wait_until_reported(part, "the log was truncated");
     }
     scene.check();
 }
@@ -52,9 +52,9 @@ fn edges_ahead_of_a_log_that_lost_its_tail_follow_what_it_says_then() {
 #[test]
 fn an_unclean_leader_that_lacks_the_tail_is_followed_and_edges_are_set_right() {
     let settings = ClusterSettings { brokers: 3, ..ClusterSettings::default() };
-    let said =
+    let kafka_settings =
         ["topic.replication.factor=2", "topic.min.insync.replicas=1", "allow.unsafe.topics=true"];
-    let mut scene = Scene::over(1, settings, &said);
+    let mut scene = Scene::over(1, settings, &kafka_settings);
     let unclean = [["unclean.leader.election.enable", "true"]];
     scene.fleet.kafka.set(DOWNSTREAM, &unclean).expect("Kafka takes it");
     let place = Place::of(&scene.fleet, DOWNSTREAM, 0).expect("it is there");
@@ -74,7 +74,7 @@ fn an_unclean_leader_that_lacks_the_tail_is_followed_and_edges_are_set_right() {
     scene.remove(&comes);
     scene.fleet.kafka.broker(lacks).start().expect("it comes back");
     for part in [CONTROLLER, HUB] {
-        scene.wait_until_said(part, "the log was truncated");
+        scene.wait_until_reported(part, "the log was truncated");
     }
     scene.fleet.kafka.broker(leader).start().expect("it comes back");
     scene.check();

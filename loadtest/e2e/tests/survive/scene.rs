@@ -54,19 +54,19 @@ impl Scene {
     /// must hold is checked.
     pub(crate) fn settle(&mut self) {
         self.restless.settle();
-        self.fleet.told = self.restless.said();
+        self.fleet.socket_objects = self.restless.socket_objects();
         self.fleet.settle_and_check(&mut self.invariants);
     }
 
     /// Checks that no part panicked and that the hashes of each equal those of the log.
     pub(crate) fn end(&self) {
         for (name, part) in self.fleet.parts() {
-            check_words(name, &part.said()).expect("no panic");
+            check_words(name, &part.output()).expect("no panic");
         }
         for hub in HUBS {
             let verified = self.fleet.part(hub).ask(&["verify"]);
-            let said = String::from_utf8_lossy(&verified.stdout);
-            assert_eq!(verified.status.code(), Some(0), "{hub}: {said}");
+            let output = String::from_utf8_lossy(&verified.stdout);
+            assert_eq!(verified.status.code(), Some(0), "{hub}: {output}");
         }
     }
 }

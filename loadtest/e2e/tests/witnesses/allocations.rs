@@ -30,21 +30,21 @@ const TOGETHER_BYTES: Figure =
 
 /// The allocations of an edge that receives the messages of this course.
 fn allocated(course: Course) -> AllocationInfo {
-    let Cost { said, before, .. } = cost(course, EVENTS);
+    let Cost { messages: sent, before, .. } = cost(course, EVENTS);
     let before: Vec<Bytes> = before.down.into_iter().filter(opens).collect();
-    let said = said.down;
+    let sent = sent.down;
     let (at_once, messages) = match course {
         Course::OneByOne => (1, 1),
-        Course::Burst => (EVENTS, said.len()),
+        Course::Burst => (EVENTS, sent.len()),
     };
-    let turns = said.chunks(messages).len() as u64;
+    let turns = sent.chunks(messages).len() as u64;
     assert_eq!(turns * at_once, EVENTS, "an event a message, where they come alone");
     let runtime = runtime();
     let (mut edge, play) = runtime.block_on(async {
-        let (play, played) = mpsc::channel::<Bytes>(said.len().max(1));
+        let (play, played) = mpsc::channel::<Bytes>(sent.len().max(1));
         let mut edge = WatchedEdge::start(to_player(played)).await;
         for message in before {
-            play.send(message).await.expect("it hears");
+            play.send(message).await.expect("the edge receives");
         }
         edge.is_complete().await;
         rest().await;
@@ -52,9 +52,9 @@ fn allocated(course: Course) -> AllocationInfo {
     });
     allocation_counter::measure(|| {
         runtime.block_on(async {
-            for said in said.chunks(messages) {
-                for message in said {
-                    play.send(message.clone()).await.expect("it hears");
+            for chunk in sent.chunks(messages) {
+                for message in chunk {
+                    play.send(message.clone()).await.expect("the edge receives");
                 }
                 edge.shows(at_once).await;
                 rest().await;

@@ -42,8 +42,8 @@ fn a_thousand_events_at_once_cost_this() {
         (OUTBOX, all(cost.outbox.writes)),
         (HUB_WRITES, all(cost.hub.writes)),
         (HUB_READS, of(cost.hub.reads())),
-        (PUSHES, all(cost.said.down.len() as u64)),
-        (ACKS, all(cost.said.up.len() as u64)),
-        (DOWN, of(Messages::bytes(&cost.said.down))),
+        (PUSHES, all(cost.messages.down.len() as u64)),
+        (ACKS, all(cost.messages.up.len() as u64)),
+        (DOWN, of(Messages::bytes(&cost.messages.down))),
     ]);
 }

@@ -27,7 +27,7 @@ pub(crate) struct Cloud {
     writer: Writer,
     follower: Follower<()>,
     /// Changes made so far.
-    said: u64,
+    changes: u64,
 }
 
 impl Cloud {
@@ -67,7 +67,7 @@ impl Cloud {
             metrics: HubMetrics::new(&Registry::new()).expect("a fresh registry"),
         };
         let hub = Hub::start_without_listener(config, seams, || 0.5).await.expect("starts");
-        let mut cloud = Self { hub: Arc::new(hub), store, writer, follower, said: 0 };
+        let mut cloud = Self { hub: Arc::new(hub), store, writer, follower, changes: 0 };
         let streams = Applied {
             key: EntryKey::Streams,
             uid: String::new(),
@@ -75,15 +75,15 @@ impl Cloud {
             object: Assignment::new(&node(), []).encode(),
         };
         cloud.append([streams]).await;
-        cloud.say(PODS).await;
+        cloud.append_changes(PODS).await;
         cloud.writer.reconciled().await.expect("appended");
         cloud
     }
 
     /// The next `count` turns, in one append.
-    pub(crate) async fn say(&mut self, count: u64) {
-        let turns = self.said..self.said + count;
-        self.said += count;
+    pub(crate) async fn append_changes(&mut self, count: u64) {
+        let turns = self.changes..self.changes + count;
+        self.changes += count;
         self.append(turns.map(pod)).await;
     }
 

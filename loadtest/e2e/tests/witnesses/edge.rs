@@ -27,7 +27,7 @@ use crate::pods::node;
 const REST: Duration = Duration::from_millis(1);
 
 /// The time limit of a notification, in paused time: it passes at once when no task has work.
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+const NOTIFIED_WITHIN: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub(crate) struct WatchedEdge {
@@ -114,7 +114,8 @@ impl WatchedEdge {
     }
 
     async fn next(&mut self) -> WatchEvent {
-        let told = timeout(TOLD_WITHIN, self.watch.next()).await.expect("nothing is told");
-        told.expect("the watch goes on").expect("the watch goes on")
+        let event =
+            timeout(NOTIFIED_WITHIN, self.watch.next()).await.expect("no notification arrives");
+        event.expect("the watch goes on").expect("the watch goes on")
     }
 }

@@ -48,9 +48,9 @@ fn an_event_that_comes_alone_costs_this() {
         (OUTBOX, each(cost.outbox.writes, 1)),
         (HUB_WRITES, of(cost.hub.writes)),
         (HUB_READS, of(cost.hub.reads())),
-        (PUSHES, of(cost.said.down.len() as u64)),
-        (ACKS, of(cost.said.up.len() as u64)),
-        (DOWN, of(Messages::bytes(&cost.said.down))),
-        (UP, of(Messages::bytes(&cost.said.up))),
+        (PUSHES, of(cost.messages.down.len() as u64)),
+        (ACKS, of(cost.messages.up.len() as u64)),
+        (DOWN, of(Messages::bytes(&cost.messages.down))),
+        (UP, of(Messages::bytes(&cost.messages.up))),
     ]);
 }

@@ -19,7 +19,7 @@ pub(crate) struct Cost {
     pub(crate) edge: EngineCounts,
     pub(crate) outbox: EngineCounts,
     pub(crate) hub: EngineCounts,
-    pub(crate) said: Messages,
+    pub(crate) messages: Messages,
     /// The messages before it, from the beginning.
     pub(crate) before: Messages,
 }
@@ -34,7 +34,7 @@ pub(crate) fn cost(course: Course, events: u64) -> Cost {
         edge.is_complete().await;
         rest().await;
 
-        let before = tape.said();
+        let before = tape.messages();
         let stores = [edge.state.clone(), edge.outbox.clone(), cloud.store.clone()];
         let asked = stores.each_ref().map(|store| store.asked());
         let (turns, at_once) = match course {
@@ -42,11 +42,11 @@ pub(crate) fn cost(course: Course, events: u64) -> Cost {
             Course::Burst => (1, events),
         };
         for _ in 0..turns {
-            cloud.say(at_once).await;
+            cloud.append_changes(at_once).await;
             edge.shows(at_once).await;
             rest().await;
         }
         let [edge, outbox, hub] = [0, 1, 2].map(|of| stores[of].asked() - asked[of]);
-        Cost { edge, outbox, hub, said: tape.said().since(&before), before }
+        Cost { edge, outbox, hub, messages: tape.messages().since(&before), before }
     })
 }

@@ -31,7 +31,7 @@ pub(crate) struct Messages {
 
 impl Tape {
     /// The messages so far.
-    pub(crate) fn said(&self) -> Messages {
+    pub(crate) fn messages(&self) -> Messages {
         self.lock().clone()
     }
 
@@ -59,13 +59,13 @@ pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> HubDialer {
     Arc::new(move |_| {
         let (hub, tape) = (hub.clone(), tape.clone());
         async move {
-            let (to_hub, mut said) = mpsc::channel::<EdgeMessage>(ON_THE_WAY_MAX);
+            let (to_hub, mut from_edge) = mpsc::channel::<EdgeMessage>(ON_THE_WAY_MAX);
             let (up, at_hub) = mpsc::channel(ON_THE_WAY_MAX);
             let (down, at_edge) = mpsc::channel(ON_THE_WAY_MAX);
             let mut from_hub = hub.open_session(ReceiverStream::new(at_hub).boxed());
             let kept = tape.clone();
             tokio::spawn(async move {
-                while let Some(message) = said.recv().await {
+                while let Some(message) = from_edge.recv().await {
                     kept.lock().up.push(Bytes::from(message.encode_to_vec()));
                     if up.send(Ok(message)).await.is_err() {
                         return;
@@ -88,15 +88,15 @@ pub(crate) fn to_hub(hub: Arc<HubHandle>, tape: Tape) -> HubDialer {
 }
 
 /// A connection to a hub that sends prepared messages, whatever it receives. It is used once.
-pub(crate) fn to_player(said: mpsc::Receiver<Bytes>) -> HubDialer {
-    let said = Arc::new(Mutex::new(Some(said)));
+pub(crate) fn to_player(messages: mpsc::Receiver<Bytes>) -> HubDialer {
+    let messages = Arc::new(Mutex::new(Some(messages)));
     Arc::new(move |_| {
-        let said = said.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let messages = messages.lock().unwrap_or_else(PoisonError::into_inner).take();
         async move {
-            let said = said.ok_or_else(|| Status::unavailable("it was asked before"))?;
-            let (to_hub, mut heard) = mpsc::channel(ON_THE_WAY_MAX);
-            tokio::spawn(async move { while heard.recv().await.is_some() {} });
-            Ok(HubStreams { to_hub, from_hub: decoded(said) })
+            let messages = messages.ok_or_else(|| Status::unavailable("it was asked before"))?;
+            let (to_hub, mut from_edge) = mpsc::channel(ON_THE_WAY_MAX);
+            tokio::spawn(async move { while from_edge.recv().await.is_some() {} });
+            Ok(HubStreams { to_hub, from_hub: decoded(messages) })
         }
         .boxed()
     })

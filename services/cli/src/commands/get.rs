@@ -93,7 +93,7 @@ pub(super) async fn fetch(
 
 /// The line about the past state that is shown.
 fn past(positions: &[String], object_type: &ObjectType, scope: &Scope) -> String {
-    let said = positions.iter().take(POSITIONS_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let shown = positions.iter().take(POSITIONS_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
     let more = match positions.len().saturating_sub(POSITIONS_SHOWN_MAX) {
         0 => String::new(),
         more => format!(" and so on ({more} more streams)"),
@@ -104,7 +104,7 @@ fn past(positions: &[String], object_type: &ObjectType, scope: &Scope) -> String
         "pod" | "node" if at_seq => "; statuses are not shown at a seq, only at a time",
         _ => "",
     };
-    format!("at {said}{more}{without}")
+    format!("at {shown}{more}{without}")
 }
 
 /// Returns the request for one type.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_added_as_told() {
+    fn columns_are_added_by_flags() {
         let config_map = ObjectType::named("cm").expect("a type");
         let args = args(&["cm", "-A", "--show-labels"]);
         let mut table = new_table(&args, config_map);
@@ -265,7 +265,7 @@ mod tests {
     fn a_past_of_many_streams_is_shortened() {
         let positions: Vec<String> = (1..=6).map(|n| format!("node/n{n} seq 2")).collect();
         let pod = ObjectType::named("po").expect("a type");
-        let said = past(&positions, pod, &args(&["po", "--at", "3"]).scope);
-        assert!(said.contains("(2 more streams)") && said.contains("statuses are not"), "{said}");
+        let text = past(&positions, pod, &args(&["po", "--at", "3"]).scope);
+        assert!(text.contains("(2 more streams)") && text.contains("statuses are not"), "{text}");
     }
 }

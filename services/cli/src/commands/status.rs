@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_chosen_by_name_and_sorted_as_told() {
+    fn nodes_are_chosen_by_name_and_sorted_by_flag() {
         let mut status = StatusResponse {
             nodes: vec![node("node-10", 1), node("node-2", 0), node("node-3", 9)],
             ..StatusResponse::default()

@@ -172,10 +172,10 @@ impl World {
     }
 
     /// The events of pods and ConfigMaps in a stream, in order.
-    async fn said(&self, stream: &str) -> Vec<String> {
+    async fn events_in(&self, stream: &str) -> Vec<String> {
         let stream: StreamId = stream.parse().expect("a stream");
         let (events, _) = self.read().await;
-        events.iter().filter(|event| event.stream == stream).filter_map(said).collect()
+        events.iter().filter(|event| event.stream == stream).filter_map(event_text).collect()
     }
 
     /// The fold holds exactly these pods and ConfigMaps, each event counted once (I1, I3).
@@ -231,24 +231,24 @@ impl World {
     }
 }
 
-fn said(event: &Envelope) -> Option<String> {
+fn event_text(event: &Envelope) -> Option<String> {
     let key = event.event.key()?.to_string();
-    let is_told = key.contains("/pod/") || key.contains("/configmap/") || key.contains("request");
+    let is_listed = key.contains("/pod/") || key.contains("/configmap/") || key.contains("request");
     let sign = if matches!(event.event, Event::Removed(_)) { '-' } else { '+' };
-    is_told.then(|| format!("{sign}{key}"))
+    is_listed.then(|| format!("{sign}{key}"))
 }
 
 impl Running {
-    async fn tell(&self, events: impl IntoIterator<Item = SourceEvent>) {
+    async fn send(&self, events: impl IntoIterator<Item = SourceEvent>) {
         for event in events {
             self.source.send(event).await.expect("listened to");
         }
     }
 
     async fn list(&self, objects: impl IntoIterator<Item = Object>) {
-        self.tell([SourceEvent::Init]).await;
-        self.tell(objects.into_iter().map(SourceEvent::InitApply)).await;
-        self.tell([SourceEvent::InitDone]).await;
+        self.send([SourceEvent::Init]).await;
+        self.send(objects.into_iter().map(SourceEvent::InitApply)).await;
+        self.send([SourceEvent::InitDone]).await;
         self.reconciled(0).await;
     }
 
@@ -268,12 +268,12 @@ impl Running {
     }
 
     async fn set(&self, object: Object) {
-        self.tell([SourceEvent::Apply(object, Cause::default())]).await;
+        self.send([SourceEvent::Apply(object, Cause::default())]).await;
     }
 
     async fn delete(&self, key: &str, uid: &str) {
         let (key, uid) = (key.parse().expect("a key"), uid.to_owned());
-        self.tell([SourceEvent::Delete { key, uid, cause: Cause::default() }]).await;
+        self.send([SourceEvent::Delete { key, uid, cause: Cause::default() }]).await;
     }
 }
 
@@ -318,28 +318,28 @@ fn config(name: &str, version: u32, data: &str) -> Object {
 async fn only_differences_are_appended_and_what_a_pod_names_keeps_to_its_side_of_it() {
     let world = World::new();
     let running = world.start().await;
-    running.tell([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
-    running.tell([SourceEvent::InitApply(config("c", 1, "x"))]).await;
+    running.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    running.send([SourceEvent::InitApply(config("c", 1, "x"))]).await;
     until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
-    assert!(world.said("node/a").await.is_empty(), "nothing before everything is listed");
-    running.tell([SourceEvent::InitDone]).await;
+    assert!(world.events_in("node/a").await.is_empty(), "nothing before everything is listed");
+    running.send([SourceEvent::InitDone]).await;
     running.reconciled(0).await;
-    assert_eq!(world.said("node/a").await, ["+d/configmap/c", "+d/pod/p"]);
+    assert_eq!(world.events_in("node/a").await, ["+d/configmap/c", "+d/pod/p"]);
 
     running.set(config("c", 2, "x")).await;
     running.set(config("c", 3, "y")).await;
-    until_true("the change", async || world.said("node/a").await.len() == 3).await;
-    assert_eq!(world.said("node/a").await[2], "+d/configmap/c", "and not the version alone");
+    until_true("the change", async || world.events_in("node/a").await.len() == 3).await;
+    assert_eq!(world.events_in("node/a").await[2], "+d/configmap/c", "and not the version alone");
 
     // In one group, whatever other changes arrive in between.
     running.set(config("c", 4, "z")).await;
     running.delete("d/pod/p", "u-p").await;
     until_true("the removal", async || {
-        world.said("node/a").await.last().is_some_and(|last| last == "-d/configmap/c")
+        world.events_in("node/a").await.last().is_some_and(|last| last == "-d/configmap/c")
     })
     .await;
-    let said = world.said("node/a").await;
-    assert_eq!(said[said.len() - 2..], ["-d/pod/p", "-d/configmap/c"]);
+    let events = world.events_in("node/a").await;
+    assert_eq!(events[events.len() - 2..], ["-d/pod/p", "-d/configmap/c"]);
     running.controller.stop().await;
     world.check("node/a", &[]).await;
 }
@@ -353,7 +353,7 @@ async fn a_restart_appends_only_what_changed_meanwhile_missed_deletes_included()
             .list([pod("p", "c"), pod("q", "e"), config("c", 1, "x"), config("e", 1, "x")])
             .await;
         running.controller.stop().await;
-        let before = world.said("node/a").await;
+        let before = world.events_in("node/a").await;
         assert_eq!(before.len(), 4);
         // Meanwhile a pod went, one came, an object changed, and another in its version alone.
         let later = if loses_its_disk { world.elsewhere() } else { world.clone() };
@@ -362,9 +362,9 @@ async fn a_restart_appends_only_what_changed_meanwhile_missed_deletes_included()
             let running = later.start().await;
             running.list(now.clone()).await;
             running.controller.stop().await;
-            let said = world.said("node/a").await;
+            let events = world.events_in("node/a").await;
             let expected = ["+d/configmap/f", "+d/pod/r", "-d/pod/q", "-d/configmap/e"];
-            assert_eq!(said[4..], expected, "and nothing more the second time");
+            assert_eq!(events[4..], expected, "and nothing more the second time");
         }
         world.check("node/a", &["d/pod/p", "d/pod/r", "d/configmap/c", "d/configmap/f"]).await;
     }
@@ -387,8 +387,8 @@ async fn after_an_append_of_unknown_outcome_the_next_epoch_loses_and_doubles_not
         running.set(pod("q", "c")).await;
         let epoch = running.reconciled(1).await;
         until_true("both pods", async || {
-            let said = world.said("node/a").await;
-            ["+d/pod/p", "+d/pod/q"].iter().all(|pod| said.iter().any(|one| one == pod))
+            let events = world.events_in("node/a").await;
+            ["+d/pod/p", "+d/pod/q"].iter().all(|pod| events.iter().any(|one| one == pod))
         })
         .await;
         assert_eq!(epoch, WriterEpoch(2), "{fault:?}");
@@ -405,9 +405,9 @@ async fn a_record_of_a_former_epoch_that_comes_late_is_mended() {
     running.log.inject_fault(AppendFault::UnknownWrittenLater);
     running.set(config("c", 2, "y")).await;
     running.reconciled(1).await;
-    let was = world.said("node/a").await.len();
+    let was = world.events_in("node/a").await.len();
     assert_eq!(running.log.deliver_late(), 1);
-    until_true("the truth again", async || world.said("node/a").await.len() > was).await;
+    until_true("the truth again", async || world.events_in("node/a").await.len() > was).await;
     running.controller.stop().await;
     world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
     // Compaction would have kept the late record, were it the last of its key.
@@ -487,22 +487,22 @@ async fn the_trace_of_the_last_cause_goes_with_the_event() {
     running.list([pod("p", "c")]).await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let cause = Cause { traceparent: Some(trace.to_owned()), ..Cause::default() };
-    running.tell([SourceEvent::Apply(config("c", 1, "x"), cause)]).await;
-    until_true("the event", async || world.said("node/a").await.len() == 2).await;
+    running.send([SourceEvent::Apply(config("c", 1, "x"), cause)]).await;
+    until_true("the event", async || world.events_in("node/a").await.len() == 2).await;
     running.controller.stop().await;
     let (events, _) = world.read().await;
-    let of = events.iter().find(|event| said(event).is_some_and(|s| s == "+d/configmap/c"));
+    let of = events.iter().find(|event| event_text(event).is_some_and(|s| s == "+d/configmap/c"));
     assert_eq!(of.and_then(|event| event.traceparent.as_deref()), Some(trace));
 }
 
 #[tokio::test]
-async fn what_one_source_lists_does_not_remove_what_another_told() {
+async fn what_one_source_lists_does_not_remove_what_another_source_sent() {
     let world = World::new();
     let (a, first) = script();
     let (b, second) = script();
     let running = world.start_with(vec![first, second], a).await;
-    running.tell([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
-    running.tell([SourceEvent::InitDone]).await;
+    running.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    running.send([SourceEvent::InitDone]).await;
     for event in
         [SourceEvent::Init, SourceEvent::InitApply(config("c", 1, "x")), SourceEvent::InitDone]
     {
@@ -523,7 +523,7 @@ async fn a_log_made_again_gets_the_next_number_and_everything_anew() {
     world.downstream.recreate(2);
     until_true("the pods in the new log", async || {
         world.downstream.bounds(Partition(0)).await.is_ok_and(|bounds| bounds.high.0 > 0)
-            && world.said("node/a").await.len() == 2
+            && world.events_in("node/a").await.len() == 2
     })
     .await;
     let (_, follower) = world.read().await;
@@ -559,10 +559,10 @@ async fn a_log_made_again_gets_the_next_number_from_a_controller_that_never_knew
 }
 
 fn position(node: &NodeName, streams: Vec<NodeStreamProgress>) -> Record {
-    position_record(node, &standing(streams))
+    position_record(node, &node_progress(streams))
 }
 
-fn standing(streams: Vec<NodeStreamProgress>) -> NodeProgress {
+fn node_progress(streams: Vec<NodeStreamProgress>) -> NodeProgress {
     NodeProgress {
         hub: "hub-1".to_owned(),
         connected: true,
@@ -575,10 +575,10 @@ fn standing(streams: Vec<NodeStreamProgress>) -> NodeProgress {
     }
 }
 
-fn position_record(node: &NodeName, standing: &NodeProgress) -> Record {
+fn position_record(node: &NodeName, progress: &NodeProgress) -> Record {
     Record {
         key: ReportKey::Position.record_key(node).into(),
-        value: Some(serde_json::to_vec(standing).expect("JSON").into()),
+        value: Some(serde_json::to_vec(progress).expect("JSON").into()),
         header: Bytes::new(),
         traceparent: None,
     }

@@ -6,7 +6,7 @@ use headwater_view::PodStatusFold;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::tables::{NODES, STANDINGS};
+use super::tables::{NODE_PROGRESS, NODES};
 
 /// How long after its last contact a node counts as Ready: the grace period of the node lifecycle
 /// controller (40 s).
@@ -70,8 +70,8 @@ fn merge_node(
         }
         object["status"] = reported["status"].clone();
     }
-    let standing = STANDINGS.get(from, &node)?.map(|Json(standing)| standing);
-    set_ready(object, standing.as_ref(), now_ms);
+    let progress = NODE_PROGRESS.get(from, &node)?.map(|Json(progress)| progress);
+    set_ready(object, progress.as_ref(), now_ms);
     for part in ["labels", "annotations", "creationTimestamp"] {
         if object["metadata"][part].is_null()
             && let Some(metadata) = object["metadata"].as_object_mut()
@@ -84,15 +84,15 @@ fn merge_node(
 
 /// Whether a node is connected and its last contact is recent: a hub that died wrote no position
 /// record for the end of the session.
-pub fn is_reachable(standing: &NodeProgress, now_ms: i64) -> bool {
-    standing.connected && now_ms.saturating_sub(standing.contact_ms) <= NODE_GRACE_MS
+pub fn is_reachable(progress: &NodeProgress, now_ms: i64) -> bool {
+    progress.connected && now_ms.saturating_sub(progress.contact_ms) <= NODE_GRACE_MS
 }
 
 /// Sets the Ready condition as the node lifecycle controller does: the node's own while the node is
 /// reachable, otherwise Unknown.
-fn set_ready(object: &mut Value, standing: Option<&NodeProgress>, now_ms: i64) {
-    let contact_ms = standing.map(|standing| standing.contact_ms);
-    let reachable = standing.is_some_and(|standing| is_reachable(standing, now_ms));
+fn set_ready(object: &mut Value, progress: Option<&NodeProgress>, now_ms: i64) {
+    let contact_ms = progress.map(|progress| progress.contact_ms);
+    let reachable = progress.is_some_and(|progress| is_reachable(progress, now_ms));
     if !object["status"].is_object() {
         object["status"] = json!({});
     }
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    fn standing(connected: bool, contact_ms: i64) -> NodeProgress {
+    fn progress(connected: bool, contact_ms: i64) -> NodeProgress {
         NodeProgress {
             hub: "hub".to_owned(),
             connected,
@@ -151,17 +151,17 @@ mod tests {
         }
     }
 
-    fn ready(standing: Option<&NodeProgress>, now_ms: i64) -> String {
+    fn ready(progress: Option<&NodeProgress>, now_ms: i64) -> String {
         let mut node = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        set_ready(&mut node, standing, now_ms);
+        set_ready(&mut node, progress, now_ms);
         node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()
     }
 
     #[test]
     fn a_node_is_ready_while_it_is_reachable() {
-        assert_eq!(ready(Some(&standing(true, 1_000)), 2_000), "True");
-        assert_eq!(ready(Some(&standing(true, 1_000)), 1_001 + NODE_GRACE_MS), "Unknown");
-        assert_eq!(ready(Some(&standing(false, 1_000)), 2_000), "Unknown");
+        assert_eq!(ready(Some(&progress(true, 1_000)), 2_000), "True");
+        assert_eq!(ready(Some(&progress(true, 1_000)), 1_001 + NODE_GRACE_MS), "Unknown");
+        assert_eq!(ready(Some(&progress(false, 1_000)), 2_000), "Unknown");
         assert_eq!(ready(None, 2_000), "Unknown");
     }
 }

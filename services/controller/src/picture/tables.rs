@@ -9,7 +9,7 @@ pub(crate) const NODES: Table<NodeName, Json<NodeReport>, Folded> =
     Table::new(TableId::NodePictures);
 
 /// Per node: its last position record, which its hub wrote.
-pub(crate) const STANDINGS: Table<NodeName, Json<NodeProgress>, Folded> =
+pub(crate) const NODE_PROGRESS: Table<NodeName, Json<NodeProgress>, Folded> =
     Table::new(TableId::NodeProgress);
 
 /// Pods under deletion whose containers have all stopped, and their UIDs, until their nodes no

@@ -14,7 +14,7 @@ use super::terminations::{LoggedTermination, TerminationOrder};
 use super::{Fold, ReportFold};
 use crate::metrics::RecordKind;
 use crate::picture::changes::ChangeGroup;
-use crate::picture::tables::{NODES, NodeReport, STANDINGS, TERMINATIONS};
+use crate::picture::tables::{NODE_PROGRESS, NODES, NodeReport, TERMINATIONS};
 use crate::spans;
 
 /// Bytes of folded rows in one commit: an engine takes 8 MiB at once, and one more report adds at
@@ -37,9 +37,9 @@ impl ReportFold {
         for recorded in &records.records {
             let kind = match ReportKey::decode(&recorded.record.key) {
                 Ok((node, ReportKey::Position)) => {
-                    let standing = fold_standing(&mut batch, &node, recorded);
+                    let progress = fold_progress(&mut batch, &node, recorded);
                     changed.node(&node);
-                    if standing.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
+                    if progress.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
                         differing.push(node);
                     }
                     RecordKind::Position
@@ -236,19 +236,19 @@ fn is_ordered(kind: ReportKind) -> bool {
 }
 
 /// Folds a position record and returns it.
-fn fold_standing(
+fn fold_progress(
     batch: &mut Batch<Folded>,
     node: &NodeName,
     recorded: &StoredRecord,
 ) -> Option<NodeProgress> {
     let Some(value) = &recorded.record.value else {
-        batch.delete(&STANDINGS, node);
+        batch.delete(&NODE_PROGRESS, node);
         return None;
     };
     match serde_json::from_slice::<NodeProgress>(value) {
-        Ok(standing) => {
-            batch.put(&STANDINGS, node, &Json(standing.clone()));
-            Some(standing)
+        Ok(progress) => {
+            batch.put(&NODE_PROGRESS, node, &Json(progress.clone()));
+            Some(progress)
         }
         Err(error) => {
             let (partition, offset) = (recorded.partition, recorded.offset);
@@ -260,7 +260,7 @@ fn fold_standing(
 
 /// Whether the log has lost the reports of this node: the node has closed a snapshot, and all its
 /// reports were acknowledged, but no closing was read.
-pub(super) fn is_lost(node: &NodeName, standing: &NodeProgress, statuses: &PodStatusFold) -> bool {
-    let has_reported_all = standing.meta_sync_ms > 0 && standing.outbox_depth == 0;
+pub(super) fn is_lost(node: &NodeName, progress: &NodeProgress, statuses: &PodStatusFold) -> bool {
+    let has_reported_all = progress.meta_sync_ms > 0 && progress.outbox_depth == 0;
     has_reported_all && statuses.node(node).and_then(NodeStatuses::closing).is_none()
 }

@@ -154,7 +154,7 @@ impl Hub {
         self.state().answers.insert(key.to_owned(), Bytes::from_static(object.as_bytes()));
     }
 
-    /// What the cloud has heard of a node.
+    /// The reports that the cloud has received from a node.
     pub(crate) fn know(&self, identity: Identity) {
         self.state().source.set_known_identity(identity);
     }

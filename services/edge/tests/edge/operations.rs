@@ -41,7 +41,10 @@ async fn a_status_is_taken_once_and_of_known_pods_only() {
     let found = bench.meta.objects("operator", "d/podstatus/web").await;
     assert_eq!(found[0].object.as_ref(), br#"{"phase":"Running"}"#);
     assert_eq!(bench.meta.objects("operator", "null/podstatus").await.len(), 1);
-    assert!(!bench.meta.done("edged", Verb::MetaSync, "", "").await, "told already");
+    assert!(
+        !bench.meta.done("edged", Verb::MetaSync, "", "").await,
+        "the node has reported already"
+    );
     bench.until("an empty outbox", |status| status.outbox_depth == 0).await;
     assert!(bench.meta.done("edged", Verb::Delete, "d/podstatus/web", "").await);
     reported(&hub, "the removal", |body| matches!(body, ReportBody::PodStatusRemoved { .. })).await;
@@ -54,7 +57,7 @@ async fn edged_registers_its_node_and_ends_its_pods() {
     let object = r#"{"kind":"Node","status":{"phase":"Running"}}"#;
     assert!(bench.meta.done("edged", Verb::Insert, "null/node/gw-1", object).await);
     reported(&hub, "the node", |body| {
-        matches!(body, ReportBody::Node { object: said } if said.as_ref() == object.as_bytes())
+        matches!(body, ReportBody::Node { object: sent } if sent.as_ref() == object.as_bytes())
     })
     .await;
     assert!(bench.meta.done("edged", Verb::Delete, "d/pod/web", r#"{"uid":"u1"}"#).await);

@@ -53,8 +53,10 @@ mod tests {
         for database in ["nodes/a/outbox.damaged-2", "cloud/controller/picture.damaged-1"] {
             fs::create_dir(root.path().join(database)).expect("a folder");
         }
-        let said = kept(root.path());
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].contains("picture.damaged-1") && said[1].contains("outbox.damaged-2"));
+        let sentences = kept(root.path());
+        assert_eq!(sentences.len(), 2, "{sentences:?}");
+        assert!(
+            sentences[0].contains("picture.damaged-1") && sentences[1].contains("outbox.damaged-2")
+        );
     }
 }

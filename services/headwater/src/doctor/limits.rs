@@ -63,17 +63,21 @@ fn judge_kernel(release: &str) -> Check {
 fn judge_files(found: u64) -> Check {
     let advice = "raise it: `ulimit -n`, or LimitNOFILE= of the unit";
     if found < FILES_FAIL {
-        Check::fail("open files", said(found), advice)
+        Check::fail("open files", limit_text(found), advice)
     } else {
         judge("open files", found, FILES_WARN, advice)
     }
 }
 
 fn judge(name: &str, found: u64, warn: u64, advice: &str) -> Check {
-    if found < warn { Check::warn(name, said(found), advice) } else { Check::ok(name, said(found)) }
+    if found < warn {
+        Check::warn(name, limit_text(found), advice)
+    } else {
+        Check::ok(name, limit_text(found))
+    }
 }
 
-fn said(limit: u64) -> String {
+fn limit_text(limit: u64) -> String {
     if limit == nix::sys::resource::RLIM_INFINITY {
         "no limit".to_owned()
     } else {

@@ -94,8 +94,8 @@ impl Kafka {
         }
         let (dangers, costs): (Vec<_>, Vec<_>) =
             report.found.into_iter().partition(|finding| finding.severity == Severity::Danger);
-        let said = if self.allow_unsafe_topics { &dangers[..] } else { &[] };
-        for Finding { subject, setting, found, wanted, why, .. } in costs.iter().chain(said) {
+        let allowed = if self.allow_unsafe_topics { &dangers[..] } else { &[] };
+        for Finding { subject, setting, found, wanted, why, .. } in costs.iter().chain(allowed) {
             tracing::warn!(%subject, setting, found, wanted, "{why}");
         }
         if dangers.is_empty() || self.allow_unsafe_topics {

@@ -43,7 +43,7 @@ impl Part for EdgePart {
         if cuts::is_cut(&dependencies.data.node(&name)) {
             tracing::warn!(node = %name, "its link is still cut: `headwater link restore {name}`");
         }
-        let told = NodeSettings {
+        let node_settings = NodeSettings {
             hubs,
             tls,
             sync_interval: settings.sync_interval,
@@ -54,7 +54,8 @@ impl Part for EdgePart {
         };
         let metrics = NodeMetrics::new(&dependencies.metrics)?;
         let node =
-            Node::start(&name, told, &dependencies.data, &dependencies.memory, &metrics).await?;
+            Node::start(&name, node_settings, &dependencies.data, &dependencies.memory, &metrics)
+                .await?;
         Ok(Self { name, node })
     }
 

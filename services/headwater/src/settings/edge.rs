@@ -187,7 +187,7 @@ mod tests {
     fn what_an_edge_cannot_do_without_is_asked_for() {
         whole().check().expect("enough");
         assert_eq!(whole().hubs().expect("two").len(), 2);
-        for (wrong, key, said) in [
+        for (wrong, key, reason) in [
             (EdgeSettings { node: None, ..whole() }, "node", "--node"),
             (EdgeSettings { hub: " ".to_owned(), ..whole() }, "hub", "--hub"),
             (EdgeSettings { hub: "127.0.0.1".to_owned(), ..whole() }, "hub", "127.0.0.1"),
@@ -200,9 +200,9 @@ mod tests {
             (EdgeSettings { runtime: None, ..whole() }, "runtime", "--runtime"),
             (EdgeSettings { edged: false, ..whole() }, "runtime", "headwater edged"),
         ] {
-            let error = wrong.check().expect_err(said);
+            let error = wrong.check().expect_err(reason);
             assert_eq!(error.key, key);
-            assert!(error.reason.contains(said), "{said}: {}", error.reason);
+            assert!(error.reason.contains(reason), "{reason}: {}", error.reason);
         }
         EdgeSettings { edged: false, runtime: None, ..whole() }.check().expect("no pods here");
     }

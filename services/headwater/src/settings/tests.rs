@@ -51,10 +51,10 @@ fn a_flag_beats_the_file_and_the_file_beats_the_default() {
         configured(&args(&["m", "--config", file, "--nodes", "4"])).expect("configured");
     assert_eq!(configured.settings.nodes, "4");
     assert_eq!(configured.settings.sync_interval, Duration::from_secs(7));
-    let said = configured.origins.join("\n");
-    assert!(said.contains("nodes = \"4\"  # flag --nodes"), "{said}");
-    assert!(said.contains("sync_interval = \"7s\"  # ") && said.contains("headwater.toml"));
-    assert!(said.contains("runtime = \"process\"  # default"), "{said}");
+    let origins = configured.origins.join("\n");
+    assert!(origins.contains("nodes = \"4\"  # flag --nodes"), "{origins}");
+    assert!(origins.contains("sync_interval = \"7s\"  # ") && origins.contains("headwater.toml"));
+    assert!(origins.contains("runtime = \"process\"  # default"), "{origins}");
 }
 
 #[test]
@@ -97,25 +97,31 @@ fn a_part_has_settings_of_its_own() {
     let configured = hub(&["--config", file, "--kafka", "b:2,c:3"]).expect("configured");
     assert_eq!(configured.settings.kafka.brokers.as_deref(), Some("b:2,c:3"));
     assert_eq!(configured.settings.kafka.client["linger.ms"], "5");
-    let said = configured.origins.join("\n");
-    assert!(said.contains("kafka.brokers = \"b:2,c:3\"  # flag --kafka"), "{said}");
-    assert!(said.contains("kafka.linger.ms = \"5\"  # ") && said.contains("hub.toml"), "{said}");
-    assert!(said.contains("kafka.topic.prefix = \"headwater\"  # default"), "{said}");
-    assert!(said.contains("kafka.sasl.password = \"***\"") && !said.contains("hush"), "{said}");
+    let origins = configured.origins.join("\n");
+    assert!(origins.contains("kafka.brokers = \"b:2,c:3\"  # flag --kafka"), "{origins}");
+    assert!(
+        origins.contains("kafka.linger.ms = \"5\"  # ") && origins.contains("hub.toml"),
+        "{origins}"
+    );
+    assert!(origins.contains("kafka.topic.prefix = \"headwater\"  # default"), "{origins}");
+    assert!(
+        origins.contains("kafka.sasl.password = \"***\"") && !origins.contains("hush"),
+        "{origins}"
+    );
 }
 
 #[test]
-fn what_a_part_cannot_be_without_is_said() {
-    let said = |args: &[&str]| hub(args).expect_err("refused").to_string();
+fn a_missing_required_setting_is_named() {
+    let refusal = |args: &[&str]| hub(args).expect_err("refused").to_string();
     let kafka = ["--kafka", "a:1"];
     let with = |args: &[&'static str]| [&kafka, args].concat();
-    assert!(said(&["--listen", "127.0.0.1:1", "--insecure-loopback"]).contains("--kafka"));
-    assert!(said(&kafka).contains("--listen"));
-    assert!(said(&with(&["--listen", "127.0.0.1:1"])).contains("--insecure-loopback"));
+    assert!(refusal(&["--listen", "127.0.0.1:1", "--insecure-loopback"]).contains("--kafka"));
+    assert!(refusal(&kafka).contains("--listen"));
+    assert!(refusal(&with(&["--listen", "127.0.0.1:1"])).contains("--insecure-loopback"));
     let anywhere = with(&["--listen", "0.0.0.0:1", "--insecure-loopback"]);
-    assert!(said(&anywhere).contains("not loopback"));
+    assert!(refusal(&anywhere).contains("not loopback"));
     let nonsense = with(&["--listen", "here", "--insecure-loopback"]);
-    assert!(said(&nonsense).starts_with("wrong setting: --listen:"), "{}", said(&nonsense));
+    assert!(refusal(&nonsense).starts_with("wrong setting: --listen:"), "{}", refusal(&nonsense));
 }
 
 /// A settings file: valid lines and invalid ones.
@@ -151,8 +157,8 @@ proptest! {
                 prop_assert_eq!(read, settings);
             }
             Err(error) => {
-                let said = error.to_string();
-                prop_assert!(said.contains("headwater.toml"), "{text}\n{said}");
+                let message = error.to_string();
+                prop_assert!(message.contains("headwater.toml"), "{text}\n{message}");
             }
         }
     }

@@ -227,12 +227,12 @@ async fn the_position_of_a_node_is_in_the_log_when_it_connects_and_when_it_leave
     edge.receive_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
     let node = edge.node().clone();
     until_true("position of a connected node", async || {
-        cloud.positions(&node).await.iter().any(|standing| standing.connected)
+        cloud.positions(&node).await.iter().any(|progress| progress.connected)
     })
     .await;
     drop(edge);
     until_true("position of a node that left", async || {
-        cloud.positions(&node).await.last().is_some_and(|standing| !standing.connected)
+        cloud.positions(&node).await.last().is_some_and(|progress| !progress.connected)
     })
     .await;
     assert_eq!(cloud.positions(&node).await.last().map(|last| last.boot.number), Some(3));
@@ -336,7 +336,7 @@ async fn a_connection_without_hello_or_with_garbage_is_closed_and_others_are_not
     let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
     edge.receive_until("a welcome", TestEdge::is_open).await;
 
-    let (_said, mut receiver) = dial(hub.address()).await.expect("a session");
+    let (_sender, mut receiver) = dial(hub.address()).await.expect("a session");
     let status = timeout(SOON, receiver.message()).await.expect("soon").expect_err("no hello");
     assert_eq!(status.code(), tonic::Code::FailedPrecondition);
 

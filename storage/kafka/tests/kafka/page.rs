@@ -14,7 +14,7 @@ const SETTINGS: &str = include_str!("../../src/settings.rs");
 fn the_page_names_every_setting_of_a_topic_with_its_value() {
     for (name, value) in TopicPlan::new(Direction::Downstream).settings() {
         let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{name}` | `{value}`")));
-        assert!(row.is_some(), "{name} = {value} stands in no row");
+        assert!(row.is_some(), "{name} = {value} is in no row");
     }
 }
 

@@ -136,7 +136,7 @@ async fn a_live_reader_learns_that_the_topic_is_another() {
     };
     // Between the two lives there is a moment without any topic.
     let is_right = match &error {
-        ReadError::Recreated { was: told, .. } => *told == was,
+        ReadError::Recreated { was: reported, .. } => *reported == was,
         ReadError::Unavailable { reason } => reason.contains("there is no topic"),
         _ => false,
     };

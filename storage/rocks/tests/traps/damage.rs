@@ -119,7 +119,7 @@ fn data_without_current_is_damage_and_stays_as_it_is() {
     let before = files();
     let error = open_state(directory.path()).expect_err("not a new database");
     let EngineError::Corrupt { reason } = &error else { panic!("{error:?}") };
-    assert!(reason.contains("no CURRENT"), "{reason}");
+    assert!(reason.contains("CURRENT is missing"), "{reason}");
     assert_eq!(files(), before);
 }
 

@@ -92,7 +92,7 @@ fn a_batch_that_is_too_large_or_has_no_encoding_writes_nothing() {
         batch.put(&LARGE, &n, &Bytes::from(vec![0; BATCH_BYTES_MAX / 8]));
     }
     let error = batch.write(&engine, Durability::Buffered).expect_err("refused");
-    assert!(matches!(&error, EngineError::Refused { reason } if reason.contains("at most")));
+    assert!(matches!(&error, EngineError::Refused { reason } if reason.contains("the maximum is")));
 
     type NoText = Json<BTreeMap<(u8, u8), u8>>;
     const ODD: Table<u64, NoText> = Table::new(TableId::Staging);

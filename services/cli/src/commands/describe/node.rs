@@ -13,37 +13,33 @@ pub(super) fn write(writer: &mut FieldWriter, description: &Description, now: Ti
     let node = &description.object;
     writer.field("Roles", node_roles(node));
     writer.field("Status", node_status(node));
-    if let Some(standing) = &description.node {
+    if let Some(status) = &description.node {
         writer.field(
             "Link",
-            match standing.last_contact_ms {
-                0 => standing.state.clone(),
-                ms => format!("{}, last contact {} ago", standing.state, since(ms, now)),
+            match status.last_contact_ms {
+                0 => status.state.clone(),
+                ms => format!("{}, last contact {} ago", status.state, since(ms, now)),
             },
         );
-        writer.field_if("Trouble", &standing.trouble);
+        writer.field_if("Trouble", &status.trouble);
         writer.field(
             "Identity",
             format!(
                 "incarnation {}, boot {}{}",
-                standing.incarnation,
-                standing.boot,
-                if standing.state == "held" {
-                    ": held, because another node has it too"
-                } else {
-                    ""
-                },
+                status.incarnation,
+                status.boot,
+                if status.state == "held" { ": held, because another node has it too" } else { "" },
             ),
         );
-        writer.field("Outbox", format!("{} reports waiting", standing.outbox_depth));
+        writer.field("Outbox", format!("{} reports waiting", status.outbox_depth));
         writer.field(
             "Last MetaSync",
-            match standing.last_meta_sync_ms {
+            match status.last_meta_sync_ms {
                 0 => "never".to_owned(),
                 ms => format!("{} ago", since(ms, now)),
             },
         );
-        if let Some(disk) = &standing.disk {
+        if let Some(disk) = &status.disk {
             let began = match disk.since_ms {
                 0 => String::new(),
                 ms => format!(" since {}", since(ms, now)),

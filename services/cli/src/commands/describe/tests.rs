@@ -60,7 +60,7 @@ fn description() -> Description {
 #[test]
 fn a_pod_tells_its_story() {
     let text = description().text(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(10));
-    for said in [
+    for expected in [
         "Name:             web\n",
         "Labels:           app=web\n                  tier=front\n",
         "Node:             node-1 (away)\n",
@@ -77,7 +77,7 @@ fn a_pod_tells_its_story() {
         "Pending, 0 of 1 ready\n",
         "Streams of node-1:\n",
     ] {
-        assert!(text.contains(said), "{said:?} in\n{text}");
+        assert!(text.contains(expected), "{expected:?} in\n{text}");
     }
 }
 
@@ -96,12 +96,12 @@ fn a_node_tells_how_it_is() {
     description.object_type = ObjectType::named("node").expect("a type");
     description.pods = vec![description.object.clone()];
     let text = description.text(Timestamp::UNIX_EPOCH);
-    for said in [
+    for expected in [
         "Link:             away, last contact ",
         "Identity:         incarnation 0",
         "shop        web ",
     ] {
-        assert!(text.contains(said), "{said:?} in\n{text}");
+        assert!(text.contains(expected), "{expected:?} in\n{text}");
     }
 }
 

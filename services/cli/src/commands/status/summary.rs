@@ -89,12 +89,12 @@ pub(super) fn write(f: &mut impl fmt::Write, status: &StatusResponse) -> fmt::Re
             counted(waiting as u64, "node")
         )?,
     }
-    let said =
+    let parts =
         [Some(status.log_id.as_str()).filter(|id| !id.is_empty()), writer(status).as_deref()]
-            .map(|said| said.map(str::to_owned));
-    let said: Vec<String> = said.into_iter().flatten().collect();
-    if !said.is_empty() {
-        writeln!(f, "log      {}", said.join(", "))?;
+            .map(|parts| parts.map(str::to_owned));
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        writeln!(f, "log      {}", parts.join(", "))?;
     }
     // Only an edge has one hub; a fleet's hubs are in the rows of its nodes.
     if let ("edge", [node]) = (status.part.as_str(), nodes.as_slice()) {
@@ -156,10 +156,10 @@ fn counted(count: u64, what: &str) -> String {
 }
 
 fn some_of(names: &[&str]) -> String {
-    let said = names.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    let shown = names.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMES_SHOWN_MAX) {
-        0 => said,
-        more => format!("{said} and {more} more"),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
             ..StatusResponse::default()
         };
         let text = text(&status);
-        for said in [
+        for expected in [
             "nodes    2 of 3 connected: 1 lagging, 1 away, 1 disk: full\n",
             "lag      at most 7 events (c), 1.2s (c)",
             "outbox   4 reports waiting at 1 node\n",
@@ -234,7 +234,7 @@ mod tests {
             "trouble  trouble 0\n",
             "... and 2 more troubles",
         ] {
-            assert!(text.contains(said), "{said:?} in\n{text}");
+            assert!(text.contains(expected), "{expected:?} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "{text}");
     }

@@ -11,11 +11,11 @@ impl World {
     async fn pair(&self) -> (Running, Running) {
         let writing = self.start().await;
         writing.list([pod("p", "c")]).await;
-        let standing_by = self.elsewhere().start().await;
-        standing_by.tell([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
-        standing_by.tell([SourceEvent::InitDone]).await;
-        standing_by.stands_by().await;
-        (writing, standing_by)
+        let standby = self.elsewhere().start().await;
+        standby.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+        standby.send([SourceEvent::InitDone]).await;
+        standby.stands_by().await;
+        (writing, standby)
     }
 
     /// The highest epoch that was claimed.
@@ -63,15 +63,15 @@ impl Running {
 #[tokio::test]
 async fn who_starts_beside_a_writer_claims_nothing_however_often() {
     let world = World::new();
-    let (writing, mut standing_by) = world.pair().await;
+    let (writing, mut standby) = world.pair().await;
     for _ in 0..3 {
-        drop(standing_by);
-        standing_by = world.elsewhere().start().await;
-        standing_by.stands_by().await;
+        drop(standby);
+        standby = world.elsewhere().start().await;
+        standby.stands_by().await;
     }
     writing.set(config("c", 1, "x")).await;
     until_true("it writes on", async || {
-        world.said("node/a").await.contains(&"+d/configmap/c".to_owned())
+        world.events_in("node/a").await.contains(&"+d/configmap/c".to_owned())
     })
     .await;
     assert_eq!(world.newest_epoch().await, WriterEpoch(1));
@@ -91,56 +91,56 @@ async fn who_wrote_last_itself_or_is_alone_claims_at_once() {
     drop(again);
     let alone = world.usurped().start().await;
     alone.list([pod("p", "c")]).await;
-    assert_eq!(world.released().await, [], "nobody said that it stopped");
+    assert_eq!(world.released().await, [], "no writer has released the log");
     assert_eq!(world.newest_epoch().await, WriterEpoch(3));
     alone.controller.stop().await;
 }
 
 #[tokio::test]
-async fn who_stands_by_takes_over_at_once_when_the_writer_stops_in_order() {
+async fn a_standby_takes_over_at_once_when_the_writer_stops_in_order() {
     let world = World::new();
-    let (writing, standing_by) = world.pair().await;
+    let (writing, standby) = world.pair().await;
     let epoch = writing.controller.progress().borrow().epoch;
     writing.controller.stop().await;
     // Within far less than the silence that it takes otherwise.
     assert!(SOON < world.timings.silence_max());
-    standing_by.reconciled(epoch.0).await;
+    standby.reconciled(epoch.0).await;
     assert_eq!(world.released().await, [epoch]);
-    standing_by.set(config("c", 1, "x")).await;
+    standby.set(config("c", 1, "x")).await;
     until_true("it publishes", async || {
-        world.said("node/a").await.contains(&"+d/configmap/c".to_owned())
+        world.events_in("node/a").await.contains(&"+d/configmap/c".to_owned())
     })
     .await;
-    standing_by.controller.stop().await;
+    standby.controller.stop().await;
     world.check("node/a", &["d/pod/p", "d/configmap/c"]).await;
 }
 
 #[tokio::test]
-async fn who_stands_by_takes_over_from_a_writer_that_died_after_its_silence() {
+async fn a_standby_takes_over_from_a_writer_that_died_after_its_silence() {
     let timings =
         WriterTimings { heartbeat_interval: Duration::from_millis(200), heartbeats_missed: 3 };
     let world = World { timings, ..World::new() };
-    let (writing, standing_by) = world.pair().await;
+    let (writing, standby) = world.pair().await;
     let epoch = writing.controller.progress().borrow().epoch;
     until_true("a sign of life", async || world.signs().await.contains(&(epoch, false))).await;
     let died = Instant::now();
     drop(writing);
-    standing_by.reconciled(epoch.0).await;
+    standby.reconciled(epoch.0).await;
     assert!(died.elapsed() > timings.heartbeat_interval, "it waits for a silence");
-    assert_eq!(world.released().await, [], "it said nothing");
-    standing_by.controller.stop().await;
+    assert_eq!(world.released().await, [], "a writer that died releases nothing");
+    standby.controller.stop().await;
 }
 
 #[tokio::test]
 async fn who_stands_by_stops_without_a_word() {
     let world = World::new();
-    let (writing, standing_by) = world.pair().await;
+    let (writing, standby) = world.pair().await;
     let epoch = writing.controller.progress().borrow().epoch;
-    standing_by.controller.stop().await;
+    standby.controller.stop().await;
     assert_eq!(world.released().await, []);
     writing.set(config("c", 1, "x")).await;
     until_true("the other writes on", async || {
-        world.said("node/a").await.contains(&"+d/configmap/c".to_owned())
+        world.events_in("node/a").await.contains(&"+d/configmap/c".to_owned())
     })
     .await;
     assert_eq!(writing.controller.progress().borrow().epoch, epoch);
@@ -176,31 +176,31 @@ async fn who_takes_over_goes_on_with_the_pods_that_are_there_whatever_uid_it_dre
     let world = World::new();
     let writing = world.start().await;
     writing.list([described("p", "p1", "x"), described("q", "q1", "x")]).await;
-    let standing_by = world.elsewhere().start().await;
-    standing_by.tell([SourceEvent::Init]).await;
+    let standby = world.elsewhere().start().await;
+    standby.send([SourceEvent::Init]).await;
     let same = [described("p", "p2", "x"), described("q", "q2", "x")];
-    standing_by.tell(same.into_iter().map(SourceEvent::InitApply)).await;
-    standing_by.tell([SourceEvent::InitDone]).await;
-    standing_by.stands_by().await;
+    standby.send(same.into_iter().map(SourceEvent::InitApply)).await;
+    standby.send([SourceEvent::InitDone]).await;
+    standby.stands_by().await;
     writing.controller.stop().await;
-    standing_by.reconciled(1).await;
-    assert_eq!(world.uids().await, ["+p1", "+q1"], "nothing is said twice");
+    standby.reconciled(1).await;
+    assert_eq!(world.uids().await, ["+p1", "+q1"], "no event is appended twice");
 
     // What its source says goes on under the UIDs that it drew.
-    standing_by.delete("d/pod/p", "p2").await;
+    standby.delete("d/pod/p", "p2").await;
     until_true("it is gone", async || world.uids().await.len() == 3).await;
-    standing_by.set(described("p", "p3", "y")).await;
+    standby.set(described("p", "p3", "y")).await;
     until_true("another pod", async || world.uids().await.len() == 4).await;
     assert_eq!(world.uids().await[2..], ["-p1", "+p3"]);
 
     // A third one never knew either of them, and one is described in another way by now.
     let third = world.elsewhere().start().await;
-    third.tell([SourceEvent::Init]).await;
+    third.send([SourceEvent::Init]).await;
     let now = [described("p", "p4", "y"), described("q", "q4", "z")];
-    third.tell(now.into_iter().map(SourceEvent::InitApply)).await;
-    third.tell([SourceEvent::InitDone]).await;
+    third.send(now.into_iter().map(SourceEvent::InitApply)).await;
+    third.send([SourceEvent::InitDone]).await;
     third.stands_by().await;
-    standing_by.controller.stop().await;
+    standby.controller.stop().await;
     third.reconciled(2).await;
     let uids = world.uids().await;
     assert_eq!(uids.len(), 5, "{uids:?}");

@@ -94,7 +94,7 @@ async fn a_pod_that_is_long_gone_does_not_come_back() {
     running.controller.stop().await;
     world.weeks_pass();
     assert_eq!(world.phase_anew().await.as_deref(), Some("Pending"), "nobody says anything");
-    assert!(!world.said("node/a").await.iter().any(|said| said.contains("request")));
+    assert!(!world.events_in("node/a").await.iter().any(|event| event.contains("request")));
 }
 
 #[tokio::test]

@@ -5,11 +5,11 @@ use super::*;
 
 /// The published objects that a source receives when it starts now: keys and UIDs. It lists nothing,
 /// as if the controller were killed before.
-async fn told(world: &World) -> Vec<(String, String)> {
-    let (told, mut tells) = mpsc::channel(1);
+async fn published_objects(world: &World) -> Vec<(String, String)> {
+    let (sender, mut receiver) = mpsc::channel(1);
     let (unused, _) = mpsc::channel(1);
-    let running = world.start_with(vec![Box::new(PublishedProbe(told))], unused).await;
-    let found = tells.recv().await.expect("it runs");
+    let running = world.start_with(vec![Box::new(PublishedProbe(sender))], unused).await;
+    let found = receiver.recv().await.expect("it runs");
     running.controller.stop().await;
     found
 }
@@ -20,23 +20,23 @@ async fn what_was_published_keeps_its_uid_in_the_next_life_of_the_log() {
     let running = world.start().await;
     running.list([pod("p", "c"), pod("q", "c")]).await;
     running.controller.stop().await;
-    let published = told(&world).await;
+    let published = published_objects(&world).await;
     assert_eq!(published.len(), 2, "{published:?}");
 
     world.downstream.recreate(2);
     // Nothing is in the new life yet, however often a controller dies before it lists.
     for _ in 0..2 {
-        assert_eq!(told(&world).await, published);
+        assert_eq!(published_objects(&world).await, published);
     }
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
     running.controller.stop().await;
-    let now = told(&world).await;
-    assert_eq!(now, published[..1], "what left the source is not remembered for ever");
+    let now = published_objects(&world).await;
+    assert_eq!(now, published[..1], "a removed object does not keep its UID for ever");
 }
 
 #[tokio::test]
-async fn what_nodes_told_a_log_that_was_lost_is_asked_for_again() {
+async fn what_nodes_reported_to_a_log_that_was_lost_is_asked_for_again() {
     let world = World::new();
     let node: NodeName = "a".parse().expect("a name");
     world.append_upstream(&node, position(&node, Vec::new())).await;
@@ -48,7 +48,7 @@ async fn what_nodes_told_a_log_that_was_lost_is_asked_for_again() {
     world.upstream.recreate(2);
     until_true("the question", async || is_asked(&world).await).await;
     let is_gone = async || phase(&running).await.as_deref() == Some("Pending");
-    until_true("a picture without what nobody has said again", is_gone).await;
+    until_true("a picture without the lost reports", is_gone).await;
     world.report("a", 2, status("Running")).await;
     until_true("the answer", async || phase(&running).await.as_deref() == Some("Running")).await;
     running.controller.stop().await;
@@ -61,22 +61,23 @@ async fn is_asked(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn a_node_that_has_told_what_the_log_has_not_is_asked_again() {
+async fn a_node_whose_reports_the_log_has_lost_is_asked_again() {
     let world = World::new();
     let node: NodeName = "a".parse().expect("a name");
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
-    // One that has just come, or that still waits to be heard, says it by itself.
-    let come = standing(Vec::new());
+    // A node that has just connected, or whose reports wait, reports by itself.
+    let come = node_progress(Vec::new());
     let waits = NodeProgress { meta_sync_ms: 1, outbox_depth: 1, ..come.clone() };
-    for standing in [&come, &waits] {
-        world.append_upstream(&node, position_record(&node, standing)).await;
+    for progress in [&come, &waits] {
+        world.append_upstream(&node, position_record(&node, progress)).await;
     }
-    let has_seen = async || running.controller.picture().standings().is_ok_and(|s| !s.is_empty());
-    until_true("its standing", has_seen).await;
+    let has_seen =
+        async || running.controller.picture().node_progress().is_ok_and(|s| !s.is_empty());
+    until_true("its progress", has_seen).await;
     assert!(!is_asked(&world).await);
-    let told = NodeProgress { outbox_depth: 0, ..waits };
-    world.append_upstream(&node, position_record(&node, &told)).await;
+    let reported = NodeProgress { outbox_depth: 0, ..waits };
+    world.append_upstream(&node, position_record(&node, &reported)).await;
     until_true("the question", async || is_asked(&world).await).await;
     running.controller.stop().await;
 }
@@ -88,7 +89,7 @@ async fn an_epoch_whose_claim_the_log_has_lost_is_not_claimed_again() {
     running.list([pod("p", "c")]).await;
     let lost = running.controller.progress().borrow().epoch;
     running.controller.stop().await;
-    let published = told(&world).await;
+    let published = published_objects(&world).await;
 
     // Its birth is left: edges may have all that was written under that claim.
     world.downstream.truncate(Partition(0), headwater_event::Offset(1));
@@ -97,5 +98,5 @@ async fn an_epoch_whose_claim_the_log_has_lost_is_not_claimed_again() {
     running.list([pod("p", "c")]).await;
     assert!(running.controller.progress().borrow().epoch > lost);
     running.controller.stop().await;
-    assert_eq!(told(&world).await, published);
+    assert_eq!(published_objects(&world).await, published);
 }

@@ -19,15 +19,15 @@ async fn what_is_published_is_counted() {
     let of = |series: &str| value(&running.registry, &format!("headwater_controller_{series}"));
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     running.reconciled(0).await;
-    running.tell([SourceEvent::Apply(config("c", 2, "y"), Cause::default())]).await;
+    running.send([SourceEvent::Apply(config("c", 2, "y"), Cause::default())]).await;
     let gone = SourceEvent::Delete {
         key: "d/pod/p".parse().expect("a key"),
         uid: pod("p", "c").uid().to_owned(),
         cause: Cause { source: SourceKind::MANIFESTS, ..Cause::default() },
     };
-    running.tell([gone]).await;
+    running.send([gone]).await;
     until_true("the removals", async || {
-        world.said("node/a").await.iter().filter(|said| said.starts_with('-')).count() == 2
+        world.events_in("node/a").await.iter().filter(|event| event.starts_with('-')).count() == 2
     })
     .await;
     let (events, _) = world.read().await;
@@ -69,7 +69,7 @@ async fn a_lost_writer_is_counted() {
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     running.reconciled(0).await;
     running.log.inject_fault(AppendFault::UnknownLost);
-    running.tell([SourceEvent::Apply(config("c", 2, "y"), Cause::default())]).await;
+    running.send([SourceEvent::Apply(config("c", 2, "y"), Cause::default())]).await;
     until_true("another claim", async || of("claims_total") == Some(2.0)).await;
     assert_eq!(of(r#"append_failures_total{kind="dead"}"#), Some(1.0));
     assert_eq!(of(r#"setbacks_total{kind="write"}"#), Some(1.0));

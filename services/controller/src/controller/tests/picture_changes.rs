@@ -122,11 +122,11 @@ async fn keep_up(
         if *seen == now {
             return Ok(());
         }
-        let told = timeout(SOON, changes.next()).await;
-        let Ok(told) = told else {
-            return Err(TestCaseError::fail(format!("not told: {seen:?} is {now:?}")));
+        let notified = timeout(SOON, changes.next()).await;
+        let Ok(notified) = notified else {
+            return Err(TestCaseError::fail(format!("not notified: {seen:?} is {now:?}")));
         };
-        match told.expect("the controller runs") {
+        match notified.expect("the controller runs") {
             PictureChange::Everything => *seen = all(),
             PictureChange::Keys(keys) => {
                 for key in keys {

@@ -40,10 +40,10 @@ async fn a_source_is_told_all_that_was_published_also_after_a_loss_of_power() {
     running.controller.stop().await;
 
     let fallen_back = World { published: Arc::new(synced.reopen()), ..world };
-    let (told, mut tells) = mpsc::channel(1);
+    let (sender, mut receiver) = mpsc::channel(1);
     let (unused, _) = mpsc::channel(1);
-    let running = fallen_back.start_with(vec![Box::new(PublishedProbe(told))], unused).await;
-    let found = tells.recv().await.expect("it runs");
+    let running = fallen_back.start_with(vec![Box::new(PublishedProbe(sender))], unused).await;
+    let found = receiver.recv().await.expect("it runs");
     let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["d/pod/second"], "the first was removed, the second keeps its UID");
     assert!(!found[0].1.is_empty());

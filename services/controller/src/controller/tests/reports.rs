@@ -7,7 +7,7 @@ async fn the_picture_has_the_newest_status_also_after_a_restart_and_a_cut() {
     let world = World::new();
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
-    assert_eq!(phase(&running).await.as_deref(), Some("Pending"), "nobody said anything");
+    assert_eq!(phase(&running).await.as_deref(), Some("Pending"), "no node has reported");
     world.report("a", 5, status("Running")).await;
     world.report("a", 4, status("Stale")).await;
     world.report("a", 6, status("Succeeded")).await;
@@ -88,10 +88,10 @@ async fn a_snapshot_that_does_not_add_up_is_asked_for_down_the_stream() {
     };
     world.report("a", 1, closed(3)).await;
     until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
-    assert!(world.said("node/a").await.is_empty(), "nothing before everything is listed");
+    assert!(world.events_in("node/a").await.is_empty(), "nothing before everything is listed");
     running.list([pod("p", "c")]).await;
     until_true("a request", async || {
-        world.said("node/a").await.iter().any(|said| said.contains("request"))
+        world.events_in("node/a").await.iter().any(|event| event.contains("request"))
     })
     .await;
     running.controller.stop().await;
@@ -99,7 +99,7 @@ async fn a_snapshot_that_does_not_add_up_is_asked_for_down_the_stream() {
     let running = world.start().await;
     running.list([pod("p", "c")]).await;
     running.controller.stop().await;
-    assert!(!world.said("node/a").await.iter().any(|said| said.starts_with("-")));
+    assert!(!world.events_in("node/a").await.iter().any(|event| event.starts_with("-")));
 }
 
 #[tokio::test]
@@ -115,8 +115,10 @@ async fn a_pod_under_deletion_goes_when_its_node_says_that_it_has_stopped() {
     };
     world.report("a", 1, terminated("q")).await;
     world.report("a", 2, terminated("p")).await;
-    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
-        .await;
+    until_true("the removal", async || {
+        world.events_in("node/a").await.contains(&"-d/pod/p".to_owned())
+    })
+    .await;
     running.controller.stop().await;
     world.check("node/a", &["d/pod/q", "d/configmap/c"]).await;
 }
@@ -135,8 +137,10 @@ async fn the_end_of_a_pod_is_not_forgotten_over_a_restart() {
     let mut dying = pod_value("p", "c");
     dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     running.list([object(dying), pod("q", "c")]).await;
-    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
-        .await;
+    until_true("the removal", async || {
+        world.events_in("node/a").await.contains(&"-d/pod/p".to_owned())
+    })
+    .await;
     running.controller.stop().await;
     world.check("node/a", &["d/pod/q"]).await;
 }

@@ -68,8 +68,10 @@ async fn a_pod_that_ended_before_its_deletion_is_removed_once_it_is_under_deleti
     let mut dying = pod_value("p", "c");
     dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     running.set(object(dying)).await;
-    until_true("the removal", async || world.said("node/a").await.contains(&"-d/pod/p".to_owned()))
-        .await;
+    until_true("the removal", async || {
+        world.events_in("node/a").await.contains(&"-d/pod/p".to_owned())
+    })
+    .await;
     running.controller.stop().await;
     world.check("node/a", &[]).await;
 }

@@ -52,8 +52,10 @@ async fn a_source_sends_what_the_streams_name_and_nothing_else() {
     for (name, config) in [("p", "c7"), ("q", "c8"), ("r", "c7")] {
         pods.send(pod(name, config)).await.expect("the source runs");
     }
-    until_true("all three pods and what they name", async || world.said("node/a").await.len() == 5)
-        .await;
+    until_true("all three pods and what they name", async || {
+        world.events_in("node/a").await.len() == 5
+    })
+    .await;
     running.controller.stop().await;
     let expected = ["d/pod/p", "d/pod/q", "d/pod/r", "d/configmap/c7", "d/configmap/c8"];
     world.check("node/a", &expected).await;

@@ -115,7 +115,7 @@ impl<'a> Builder<'a> {
                 first.file.display(),
                 first.line
             );
-            self.tell(&origin, NoticeKind::Duplicate, text);
+            self.notice(&origin, NoticeKind::Duplicate, text);
             return;
         }
         self.seen.insert(&entry.id, origin.clone());
@@ -159,7 +159,7 @@ impl<'a> Builder<'a> {
                 let Ok((object_type, key)) = identify(&value) else { continue };
                 if self.description.objects.len() >= OBJECTS_MAX {
                     let text = format!("more than {OBJECTS_MAX} objects: the rest is left out");
-                    self.tell(&origin, NoticeKind::Invalid, text);
+                    self.notice(&origin, NoticeKind::Invalid, text);
                     return;
                 }
                 fill_in(object_type, &mut value);
@@ -172,7 +172,7 @@ impl<'a> Builder<'a> {
                             taken.origin.file.display(),
                             taken.origin.line
                         );
-                        self.tell(&origin, NoticeKind::Duplicate, text);
+                        self.notice(&origin, NoticeKind::Duplicate, text);
                     }
                     continue;
                 }
@@ -237,11 +237,11 @@ impl<'a> Builder<'a> {
                 0 => format!("{who}: there is no node"),
                 nodes => format!("{who}: none of {nodes} nodes fits{asked}"),
             };
-            self.tell(&origin, NoticeKind::Unplaced, text);
+            self.notice(&origin, NoticeKind::Unplaced, text);
         }
     }
 
-    fn tell(&mut self, origin: &Origin, kind: NoticeKind, text: String) {
+    fn notice(&mut self, origin: &Origin, kind: NoticeKind, text: String) {
         let Origin { file, line } = origin.clone();
         self.description.notices.push(Notice { file: Some(file), line: Some(line), kind, text });
     }

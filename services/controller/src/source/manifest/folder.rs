@@ -45,8 +45,8 @@ pub struct Folder {
     objects: BTreeMap<ResourceKey, Object>,
     /// What each object was made of, so that one that is described as before is not made again.
     made_of: BTreeMap<ResourceKey, blake3::Hash>,
-    told: BTreeSet<Notice>,
-    kinds_told: BTreeSet<(String, String)>,
+    sent_notices: BTreeSet<Notice>,
+    reported_kinds: BTreeSet<(String, String)>,
     is_first_look: bool,
 }
 
@@ -70,8 +70,8 @@ impl Folder {
             files: BTreeMap::new(),
             objects: BTreeMap::new(),
             made_of: BTreeMap::new(),
-            told: BTreeSet::new(),
-            kinds_told: BTreeSet::new(),
+            sent_notices: BTreeSet::new(),
+            reported_kinds: BTreeSet::new(),
             is_first_look: true,
         }
     }
@@ -104,9 +104,9 @@ impl Folder {
             };
             self.take_description(description, published, identities, &scan, &mut events);
         } else {
-            let kept = self.told.iter().filter(|notice| notice.kind != NoticeKind::Skipped);
+            let kept = self.sent_notices.iter().filter(|notice| notice.kind != NoticeKind::Skipped);
             let now = kept.cloned().chain(scan.skipped).collect();
-            self.tell(now, &mut events);
+            self.send_notices(now, &mut events);
         }
         self.is_first_look = false;
         Ok(events)
@@ -177,7 +177,7 @@ impl Folder {
             notices.extend(file.findings.iter().map(|finding| finding.in_file(path)));
         }
         for ((group, kind), other) in description.other_kinds {
-            if self.kinds_told.insert((group.clone(), kind.clone())) {
+            if self.reported_kinds.insert((group.clone(), kind.clone())) {
                 let of = if group.is_empty() { String::new() } else { format!(" of {group}") };
                 events.push(SourceEvent::Notice(Notice {
                     file: Some(other.first.file),
@@ -222,7 +222,7 @@ impl Folder {
         }
         self.objects = objects;
         self.made_of = made_of;
-        self.tell(notices, events);
+        self.send_notices(notices, events);
     }
 
     /// What the object was before: in the last look, or, at the first, in an earlier run.
@@ -235,10 +235,10 @@ impl Folder {
     }
 
     /// Sends the notices that were not sent before.
-    fn tell(&mut self, notices: BTreeSet<Notice>, events: &mut Vec<SourceEvent>) {
-        let new = notices.difference(&self.told).cloned();
+    fn send_notices(&mut self, notices: BTreeSet<Notice>, events: &mut Vec<SourceEvent>) {
+        let new = notices.difference(&self.sent_notices).cloned();
         events.extend(new.map(SourceEvent::Notice));
-        self.told = notices;
+        self.sent_notices = notices;
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Document {
     pub(crate) value: Value,
 }
 
-/// Something to tell about a file.
+/// A finding about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Where.
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_key_that_stands_twice_the_last_counts_and_is_told() {
+    fn of_a_key_that_occurs_twice_the_last_counts_and_a_finding_names_it() {
         let (documents, findings) = parse("x: 0\n---\nd: 4\nd: 5\n");
         assert_eq!(documents[1].value, json!({"d": 5}));
         assert_eq!(

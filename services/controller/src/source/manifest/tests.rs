@@ -36,11 +36,11 @@ impl Running {
             ..ManifestSettings::new(folder.path())
         };
         let (nodes, given) = value_watch::channel(BTreeSet::from(["a".parse().expect("ok")]));
-        let (told, events) = mpsc::channel(4);
+        let (sender, events) = mpsc::channel(4);
         let stop = CancellationToken::new();
         let source = Box::new(ManifestFolder::new(settings, given));
         let published = BTreeMap::<ResourceKey, PublishedObject>::new();
-        let ended = tokio::spawn(source.run(SourceContext::detached(published, told, &stop)));
+        let ended = tokio::spawn(source.run(SourceContext::detached(published, sender, &stop)));
         Self { folder, events, nodes, stop, ended }
     }
 
@@ -119,7 +119,7 @@ async fn a_file_touched_or_half_written_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_folder_is_looked_at_again_without_being_told() {
+async fn a_folder_is_scanned_again_without_a_notification() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let real = folder.path().join("real.yaml");
     fs::write(&real, config_map("c", "v1")).expect("written");
@@ -145,7 +145,7 @@ async fn another_set_of_nodes_is_looked_at_at_once() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n";
     let mut source = Running::start(&[("p.yaml", pod)], NEVER);
     source.first_list().await;
-    source.nodes.send(BTreeSet::from(["b".parse().expect("ok")])).expect("heard");
+    source.nodes.send(BTreeSet::from(["b".parse().expect("ok")])).expect("received");
     assert_eq!(source.next().await, "-default/pod/p");
     assert_eq!(source.next().await, "+default/pod/p null");
     source.stopped().await.expect("asked to");
@@ -167,11 +167,11 @@ async fn an_emptied_folder_stops_the_source_aloud() {
 async fn a_folder_that_is_not_there_is_an_error_with_its_name() {
     let settings = ManifestSettings::new(Path::new("/nowhere/at/all"));
     let (_nodes, given) = value_watch::channel(BTreeSet::new());
-    let (told, mut events) = mpsc::channel(4);
+    let (sender, mut events) = mpsc::channel(4);
     let published = BTreeMap::<ResourceKey, PublishedObject>::new();
     let source = Box::new(ManifestFolder::new(settings, given));
     let stop = CancellationToken::new();
-    let ended = source.run(SourceContext::detached(published, told, &stop)).await;
+    let ended = source.run(SourceContext::detached(published, sender, &stop)).await;
     assert!(ended.expect_err("no folder").to_string().contains("/nowhere/at/all"));
     while events.recv().await.is_some_and(|event| matches!(event, SourceEvent::Notice(_))) {}
     assert!(events.recv().await.is_none());

@@ -22,16 +22,16 @@ pub(crate) struct FolderWatch {
 impl FolderWatch {
     /// Watches `folder`; the reason if that is not possible.
     pub(crate) fn start(folder: &Path) -> Result<Self, String> {
-        let (told, changes) = mpsc::channel(1);
-        let tell = move |event: notify::Result<notify::Event>| {
+        let (notify_change, changes) = mpsc::channel(1);
+        let on_event = move |event: notify::Result<notify::Event>| {
             // An error may have lost a change, so it counts as one.
             if event.is_ok_and(|event| !is_change(&event.kind)) {
                 return;
             }
             // A full channel has a notification already.
-            let _ = told.try_send(());
+            let _ = notify_change.try_send(());
         };
-        let mut watcher = notify::recommended_watcher(tell).map_err(|e| e.to_string())?;
+        let mut watcher = notify::recommended_watcher(on_event).map_err(|e| e.to_string())?;
         watcher.watch(folder, RecursiveMode::Recursive).map_err(|e| e.to_string())?;
         Ok(Self { changes, watcher: Some(watcher) })
     }

@@ -26,10 +26,10 @@ struct Running {
 impl Running {
     async fn start(published: BTreeMap<ResourceKey, PublishedObject>) -> (Self, Vec<String>) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (told, events) = mpsc::channel(4);
+        let (sender, events) = mpsc::channel(4);
         let stop = CancellationToken::new();
         let source = Box::new(ObjectsSocket::new(folder.path().join("objects.sock")));
-        let ended = tokio::spawn(source.run(SourceContext::detached(published, told, &stop)));
+        let ended = tokio::spawn(source.run(SourceContext::detached(published, sender, &stop)));
         let mut running = Self { folder, events, stop, ended };
         let mut list = Vec::new();
         while list.last().is_none_or(|event| event != "done") {
@@ -47,8 +47,8 @@ impl Running {
         text(event.expect("the source goes on"))
     }
 
-    /// Says some lines on a connection of their own; gives the events and the answers.
-    async fn say(&mut self, lines: Vec<u8>) -> (Vec<String>, Vec<Value>) {
+    /// Sends lines on a new connection. Returns the events and the answers.
+    async fn send(&mut self, lines: Vec<u8>) -> (Vec<String>, Vec<Value>) {
         let mut stream = UnixStream::connect(self.socket()).await.expect("listening");
         let client = async move {
             stream.write_all(&lines).await.expect("taken");
@@ -107,7 +107,7 @@ async fn objects_come_and_go_in_the_order_of_their_lines() {
     let (mut source, list) = Running::start(BTreeMap::new()).await;
     assert_eq!(list, ["init", "done"]);
     let (events, answers) = source
-        .say(lines(&[
+        .send(lines(&[
             json!({"object": secret("a"), "intended_time": "2026-01-31T12:00:00Z"}),
             json!({"object": secret("b")}),
             json!({"delete": "default/secret/a"}),
@@ -124,13 +124,13 @@ async fn objects_come_and_go_in_the_order_of_their_lines() {
 #[tokio::test]
 async fn a_line_that_is_refused_is_answered_and_the_next_one_read() {
     let (mut source, _) = Running::start(BTreeMap::new()).await;
-    let mut said = b"nonsense\n\n".to_vec();
-    said.extend(lines(&[json!({"delete": "default/secret/absent"})]));
-    said.extend(std::iter::repeat_n(b'x', LINE_BYTES_MAX + 1));
-    said.push(b'\n');
+    let mut input = b"nonsense\n\n".to_vec();
+    input.extend(lines(&[json!({"delete": "default/secret/absent"})]));
+    input.extend(std::iter::repeat_n(b'x', LINE_BYTES_MAX + 1));
+    input.push(b'\n');
     // The last line need not end.
-    said.extend(lines(&[json!({"object": secret("a")})]).strip_suffix(b"\n").expect("a line"));
-    let (events, answers) = source.say(said).await;
+    input.extend(lines(&[json!({"object": secret("a")})]).strip_suffix(b"\n").expect("a line"));
+    let (events, answers) = source.send(input).await;
     assert_eq!(events, ["+default/secret/a"]);
     assert_eq!(answers.len(), 4, "{answers:?}");
     assert_eq!(answers[0]["line"], 1);
@@ -148,7 +148,7 @@ async fn the_largest_object_passes_and_a_larger_one_is_refused_by_name() {
         json!({"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}})
     };
     let (events, answers) = source
-        .say(lines(&[map("fits", OBJECT_BYTES_MAX - 300), map("large", OBJECT_BYTES_MAX)]))
+        .send(lines(&[map("fits", OBJECT_BYTES_MAX - 300), map("large", OBJECT_BYTES_MAX)]))
         .await;
     assert_eq!(events, ["+default/configmap/fits"]);
     assert!(answers[0]["error"].as_str().expect("text").starts_with("default/configmap/large: "));
@@ -159,15 +159,15 @@ async fn the_largest_object_passes_and_a_larger_one_is_refused_by_name() {
 async fn what_an_earlier_run_published_is_listed_but_for_what_manifests_described() {
     let mut manifest = secret("from-a-file");
     manifest["metadata"]["annotations"] = json!({"headwater/manifest": "a.yaml"});
-    let published = [secret("said"), manifest].map(|value| {
+    let published = [secret("sent"), manifest].map(|value| {
         let object = Object::from_value(value).expect("a secret");
         let published = PublishedObject { uid: "u".to_owned(), payload: object.payload().clone() };
         (object.key().clone(), published)
     });
     let (mut source, list) = Running::start(BTreeMap::from(published)).await;
-    assert_eq!(list, ["init", "+default/secret/said", "done"]);
-    let (events, _) = source.say(lines(&[json!({"delete": "default/secret/said"})])).await;
-    assert_eq!(events, ["-default/secret/said"]);
+    assert_eq!(list, ["init", "+default/secret/sent", "done"]);
+    let (events, _) = source.send(lines(&[json!({"delete": "default/secret/sent"})])).await;
+    assert_eq!(events, ["-default/secret/sent"]);
     source.stopped().await;
 }
 

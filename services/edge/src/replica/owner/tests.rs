@@ -137,7 +137,7 @@ impl Bench {
         let mut digests = None;
         while let Ok(answer) = self.session.try_recv() {
             match answer {
-                ReplicaEvent::Summarized { digests: said, .. } => digests = Some(said),
+                ReplicaEvent::Summarized { digests: sent, .. } => digests = Some(sent),
                 ReplicaEvent::Applied { .. } | ReplicaEvent::Durable { .. } => {
                     self.received.push(answer)
                 }
@@ -293,7 +293,7 @@ fn a_catch_up_in_parts_is_listed_anew_when_it_is_whole() {
     );
     let changes = bench.view_changes();
     let [ViewChange::Listed { pods, complete: true }] = &changes[..] else {
-        panic!("the outbox is told the whole: {changes:?}");
+        panic!("the outbox receives the whole view: {changes:?}");
     };
     assert_eq!(pods.len(), 3);
 }
@@ -442,7 +442,7 @@ fn a_question_behind_a_push_is_answered_from_what_is_synced() {
     let push = hub.apply("d/pod/a", "u2", "{}");
     let (question, mut answer) = find();
     bench.group([apply(push), question]).expect_err("no sync");
-    assert!(answer.try_recv().is_err(), "nobody is told of what is not synced");
+    assert!(answer.try_recv().is_err(), "no answer arrives before the sync");
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn commits_during_a_sync_are_released_by_the_next() {
     let after = bench.engine.counts();
     assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (2, 1));
     let answers = bench.answers();
-    assert_eq!((answers.len(), durable(&answers)), (2, vec![]), "applied, and nobody heard more");
+    assert_eq!((answers.len(), durable(&answers)), (2, vec![]), "applied, and no further answer");
     assert_eq!(items_of(&mut watch), []);
     // The sync was asked for when only the first was there: that it covers both is chance.
     bench
@@ -580,7 +580,7 @@ proptest! {
         bench.push([hub.snapshot()]);
         let mut watch = bench.watch(Group::Edged);
         let mut seen: BTreeMap<ResourceKey, Bytes> = BTreeMap::new();
-        let mut said = 0;
+        let mut reported = 0;
         let mut now_ms = 0;
         for step in steps {
             match step {
@@ -618,7 +618,7 @@ proptest! {
                     let engine = bench.engine.crash(Survival::Some { seed });
                     bench = Bench::with(Arc::new(engine), narrow());
                     let at = bench.replica.positions()[&private()].0.seq;
-                    said = at.0;
+                    reported = at.0;
                     hubs.truncate(usize::try_from(at.0).expect("few") + 1);
                     watch = bench.watch(Group::Edged);
                     now_ms = 0;
@@ -639,23 +639,23 @@ proptest! {
                 }
             }
             let answers = bench.answers();
-            said = durable(&answers).into_iter().fold(said, u64::max);
+            reported = durable(&answers).into_iter().fold(reported, u64::max);
             let survivor = bench.engine.crash(Survival::Synced);
             let left = StreamReader::new(&survivor as &dyn Read);
             let (at, hash) = left.position(&private()).expect("reads").expect("complete").to_owned();
-            prop_assert!(said <= at.seq.0, "told {said} durable, {} would be left", at.seq);
+            prop_assert!(reported <= at.seq.0, "reported {reported}, {} would be left", at.seq);
             let model = &hubs[usize::try_from(at.seq.0).expect("few")];
             prop_assert_eq!(hash, model.hash, "a prefix of the stream");
-            let model = &hubs[usize::try_from(said).expect("few")];
+            let model = &hubs[usize::try_from(reported).expect("few")];
             let expected: BTreeMap<_, _> =
                 model.objects.iter().map(|(key, held)| (key.clone(), held.object.clone())).collect();
-            prop_assert_eq!(&seen, &expected, "the watch knows what was told durable");
+            prop_assert_eq!(&seen, &expected, "the watch has the reported durable state");
             // The probe ends its engine: go on over what all of it would leave.
             let complete = bench.engine.reopen();
             bench = Bench::with(Arc::new(complete), narrow());
             watch = bench.watch(Group::Edged);
             let at = bench.replica.positions()[&private()].0.seq;
-            said = at.0;
+            reported = at.0;
             hub = hubs[usize::try_from(at.0).expect("few")].clone();
         }
     }

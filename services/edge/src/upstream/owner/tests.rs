@@ -142,7 +142,7 @@ fn phase_of(phase: &str) -> bytes::Bytes {
     format!(r#"{{"phase":"{phase}"}}"#).into()
 }
 
-fn told(name: &str, uid: &str, phase: &str) -> ReportBody {
+fn pod_status(name: &str, uid: &str, phase: &str) -> ReportBody {
     ReportBody::PodStatus { pod: pod(name), uid: uid.to_owned(), status: phase_of(phase) }
 }
 
@@ -162,13 +162,13 @@ fn the_first_snapshot_is_full_and_the_next_say_what_changed() {
     assert_eq!(bench.status("b", "u2", "Running"), Ok(true));
     let first = bench.forget_all();
     let bodies: Vec<_> = first.iter().map(|report| report.body.clone()).collect();
-    assert_eq!(bodies[..2], [told("a", "u1", "Pending"), told("b", "u2", "Running")]);
+    assert_eq!(bodies[..2], [pod_status("a", "u1", "Pending"), pod_status("b", "u2", "Running")]);
     let closed = closing(bodies.get(2));
     assert!(closed.full && closed.pods == 2 && closed.first == first[0].id);
 
     assert_eq!(bench.status("a", "u1", "Running"), Ok(true));
     let next = bench.bodies();
-    assert_eq!(next[..1], [told("a", "u1", "Running")]);
+    assert_eq!(next[..1], [pod_status("a", "u1", "Running")]);
     let closed = closing(next.get(1));
     assert!(!closed.full && closed.pods == 2);
 }
@@ -237,7 +237,7 @@ fn a_full_snapshot_waits_for_the_pod_worker_only_so_long() {
     assert_eq!(bench.bodies(), []);
     bench.tick(2_000);
     let bodies = bench.bodies();
-    assert_eq!(bodies[..1], [told("a", "u1", "Running")]);
+    assert_eq!(bodies[..1], [pod_status("a", "u1", "Running")]);
     assert!(closing(bodies.get(1)).full);
 }
 
@@ -249,7 +249,7 @@ fn the_cloud_gets_a_full_snapshot_when_it_asks_once() {
     bench.forget_all();
     bench.view([ViewChange::SnapshotRequested(1)]);
     let reports = bench.forget_all();
-    assert_eq!(reports[0].body, told("a", "u1", "Running"));
+    assert_eq!(reports[0].body, pod_status("a", "u1", "Running"));
     assert!(closing(reports.last().map(|report| &report.body)).full);
     let mut bench = bench.crash();
     let bodies = bench.bodies();
@@ -274,17 +274,20 @@ fn a_disk_from_a_backup_is_found_out_whatever_was_acknowledged_in_it() {
         bench.status("a", "u1", "Failed").expect("known");
         fold(bench.forget_all());
 
-        // It starts twice before it is heard: the cloud knows of no start as late as this one.
+        // It starts twice before a report arrives: the cloud knows no boot as late as this one.
         let engine = Arc::new(backup.reopen());
         drop(Bench::with(bench.settings, engine.clone(), 3));
         let mut bench = Bench::with(bench.settings, engine, 4);
         bench.list(&[("a", "u1")]);
         assert_eq!(bench.status("a", "u1", "Running"), Ok(false), "to this disk it is no news");
-        let told = fold(bench.forget_all());
-        assert!(matches!(told, Some(ReportOutcome::Closed { agrees: false, .. })), "{told:?}");
+        let outcome = fold(bench.forget_all());
+        assert!(
+            matches!(outcome, Some(ReportOutcome::Closed { agrees: false, .. })),
+            "{outcome:?}"
+        );
         bench.view([ViewChange::SnapshotRequested(1)]);
-        let told = fold(bench.forget_all());
-        assert!(matches!(told, Some(ReportOutcome::Closed { agrees: true, .. })), "{told:?}");
+        let outcome = fold(bench.forget_all());
+        assert!(matches!(outcome, Some(ReportOutcome::Closed { agrees: true, .. })), "{outcome:?}");
         assert_eq!(cloud.snapshot(), bench.upstream.meta_sync.statuses.snapshot());
     }
 }
@@ -326,7 +329,7 @@ fn a_raised_boot_issues_everything_anew_and_tells_everything() {
     bench.forget_all();
     let object = bytes::Bytes::from_static(b"{}");
     let body = ReportBody::Node { object };
-    let said = body.clone();
+    let sent = body.clone();
     bench.answer(|reply| UpstreamCommand::Report { body, reply }).expect("room");
     let mut known = bench.upstream.identity();
     known.boot = Boot { number: 9, nonce: 4 };
@@ -340,8 +343,8 @@ fn a_raised_boot_issues_everything_anew_and_tells_everything() {
     assert_eq!(raised.expect("answered").boot.number, 10);
     let reports = bench.outbox();
     assert!(reports.iter().all(|report| report.id.boot == 10), "{reports:?}");
-    assert_eq!(reports[0].body, said);
-    assert_eq!(reports[1].body, told("a", "u1", "Running"), "the cloud may know another");
+    assert_eq!(reports[0].body, sent);
+    assert_eq!(reports[1].body, pod_status("a", "u1", "Running"), "the cloud may know another");
     assert!(closing(reports.last().map(|report| &report.body)).full);
 }
 
@@ -381,7 +384,7 @@ fn a_failed_write_answers_nobody() {
     let failed =
         block_on(bench.upstream.run_group(command, || None)).expect_err("the disk is full");
     assert!(matches!(failed, EngineError::Write { disk_full: true, .. }), "{failed:?}");
-    assert!(answer.try_recv().is_err(), "nobody is told that it was done");
+    assert!(answer.try_recv().is_err(), "no answer arrives before the sync");
     assert!(bench.events.try_recv().is_err(), "and the session is not");
 }
 

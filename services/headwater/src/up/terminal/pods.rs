@@ -191,32 +191,32 @@ mod tests {
 
     #[test]
     fn first_the_whole_then_what_changed() {
-        let mut said = PodAnnouncements::default();
+        let mut announcements = PodAnnouncements::default();
         let first = pods(&[("a", running()), ("b", looping()), ("c", json!({"phase": "Failed"}))]);
         assert!(first.are_settled());
         assert_eq!(
-            said.news(first.clone(), 2),
+            announcements.news(first.clone(), 2),
             [
                 "1 of 3 pods run on 2 nodes",
                 "  1 failed: a container failed",
                 "  1 waiting: CrashLoopBackOff: back-off 10s",
             ]
         );
-        assert!(said.news(first, 2).is_empty(), "no news");
+        assert!(announcements.news(first, 2).is_empty(), "no news");
         assert_eq!(
-            said.news(pods(&[("a", running()), ("d", running())]), 2),
+            announcements.news(pods(&[("a", running()), ("d", running())]), 2),
             ["added: d", "removed: b, c", "2 of 2 pods run on 2 nodes"]
         );
     }
 
     #[test]
     fn a_pod_that_comes_and_goes_is_said_once() {
-        let mut said = PodAnnouncements::default();
-        said.news(pods(&[("a", running())]), 1);
-        let stopped = said.news(pods(&[("a", looping())]), 1);
+        let mut announcements = PodAnnouncements::default();
+        announcements.news(pods(&[("a", running())]), 1);
+        let stopped = announcements.news(pods(&[("a", looping())]), 1);
         assert_eq!(stopped[0], "not running: a (CrashLoopBackOff: back-off 10s)");
-        assert!(said.news(pods(&[("a", running())]), 1).is_empty());
-        assert!(said.news(pods(&[("a", looping())]), 1).is_empty());
+        assert!(announcements.news(pods(&[("a", running())]), 1).is_empty());
+        assert!(announcements.news(pods(&[("a", looping())]), 1).is_empty());
     }
 
     #[test]

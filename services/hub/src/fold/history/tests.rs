@@ -118,18 +118,18 @@ fn check(engine: &Arc<MemoryEngine>, model: &Model, limits: Limits) {
     fold.assume_log(LOG);
     let source = fold.source();
     let stream = &model.stream;
-    let standing = source.status(stream).expect("readable");
-    let tail = standing.checkpoint.seq;
+    let status = source.status(stream).expect("readable");
+    let tail = status.checkpoint.seq;
     let now = model.states.last().expect("at least the empty one");
-    assert!(standing.raw_from <= tail && standing.delta_from <= tail, "{standing:?}");
-    assert!(tail.0 - standing.raw_from.0 <= limits.raw_events_max, "{standing:?}");
+    assert!(status.raw_from <= tail && status.delta_from <= tail, "{status:?}");
+    assert!(tail.0 - status.raw_from.0 <= limits.raw_events_max, "{status:?}");
     for since in 0..=tail.0 {
         let before = &model.states[usize::try_from(since).expect("small")];
-        if Seq(since) >= standing.raw_from {
+        if Seq(since) >= status.raw_from {
             let events = source.events(stream, Seq(since), tail, u64::MAX).expect("readable");
             check_tail(events, &model.events, usize::try_from(since).expect("small"));
         }
-        if Seq(since) >= standing.delta_from {
+        if Seq(since) >= status.delta_from {
             let mut state = before.clone();
             let mut delta = source.delta(stream, Seq(since)).expect("readable");
             let mut keys = Vec::new();

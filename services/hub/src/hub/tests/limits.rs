@@ -76,10 +76,10 @@ async fn the_kept_position_of_a_node_that_left_is_its_last_one() {
     let node = edge.node().clone();
     let private = StreamId::node(&node);
     let position = || {
-        let standing = hub.view().node_positions().remove(&node)?;
-        let stream = standing.streams.into_iter().find(|stream| stream.stream == private)?;
+        let progress = hub.view().node_positions().remove(&node)?;
+        let stream = progress.streams.into_iter().find(|stream| stream.stream == private)?;
         let s = stream;
-        Some((standing.connected, [s.acked, s.durable, s.applied, s.sent, s.tail].map(|p| p.0)))
+        Some((progress.connected, [s.acked, s.durable, s.applied, s.sent, s.tail].map(|p| p.0)))
     };
     until_true("an acknowledgement", async || position() == Some((true, [1; 5]))).await;
     hub.view().set_link(&node, true);

@@ -25,7 +25,7 @@ fn id(seq: u64) -> ReportId {
 /// The node's side: its statuses, its reported statuses, and the latest queued report of each key.
 struct Edge {
     statuses: BTreeMap<ResourceKey, (String, Bytes)>,
-    told: PodStatusSnapshot,
+    reported: PodStatusSnapshot,
     queued: BTreeMap<ReportId, ReportBody>,
     at: ReportId,
     full_since: Option<ReportId>,
@@ -35,7 +35,7 @@ impl Edge {
     fn new() -> Self {
         Self {
             statuses: BTreeMap::new(),
-            told: PodStatusSnapshot::new(&node()),
+            reported: PodStatusSnapshot::new(&node()),
             queued: BTreeMap::new(),
             at: id(0),
             full_since: None,
@@ -60,7 +60,7 @@ impl Edge {
     fn sync(&mut self, full: bool) {
         let current = self.snapshot();
         let difference =
-            if full { metasync::full(&current) } else { metasync::diff(&self.told, &current) };
+            if full { metasync::full(&current) } else { metasync::diff(&self.reported, &current) };
         if full {
             self.full_since = Some(ReportId { seq: self.at.seq + 1, ..self.at });
         }
@@ -75,7 +75,7 @@ impl Edge {
             self.queue(ReportBody::PodStatusRemoved { pod, uid });
         }
         self.queue(ReportBody::SnapshotClosed(metasync::close(&current, self.full_since)));
-        self.told = current;
+        self.reported = current;
     }
 
     /// The node comes back with an empty disk, as another incarnation.
@@ -101,9 +101,9 @@ impl Cloud {
     }
 
     fn take(&mut self, id: ReportId, body: &ReportBody) -> ReportOutcome {
-        let told = self.fold.fold(&node(), id, body, self.state.batch());
+        let outcome = self.fold.fold(&node(), id, body, self.state.batch());
         self.state.commit(Durability::Synced).expect("commits");
-        told
+        outcome
     }
 
     fn statuses(&self) -> BTreeMap<ResourceKey, (String, Bytes)> {
@@ -113,7 +113,7 @@ impl Cloud {
                 PodStatusFold::statuses(&*self.engine, &node(), after.as_ref(), 2).expect("reads");
             after = chunk.last().map(|(pod, _)| pod.clone());
             let count = chunk.len();
-            all.extend(chunk.into_iter().map(|(pod, told)| (pod, (told.uid, told.status))));
+            all.extend(chunk.into_iter().map(|(pod, entry)| (pod, (entry.uid, entry.status))));
             if count < 2 {
                 return all;
             }
@@ -197,9 +197,10 @@ proptest! {
                 Step::Repeat { nth } => {
                     if let Some((id, body)) = sent.get(nth) {
                         let before = cloud.statuses();
-                        let told = cloud.take(*id, body);
-                        let counted = !matches!(told, ReportOutcome::NoChange | ReportOutcome::Stale);
-                        prop_assert!(!counted, "counted twice: {}: {:?}", id, told);
+                        let outcome = cloud.take(*id, body);
+                        let counted =
+                            !matches!(outcome, ReportOutcome::NoChange | ReportOutcome::Stale);
+                        prop_assert!(!counted, "counted twice: {}: {:?}", id, outcome);
                         prop_assert_eq!(cloud.statuses(), before, "older over newer: {}", id);
                     }
                 }
@@ -262,7 +263,7 @@ fn a_late_status_does_not_bring_a_removed_pod_back() {
     let removed = ReportBody::PodStatusRemoved { pod: pod(1), uid: "u".to_owned() };
     assert_eq!(cloud.take(id(2), &removed), ReportOutcome::Removed(pod(1)));
     let newest = PodStatusFold::newest(&*cloud.engine, &node(), &pod(1)).expect("reads");
-    assert_eq!(newest, Some((id(2), removed.clone())), "as the node said it");
+    assert_eq!(newest, Some((id(2), removed.clone())), "as the node reported it");
     assert_eq!(cloud.take(id(1), &status(1)), ReportOutcome::Stale);
     assert_eq!(cloud.take(id(2), &removed), ReportOutcome::NoChange);
     let empty = metasync::close(&PodStatusSnapshot::new(&node()), None);

@@ -20,18 +20,18 @@ fn snapshot(pods: &[(u8, u8)]) -> PodStatusSnapshot {
 }
 
 fn apply(
-    mut told: PodStatusSnapshot,
+    mut cloud: PodStatusSnapshot,
     difference: &Difference,
     current: &PodStatusSnapshot,
 ) -> PodStatusSnapshot {
     for pod in &difference.changed {
         let digest = current.get(pod).expect("what changed is there").clone();
-        assert!(told.set(pod.clone(), digest), "{pod} had not changed");
+        assert!(cloud.set(pod.clone(), digest), "{pod} had not changed");
     }
     for (pod, uid) in &difference.removed {
-        assert_eq!(told.remove(pod).expect("what left was there").uid, *uid);
+        assert_eq!(cloud.remove(pod).expect("what left was there").uid, *uid);
     }
-    told
+    cloud
 }
 
 fn pods() -> impl Strategy<Value = Vec<(u8, u8)>> {
@@ -48,7 +48,7 @@ proptest! {
         let became = apply(a, &difference, &b);
         prop_assert_eq!(&became, &b);
         prop_assert_eq!(became.hash(), b.hash());
-        prop_assert!(diff(&became, &b).is_empty(), "equal snapshots have nothing to tell");
+        prop_assert!(diff(&became, &b).is_empty(), "the difference of equal snapshots is empty");
         prop_assert_eq!(full(&b).changed.len(), b.len());
     }
 

@@ -186,12 +186,12 @@ fn a_summary_is_bounded_and_of_objects_alone() {
     let all: Vec<_> = (0..5).map(|key| Step::Apply { key, object: key }).collect();
     let (first, _) = lives(&all, &[], &[]);
     let (engine, _) = replica(&first, false);
-    let said = |max| {
+    let sizes = |max| {
         let reader = StreamReader::new(&*engine);
         let digests = reader.digests(&first.stream, &DigestKey::new(1), max).expect("reads");
         digests.map(|digests| digests.len())
     };
-    assert_eq!((said(3), said(4), said(99)), (None, Some(4), Some(4)));
+    assert_eq!((sizes(3), sizes(4), sizes(99)), (None, Some(4), Some(4)));
     let absent = StreamReader::new(&*engine).digests(&StreamId::Cluster, &DigestKey::new(1), 4);
     assert_eq!(absent.expect("reads"), Some(Vec::new()));
 }

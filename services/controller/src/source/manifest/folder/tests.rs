@@ -68,19 +68,21 @@ impl Story {
     }
 
     fn update(&mut self) -> ScanOutcome {
-        let mut told = ScanOutcome { events: Vec::new(), notices: Vec::new() };
+        let mut outcome = ScanOutcome { events: Vec::new(), notices: Vec::new() };
         for event in self.try_update().expect("no accident") {
             match event {
-                SourceEvent::Notice(notice) => told.notices.push(notice.to_string()),
-                SourceEvent::Init => told.events.push("init".to_owned()),
-                SourceEvent::InitDone => told.events.push("done".to_owned()),
+                SourceEvent::Notice(notice) => outcome.notices.push(notice.to_string()),
+                SourceEvent::Init => outcome.events.push("init".to_owned()),
+                SourceEvent::InitDone => outcome.events.push("done".to_owned()),
                 SourceEvent::InitApply(object) | SourceEvent::Apply(object, _) => {
-                    told.events.push(format!("+{} {}", object.key(), object.uid()));
+                    outcome.events.push(format!("+{} {}", object.key(), object.uid()));
                 }
-                SourceEvent::Delete { key, uid, .. } => told.events.push(format!("-{key} {uid}")),
+                SourceEvent::Delete { key, uid, .. } => {
+                    outcome.events.push(format!("-{key} {uid}"))
+                }
             }
         }
-        told
+        outcome
     }
 
     /// The next look is the first of another run.
@@ -150,8 +152,8 @@ fn a_restart_changes_nothing() {
     story.update();
     let before = story.published.clone();
     story.restart();
-    let told = story.update();
-    assert_eq!(told.events.len(), 2 + 8);
+    let outcome = story.update();
+    assert_eq!(outcome.events.len(), 2 + 8);
     assert_eq!(story.published, before);
     assert_eq!(story.identities, 8, "nothing is born again");
 }
@@ -189,8 +191,8 @@ fn a_changed_template_replaces_the_pods_of_a_deployment() {
     story.update();
     let old: BTreeSet<ResourceKey> = story.published.keys().cloned().collect();
     story.write("d.json", deployment("d", 2, "i:2"));
-    let told = story.update();
-    assert_eq!(told.events.iter().map(|event| &event[..1]).collect::<String>(), "--++");
+    let outcome = story.update();
+    assert_eq!(outcome.events.iter().map(|event| &event[..1]).collect::<String>(), "--++");
     assert!(story.published.keys().all(|key| !old.contains(key)));
     story.write("d.json", deployment("d", 3, "i:2"));
     assert_eq!(story.update().events.len(), 1, "one more");
@@ -216,8 +218,8 @@ fn placement_changes_only_when_a_node_leaves() {
     story.nodes.insert("c".parse().expect("ok"));
     assert_eq!(story.update().events, NOTHING, "a node that joins moves nothing");
     story.nodes.remove(&"a".parse::<NodeName>().expect("ok"));
-    let told = story.update();
-    assert_eq!(told.events.len(), 6, "three pods move, as other pods: {:?}", told.events);
+    let outcome = story.update();
+    assert_eq!(outcome.events.len(), 6, "three pods move, as other pods: {:?}", outcome.events);
     let on_c = story.published.values().filter(|pod| pod.node().expect("placed").as_str() == "c");
     assert_eq!(on_c.count(), 3);
 }
@@ -230,8 +232,12 @@ fn a_daemon_set_follows_the_nodes() {
     story.nodes.insert("c".parse().expect("ok"));
     assert_eq!(story.update().events.len(), 1);
     story.nodes.remove(&"a".parse::<NodeName>().expect("ok"));
-    let told = story.update();
-    assert!(told.events.len() == 1 && told.events[0].starts_with('-'), "{:?}", told.events);
+    let outcome = story.update();
+    assert!(
+        outcome.events.len() == 1 && outcome.events[0].starts_with('-'),
+        "{:?}",
+        outcome.events
+    );
 }
 
 #[test]
@@ -242,15 +248,15 @@ fn a_broken_file_leaves_what_it_described_in_place_and_is_named_once() {
     story.update();
     story.write("f.yaml", format!("{}---\nb: [\n", config_map("a", "2")));
     story.write("g.yaml", config_map("g", "2"));
-    let told = story.update();
+    let outcome = story.update();
     assert_eq!(
-        told.events,
+        outcome.events,
         ["+default/configmap/a u1", "+default/configmap/g u3"],
         "the rest goes on"
     );
-    assert_eq!(told.notices.len(), 1);
-    assert!(told.notices[0].starts_with("f.yaml:"), "{:?}", told.notices);
-    assert!(told.notices[0].ends_with("stays in place"), "{:?}", told.notices);
+    assert_eq!(outcome.notices.len(), 1);
+    assert!(outcome.notices[0].starts_with("f.yaml:"), "{:?}", outcome.notices);
+    assert!(outcome.notices[0].ends_with("stays in place"), "{:?}", outcome.notices);
     let again = story.update();
     assert!(again.events.is_empty() && again.notices.is_empty(), "once");
     story.write("f.yaml", config_map("a", "2"));
@@ -266,9 +272,9 @@ fn an_invalid_object_leaves_the_one_before_in_place() {
         [pod("p", "i").replace("\"i\"", "7"), pod("P!", "i"), "a: 1".to_owned(), String::new()]
     {
         story.write("p.json", broken);
-        let told = story.update();
-        assert!(told.events.is_empty(), "{:?}", told.events);
-        assert_eq!(told.notices.len(), 1);
+        let outcome = story.update();
+        assert!(outcome.events.is_empty(), "{:?}", outcome.events);
+        assert_eq!(outcome.notices.len(), 1);
     }
     story.scan = vec![("p.json", Err("cannot be read".to_owned()))];
     assert_eq!(story.update().events, NOTHING);
@@ -286,10 +292,10 @@ fn a_file_found_broken_at_a_restart_keeps_what_an_earlier_run_published_from_it(
     story.write("f.yaml", "a: [");
     story.write("d.json", "{");
     story.delete("g.yaml");
-    let told = story.update();
+    let outcome = story.update();
     let kept: Vec<_> = before.iter().filter(|(key, _)| key.name() != "g").collect();
     assert_eq!(story.published.iter().collect::<Vec<_>>(), kept);
-    assert_eq!(told.notices.len(), 2);
+    assert_eq!(outcome.notices.len(), 2);
     story.write("d.json", deployment("d", 2, "i"));
     assert_eq!(story.update().events, NOTHING);
 }
@@ -300,10 +306,10 @@ fn of_the_same_object_in_two_files_the_first_by_path_stays() {
     story.write("b.yaml", config_map("c", "b"));
     story.update();
     story.write("a.yaml", config_map("c", "a"));
-    let told = story.update();
-    assert_eq!(told.events, ["+default/configmap/c u1"]);
+    let outcome = story.update();
+    assert_eq!(outcome.events, ["+default/configmap/c u1"]);
     assert_eq!(
-        told.notices,
+        outcome.notices,
         [
             "b.yaml:1: ConfigMap default/c is described already in a.yaml:1, which stays; this one is left out"
         ]
@@ -318,9 +324,9 @@ fn a_pod_that_a_workload_would_make_too_stays() {
     let mut story = Story::new();
     story.write("s.json", deployment("s", 1, "i").replace("Deployment", "StatefulSet"));
     story.write("p.json", pod("s-0", "other"));
-    let told = story.update();
-    assert_eq!(told.events.len(), 3);
-    assert!(told.notices[0].contains("StatefulSet default/s is described already in p.json:1"));
+    let outcome = story.update();
+    assert_eq!(outcome.events.len(), 3);
+    assert!(outcome.notices[0].contains("StatefulSet default/s is described already in p.json:1"));
 }
 
 #[test]
@@ -343,9 +349,9 @@ fn all_files_gone_stops_the_source_unless_that_is_meant() {
 #[test]
 fn an_empty_folder_is_a_fine_start() {
     let mut story = Story::new();
-    let told = story.update();
-    assert_eq!(told.events, ["init", "done"]);
-    assert_eq!(told.notices, ["no file under manifests ends in .yaml, .yml or .json"]);
+    let outcome = story.update();
+    assert_eq!(outcome.events, ["init", "done"]);
+    assert_eq!(outcome.notices, ["no file under manifests ends in .yaml, .yml or .json"]);
 }
 
 #[test]
@@ -393,12 +399,12 @@ fn pods_that_no_node_fits_are_named_once_and_placed_when_one_does() {
         "\"nodeSelector\":{\"kubernetes.io/hostname\":\"c\"},\"containers\"",
     );
     story.write("d.json", picky);
-    let told = story.update();
-    assert_eq!(told.notices.len(), 1);
+    let outcome = story.update();
+    assert_eq!(outcome.notices.len(), 1);
     assert!(
-        told.notices[0].contains("and 1 more wait: none of 2 nodes fits, asking for"),
+        outcome.notices[0].contains("and 1 more wait: none of 2 nodes fits, asking for"),
         "{:?}",
-        told.notices
+        outcome.notices
     );
     assert!(story.update().notices.is_empty());
     story.nodes.insert("c".parse().expect("ok"));

@@ -55,15 +55,15 @@ fn agrees(fold: &Fold, node: &NodeName) {
         let (remembered, stored) = (fold.source().with_heads_of(&streams), fold.source());
         assert_eq!(remembered.streams(node).ok(), stored.streams(node).ok());
         for stream in &streams {
-            let standing = stored.status(stream).expect("readable");
-            assert_eq!(remembered.status(stream).as_ref(), Ok(&standing));
-            let tail = standing.checkpoint.seq;
+            let status = stored.status(stream).expect("readable");
+            assert_eq!(remembered.status(stream).as_ref(), Ok(&status));
+            let tail = status.checkpoint.seq;
             let epoch = WriterEpoch(0);
             let next = |source: &dyn StreamSource| {
                 source.next_epoch_from(stream, epoch).expect("readable")
             };
             assert_eq!(next(&remembered), next(&stored));
-            for (from, to) in (standing.raw_from.0..=tail.0)
+            for (from, to) in (status.raw_from.0..=tail.0)
                 .flat_map(|from| [(from, tail.0), (from, from.midpoint(tail.0))])
             {
                 for bytes_max in [1, 300, u64::MAX] {
