@@ -21,6 +21,7 @@
 //! | I13 no input makes it panic | [`mod@panic`] |
 //! | I14 an incomplete log never makes an edge delete | [`deletion`] |
 //! | `acked <= durable <= applied <= received <= sent <= tail` | [`positions`] |
+//! | for all of them: the state of a stream | [`state`] |
 
 pub mod acknowledged;
 pub mod budget;

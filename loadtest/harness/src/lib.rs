@@ -9,7 +9,11 @@
 //! | [`generator`], [`punctual`] | sends every change at its moment, in a real-time thread |
 //! | [`sightings`] | which edge saw which change, and how late |
 //! | [`latency`] | histograms, and when a quantile may be spoken of |
-//! | [`target`] | the Headwater that is loaded, started on loopback |
+//! | [`target`], [`deployment`] | the Headwater under load: started on loopback, or elsewhere |
+//! | `edges`, `hops` | the edges of a run; the slow links before the first of them |
+//! | `echo`, `picture` | the statuses of light edges, and their return to the cloud |
+//! | [`socket`], `metrics` | requests to a part: its operator API and its metrics |
+//! | `lock` | a lock that ignores poisoning |
 //! | [`correctness`] | whether a run was right, from what is on disk |
 //! | [`processes`], [`kernel`], [`machine`] | what it cost, and where |
 //! | [`run`], [`record`] | one run, and its record |

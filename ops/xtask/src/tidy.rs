@@ -6,6 +6,7 @@
 mod direction;
 mod manifest;
 mod module;
+mod module_table;
 mod promise;
 mod source;
 mod style;
@@ -57,6 +58,9 @@ pub(crate) fn tidy(place: &Place) -> Result<(), Failure> {
     for file in &tree.files {
         findings.extend(source::check(&file.path, &file.text));
         findings.extend(style::check(&file.path, &file.text));
+        if file.path.ends_with(".rs") {
+            findings.extend(module_table::check(&file.path, &file.text));
+        }
     }
     findings.extend(promise::check(&tree));
     let crates = tree.crates()?;

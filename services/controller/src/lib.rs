@@ -16,7 +16,7 @@
 //! Three traits are the doors to other systems: [`Source`], [`Sink`] and [`Cloud`]. The controller
 //! implements each of them once for a cloud without Kubernetes.
 //!
-//! | wing | what it owns |
+//! | module | what it owns |
 //! |---|---|
 //! | [`source`] | the contract of a source; the manifest folder and the objects socket |
 //! | [`interest`] | which node needs which object |

@@ -11,21 +11,21 @@
 //!             meta, metrics, dependencies
 //! ```
 //!
-//! | wing | job |
+//! | module | job |
 //! |---|---|
 //! | [`api`] | serves the local API: parses an operation, asks the owners, sends the result |
 //! | [`connection`] | finds a hub, holds the session with it, retries |
 //! | [`replica`] | owns the state database: folds pushes, syncs, serves reads and watches |
 //! | [`upstream`] | owns the outbox database: identity, reports, pod statuses, MetaSync |
 //! | [`meta`] | MetaManager's operations, objects and routing; no I/O |
-//! | [`metrics`], [`dependencies`] | what the edge counts; its clocks and random numbers |
+//! | [`metrics`], [`dependencies`] | the counts of the edge; its clocks and random numbers |
+//! | `parts` | the upper four, opened and connected by channels |
+//! | [`edge`], `database_thread` | runs them on threads and tasks |
+//! | [`tasks`] | gives them to a caller that runs them itself |
+//! | [`config`], [`status`], [`exit`] | the configuration, the status and the end of an edge |
 //!
-//! A wing sends commands to the wings on its right, and none sends commands to the left: replies and
-//! events return over channels that belong to the wing on the right.
-//!
-//! The modules at the top compose the wings. [`edge`] runs them on threads (`database_thread`) and tasks,
-//! [`tasks`] gives them to a caller that runs them itself, and `parts` connects them by channels.
-//! [`config`], [`status`] and [`exit`] are what a caller sees of them.
+//! Of the upper four, each sends commands only to those on its right. Replies and events return over
+//! channels that belong to the one on the right.
 //!
 //! Two invariants hold everywhere. Subscribers, the hub and the outbox receive only durable
 //! changes of the view. A report leaves the outbox only when the cloud has acknowledged it.

@@ -1,4 +1,4 @@
-//! MetaManager's vocabulary: operations, objects and routing. Nothing in this wing does I/O.
+//! MetaManager's vocabulary: operations, objects and routing. This module does no I/O.
 
 pub(crate) mod object;
 pub(crate) mod operation;

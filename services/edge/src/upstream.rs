@@ -15,6 +15,7 @@
 //! | `meta_sync` | derives the pod status snapshot and reports the difference |
 //! | `pod_view`, `pod_statuses` | the node's pods; their statuses, and those that were reported |
 //! | [`outbox`], [`identity`] | the rows: reports without acknowledgement; boot and report ids |
+//! | `report_cause` | the trace of a report |
 //! | [`contents`] | reads an outbox database on which no edge runs |
 //!
 //! A caller receives its reply when the write that its command caused is on disk.

@@ -13,7 +13,7 @@
 //!                           runtime: process | hollow
 //! ```
 //!
-//! | wing | job | uses |
+//! | module | job | uses |
 //! |---|---|---|
 //! | [`pod`] | a pod's identity, its record, facts of its spec | |
 //! | [`config`], [`metrics`] | settings and their bounds; counters | |

@@ -15,6 +15,7 @@
 //! | `executor` | the steps, carried out |
 //! | `container_tracker`, `image_tracker`, `crash_loop` | facts that the runtime does not know |
 //! | `probe`, `handler`, `signal` | probes and hooks, and the signals that they send |
+//! | `dependencies` | the dependencies and the assignments of a worker |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

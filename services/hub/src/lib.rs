@@ -5,7 +5,7 @@
 //! the upstream log and acknowledges a report once the log has it durably. The hub's store is a
 //! cache: both logs can rebuild it.
 //!
-//! | wing | job |
+//! | module | job |
 //! |---|---|
 //! | `hub` | starts and stops a hub; the handle, and the view that other parts read |
 //! | `server` | listens, shakes hands, knows the peer; the gRPC service up to the hello |

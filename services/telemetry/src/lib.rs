@@ -11,6 +11,7 @@
 //! | [`health`] | `livez` and `readyz` checks |
 //! | [`server`] | metrics and health over HTTP, at one address |
 //! | `error_chain` | an error with its sources, in one line |
+//! | `testing` | finished spans, for tests (feature `testing`) |
 //!
 //! The crate knows no other crate of Headwater. Each service registers its own metrics in the
 //! registry that the binary hands to it.

@@ -7,6 +7,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | `log` | the trait [`Log`], its records and errors |
 //! | [`metadata`] | the metadata of a log: its id and partition count |
 //! | [`mod@claim`] | the claim by which a process becomes the one writer |
 //! | [`writer`] | the one writer: seq, epoch and state hash for every event |
@@ -16,6 +17,7 @@
 //! | [`history`] | past states and events of one stream |
 //! | [`value`] | the encoding of an object in a record's value |
 //! | [`memory`] | the in-memory twin with its faults |
+//! | `conformance` | the suite that every log must pass (feature `testing`) |
 
 pub mod acceptance;
 pub mod catch_up;

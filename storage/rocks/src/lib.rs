@@ -25,6 +25,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`engine`] | the engine |
+//! | `open`, `error` | the open of a database with its checks; RocksDB's errors |
 //! | [`role`] | the purpose of a database, and its options |
 //! | [`memory`] | the memory of all databases of a process |
 //! | [`directory`] | durable creation of directories |

@@ -31,15 +31,17 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`registry`] | which byte belongs to which table |
+//! | `engine` | the trait [`Engine`] |
+//! | [`registry`] | the first byte of each table |
 //! | [`key`] | order-preserving keys |
 //! | [`codec`] | values |
 //! | `encoding_error` | bytes that are no key or value |
 //! | [`table`] | typed tables and iteration |
 //! | [`batch`] | batches, and the commit of folded state with its position |
-//! | [`position`] | the positions that are stored |
-//! | [`schema`] | what a database is |
+//! | [`position`] | the stored positions of a folded state |
+//! | [`schema`] | the kind of a database and the version of its schema |
 //! | [`memory`] | the in-memory engine with its faults |
+//! | `conformance`, `damage` | the suite that every engine must pass; damaged rows |
 
 pub mod batch;
 pub mod codec;

@@ -57,13 +57,14 @@ fn folder_of_children<'a>(folder: &str, path: &'a str) -> &'a str {
 
 /// The names in lines of the form `mod name;`, with or without a visibility.
 fn declared(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| {
-        let line = line.trim().strip_suffix(';')?;
-        let (before, name) = line.rsplit_once(' ')?;
-        let is_declaration =
-            before == "mod" || before.ends_with(" mod") && before.starts_with("pub");
-        is_declaration.then_some(name)
-    })
+    text.lines().filter_map(|line| declaration(line.trim()))
+}
+
+/// The module that a line declares.
+pub(super) fn declaration(line: &str) -> Option<&str> {
+    let (before, name) = line.strip_suffix(';')?.rsplit_once(' ')?;
+    let is_declaration = before == "mod" || before.ends_with(" mod") && before.starts_with("pub");
+    is_declaration.then_some(name)
 }
 
 /// The paths in lines of the form `#[path = "..."]`, by which tests share modules.
