@@ -37,7 +37,7 @@ const UP: &str = "up";
 /// The content of a data directory, or of a fleet.
 #[derive(Debug, Default)]
 pub struct Evidence {
-    /// The birth of the downstream log; `None`: it is empty.
+    /// The metadata of the downstream log; `None`: it is empty.
     pub log_metadata: Option<LogMetadata>,
     /// The events of every stream that count, in order.
     pub streams: BTreeMap<StreamId, Vec<Envelope>>,

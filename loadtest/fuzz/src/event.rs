@@ -81,7 +81,7 @@ pub fn key(bytes: &[u8]) {
     }
 }
 
-/// JSON values of records: assignments, standings, births, claims, closings.
+/// JSON values of records: assignments, progress, log metadata, claims, closings.
 pub fn json(bytes: &[u8]) {
     let node: NodeName = "a".parse().expect("a node name");
     if let Ok(assignment) = Assignment::decode(&node, bytes) {

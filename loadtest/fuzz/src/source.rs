@@ -22,18 +22,19 @@ pub fn manifest(bytes: &[u8]) {
     let nodes: BTreeSet<NodeName> =
         ["a", "b"].into_iter().map(|name| name.parse().expect("a node name")).collect();
     let published: BTreeMap<ResourceKey, PublishedObject> = BTreeMap::new();
-    let mut born = 0;
-    let mut birth = || {
-        born += 1;
-        ObjectIdentity { uid: format!("uid-{born}"), time: jiff::Timestamp::UNIX_EPOCH }
+    let mut created = 0;
+    let mut new_identity = || {
+        created += 1;
+        ObjectIdentity { uid: format!("uid-{created}"), time: jiff::Timestamp::UNIX_EPOCH }
     };
     let mut folder = Folder::new("folder", false);
-    let first =
-        folder.update(scan(), &nodes, &published, &mut birth).expect("nothing was taken away");
+    let first = folder
+        .update(scan(), &nodes, &published, &mut new_identity)
+        .expect("nothing was taken away");
     let lists = first.iter().filter(|event| matches!(event, SourceEvent::Init)).count();
     assert_eq!(lists, 1, "the first look lists what there is");
     let second =
-        folder.update(scan(), &nodes, &published, &mut birth).expect("nothing has changed");
+        folder.update(scan(), &nodes, &published, &mut new_identity).expect("nothing has changed");
     assert!(second.is_empty(), "the same files say something else: {second:?}");
 }
 

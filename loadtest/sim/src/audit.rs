@@ -90,7 +90,7 @@ impl Auditor {
                     None => break,
                     Some(Ok(batch)) => {
                         if which == 0 && self.branch.log_id.is_none() {
-                            // Its birth is in another partition than most of what comes.
+                            // Its metadata is in another partition than most of its events.
                             let log_metadata = read_metadata(&self.downstream).now_or_never();
                             let log_metadata = log_metadata.and_then(Result::ok).flatten();
                             self.branch.log_id =

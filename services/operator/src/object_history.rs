@@ -137,11 +137,12 @@ async fn events(
     wanted: Option<&BTreeSet<ResourceKey>>,
     most: usize,
 ) -> Result<(Vec<StoryEvent>, u64), Status> {
-    let birth = stream_history::birth(dependencies).await?;
+    let metadata = stream_history::log_metadata(dependencies).await?;
     let now_ms = (dependencies.wall_clock)();
-    let mut history = StreamHistory::open(&*dependencies.logs()?.downstream, birth, stream, now_ms)
-        .await
-        .map_err(|error| internal(&error))?;
+    let mut history =
+        StreamHistory::open(&*dependencies.logs()?.downstream, metadata, stream, now_ms)
+            .await
+            .map_err(|error| internal(&error))?;
     let mut newest = VecDeque::with_capacity(most);
     let mut earlier = 0;
     // The previous bytes of each entry, to name the fields that an event changed.

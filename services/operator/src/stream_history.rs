@@ -48,9 +48,9 @@ pub(super) async fn fold(
     stream: &StreamId,
     until: Until,
 ) -> Result<PastState, Status> {
-    let birth = birth(dependencies).await?;
+    let metadata = log_metadata(dependencies).await?;
     let now_ms = (dependencies.wall_clock)();
-    fold_stream(&*dependencies.logs()?.downstream, birth, stream, until, now_ms)
+    fold_stream(&*dependencies.logs()?.downstream, metadata, stream, until, now_ms)
         .await
         .map_err(refused)
 }
@@ -61,7 +61,7 @@ pub(super) async fn history(
     request: HistoryRequest,
 ) -> Result<impl Stream<Item = Result<HistoryEvent, Status>> + Send, Status> {
     let stream = known_stream(&dependencies, &request.stream)?;
-    let birth = birth(&dependencies).await?;
+    let metadata = log_metadata(&dependencies).await?;
     let now_ms = (dependencies.wall_clock)();
     let bound = |seq| (seq != 0).then_some(Seq(seq));
     let range = (bound(request.from), bound(request.to));
@@ -75,7 +75,7 @@ pub(super) async fn history(
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let show = request.show_secrets;
     if !request.follow {
-        let events = stream_events(&*log, birth, &stream, range, EVENTS_MAX, now_ms)
+        let events = stream_events(&*log, metadata, &stream, range, EVENTS_MAX, now_ms)
             .await
             .map_err(refused)?;
         tokio::spawn(async move {
@@ -87,7 +87,7 @@ pub(super) async fn history(
         });
         return Ok(ReceiverStream::new(receiver));
     }
-    let mut reading = StreamHistory::open(&*log, birth, &stream, now_ms)
+    let mut reading = StreamHistory::open(&*log, metadata, &stream, now_ms)
         .await
         .map_err(|error| internal(&error))?;
     tokio::spawn(async move {
@@ -131,7 +131,9 @@ fn known_stream(dependencies: &OperatorDependencies, text: &str) -> Result<Strea
     Err(Status::not_found(format!("there is no stream {stream}; there are {names}")))
 }
 
-pub(super) async fn birth(dependencies: &OperatorDependencies) -> Result<LogMetadata, Status> {
+pub(super) async fn log_metadata(
+    dependencies: &OperatorDependencies,
+) -> Result<LogMetadata, Status> {
     read_metadata(&*dependencies.logs()?.downstream)
         .await
         .map_err(|error| internal(&error))?

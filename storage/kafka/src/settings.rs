@@ -219,7 +219,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("delivery.timeout.ms", "say it as kafka.delivery.timeout"),
     ("socket.timeout.ms", "say it as kafka.request.timeout"),
     ("request.timeout.ms", "say it as kafka.request.timeout"),
-    ("partitioner", "a stream's partition is fixed by the log's birth"),
+    ("partitioner", "a stream's partition is fixed by the log metadata"),
     ("log.queue", "what the client says goes into the log of this process"),
     ("enabled_events", "what the client says goes into the log of this process"),
     ("plugin.library.paths", "it would load code into this process"),

@@ -185,12 +185,13 @@ mod tests {
     #[tokio::test]
     async fn records_of_a_former_writer_before_the_metadata_are_skipped() {
         let log = MemoryLog::new(MemorySettings::default());
-        let first = read_or_create_metadata(&log, wish(None)).await.expect("born");
+        let first = read_or_create_metadata(&log, wish(None)).await.expect("created");
         log.recreate(2);
         let late = ["node/a d/configmap/c", "cluster !head", "!heartbeat 1", "!reconciled 1"];
         log.append(late.map(record).to_vec()).await.expect("taken");
         assert_eq!(read_metadata(&log).await.expect("readable"), None);
-        let metadata = read_or_create_metadata(&log, wish(Some(first.log_id))).await.expect("born");
+        let metadata =
+            read_or_create_metadata(&log, wish(Some(first.log_id))).await.expect("created");
         assert!(metadata.log_id.follows(&first.log_id));
         log.append(vec![record("!heartbeat 1")]).await.expect("taken");
         assert_eq!(read_metadata(&log).await.expect("readable"), Some(metadata));
@@ -199,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn of_two_metadata_records_the_first_counts_and_a_foreign_topic_is_refused() {
         let log = MemoryLog::new(MemorySettings::default());
-        let metadata = read_or_create_metadata(&log, wish(None)).await.expect("born");
+        let metadata = read_or_create_metadata(&log, wish(None)).await.expect("created");
         let again =
             LogMetadata { log_id: LogId { uuid: Uuid::new_v4(), ..metadata.log_id }, ..metadata };
         log.append(vec![append(&again).expect("encodes")]).await.expect("taken");

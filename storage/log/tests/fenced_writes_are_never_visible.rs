@@ -93,7 +93,8 @@ impl World {
     async fn new() -> Self {
         let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
         let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(7) };
-        let metadata = read_or_create_metadata(&log, wish).await.expect("an empty log is born");
+        let metadata =
+            read_or_create_metadata(&log, wish).await.expect("an empty log takes its metadata");
         let mut followers = Vec::new();
         for _ in 0..2 {
             followers.push(Replica::fold(&log, metadata).await.expect("readable"));

@@ -64,7 +64,7 @@ fn a_log_that_is_half_filled_makes_no_edge_drop_anything() {
     for partition in 0..PARTITIONS {
         let segment = segment(data.path(), DOWNSTREAM, partition);
         let batches = batches(&segment);
-        // A birth, a claim, events, and the word that these are all; then heartbeats.
+        // The log metadata, a claim, events, and `Reconciled`; then heartbeats.
         let kept = if partition == 0 { batches[batches.len() / 2] } else { batches[0] };
         File::options()
             .write(true)

@@ -39,7 +39,7 @@ impl Cloud {
             Arc::new(move || log.now_ms())
         };
         let wish = MetadataProposal { previous: None, uuid: Uuid::from_u128(1) };
-        read_or_create_metadata(&log, wish).await.expect("born");
+        read_or_create_metadata(&log, wish).await.expect("created");
         let published = Arc::new(MemoryEngine::new());
         let opening = Follower::open(&log, published, (), clock.clone());
         let mut follower = opening.await.expect("can be followed");

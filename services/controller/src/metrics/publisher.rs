@@ -72,7 +72,7 @@ impl FailureKind {
 
     fn name(self) -> &'static str {
         match self {
-            Self::LogMetadata => "birth",
+            Self::LogMetadata => "metadata",
             Self::Claim => "claim",
             Self::Engine => "engine",
             Self::Fenced => "fenced",

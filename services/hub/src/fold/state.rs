@@ -9,7 +9,7 @@ use headwater_log::acceptance::PartitionState;
 /// The state of the fold as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoldState {
-    /// The log that is folded; `None` before the follower has read its birth.
+    /// The log that is folded; `None` before the follower has read its metadata.
     pub(crate) log_id: Option<LogId>,
     /// Whether the log was read to the end that it had when the fold began.
     pub(crate) folded: bool,

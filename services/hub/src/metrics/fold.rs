@@ -50,7 +50,7 @@ impl FoldMetrics {
                 "Times that the hub could no longer follow a log and opened it again; \
                  identities: the upstream log.",
                 "kind",
-                ["birth", "read", "engine", "differs", "identities"],
+                ["metadata", "read", "engine", "differs", "identities"],
             )?,
         })
     }
@@ -83,11 +83,11 @@ impl FoldMetrics {
     /// Counts a failure to follow the downstream log.
     pub(crate) fn failed(&self, error: &FollowError) {
         self.reconciled(false);
-        let [birth, read, engine, differs, _] = &self.setbacks;
+        let [metadata, read, engine, differs, _] = &self.setbacks;
         match error {
-            // The log has no birth yet.
+            // The log has no metadata yet.
             FollowError::EmptyLog => {}
-            FollowError::Metadata(_) => birth.inc(),
+            FollowError::Metadata(_) => metadata.inc(),
             FollowError::Read(_)
             | FollowError::CompactedAway { .. }
             | FollowError::SeqRegressed { .. } => read.inc(),

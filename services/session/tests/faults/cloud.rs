@@ -65,17 +65,17 @@ impl Cloud {
             let key = (StreamId::node(node), EntryKey::Streams);
             cloud.desired.insert(key, (String::new(), assignment.encode()));
         }
-        cloud.birth();
+        cloud.recreate_log();
         cloud.reconcile(usize::MAX);
         cloud
     }
 
     fn log(&self) -> &Branch {
-        self.branches.last().expect("a log is born first")
+        self.branches.last().expect("a log is created first")
     }
 
     fn log_mut(&mut self) -> &mut Branch {
-        self.branches.last_mut().expect("a log is born first")
+        self.branches.last_mut().expect("a log is created first")
     }
 
     pub(crate) fn branch(&self) -> usize {
@@ -83,7 +83,7 @@ impl Cloud {
     }
 
     /// Replaces the log by another one, empty.
-    pub(crate) fn birth(&mut self) {
+    pub(crate) fn recreate_log(&mut self) {
         self.lost_history |= !self.branches.is_empty();
         let number = self.branches.last().map_or(0, |branch| branch.log_id.number) + 1;
         let log_id = LogId { number, uuid: Uuid::from_u128(number.into()) };

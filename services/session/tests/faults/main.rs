@@ -19,7 +19,7 @@ enum Action {
     Claim,
     Reconcile { steps: usize },
     Truncate { records: usize },
-    Birth(bool),
+    RecreateLog(bool),
     Fold { hub: usize, records: usize },
     RestartHub { hub: usize, compacted: usize },
     Connect { edge: usize, hub: usize },
@@ -53,7 +53,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => Just(Action::Claim),
         10 => (1..6usize).prop_map(|steps| Action::Reconcile { steps }),
         1 => (1..8usize).prop_map(|records| Action::Truncate { records }),
-        1 => prop::bool::weighted(0.3).prop_map(Action::Birth),
+        1 => prop::bool::weighted(0.3).prop_map(Action::RecreateLog),
         20 => (hub.clone(), 1..8usize).prop_map(|(hub, records)| Action::Fold { hub, records }),
         2 => (hub.clone(), 0..60usize)
             .prop_map(|(hub, compacted)| Action::RestartHub { hub, compacted }),
@@ -91,8 +91,8 @@ fn perform(world: &mut World, action: &Action) {
         Action::Claim => world.cloud.claim(),
         Action::Reconcile { steps } => world.cloud.reconcile(steps),
         Action::Truncate { records } => world.cloud.truncate(records),
-        Action::Birth(is_done) if is_done => world.cloud.birth(),
-        Action::Birth(_) => {}
+        Action::RecreateLog(is_done) if is_done => world.cloud.recreate_log(),
+        Action::RecreateLog(_) => {}
         Action::Fold { hub, records } => world.fold(hub, records),
         Action::RestartHub { hub, compacted } => world.restart_hub(hub, compacted),
         Action::Connect { edge, hub } => world.connect(edge, hub),

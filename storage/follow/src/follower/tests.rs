@@ -38,13 +38,13 @@ async fn log() -> MemoryLog {
         delete_retention_ms: 2 * WINDOW_MS,
         ..MemorySettings::default()
     });
-    born(&log, None).await;
+    create_log(&log, None).await;
     log
 }
 
-async fn born(log: &MemoryLog, previous: Option<headwater_event::LogId>) {
+async fn create_log(log: &MemoryLog, previous: Option<headwater_event::LogId>) {
     let wish = MetadataProposal { previous, uuid: Uuid::new_v4() };
-    read_or_create_metadata(log, wish).await.expect("an empty log can be born");
+    read_or_create_metadata(log, wish).await.expect("an empty log takes its metadata");
 }
 
 fn clock(log: &MemoryLog) -> WallClock {
@@ -396,7 +396,7 @@ async fn a_log_that_is_another_is_folded_anew() {
     log.recreate(PARTITIONS);
     let error = follower.next().await.expect_err("the log is another");
     assert!(error.needs_rebuild(), "{error}");
-    born(&log, Some(previous)).await;
+    create_log(&log, Some(previous)).await;
     let mut owner = Owner::new(&log).await;
     owner.set(&s, 3, Some("{}")).await;
     let mut follower = open(&log, &engine).await;
@@ -438,7 +438,7 @@ async fn a_log_that_was_cut_is_folded_anew() {
 async fn what_retention_took_from_under_a_follower_is_folded_anew() {
     let log = log().await;
     let mut owner = Owner::new(&log).await;
-    // Not where the log's birth lies.
+    // Not the partition of the log metadata.
     let names = (0..9).map(|n| stream(&format!("node/n{n}")));
     let s = names.into_iter().find(|name| name.partition(PARTITIONS) == Partition(1));
     let s = s.expect("one of nine");

@@ -91,7 +91,7 @@ async fn an_epoch_whose_claim_the_log_has_lost_is_not_claimed_again() {
     running.controller.stop().await;
     let published = published_objects(&world).await;
 
-    // Its birth is left: edges may have all that was written under that claim.
+    // The log metadata is left: edges may have all events of that claim.
     world.downstream.truncate(Partition(0), headwater_event::Offset(1));
     world.downstream.truncate(Partition(1), headwater_event::Offset(0));
     let running = world.start().await;

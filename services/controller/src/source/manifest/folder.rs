@@ -23,7 +23,7 @@ use super::scan::Scan;
 use crate::source::identity::is_same_object;
 use crate::source::{Cause, Notice, NoticeKind, PublishedObjects, SourceEvent, SourceKind};
 
-/// What an object is born with.
+/// The identity of a new object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectIdentity {
     /// A UID that no object had before.
@@ -298,7 +298,7 @@ fn restored(path: &Path, published: &dyn PublishedObjects) -> Vec<Entry> {
     objects.map(|object| object.value()).filter(from_file).filter_map(Entries::restored).collect()
 }
 
-/// What an object is made of, but for its birth: the same ingredients and past, the same object.
+/// The content of an object without its identity: equal content and past make the same object.
 fn ingredients(described: &DescribedObject) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&canonical(&described.value));
@@ -311,7 +311,8 @@ struct Past {
     value: Value,
 }
 
-/// Gives a described object its UID and birth time: those it had, unless it is another object now.
+/// Gives a described object its UID and creation time: the former ones, unless it is another object
+/// now.
 fn finish(
     key: &ResourceKey,
     described: DescribedObject,

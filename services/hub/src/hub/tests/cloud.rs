@@ -46,7 +46,7 @@ impl TestCloud {
     ) -> Self {
         let (downstream, upstream) = logs.clone();
         let wish = MetadataProposal { previous, uuid: Uuid::new_v4() };
-        read_or_create_metadata(&downstream, wish).await.expect("born");
+        read_or_create_metadata(&downstream, wish).await.expect("created");
         let clock: WallClock = {
             let log = downstream.clone();
             Arc::new(move || log.now_ms())

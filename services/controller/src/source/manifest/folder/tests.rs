@@ -155,7 +155,7 @@ fn a_restart_changes_nothing() {
     let outcome = story.update();
     assert_eq!(outcome.events.len(), 2 + 8);
     assert_eq!(story.published, before);
-    assert_eq!(story.identities, 8, "nothing is born again");
+    assert_eq!(story.identities, 8, "no object gets another identity");
 }
 
 #[test]
