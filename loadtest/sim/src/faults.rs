@@ -22,7 +22,7 @@ pub(crate) struct Later(Vec<(u64, Ending)>);
 /// The end of something.
 enum Ending {
     Thaw(usize),
-    CatchUp(usize),
+    ThawLog(usize),
     LogReturns(MemoryLog),
     Unstall(usize, usize),
     SwitchOn(usize),
@@ -146,7 +146,7 @@ async fn inject_fault(world: &mut World, later: &mut Later, kind: u64) {
             frame.fault("hub lags", hub);
             world.hubs[hub].downstream.handle.set_frozen(true);
             let until = now + frame.below(30_000);
-            later.0.push((until, Ending::CatchUp(hub)));
+            later.0.push((until, Ending::ThawLog(hub)));
         }
         27 | 28 => {
             let keeps = frame.happens(600).then_some(survives);
@@ -253,7 +253,7 @@ async fn end(world: &mut World, mut due: Vec<(u64, Ending)>) {
                 world.frame.count("frozen writer woke");
                 world.controllers[controller].freeze(false);
             }
-            Ending::CatchUp(hub) => world.hubs[hub].downstream.handle.set_frozen(false),
+            Ending::ThawLog(hub) => world.hubs[hub].downstream.handle.set_frozen(false),
             Ending::LogReturns(log) => log.set_available(true),
             Ending::Unstall(edge, hub) => world.network.stall(edge, hub, false),
             Ending::SwitchOn(edge) if !world.edges[edge].is_on() => world.switch_on(edge),

@@ -134,7 +134,7 @@ impl ReportFold {
         }
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
         loop {
-            // While the fold catches up, a later record may repair a stale key.
+            // Before the end of the log, a later record may repair a stale key.
             let repairs = ends.is_reached() && fold.stale.is_due();
             let removes = ends.is_reached() && !fold.terminations.is_empty();
             let batch = tokio::select! {
@@ -159,7 +159,7 @@ impl ReportFold {
             if ends.pass(&batch.cursor) {
                 self.check_statuses(&fold.statuses, is_resumed).await?;
             }
-            // While the fold catches up, a later record may make up a difference.
+            // Before the end of the log, a later record may make up a difference.
             if had_caught_up {
                 for node in differing {
                     self.request_snapshot(node).await;
@@ -173,8 +173,8 @@ impl ReportFold {
         let _ = self.commands.send(Command::RequestSnapshot(node)).await;
     }
 
-    /// After catching up, asks each node whose statuses do not match for a snapshot. A picture that
-    /// continued an earlier fold is folded anew first.
+    /// At the end of the log, asks each node whose statuses do not match for a snapshot. A picture
+    /// that continued an earlier fold is folded anew first.
     async fn check_statuses(
         &self,
         statuses: &PodStatusFold,

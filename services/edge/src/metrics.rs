@@ -113,7 +113,7 @@ impl EdgeMetrics {
             )?,
             resyncs: counter(
                 "headwater_edge_resyncs_total",
-                "Catch-ups of a stream other than event by event.",
+                "Deltas, snapshots and corrections that a stream received.",
                 &["node", "reason"],
             )?,
             outbox_records: gauge(

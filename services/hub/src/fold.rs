@@ -20,10 +20,9 @@
 //! | `patches` | each event as a patch |
 //! | `heads` | the ends of streams, in memory |
 //! | `source` | the fold as one session reads it |
-//! | `catch_up` | deltas, snapshots and corrections, in parts |
+//! | `transfer` | deltas, snapshots and corrections, in parts |
 //! | `subscriptions` | which sessions wait for which stream |
 
-mod catch_up;
 mod follower;
 mod heads;
 mod history;
@@ -33,6 +32,7 @@ mod patches;
 mod source;
 mod state;
 mod subscriptions;
+mod transfer;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -43,7 +43,6 @@ use headwater_follow::{DerivedRows, Follower};
 use headwater_store::{Engine, EngineError, Read};
 use headwater_view::StreamReader;
 
-use catch_up::SharedSnapshots;
 pub(crate) use follower::DownstreamFollower;
 use heads::StreamHeads;
 use history::History;
@@ -53,6 +52,7 @@ use source::FoldSnapshot;
 pub(crate) use source::FoldSource;
 pub(crate) use state::FoldState;
 use subscriptions::StreamSubscriptions;
+use transfer::SharedSnapshots;
 
 /// The fold. Its followers write it, sessions read it.
 pub(crate) struct Fold {

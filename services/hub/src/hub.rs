@@ -34,7 +34,7 @@ pub use config::{HubConfig, HubDependencies, HubError};
 pub use lag::Lag;
 pub use view::HubView;
 
-use crate::admission::{CatchUpLimiter, Sessions};
+use crate::admission::{Sessions, TransferLimiter};
 use crate::fold::{DownstreamFollower, Fold, IdentityFollower};
 use crate::metrics::GaugeSource;
 use crate::requests::{FoldRequestHandler, RequestDispatcher};
@@ -124,7 +124,7 @@ impl Hub {
             upstream: appender,
             requests: RequestDispatcher::new(requests, &limits),
             sessions: Sessions::new(&limits, sessions_stop.clone()),
-            catch_ups: CatchUpLimiter::new(limits.catch_ups_max, limits.catch_up_within),
+            transfers: TransferLimiter::new(limits.transfers_max, limits.transfer_within),
             limits,
             wall_clock,
             chance: Box::new(chance),

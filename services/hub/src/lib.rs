@@ -10,7 +10,7 @@
 //! | `hub` | starts and stops a hub; the handle, and the view that other parts read |
 //! | `server` | listens, shakes hands, knows the peer; the gRPC service up to the hello |
 //! | `session` | one task per edge: waits, steps the pure session, carries its outputs out |
-//! | `admission` | which hellos and catch-ups are admitted; the table of sessions and nodes |
+//! | `admission` | which hellos and transfers are admitted; the table of sessions and nodes |
 //! | `requests` | what nodes ask of the cloud: bounds, deadline, handlers |
 //! | `upstream` | appends reports and positions; keeps the bases of report patches |
 //! | `fold` | follows both logs; answers the questions of sessions; notifies them of changes |

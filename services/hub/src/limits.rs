@@ -83,11 +83,11 @@ pub const HANDOVER_WITHIN: Duration = Duration::from_secs(20);
 const HANDOVER_SPEED: u32 = 2;
 
 /// Sessions that may hold a delta or a snapshot in memory at once: some MiB each.
-pub const CATCH_UPS_MAX: usize = 64;
+pub const TRANSFERS_MAX: usize = 64;
 
-/// How long a session may keep its catch-up slot. After that another session gets the slot, and a
+/// How long a session may keep its transfer slot. After that another session gets the slot, and a
 /// slow edge still receives what its session holds.
-pub const CATCH_UP_WITHIN: Duration = Duration::from_secs(5);
+pub const TRANSFER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Messages that wait for a session's socket. The session's own window bounds their bytes.
 pub const OUTBOUND_MESSAGES_MAX: usize = 256;
@@ -145,10 +145,10 @@ pub struct HubLimits {
     pub node_hellos_at_once: u32,
     /// See [`HANDOVER_WITHIN`].
     pub handover_within: Duration,
-    /// See [`CATCH_UPS_MAX`].
-    pub catch_ups_max: usize,
-    /// See [`CATCH_UP_WITHIN`].
-    pub catch_up_within: Duration,
+    /// See [`TRANSFERS_MAX`].
+    pub transfers_max: usize,
+    /// See [`TRANSFER_WITHIN`].
+    pub transfer_within: Duration,
     /// See [`OUTBOUND_MESSAGES_MAX`].
     pub outbound_messages_max: usize,
     /// See [`OUTBOUND_WITHIN`].
@@ -182,8 +182,8 @@ impl Default for HubLimits {
             node_hellos_per_second: NODE_HELLOS_PER_SECOND,
             node_hellos_at_once: NODE_HELLOS_AT_ONCE,
             handover_within: HANDOVER_WITHIN,
-            catch_ups_max: CATCH_UPS_MAX,
-            catch_up_within: CATCH_UP_WITHIN,
+            transfers_max: TRANSFERS_MAX,
+            transfer_within: TRANSFER_WITHIN,
             outbound_messages_max: OUTBOUND_MESSAGES_MAX,
             outbound_within: OUTBOUND_WITHIN,
             requests_max: REQUESTS_MAX,

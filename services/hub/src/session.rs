@@ -45,7 +45,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
 use tonic::Status;
 
-use crate::admission::{CatchUpSlot, Dismissal, HUB_STOPS};
+use crate::admission::{Dismissal, HUB_STOPS, TransferSlot};
 use crate::metrics::{EndReason, HelloOutcome};
 use counters::SessionCounters;
 pub(crate) use dependencies::SessionDependencies;
@@ -73,7 +73,7 @@ pub(crate) struct SessionTask {
     appended: watch::Sender<ReportId>,
     /// Requests in flight; they end with the session.
     requests: JoinSet<Response>,
-    catch_up: CatchUpSlot,
+    transfer_slot: TransferSlot,
     position: PositionPublisher,
     counters: SessionCounters,
 }
@@ -118,7 +118,7 @@ impl SessionTask {
             subscribed: BTreeSet::new(),
             appended: watch::Sender::default(),
             requests: JoinSet::new(),
-            catch_up: hub.catch_ups.slot(),
+            transfer_slot: hub.transfers.slot(),
             position: PositionPublisher::new(contact_ms),
             counters: SessionCounters::new(hub.metrics.sessions.clone(), contact_ms),
             hub,
@@ -172,7 +172,7 @@ impl SessionTask {
                 Ok(()) = appended.changed() => HubInput::Appended(*appended.borrow_and_update()),
                 Some(Ok(response)) = self.requests.join_next() => HubInput::Answered(response),
                 () = changed.notified() => HubInput::Advanced,
-                () = self.catch_up.granted() => HubInput::Advanced,
+                () = self.transfer_slot.granted() => HubInput::Advanced,
                 () = &mut expired => HubInput::Dismissed(certificate_expired(&self.node)),
                 () = &mut too_old => HubInput::Leaving("the session is old".to_owned()),
                 now = ticks.tick() => {
@@ -186,15 +186,15 @@ impl SessionTask {
     async fn step(&mut self, input: HubInput) -> ControlFlow<EndReason> {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            let (outputs, wants_catch_up) = {
+            let (outputs, wants_transfer) = {
                 let source = self.hub.fold.source().with_heads_of(&self.subscribed);
-                let source = source.with_catch_up(self.catch_up.is_held());
-                (self.session.step(&source, input), source.wants_catch_up())
+                let source = source.with_transfer(self.transfer_slot.is_held());
+                (self.session.step(&source, input), source.wants_transfer())
             };
-            if wants_catch_up {
-                self.catch_up.request();
-            } else if !self.session.is_catching_up() {
-                self.catch_up.release();
+            if wants_transfer {
+                self.transfer_slot.request();
+            } else if !self.session.is_transferring() {
+                self.transfer_slot.release();
             }
             for output in outputs {
                 match output {

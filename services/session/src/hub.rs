@@ -153,8 +153,8 @@ impl HubSession {
     }
 
     /// Whether a delta, snapshot or correction of any stream is in flight, or waits for a summary.
-    pub fn is_catching_up(&self) -> bool {
-        self.senders.values().any(|sender| sender.catching_up_since().is_some())
+    pub fn is_transferring(&self) -> bool {
+        self.senders.values().any(|sender| sender.transfer_since().is_some())
     }
 
     /// Whether the session can push nothing until the edge has received what is in flight.
@@ -417,10 +417,10 @@ impl HubSession {
         if !self.is_open() {
             return Ok(());
         }
-        let began_ms = self.senders.values().filter_map(|sender| sender.catching_up_since()).min();
-        if began_ms.is_some_and(|began| self.now_ms - began > self.settings.catch_up_ms_max) {
+        let began_ms = self.senders.values().filter_map(|sender| sender.transfer_since()).min();
+        if began_ms.is_some_and(|began| self.now_ms - began > self.settings.transfer_ms_max) {
             return Err(HubCloseReason::Refused(unavailable(
-                "the edge takes its catch-up too slowly",
+                "the edge takes its transfer too slowly",
             )));
         }
         if self.now_ms - self.heartbeat_ms < self.settings.heartbeat_ms {

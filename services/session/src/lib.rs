@@ -36,5 +36,5 @@ pub use memory_source::{FoldOrderError, MemorySource};
 pub use registry::{Admission, SessionId, SessionRegistry};
 pub use settings::{EdgeSettings, HubSettings};
 pub use source::{
-    CatchUp, CatchUpPart, FoldStatus, Readiness, SourceError, StreamSource, TailEvent,
+    FoldStatus, Readiness, SourceError, StreamSource, TailEvent, TransferPart, TransferReader,
 };

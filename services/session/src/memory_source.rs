@@ -11,7 +11,7 @@ use headwater_event::{
 use crate::comparison::Comparison;
 use crate::message::{PushedChange, change_bytes};
 use crate::source::{
-    CatchUp, CatchUpPart, FoldStatus, Readiness, SourceError, StreamSource, TailEvent,
+    FoldStatus, Readiness, SourceError, StreamSource, TailEvent, TransferPart, TransferReader,
 };
 
 /// Folds envelopes in memory. It receives only the events that count, in order.
@@ -215,7 +215,7 @@ impl StreamSource for MemorySource {
         Ok(events)
     }
 
-    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError> {
+    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn TransferReader>, SourceError> {
         let mut changes = BTreeMap::new();
         if let Some(fold) = self.folds.get(stream) {
             for latest in fold.entries.values().filter(|latest| latest.seq > since) {
@@ -229,27 +229,27 @@ impl StreamSource for MemorySource {
                 changes.insert(latest.seq, PushedChange { traceparent, ..change.into() });
             }
         }
-        Ok(Box::new(MemoryCatchUp { changes: changes.into_values().collect() }))
+        Ok(Box::new(MemoryTransfer { changes: changes.into_values().collect() }))
     }
 
-    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
+    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn TransferReader>, SourceError> {
         let entries = self.folds.get(stream).into_iter().flat_map(|fold| fold.entries.values());
         let changes = entries.map(|latest| Change::Applied(latest.what.clone()).into());
-        Ok(Box::new(MemoryCatchUp { changes: changes.collect() }))
+        Ok(Box::new(MemoryTransfer { changes: changes.collect() }))
     }
 
     fn correction(
         &self,
         stream: &StreamId,
         comparison: &mut Comparison,
-    ) -> Result<Box<dyn CatchUp>, SourceError> {
+    ) -> Result<Box<dyn TransferReader>, SourceError> {
         let entries = self.folds.get(stream).into_iter().flat_map(|fold| fold.entries.values());
         let lacking = entries.map(|latest| &latest.what).filter(|entry| {
             let object = ObjectHash::of(&entry.object);
             !comparison.has(&entry.key, &entry.uid, &entry.resource_version, &object)
         });
         let changes = lacking.map(|entry| Change::Applied(entry.clone()).into());
-        Ok(Box::new(MemoryCatchUp { changes: changes.collect() }))
+        Ok(Box::new(MemoryTransfer { changes: changes.collect() }))
     }
 
     fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
@@ -258,14 +258,14 @@ impl StreamSource for MemorySource {
     }
 }
 
-/// A catch-up whose changes are all in memory.
-struct MemoryCatchUp {
+/// A transfer whose changes are all in memory.
+struct MemoryTransfer {
     changes: VecDeque<PushedChange>,
 }
 
-impl CatchUp for MemoryCatchUp {
-    fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError> {
-        let mut part = CatchUpPart::default();
+impl TransferReader for MemoryTransfer {
+    fn next(&mut self, bytes_max: u64) -> Result<TransferPart, SourceError> {
+        let mut part = TransferPart::default();
         let mut bytes = 0;
         while let Some(pushed) = self.changes.front() {
             bytes += change_bytes(&pushed.change);

@@ -45,9 +45,9 @@ pub const SILENCE_MS_MAX: u64 = 45_000;
 /// less time, and the edge does not yet consider the connection dead.
 pub const WELCOME_MS_MAX: u64 = 30_000;
 
-/// The session ends when a catch-up takes longer, so that a stalled edge cannot pin an old state of
+/// The session ends when a transfer takes longer, so that a stalled edge cannot pin an old state of
 /// the hub's store.
-pub const CATCH_UP_MS_MAX: u64 = 300_000;
+pub const TRANSFER_MS_MAX: u64 = 300_000;
 
 /// Bounds at the edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ pub struct HubSettings {
     pub silence_ms_max: u64,
     /// See [`WELCOME_MS_MAX`].
     pub welcome_ms_max: u64,
-    /// See [`CATCH_UP_MS_MAX`].
-    pub catch_up_ms_max: u64,
+    /// See [`TRANSFER_MS_MAX`].
+    pub transfer_ms_max: u64,
 }
 
 impl Default for HubSettings {
@@ -125,7 +125,7 @@ impl Default for HubSettings {
             heartbeat_ms: HEARTBEAT_MS,
             silence_ms_max: SILENCE_MS_MAX,
             welcome_ms_max: WELCOME_MS_MAX,
-            catch_up_ms_max: CATCH_UP_MS_MAX,
+            transfer_ms_max: TRANSFER_MS_MAX,
         }
     }
 }

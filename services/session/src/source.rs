@@ -24,8 +24,8 @@ pub trait StreamSource {
     /// Whether the session may begin a delta, a comparison or a snapshot now. A session calls it
     /// only when one is due. After `false`, the stream waits until the hub sends
     /// [`crate::HubInput::Advanced`] at the session's turn. This bounds the memory that a hub needs
-    /// for all catch-ups.
-    fn may_catch_up(&self) -> bool {
+    /// for all transfers.
+    fn may_transfer(&self) -> bool {
         true
     }
 
@@ -76,13 +76,13 @@ pub trait StreamSource {
     ///
     /// # Errors
     /// When the fold cannot be read.
-    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError>;
+    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn TransferReader>, SourceError>;
 
     /// Every entry of the present state, in key order. Callers need a reconciled fold.
     ///
     /// # Errors
     /// When the fold cannot be read.
-    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError>;
+    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn TransferReader>, SourceError>;
 
     /// Every entry of the present state that the edge of `comparison` lacks, in key order. It looks
     /// up every entry in `comparison` once. Callers need a reconciled fold.
@@ -93,7 +93,7 @@ pub trait StreamSource {
         &self,
         stream: &StreamId,
         comparison: &mut Comparison,
-    ) -> Result<Box<dyn CatchUp>, SourceError>;
+    ) -> Result<Box<dyn TransferReader>, SourceError>;
 
     /// Whether `node` may request `key` from the cloud: the key is in its private stream's state,
     /// or an object there refers to it.
@@ -132,18 +132,18 @@ impl From<Envelope> for TailEvent {
 
 /// Reads a delta, snapshot or correction of the stream at the position of its request. Later
 /// changes of the fold have no effect on it.
-pub trait CatchUp: Send {
+pub trait TransferReader: Send {
     /// Reads the next changes: at least one, and further ones up to `bytes_max`; none only at the
     /// end.
     ///
     /// # Errors
     /// When the fold cannot be read.
-    fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError>;
+    fn next(&mut self, bytes_max: u64) -> Result<TransferPart, SourceError>;
 }
 
 /// A part of a delta, snapshot or correction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CatchUpPart {
+pub struct TransferPart {
     /// The changes, in order.
     pub changes: Vec<PushedChange>,
     /// Whether this is the last part.

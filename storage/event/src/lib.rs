@@ -18,6 +18,7 @@
 //! | claim | the record by which a process becomes the writer of the next epoch |
 //! | heartbeat | the record by which a writer shows that it is alive |
 //! | reconciled | the record of a writer, in each partition, that all differences to its sources are appended |
+//! | catch-up target | the ends of the partitions that a reader must reach after its start |
 //! | replay window | the time for which a superseded record stays readable |
 //!
 //! Downstream, from the cloud to the nodes:
@@ -37,6 +38,8 @@
 //! | delta | the latest change of each key after a position |
 //! | snapshot | the complete state |
 //! | correction | what differs between the complete state and the digests of a replica |
+//! | transfer | a delta, snapshot or correction that a hub sends in parts |
+//! | advance | a step of a state to a later checkpoint, in one part or more |
 //!
 //! In a session with a hub, `acked <= durable <= applied <= received <= sent <= tail` holds for each
 //! stream of a node.

@@ -13,7 +13,7 @@
 //! | [`writer`] | the one writer: seq, epoch and state hash for every event |
 //! | [`acceptance`] | the rules by which a record is an event |
 //! | [`fold`] | the fold from the start, for a reader without usable state |
-//! | [`catch_up`] | the ends that a reader has to reach |
+//! | [`catch_up`] | the catch-up target: the ends that a reader must reach |
 //! | [`history`] | past states and events of one stream |
 //! | [`value`] | the encoding of an object in a record's value |
 //! | [`memory`] | the in-memory twin with its faults |

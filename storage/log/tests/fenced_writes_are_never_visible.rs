@@ -133,7 +133,7 @@ impl World {
     }
 
     async fn change(&mut self, changes: Vec<(u8, u8, Option<u8>)>, fault: Option<AppendFault>) {
-        self.owner.catch_up().await;
+        self.owner.read_to_end().await;
         let mut drafts = Vec::new();
         for (s, k, value) in changes {
             let (stream, key) = (stream(s), key(k));
@@ -197,7 +197,7 @@ impl World {
 
     async fn follow(&mut self, index: usize) {
         let follower = &mut self.followers[index];
-        follower.catch_up().await.expect("the log can be read");
+        follower.read_to_end().await.expect("the log can be read");
         for envelope in std::mem::take(&mut follower.folded.history) {
             let at = (envelope.stream.clone(), envelope.seq.0);
             let seen = self.history.entry(at).or_insert_with(|| envelope.event.clone());
@@ -211,7 +211,7 @@ impl World {
         if let Some(writer) = &mut self.owner.writer {
             writer.append_heads().await.expect("no fault is injected");
         }
-        self.owner.catch_up().await;
+        self.owner.read_to_end().await;
         for index in 0..self.followers.len() {
             self.follow(index).await;
         }

@@ -15,7 +15,7 @@
 //! | `effect` | what a fold changed |
 //! | `open_batch`, `loaded_stream` | what is folded and not committed, and the streams in memory |
 //! | `generation`, `draft` | the entries of a stream, and changes to them on trial |
-//! | `staging`, `staged_catch_up`, `correction` | advances that need more than one batch |
+//! | `staging`, `staged_advance`, `correction` | advances that need more than one batch |
 //! | `entry`, `row_key`, `stream_row`, `position` | the stored form |
 
 mod admission;
@@ -35,7 +35,7 @@ mod position;
 mod reader;
 mod refusal;
 mod row_key;
-mod staged_catch_up;
+mod staged_advance;
 mod staging;
 mod state;
 mod stream_row;

@@ -77,7 +77,7 @@ impl EdgeCounts {
         }
     }
 
-    /// Counts a catch-up of a stream other than by its tail.
+    /// Counts a delta, snapshot or correction of a stream.
     pub(crate) fn resynced(&self, by: Resync) {
         if let Some(handles) = &self.0 {
             count(&handles.resyncs, &RESYNCS, by);

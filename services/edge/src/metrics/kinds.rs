@@ -2,7 +2,7 @@
 
 use headwater_view::AdvanceMode;
 
-/// A catch-up of a stream other than event by event.
+/// A transfer by which a stream catches up, other than its tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resync {
     /// The stream was far behind.

@@ -74,7 +74,7 @@ impl FoldInput {
 /// The projection of pushes into the view.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeFold {
-    /// Whether a catch-up became visible as a whole. The owner must list the view again before it
+    /// Whether an advance in parts became visible. The owner must list the view again before it
     /// folds more.
     pub(crate) replaced: bool,
 }

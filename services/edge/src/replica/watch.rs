@@ -24,8 +24,8 @@ pub const WATCH_BYTES_MAX: usize = 8 << 20;
 /// The most open watches: each of the few programs of a node needs one.
 pub const WATCHES_MAX: usize = 64;
 
-/// The most listings that wait for one watch: the first, and one that a catch-up caused before the
-/// subscriber took the first. Each has the size of all that the watch sees.
+/// The most listings that wait for one watch: the first, and one that an advance in parts caused
+/// before the subscriber took the first. Each has the size of all that the watch sees.
 const LISTINGS_MAX: usize = 2;
 
 /// The bounds of watches.

@@ -159,7 +159,7 @@ impl Hub {
         self.state().source.set_known_identity(identity);
     }
 
-    /// Cuts catch-ups of later sessions into parts of about so many bytes.
+    /// Cuts transfers of later sessions into parts of about so many bytes.
     pub(crate) fn cut_into(&self, frame_bytes_max: u64) {
         self.state().frame_bytes_max = Some(frame_bytes_max);
     }

@@ -191,7 +191,7 @@ async fn an_old_disk_moves_past_what_the_cloud_knows_before_it_reports() {
 }
 
 #[tokio::test]
-async fn a_large_catch_up_comes_in_parts_and_is_seen_at_once() {
+async fn a_large_transfer_comes_in_parts_and_is_visible_at_once() {
     let hub = Hub::start(&node()).await;
     hub.cut_into(4 << 10);
     for n in 0..200 {

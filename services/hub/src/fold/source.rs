@@ -16,14 +16,14 @@ use headwater_event::{
 use headwater_object::references::references;
 use headwater_session::message::PushedChange;
 use headwater_session::{
-    CatchUp, Comparison, FoldStatus, Readiness, SourceError, StreamSource, TailEvent,
+    Comparison, FoldStatus, Readiness, SourceError, StreamSource, TailEvent, TransferReader,
 };
 use headwater_store::{EngineError, Json, Proto, Read};
 use headwater_view::{Entry, Selection, StreamReader};
 
-use super::catch_up::{PendingChanges, StreamEntries, applied};
 use super::heads::StreamHead;
 use super::history_rows::{CHANGES, EVENTS, STREAMS, StreamHistory};
+use super::transfer::{PendingChanges, StreamEntries, applied};
 use super::{Fold, FoldState};
 
 /// Entries that are read from the store at once.
@@ -35,8 +35,8 @@ pub(crate) struct FoldSource<'f> {
     /// The streams whose heads are read from memory.
     streams: Option<&'f BTreeSet<StreamId>>,
     snapshot: OnceCell<FoldSnapshot<'f>>,
-    may_catch_up: bool,
-    wants_catch_up: Cell<bool>,
+    may_transfer: bool,
+    wants_transfer: Cell<bool>,
 }
 
 /// The fold at one moment.
@@ -61,10 +61,10 @@ impl<'f> FoldSnapshot<'f> {
 }
 
 impl<'f> FoldSource<'f> {
-    /// A source that reads everything from the store, and may catch up.
+    /// A source that reads everything from the store, and may begin transfers.
     pub(super) fn new(fold: &'f Fold) -> Self {
-        let (snapshot, wants_catch_up) = (OnceCell::new(), Cell::new(false));
-        Self { fold, streams: None, snapshot, may_catch_up: true, wants_catch_up }
+        let (snapshot, wants_transfer) = (OnceCell::new(), Cell::new(false));
+        Self { fold, streams: None, snapshot, may_transfer: true, wants_transfer }
     }
 
     /// Reads the heads of these streams from memory.
@@ -72,14 +72,14 @@ impl<'f> FoldSource<'f> {
         Self { streams: Some(streams), ..self }
     }
 
-    /// Lets a catch-up begin only if `may_catch_up`.
-    pub(crate) fn with_catch_up(self, may_catch_up: bool) -> Self {
-        Self { may_catch_up, ..self }
+    /// Lets a transfer begin only if `may_transfer`.
+    pub(crate) fn with_transfer(self, may_transfer: bool) -> Self {
+        Self { may_transfer, ..self }
     }
 
-    /// Whether a catch-up was due and had to wait.
-    pub(crate) fn wants_catch_up(&self) -> bool {
-        self.wants_catch_up.get()
+    /// Whether a transfer was due and had to wait.
+    pub(crate) fn wants_transfer(&self) -> bool {
+        self.wants_transfer.get()
     }
 
     fn snapshot(&self) -> &FoldSnapshot<'f> {
@@ -195,11 +195,11 @@ impl StreamSource for FoldSource<'_> {
         state.log_id.filter(|_| state.knows_identities)
     }
 
-    fn may_catch_up(&self) -> bool {
-        if !self.may_catch_up {
-            self.wants_catch_up.set(true);
+    fn may_transfer(&self) -> bool {
+        if !self.may_transfer {
+            self.wants_transfer.set(true);
         }
-        self.may_catch_up
+        self.may_transfer
     }
 
     fn streams(&self, node: &NodeName) -> Result<BTreeSet<StreamId>, SourceError> {
@@ -286,7 +286,7 @@ impl StreamSource for FoldSource<'_> {
         Ok(events)
     }
 
-    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn CatchUp>, SourceError> {
+    fn delta(&self, stream: &StreamId, since: Seq) -> Result<Box<dyn TransferReader>, SourceError> {
         let first = (stream.clone(), since.next());
         let mut changes = Vec::new();
         for row in CHANGES.rows_of_from(self.stored(), stream, &first) {
@@ -306,7 +306,7 @@ impl StreamSource for FoldSource<'_> {
         Ok(Box::new(PendingChanges::new(changes)))
     }
 
-    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn CatchUp>, SourceError> {
+    fn snapshot(&self, stream: &StreamId) -> Result<Box<dyn TransferReader>, SourceError> {
         Ok(Box::new(PendingChanges::shared(self.entries(stream)?)))
     }
 
@@ -314,7 +314,7 @@ impl StreamSource for FoldSource<'_> {
         &self,
         stream: &StreamId,
         comparison: &mut Comparison,
-    ) -> Result<Box<dyn CatchUp>, SourceError> {
+    ) -> Result<Box<dyn TransferReader>, SourceError> {
         if !matches!(stream, StreamId::Node(_)) {
             return Ok(Box::new(PendingChanges::missing(self.entries(stream)?, comparison)));
         }

@@ -41,7 +41,7 @@ impl GaugeSource for SessionDependencies {
         let mut since_ms = None;
         let mut values = GaugeValues {
             sessions: self.sessions.count(),
-            catch_ups: self.catch_ups.held(),
+            transfers: self.transfers.held(),
             ..GaugeValues::default()
         };
         for position in self.sessions.positions().into_values() {

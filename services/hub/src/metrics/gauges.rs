@@ -14,7 +14,7 @@ pub(crate) struct HubGauges {
     sessions: IntGauge,
     connected: IntGauge,
     disconnected: IntGauge,
-    catch_ups: IntGauge,
+    transfers: IntGauge,
     lag_sum: IntGauge,
     lag_max: IntGauge,
     lag_seconds: Gauge,
@@ -36,8 +36,8 @@ pub(crate) struct GaugeValues {
     pub(crate) connected: usize,
     /// Nodes that were connected to this hub.
     pub(crate) disconnected: usize,
-    /// Sessions that hold a catch-up slot.
-    pub(crate) catch_ups: usize,
+    /// Sessions that hold a transfer slot.
+    pub(crate) transfers: usize,
     /// Events that connected nodes have not applied, of all nodes and streams.
     pub(crate) lag_sum: u64,
     /// The greatest of these numbers.
@@ -57,7 +57,7 @@ impl HubGauges {
             sessions: gauge("headwater_hub_sessions", "Sessions, welcomed or not yet.")?,
             connected: nodes("connected")?,
             disconnected: nodes("disconnected")?,
-            catch_ups: gauge(
+            transfers: gauge(
                 "headwater_hub_catch_ups",
                 "Sessions that may hold a delta or a snapshot in memory.",
             )?,
@@ -87,7 +87,7 @@ impl HubGauges {
             &self.sessions,
             &self.connected,
             &self.disconnected,
-            &self.catch_ups,
+            &self.transfers,
             &self.lag_sum,
             &self.lag_max,
             &self.lag_seconds,
@@ -108,7 +108,7 @@ impl Collector for HubGauges {
         self.sessions.set(level(values.sessions));
         self.connected.set(level(values.connected));
         self.disconnected.set(level(values.disconnected));
-        self.catch_ups.set(level(values.catch_ups));
+        self.transfers.set(level(values.transfers));
         self.lag_sum.set(level(values.lag_sum));
         self.lag_max.set(level(values.lag_max));
         self.lag_seconds.set(values.lag_ms_max.max(0) as f64 / 1000.0);

@@ -8,7 +8,7 @@ use headwater_session::HubSettings;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{CatchUpLimiter, Sessions};
+use crate::admission::{Sessions, TransferLimiter};
 use crate::fold::Fold;
 use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
@@ -31,8 +31,8 @@ pub(crate) struct SessionDependencies {
     pub(crate) requests: RequestDispatcher,
     /// The sessions of the hub.
     pub(crate) sessions: Sessions,
-    /// The slots of catch-ups.
-    pub(crate) catch_ups: CatchUpLimiter,
+    /// The slots of transfers.
+    pub(crate) transfers: TransferLimiter,
     /// The hub's clock.
     pub(crate) wall_clock: WallClock,
     /// Draws from `[0, 1)`: when within its range a session is too old.

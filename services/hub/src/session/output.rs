@@ -1,7 +1,7 @@
 //! The outputs of a session that may have to wait, and its requests.
 //!
 //! A wait here blocks the session's next step. It ends with the dismissal of the session, and a
-//! catch-up slot that is granted meanwhile expires in time.
+//! transfer slot that is granted meanwhile expires in time.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -43,7 +43,7 @@ impl SessionTask {
                 dismissal = dismissal(&mut self.dismissed) => {
                     return ControlFlow::Break(self.dropped(&dismissal));
                 }
-                () = self.catch_up.granted() => self.changed.notify_one(),
+                () = self.transfer_slot.granted() => self.changed.notify_one(),
                 () = &mut too_long => {
                     tracing::warn!(node = %self.node, "session dropped: the edge takes no bytes");
                     return ControlFlow::Break(EndReason::Slow);
@@ -66,7 +66,7 @@ impl SessionTask {
                 dismissal = dismissal(&mut self.dismissed) => {
                     return ControlFlow::Break(self.dropped(&dismissal));
                 }
-                () = self.catch_up.granted() => self.changed.notify_one(),
+                () = self.transfer_slot.granted() => self.changed.notify_one(),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The span of the first delivery of an event to a node.
 //!
-//! An event outside a trace gets no span. A catch-up delivers events late or merges them: its
+//! An event outside a trace gets no span. A transfer delivers events late or merges them: its
 //! changes keep the trace context that the log recorded.
 
 use headwater_event::NodeName;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catch_up_and_a_push_without_subscriber_stay_as_they_are() {
+    fn a_transfer_and_a_push_without_subscriber_stay_as_they_are() {
         let ended = ended_spans(|| {
             for mode in [PushMode::Delta, PushMode::Snapshot, PushMode::Correction] {
                 let mut sent = push_of(mode);

@@ -50,7 +50,7 @@ impl HubSession {
                 self.send(sender, push, outputs);
                 continue;
             }
-            if sender.catching_up_since().is_some() {
+            if sender.transfer_since().is_some() {
                 return Ok(());
             }
             let summary = sender.take_summary();
@@ -79,7 +79,7 @@ impl HubSession {
             if plan == CatchUpPlan::Snapshot
                 && let Some(summary) = summary
             {
-                // The stream waited for its catch-up slot before it sent the comparison.
+                // The stream waited for its transfer slot before it sent the comparison.
                 sender.begin_correction(source, &summary, &status, self.now_ms)?;
                 continue;
             }
@@ -97,7 +97,7 @@ impl HubSession {
                     let push = tail(source, stream, sender.sent(), &status, bytes_max)?;
                     self.send(sender, push, outputs);
                 }
-                (CatchUpPlan::Delta | CatchUpPlan::Snapshot, Some(_)) if !source.may_catch_up() => {
+                (CatchUpPlan::Delta | CatchUpPlan::Snapshot, Some(_)) if !source.may_transfer() => {
                     sender.is_idle = true;
                     return Ok(());
                 }

@@ -7,7 +7,7 @@ use headwater_event::{Checkpoint, LogId, RemovalRuns, Seq, StateHash, StreamId};
 use super::io::Violation;
 use crate::comparison::Comparison;
 use crate::message::{Compare, Push, PushMode, ReplicaPosition, StreamProgress, Summary};
-use crate::source::{CatchUp, CatchUpPart, FoldStatus, SourceError, StreamSource};
+use crate::source::{FoldStatus, SourceError, StreamSource, TransferPart, TransferReader};
 
 /// Sends one stream in one session.
 pub(super) struct StreamSender {
@@ -33,7 +33,7 @@ pub(super) struct StreamSender {
     comparison: Option<PendingSummary>,
     /// The summary that arrived; until the end of the step.
     summary: Option<Summary>,
-    transfer: Option<CatchUpTransfer>,
+    transfer: Option<Transfer>,
     /// Pushes sent whole and not acknowledged as received: the bytes of the session sent with each,
     /// and its last event.
     unreceived: VecDeque<(u64, Seq)>,
@@ -71,8 +71,8 @@ struct PendingSummary {
 }
 
 /// A delta, snapshot or correction that is being sent.
-struct CatchUpTransfer {
-    reader: Box<dyn CatchUp>,
+struct Transfer {
+    reader: Box<dyn TransferReader>,
     mode: PushMode,
     /// Sent with the first part.
     gone: RemovalRuns,
@@ -144,8 +144,8 @@ impl StreamSender {
         true
     }
 
-    /// When the current catch-up began, or the comparison before it.
-    pub(super) fn catching_up_since(&self) -> Option<u64> {
+    /// When the current transfer began, or the comparison before it.
+    pub(super) fn transfer_since(&self) -> Option<u64> {
         let comparison = self.comparison.as_ref().filter(|comparison| !comparison.is_void);
         let compared_ms = comparison.map(|comparison| comparison.since_ms);
         self.transfer.as_ref().map(|transfer| transfer.began_ms).or(compared_ms)
@@ -210,7 +210,7 @@ impl StreamSender {
     pub(super) fn begin(
         &mut self,
         mode: PushMode,
-        reader: Box<dyn CatchUp>,
+        reader: Box<dyn TransferReader>,
         status: &FoldStatus,
         now_ms: u64,
     ) {
@@ -219,7 +219,7 @@ impl StreamSender {
             self.reset = false;
         }
         self.overflowed = false;
-        self.transfer = Some(CatchUpTransfer {
+        self.transfer = Some(Transfer {
             reader,
             mode,
             gone: RemovalRuns::default(),
@@ -254,13 +254,13 @@ impl StreamSender {
         Ok(())
     }
 
-    /// The next part of the current catch-up; `None`: there is no catch-up.
+    /// The next part of the current transfer; `None`: there is none.
     pub(super) fn next_part(&mut self, bytes_max: u64) -> Result<Option<Push>, SourceError> {
         let Some(transfer) = &mut self.transfer else { return Ok(None) };
-        let CatchUpPart { changes, last } = transfer.reader.next(bytes_max)?;
+        let TransferPart { changes, last } = transfer.reader.next(bytes_max)?;
         if changes.is_empty() && !last {
             let reason =
-                format!("the catch-up of {} has an empty part before its end", self.stream);
+                format!("the transfer of {} has an empty part before its end", self.stream);
             return Err(SourceError { reason });
         }
         let push = Push {

@@ -36,8 +36,8 @@ impl Owner {
     }
 
     /// Reads what came.
-    pub(crate) async fn catch_up(&mut self) {
-        let outcomes = self.replica.catch_up().await.expect("the log can be read");
+    pub(crate) async fn read_to_end(&mut self) {
+        let outcomes = self.replica.read_to_end().await.expect("the log can be read");
         if let Some(writer) = &mut self.writer {
             outcomes.iter().for_each(|outcome| writer.observe(outcome));
         }
@@ -46,7 +46,7 @@ impl Owner {
     /// Becomes the writer.
     pub(crate) async fn claim(&mut self) -> Result<(), ClaimError> {
         self.writer = None;
-        self.catch_up().await;
+        self.read_to_end().await;
         let log: Arc<dyn Log> = shared(&self.log);
         let now_ms = self.log.now_ms();
         let Replica { reader, acceptance, folded, .. } = &mut self.replica;
@@ -75,7 +75,7 @@ impl Owner {
             if self.writer.is_none() && self.claim().await.is_err() {
                 continue;
             }
-            self.catch_up().await;
+            self.read_to_end().await;
             let Some(writer) = &mut self.writer else { continue };
             let repairs = writer.repairs(&self.replica.acceptance);
             let drafts = self.drafts(wanted, repairs);
@@ -85,7 +85,7 @@ impl Owner {
             }
             let Some(writer) = &mut self.writer else { continue };
             if writer.reconciled().await.is_ok() {
-                self.catch_up().await;
+                self.read_to_end().await;
                 return;
             }
             self.writer = None;

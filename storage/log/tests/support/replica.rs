@@ -50,7 +50,7 @@ impl Replica {
     }
 
     /// Reads on to where the log ends now; folds anew if it was away for too long.
-    pub(crate) async fn catch_up(&mut self) -> Result<Vec<Outcome>, ReadError> {
+    pub(crate) async fn read_to_end(&mut self) -> Result<Vec<Outcome>, ReadError> {
         let window_ms = self.log.describe().await?.replay_window_ms;
         let now_ms = self.log.now_ms();
         let inside = |state: &headwater_log::acceptance::PartitionState| {

@@ -25,7 +25,7 @@ pub enum EffectKind {
     Unchanged(EntryKey),
     /// An entry was removed. The UID is that of the removed object.
     Removed(Removed),
-    /// A catch-up in parts became visible: any entry may be added or changed. Its removals were
+    /// An advance in parts became visible: any entry may be added or changed. Its removals were
     /// reported before, one by one. The receiver reads the stream again, after a sync and before
     /// the next fold, so that it reads nothing above the durable seq.
     Replaced,

@@ -9,7 +9,7 @@ use headwater_store::{Engine, EngineError};
 
 use super::generation::Generation;
 use super::position::StatePosition;
-use super::staged_catch_up::StagedCatchUp;
+use super::staged_advance::StagedAdvance;
 use super::stream_row::{STREAM_ROWS, StreamRow};
 
 /// A stream as the fold sees it, the open batch included.
@@ -18,7 +18,7 @@ pub(crate) struct LoadedStream {
     pub(crate) row: StreamRow,
     pub(crate) at: Option<StatePosition>,
     pub(crate) visible: Generation,
-    pub(crate) staged: Option<StagedCatchUp>,
+    pub(crate) staged: Option<StagedAdvance>,
     /// Whether the open batch moves the position.
     pub(crate) at_moved: bool,
     /// Whether the open batch changes the row.
@@ -54,7 +54,7 @@ impl LoadedStream {
     }
 
     /// Moves to `checkpoint`. The visible entries hash to `hash` there; the log's hash is
-    /// `claimed`. A catch-up that was staged on the former position is discarded.
+    /// `claimed`. An advance that was staged on the former position is discarded.
     pub(crate) fn move_to(&mut self, checkpoint: Checkpoint, hash: StateHash, claimed: StateHash) {
         self.at = Some((checkpoint, hash));
         self.at_moved = true;

@@ -26,8 +26,8 @@ pub struct FoldBounds {
 
 impl Default for FoldBounds {
     /// The entries of an edge fit many times into 65,536; a hub spends at most 16 MiB on them.
-    /// Staged batches are no larger than those of a live tail, so a catch-up takes no more memory
-    /// than steady operation.
+    /// Staged batches are no larger than those of a live tail, so a staged advance takes no more
+    /// memory than steady operation.
     fn default() -> Self {
         Self {
             cached_entries_max: 65_536,

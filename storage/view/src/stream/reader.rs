@@ -12,7 +12,7 @@ use super::stream_row::{STREAM_ROWS, StreamRow};
 /// Reads streams from an engine or a snapshot of one.
 ///
 /// Over a snapshot all calls see one state. Over an engine each call sees the state of its own
-/// moment, and a catch-up may become visible between two calls.
+/// moment, and a staged advance may become visible between two calls.
 pub struct StreamReader<'r> {
     from: &'r dyn Read,
 }

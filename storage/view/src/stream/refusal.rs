@@ -58,14 +58,14 @@ pub enum Refusal {
         /// The hash of the state.
         found: StateHash,
     },
-    /// A part of a catch-up does not continue the part before it. What was staged is discarded.
+    /// A part of an advance does not continue the part before it. What was staged is discarded.
     #[error(
-        "stream {stream}: part {found} of a catch-up to seq {to} does not continue what is staged"
+        "stream {stream}: part {found} of an advance to seq {to} does not continue what is staged"
     )]
     Parts {
         /// The stream.
         stream: StreamId,
-        /// The end of the catch-up.
+        /// The end of the advance.
         to: Seq,
         /// The part of the input.
         found: u32,

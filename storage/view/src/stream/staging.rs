@@ -1,4 +1,4 @@
-//! Catch-ups that exceed one batch, and snapshots: staged beside the visible entries, visible at
+//! Advances that exceed one batch: staged beside the visible entries, visible at
 //! once.
 //!
 //! ```text
@@ -9,14 +9,14 @@
 //! ```
 //!
 //! Entries are stored under a generation number. One small row says which generation is visible.
-//! A catch-up is written under an unused number, in as many batches as it takes. Then one batch
-//! switches the row, moves the position and removes the former generation, so neither a reader nor
-//! a crash can see half of it. Opening the state removes an unfinished generation. The last batch
-//! is no more durable than any other: if it is lost, so is the position, and the former state is
-//! visible again.
+//! Such an advance is written under an unused number, in as many batches as it takes. Then one
+//! batch switches the row, moves the position and removes the former generation, so neither a
+//! reader nor a crash can see half of it. Opening the state removes an unfinished generation. The
+//! last batch is no more durable than any other: if it is lost, so is the position, and the former
+//! state is visible again.
 //!
 //! A staged tail or delta starts from a copy of the visible generation, a correction from a copy of
-//! the entries that it keeps. That writes the whole state. Only a catch-up larger than a batch
+//! the entries that it keeps. That writes the whole state. Only an advance larger than a batch
 //! pays it; in return readers look in one place, and recovery redoes nothing.
 
 use std::sync::Arc;
@@ -35,13 +35,13 @@ use super::generation::Generation;
 use super::open_batch::OpenBatch;
 use super::refusal::Refusal;
 use super::row_key::RowKey;
-use super::staged_catch_up::StagedCatchUp;
+use super::staged_advance::StagedAdvance;
 use super::stream_row::STREAM_ROWS;
 
 impl OpenBatch {
-    /// Stages one part of a catch-up; the last part makes it visible.
+    /// Stages one part of an advance; the last part makes it visible.
     ///
-    /// The staged entries of a refused catch-up stay, hidden, until the next one begins or the
+    /// The staged entries of a refused advance stay, hidden, until the next one begins or the
     /// state is opened.
     pub(crate) fn stage(
         &mut self,
@@ -76,7 +76,7 @@ impl OpenBatch {
         Ok(())
     }
 
-    /// Removes what unfinished catch-ups left.
+    /// Removes what unfinished advances left.
     pub(crate) fn remove_abandoned(&mut self) -> Result<(), EngineError> {
         let engine = Arc::clone(&self.engine);
         for row in STREAM_ROWS.rows(&*engine) {
@@ -106,7 +106,7 @@ impl OpenBatch {
         Ok(())
     }
 
-    fn begin(&mut self, advance: &Advance) -> Result<StagedCatchUp, FoldError<Refusal>> {
+    fn begin(&mut self, advance: &Advance) -> Result<StagedAdvance, FoldError<Refusal>> {
         let stream = &advance.stream;
         let loaded = self.stream(stream)?;
         let abandoned = loaded.row.staged;
@@ -131,7 +131,7 @@ impl OpenBatch {
                 generation.hash = self.copy_kept(&visible, &generation.rows, advance)?;
             }
         }
-        Ok(StagedCatchUp::new(advance, number, generation))
+        Ok(StagedAdvance::new(advance, number, generation))
     }
 
     fn copy(&mut self, from: &RowKey, to: &RowKey) -> Result<(), EngineError> {
@@ -148,7 +148,7 @@ impl OpenBatch {
     fn fold_part(
         &mut self,
         stream: &StreamId,
-        staged: &mut StagedCatchUp,
+        staged: &mut StagedAdvance,
         changes: Vec<PreparedChange>,
         keep_effects: bool,
     ) -> Result<Vec<EffectKind>, FoldError<Refusal>> {
@@ -184,7 +184,7 @@ impl OpenBatch {
     fn show(
         &mut self,
         stream: StreamId,
-        staged: StagedCatchUp,
+        staged: StagedAdvance,
         kinds: Option<Vec<EffectKind>>,
         effects: &mut Vec<Effect>,
     ) -> Result<(), EngineError> {

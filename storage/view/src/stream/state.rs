@@ -37,7 +37,7 @@ pub struct StreamState {
 }
 
 impl StreamState {
-    /// Opens the state in `engine`. Removes what a crash left of a catch-up, and syncs: when this
+    /// Opens the state in `engine`. Removes what a crash left of an advance, and syncs: when this
     /// returns, every position is durable.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl StreamState {
     /// changes nothing visible. Writes to the engine by itself when much is staged.
     ///
     /// # Errors
-    /// See [`FoldError`] and [`Refusal`]. A refused part refuses the whole catch-up, which may
+    /// See [`FoldError`] and [`Refusal`]. A refused part refuses the whole advance, which may
     /// begin again with part 0. An engine error discards the open batch.
     pub fn apply_advance(
         &mut self,

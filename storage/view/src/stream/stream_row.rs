@@ -19,7 +19,7 @@ pub(crate) const STREAM_ROWS: Table<StreamId, StreamRow, Folded> = Table::new(Ta
 pub(crate) struct StreamRow {
     /// The generation that readers read.
     pub(crate) visible: u32,
-    /// The generation that a catch-up is written to.
+    /// The generation that an advance in parts is written to.
     pub(crate) staged: Option<u32>,
     /// The log's hash at the position, if the state hashes to another.
     pub(crate) claimed: Option<StateHash>,

@@ -35,7 +35,7 @@ impl Session {
             EdgeOutput::Summarize { stream, nonce, entries_max } => {
                 self.replica.add(ReplicaCommand::Summarize { stream, nonce, entries_max });
             }
-            // Part 0 of the next catch-up clears what is staged.
+            // Part 0 of the next transfer clears what is staged.
             EdgeOutput::Unstage(_) => {}
             EdgeOutput::Drop(stream) => self.replica.add(ReplicaCommand::Drop(stream)),
             EdgeOutput::ReadOutbox { after, count } => {

@@ -268,7 +268,7 @@ fn absence_means_something_from_the_first_whole_stream_on() {
 }
 
 #[test]
-fn a_catch_up_in_parts_is_listed_anew_when_it_is_whole() {
+fn an_advance_in_parts_is_listed_anew_when_it_is_whole() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
     for name in ["a", "b", "c"] {
@@ -509,7 +509,7 @@ fn a_failed_sync_ends_the_replica_whatever_was_committed_meanwhile() {
 }
 
 #[test]
-fn a_catch_up_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
+fn an_advance_that_overtakes_a_sync_is_listed_once_it_is_durable_itself() {
     let mut bench = Bench::new();
     let mut hub = Hub::of(private());
     hub.apply("d/pod/a", "u1", "{}");

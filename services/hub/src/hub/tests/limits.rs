@@ -224,7 +224,7 @@ async fn a_reader_that_takes_nothing_loses_its_session_and_resumes() {
 async fn with_one_slot_one_session_catches_up_at_a_time_and_reports_continue() {
     let cloud = cloud_with_a_large_node(&["a", "b"]).await;
     let long = Duration::from_secs(3600);
-    let limits = HubLimits { catch_ups_max: 1, catch_up_within: long, ..limits() };
+    let limits = HubLimits { transfers_max: 1, transfer_within: long, ..limits() };
     let hub = hub_within(&cloud, limits).await;
     let stalled = stalled(&hub, 1 << 20).await;
     let mut edge = TestEdge::connect(hub.address(), identity("b", 1, 1)).await;
@@ -239,10 +239,10 @@ async fn with_one_slot_one_session_catches_up_at_a_time_and_reports_continue() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stalled_catch_up_delays_another_for_no_longer_than_its_slot() {
+async fn a_stalled_transfer_delays_another_for_no_longer_than_its_slot() {
     let cloud = cloud_with_a_large_node(&["a", "b"]).await;
     let short = Duration::from_millis(50);
-    let limits = HubLimits { catch_ups_max: 1, catch_up_within: short, ..limits() };
+    let limits = HubLimits { transfers_max: 1, transfer_within: short, ..limits() };
     let hub = hub_within(&cloud, limits).await;
     let _stalled = stalled(&hub, 1 << 20).await;
     let mut edge = TestEdge::connect(hub.address(), identity("b", 1, 1)).await;
@@ -258,7 +258,7 @@ async fn a_storm_passes_few_slots_and_all_take_the_same_shared_snapshot() {
     for n in 0..7 {
         cloud.set("cluster", &format!("s{n}"), large()).await;
     }
-    let hub = hub_within(&cloud, HubLimits { catch_ups_max: 2, ..limits() }).await;
+    let hub = hub_within(&cloud, HubLimits { transfers_max: 2, ..limits() }).await;
     let address = hub.address();
     let edges = join_all(names.iter().map(|name| async move {
         let mut edge = TestEdge::connect(address, identity(name, 1, 1)).await;

@@ -1,4 +1,4 @@
-//! Staging: a catch-up in parts is visible whole or not at all, whatever fails between.
+//! Staging: an advance in parts is visible whole or not at all, whatever fails between.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_crash_at_any_write_shows_all_of_a_catch_up_or_nothing(
+    fn a_crash_at_any_write_shows_all_of_an_advance_or_nothing(
         steps in steps(24),
         from in 0usize..24,
         mode in prop_oneof![Just(AdvanceMode::Tail), Just(AdvanceMode::Delta), Just(AdvanceMode::Snapshot)],
@@ -36,7 +36,7 @@ proptest! {
         let history = History::new(log_id(1), "node/gw-1", &steps);
         let to = history.tail_seq();
         let from = from.min(to);
-        let catch_up = parts(&history.advance(mode, from, to), part_size);
+        let parts = parts(&history.advance(mode, from, to), part_size);
         // The nth write fails, for every n until there is none.
         for nth in 1.. {
             let engine = Arc::new(MemoryEngine::new());
@@ -46,7 +46,7 @@ proptest! {
 
             engine.fail_write(nth, Failure { disk_full: false, took_effect });
             let mut run = || -> Result<(), EngineError> {
-                for part in catch_up.iter().cloned() {
+                for part in parts.iter().cloned() {
                     match state.apply_advance(part, &mut Vec::new()) {
                         Err(FoldError::Engine(error)) => return Err(error),
                         outcome => outcome.expect("not refused"),
@@ -65,7 +65,7 @@ proptest! {
             prop_assert_eq!(history.assert_prefix(&*engine), at, "opening changes nothing visible");
             prop_assert_eq!(rows(&engine), history.states[at].len(), "something is left behind");
             if at == from {
-                for part in catch_up.iter().cloned() {
+                for part in parts.iter().cloned() {
                     state.apply_advance(part, &mut Vec::new()).expect("begins again");
                 }
                 state.commit(Durability::Buffered).expect("commits");
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn a_catch_up_that_was_broken_off_begins_again(steps in steps(24), stop in 1usize..6, live: bool) {
+    fn an_advance_that_was_cut_off_begins_again(steps in steps(24), stop in 1usize..6, live: bool) {
         let history = History::new(log_id(1), "node/gw-1", &steps);
         let (engine, to) = (Arc::new(MemoryEngine::new()), history.tail_seq());
         let mut state = open(&engine);
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn a_part_of_another_catch_up_is_refused() {
+fn a_part_of_another_advance_is_refused() {
     let steps: Vec<_> =
         (1..5).map(|key| crate::stream::history::Step::Apply { key, object: key }).collect();
     let history = History::new(log_id(1), "node/gw-1", &steps);

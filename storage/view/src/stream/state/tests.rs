@@ -185,7 +185,7 @@ fn what_does_not_continue_the_state_is_refused_and_leaves_no_trace() {
         (fenced, "at writer epoch 1, the input has 0"),
         (diverged.clone(), "at seq 7 the state hashes to"),
         (Advance { mode: AdvanceMode::Snapshot, ..diverged }, "at seq 7 the state hashes to"),
-        (middle, "part 1 of a catch-up to seq 9 does not continue"),
+        (middle, "part 1 of an advance to seq 9 does not continue"),
         (Advance { mode: AdvanceMode::Snapshot, ..tail(0, 10) }, "malformed at !streams"),
     ];
     for (advance, says) in cases {

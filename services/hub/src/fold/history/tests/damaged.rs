@@ -1,6 +1,6 @@
 //! A fold with damaged rows: a session reads it or gets an error, and the fold continues.
 
-use headwater_session::CatchUp;
+use headwater_session::TransferReader;
 use headwater_store::damage::{apply_damage, damage};
 
 use super::*;
@@ -28,11 +28,11 @@ fn read(engine: &Arc<MemoryEngine>, to: Seq) {
     end(source.snapshot(stream).ok());
 }
 
-fn end(catch_up: Option<Box<dyn CatchUp>>) {
-    let Some(mut catch_up) = catch_up else { return };
+fn end(reader: Option<Box<dyn TransferReader>>) {
+    let Some(mut reader) = reader else { return };
     for part in 0.. {
         assert!(part < PARTS_MAX, "it does not end");
-        match catch_up.next(100) {
+        match reader.next(100) {
             Ok(part) if !part.last => {}
             Ok(_) | Err(_) => return,
         }

@@ -17,33 +17,33 @@ use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-/// The catch-up slots of a hub.
+/// The transfer slots of a hub.
 #[derive(Clone)]
-pub(crate) struct CatchUpLimiter {
+pub(crate) struct TransferLimiter {
     slots: Arc<Semaphore>,
     count: usize,
     held_max: Duration,
 }
 
 /// The slot of one session.
-pub(crate) struct CatchUpSlot {
-    limiter: CatchUpLimiter,
+pub(crate) struct TransferSlot {
+    limiter: TransferLimiter,
     state: SlotState,
 }
 
 enum SlotState {
-    /// The session has nothing to catch up.
+    /// The session needs no transfer.
     Idle,
     Waiting(BoxFuture<'static, Option<OwnedSemaphorePermit>>),
     Held {
         _permit: Option<OwnedSemaphorePermit>,
         until: Instant,
     },
-    /// The catch-up took too long; another session holds the slot.
+    /// The transfer took too long; another session holds the slot.
     Over,
 }
 
-impl CatchUpLimiter {
+impl TransferLimiter {
     /// `count` slots, at least one; a session holds one no longer than `held_max`.
     pub(crate) fn new(count: usize, held_max: Duration) -> Self {
         let count = count.clamp(1, Semaphore::MAX_PERMITS);
@@ -56,13 +56,13 @@ impl CatchUpLimiter {
     }
 
     /// The slot of a new session, not requested yet.
-    pub(crate) fn slot(&self) -> CatchUpSlot {
-        CatchUpSlot { limiter: self.clone(), state: SlotState::Idle }
+    pub(crate) fn slot(&self) -> TransferSlot {
+        TransferSlot { limiter: self.clone(), state: SlotState::Idle }
     }
 }
 
-impl CatchUpSlot {
-    /// Whether a catch-up may begin.
+impl TransferSlot {
+    /// Whether a transfer may begin.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state, SlotState::Held { .. })
     }
@@ -76,7 +76,7 @@ impl CatchUpSlot {
         }
     }
 
-    /// Releases the slot: the catch-up is sent, or no longer needed.
+    /// Releases the slot: the transfer is sent, or no longer needed.
     pub(crate) fn release(&mut self) {
         if matches!(self.state, SlotState::Held { .. } | SlotState::Over) {
             self.state = SlotState::Idle;
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slots_go_to_sessions_in_order_and_expire() {
-        let limiter = CatchUpLimiter::new(1, Duration::from_secs(5));
+        let limiter = TransferLimiter::new(1, Duration::from_secs(5));
         let [mut first, mut second, mut third] = [limiter.slot(), limiter.slot(), limiter.slot()];
         for slot in [&mut first, &mut second, &mut third] {
             slot.request();

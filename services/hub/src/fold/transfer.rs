@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use headwater_event::{Applied, Change, Checkpoint, EntryKey, ObjectHash, StateHash, StreamId};
 use headwater_session::message::{PushedChange, change_bytes};
-use headwater_session::{CatchUp, CatchUpPart, Comparison, SourceError};
+use headwater_session::{Comparison, SourceError, TransferPart, TransferReader};
 use headwater_view::Entry;
 
 /// The position of a snapshot: equal position and hash mean equal state.
@@ -72,8 +72,8 @@ impl PendingChanges {
     }
 }
 
-impl CatchUp for PendingChanges {
-    fn next(&mut self, bytes_max: u64) -> Result<CatchUpPart, SourceError> {
+impl TransferReader for PendingChanges {
+    fn next(&mut self, bytes_max: u64) -> Result<TransferPart, SourceError> {
         let mut changes = Vec::new();
         let mut bytes = 0;
         while let Some(next) = self.get(self.sent) {
@@ -84,7 +84,7 @@ impl CatchUp for PendingChanges {
             changes.push(next.clone());
             self.sent += 1;
         }
-        Ok(CatchUpPart { changes, last: self.sent == self.len() })
+        Ok(TransferPart { changes, last: self.sent == self.len() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A catch-up of which some parts are staged.
+//! An advance of which some parts are staged.
 
 use headwater_event::{Checkpoint, EntryKey, Seq, StateHash};
 
@@ -6,9 +6,9 @@ use super::advance::{Advance, AdvanceMode};
 use super::effect::EffectKind;
 use super::generation::Generation;
 
-/// A catch-up of which some parts are staged.
+/// An advance of which some parts are staged.
 #[derive(Debug)]
-pub(crate) struct StagedCatchUp {
+pub(crate) struct StagedAdvance {
     /// The generation that its entries are written to.
     pub(crate) generation: Generation,
     /// The number of that generation.
@@ -20,8 +20,8 @@ pub(crate) struct StagedCatchUp {
     pub(crate) next_part: u32,
 }
 
-impl StagedCatchUp {
-    /// A catch-up before its first part.
+impl StagedAdvance {
+    /// An advance before its first part.
     pub(crate) fn new(advance: &Advance, number: u32, generation: Generation) -> Self {
         let Advance { mode, from, to, hash, .. } = *advance;
         Self { generation, number, mode, to, hash, from, next_part: 0 }
