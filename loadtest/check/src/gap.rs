@@ -2,7 +2,7 @@
 
 use headwater_event::{Seq, StreamId};
 
-/// Events that were applied elsewhere than where the replica stood.
+/// Events that were applied at another position than that of the replica.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("I7 {stream}: ({from}, {to}] was applied while the replica was at {applied}")]
 pub struct Gap {
@@ -12,7 +12,7 @@ pub struct Gap {
     pub from: Seq,
     /// Their end.
     pub to: Seq,
-    /// Where the replica stood.
+    /// The position of the replica.
     pub applied: Seq,
 }
 

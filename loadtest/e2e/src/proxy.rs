@@ -264,7 +264,7 @@ mod tests {
         address
     }
 
-    fn say(stream: &mut TcpStream, words: &[u8]) -> std::io::Result<Vec<u8>> {
+    fn exchange(stream: &mut TcpStream, words: &[u8]) -> std::io::Result<Vec<u8>> {
         stream.write_all(words)?;
         let mut back = vec![0; words.len()];
         stream.read_exact(&mut back).map(|()| back)
@@ -294,7 +294,7 @@ mod tests {
         proxy.set(Conditions { delay, ..Conditions::default() });
         let mut stream = TcpStream::connect(proxy.address()).expect("it listens");
         let began = std::time::Instant::now();
-        assert_eq!(say(&mut stream, b"far").expect("it comes back"), b"far");
+        assert_eq!(exchange(&mut stream, b"far").expect("it comes back"), b"far");
         assert!(began.elapsed() >= delay * 2, "{:?}", began.elapsed());
     }
 
@@ -302,7 +302,7 @@ mod tests {
     fn in_a_black_hole_nothing_is_lost_and_a_cut_ends_it() {
         let proxy = Proxy::start(echo());
         let mut stream = TcpStream::connect(proxy.address()).expect("it listens");
-        assert_eq!(say(&mut stream, b"near").expect("it comes back"), b"near");
+        assert_eq!(exchange(&mut stream, b"near").expect("it comes back"), b"near");
         let before = proxy.traffic();
         proxy.set(Conditions { black_hole: true, ..Conditions::default() });
         stream.write_all(b"deep").expect("the kernel takes it");
@@ -319,7 +319,7 @@ mod tests {
         assert!(matches!(stream.read(&mut back), Ok(0) | Err(_)), "it is cut");
         proxy.set(Conditions { closed: true, ..Conditions::default() });
         let mut refused = TcpStream::connect(proxy.address()).expect("the port is there");
-        assert!(say(&mut refused, b"hello").is_err(), "nobody is behind it");
+        assert!(exchange(&mut refused, b"hello").is_err(), "nobody is behind it");
     }
 
     #[test]

@@ -313,8 +313,8 @@ impl World {
         self.write(&format!("brief-{n}"), &[brief]);
     }
 
-    /// Says over the socket what is to be there; whether all of it was heard. What is to go may be
-    /// gone already, which is refused.
+    /// Sends the wanted objects over the socket; returns whether all lines were accepted. What is
+    /// to go may be gone already, which is refused.
     fn say_wire(&self) -> bool {
         let second = if self.wire.1 {
             json!({"object": self.wired()})
@@ -322,7 +322,7 @@ impl World {
             json!({"delete": "default/pod/wired"})
         };
         let lines = format!("{}\n{second}\n", json!({"object": self.wire_words()}));
-        self.say(&lines).is_ok_and(|answer| answer["lines"] == 2)
+        self.send(&lines).is_ok_and(|answer| answer["lines"] == 2)
     }
 
     fn wire_words(&self) -> Value {
@@ -339,7 +339,7 @@ impl World {
         wired
     }
 
-    fn say(&self, lines: &str) -> std::io::Result<Value> {
+    fn send(&self, lines: &str) -> std::io::Result<Value> {
         let Some(socket) = &self.socket else { return Ok(Value::Null) };
         let mut socket = UnixStream::connect(socket)?;
         socket.write_all(lines.as_bytes())?;

@@ -36,7 +36,7 @@ impl Manifests {
             });
             manifests.write(&format!("pod-{node}"), &pod);
         }
-        manifests.say(0, 10);
+        manifests.write_round(0, 10);
         manifests
     }
 
@@ -45,7 +45,7 @@ impl Manifests {
     }
 
     /// Word `n`, with so many bytes that do not compress away.
-    fn say(&self, n: u64, bytes: usize) {
+    fn write_round(&self, n: u64, bytes: usize) {
         let mut state = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut noise = String::with_capacity(bytes);
         while noise.len() < bytes {
@@ -107,7 +107,7 @@ fn an_edge_whose_disk_is_full(left: u64) {
     let deadline = Instant::now() + headwater_e2e::running::WAIT;
     let status = loop {
         n += 1;
-        manifests.say(n, 200_000);
+        manifests.write_round(n, 200_000);
         // The other node, on another disk, goes on.
         running.wait_for("the other node", |running| (word(running, "node-2")? >= n).then_some(()));
         let status = node(&running, "node-1");

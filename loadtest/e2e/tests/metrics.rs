@@ -116,7 +116,7 @@ fn lint(name: &str, family: &Family) {
     assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
     let words: Vec<&str> = name.split('_').collect();
     for foreign in FOREIGN {
-        assert!(!words.contains(&foreign), "{name} says {foreign}");
+        assert!(!words.contains(&foreign), "{name} has {foreign}");
     }
     let bare = name.strip_suffix("_total").unwrap_or(name);
     let at = words.iter().position(|word| UNITS.contains(word));

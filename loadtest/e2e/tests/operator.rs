@@ -69,7 +69,7 @@ fn no_answer_holds_a_secret_unless_asked_for() {
         let text = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(CANARY.iter().any(|canary| text.contains(canary)), "{args:?}: {text}");
     }
-    assert!(!CANARY.iter().any(|canary| running.output().contains(canary)), "nor what up says");
+    assert!(!CANARY.iter().any(|canary| running.output().contains(canary)), "nor the output of up");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn an_object_of_the_largest_size_goes_through_every_hop_and_a_larger_one_is_refu
         let empty = config_map(&socket_name, "", &format!("uid-{kind}"));
         let object =
             config_map(&socket_name, &"x".repeat(bytes - length(&empty)), &format!("uid-{kind}"));
-        let answer = say(&socket, &json!({"object": object}));
+        let answer = send(&socket, &json!({"object": object}));
         assert_eq!(answer.contains("\"accepted\":1"), kind != "more", "{kind}: {answer}");
         if kind == "more" {
             assert!(answer.contains("default/configmap/socket-more"), "{answer}");
@@ -113,7 +113,7 @@ fn pod(names: &[&str]) -> Value {
 }
 
 /// Says a line, and gives the answer.
-fn say(socket: &std::path::Path, line: &Value) -> String {
+fn send(socket: &std::path::Path, line: &Value) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     let _ = stream.write_all(format!("{line}\n").as_bytes());
     let _ = stream.shutdown(Shutdown::Write);

@@ -262,7 +262,7 @@ fn objects_come_in_as_json_lines() {
     let path = socket.to_str().expect("UTF-8");
     let running = Running::start(&["--objects", path, "--runtime", "hollow", "--nodes", "gw-a"]);
     running.wait_for("the socket", |_| UnixStream::connect(&socket).ok().map(|_| ()));
-    let say = |lines: &[Value]| {
+    let send = |lines: &[Value]| {
         let mut stream = UnixStream::connect(&socket).expect("it listens");
         for line in lines {
             writeln!(stream, "{line}").expect("it reads");
@@ -276,10 +276,10 @@ fn objects_come_in_as_json_lines() {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
         "spec": {"nodeName": "gw-a", "containers": [{"name": "c", "image": "i"}]},
     }});
-    let answer = say(&[pod, json!({"object": {"kind": "Pod"}})]);
+    let answer = send(&[pod, json!({"object": {"kind": "Pod"}})]);
     assert!(answer.contains("\"error\""), "the second line is refused: {answer}");
     running.wait_for_pods(1, |status| status == "Running");
-    say(&[json!({"delete": "default/pod/one"})]);
+    send(&[json!({"delete": "default/pod/one"})]);
     running.wait_for("the removal", |running| {
         running.items(&["get", "pods"]).is_empty().then_some(())
     });

@@ -148,7 +148,7 @@ async fn ask<M: Meta>(edge: &Running<M>, input: &mut Unstructured<'_>, most: usi
                         if let Some(Outcome::Failure(failure)) = &result.outcome {
                             assert!(!failure.message.is_empty(), "refused without a word");
                         }
-                        assert!(result.outcome.is_some(), "an answer that says nothing");
+                        assert!(result.outcome.is_some(), "an answer without content");
                     }
                     Err(status) => assert_in_words(&status),
                 }

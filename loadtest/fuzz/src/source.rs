@@ -35,7 +35,7 @@ pub fn manifest(bytes: &[u8]) {
     assert_eq!(lists, 1, "the first look lists what there is");
     let second =
         folder.update(scan(), &nodes, &published, &mut new_identity).expect("nothing has changed");
-    assert!(second.is_empty(), "the same files say something else: {second:?}");
+    assert!(second.is_empty(), "the same files yield something else: {second:?}");
 }
 
 /// A line of the objects socket.

@@ -94,7 +94,7 @@ fn fold_of(input: &mut Unstructured<'_>) -> Result<()> {
         for at in reader.streams().expect("it was written by us") {
             let verified = reader.verify(&at.stream).expect("it was written by us");
             let verified = verified.expect("it has a position");
-            assert!(verified.agrees(), "{} is not what its hash says: {verified:?}", at.stream);
+            assert!(verified.agrees(), "{} does not match its hash: {verified:?}", at.stream);
         }
     }
     Ok(())

@@ -132,7 +132,7 @@ impl Reader for SimReader {
     }
 }
 
-/// Enough of a hash to tell bytes apart.
+/// Enough of a hash to distinguish bytes.
 pub(crate) fn blake3_short(bytes: impl AsRef<[u8]>) -> String {
     blake3::hash(bytes.as_ref()).to_hex()[..8].to_owned()
 }

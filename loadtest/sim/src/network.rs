@@ -193,7 +193,7 @@ impl Network {
                     self.0.inspect.edge_sent(edge, &message);
                     self.note(edge, "->", hub, message.name(), &bytes);
                 }
-                Err(error) => self.0.frame.broken(format_args!("edge {edge} says: {error}")),
+                Err(error) => self.0.frame.broken(format_args!("edge {edge} sent: {error}")),
             }
             arrives = self.way(arrives, edge, hub).await;
             let message = wire::EdgeMessage::decode(bytes.as_slice());
@@ -230,7 +230,7 @@ impl Network {
                     let sent = lock(&sent).clone();
                     self.0.inspect.hub_sent(edge, &message, &sent);
                 }
-                Err(error) => self.0.frame.broken(format_args!("hub {hub} says: {error}")),
+                Err(error) => self.0.frame.broken(format_args!("hub {hub} sent: {error}")),
             }
             let message = wire::HubMessage::decode(bytes.as_slice());
             let message = message.map_err(|error| Status::internal(error.to_string()));

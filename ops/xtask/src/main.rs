@@ -34,7 +34,7 @@ cargo xtask COMMAND
   check                   what CI checks: format, tidy, licences, lints, docs, tests
   fix                     format, and apply what the lints can mend by themselves
   tidy                    the rules of the source tree, without building anything
-  kafka [ARGS]            run a Kafka on loopback to develop against; ARGS as `--help` says
+  kafka [ARGS]            run a Kafka on loopback to develop against; for ARGS see `--help`
   fuzz [TARGET...] [--seconds N] [--keep]
                           run fuzz targets, guided by coverage, 60 s each
   survive [crash|power|kafka|sim...] [--rounds N] [--seed N]

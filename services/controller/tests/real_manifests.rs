@@ -146,7 +146,7 @@ fn kubernetes_examples_are_taken_and_what_is_wrong_with_them_is_named() {
     assert_eq!(places(&looked, NoticeKind::NotReplicated).len(), 14, "kinds");
     assert_eq!(places(&looked, NoticeKind::Unplaced), [""; 0]);
     assert_spread(&looked);
-    assert_eq!(looked.again, 0, "looking again says nothing");
+    assert_eq!(looked.again, 0, "a second scan sends nothing");
 }
 
 #[test]
@@ -157,5 +157,5 @@ fn online_boutique_is_taken_and_its_release_manifest_named_as_a_copy() {
     assert_eq!(places(&looked, NoticeKind::NotReplicated), ["kustomization.yaml:15"]);
     assert_eq!(looked.notices.len(), 12 + 12 + 11 + 1, "and nothing else is wrong");
     assert_spread(&looked);
-    assert_eq!(looked.again, 0, "looking again says nothing");
+    assert_eq!(looked.again, 0, "a second scan sends nothing");
 }

@@ -253,10 +253,10 @@ impl DataDir {
 
 /// Writes a stamp, atomically and durably, before anything else is created. A power cut could
 /// otherwise leave files without a version, and the next start would refuse the directory.
-fn stamp(root: &Path, name: &str, says: &str) -> io::Result<()> {
+fn stamp(root: &Path, name: &str, content: &str) -> io::Result<()> {
     let draft = root.join(format!("{name}{DRAFT}"));
     let mut file = File::create(&draft)?;
-    file.write_all(format!("{says}\n").as_bytes())?;
+    file.write_all(format!("{content}\n").as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&draft, root.join(name))?;
     File::open(root)?.sync_all()

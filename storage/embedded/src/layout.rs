@@ -201,7 +201,7 @@ pub(crate) fn decode_record(
     let lengths = [stored.get_u32(), stored.get_u32(), stored.get_u32()];
     let [key, header, traceparent] = lengths.map(|length| length as usize);
     if key.saturating_add(header).saturating_add(traceparent) > stored.len() {
-        return Err("the record is shorter than its lengths say".to_owned());
+        return Err("the record is shorter than its declared lengths".to_owned());
     }
     let key = stored.split_to(key);
     let header = stored.split_to(header);

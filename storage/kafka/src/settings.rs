@@ -183,7 +183,7 @@ const PRODUCER: &[Setting] = &[
     open("compression.type", "lz4", "a third of the bytes for objects that are plain JSON"),
     // Larger than any topic's limit, which the log requests and checks itself.
     fixed("message.max.bytes", "16777216", "a record is refused by name before it comes here"),
-    open("queue.buffering.max.kbytes", "65536", "the default takes 1 GiB before it says no"),
+    open("queue.buffering.max.kbytes", "65536", "the default takes 1 GiB before it refuses"),
 ];
 
 const CONSUMER: &[Setting] = &[
@@ -205,8 +205,8 @@ const CONSUMER: &[Setting] = &[
 
 /// Settings that have another place, or would take a promise away.
 const REFUSED: &[(&str, &str)] = &[
-    ("bootstrap.servers", "say it as kafka.brokers"),
-    ("metadata.broker.list", "say it as kafka.brokers"),
+    ("bootstrap.servers", "set it as kafka.brokers"),
+    ("metadata.broker.list", "set it as kafka.brokers"),
     ("client.id", "it is made of kafka.topic.prefix and of the part's name"),
     ("group.id", "readers are assigned their partitions, and no group divides them"),
     ("group.protocol", "readers are assigned their partitions, and no group divides them"),
@@ -215,13 +215,13 @@ const REFUSED: &[(&str, &str)] = &[
     ("max.in.flight", "more than 5 lose their order"),
     ("retries", "a record that is not tried again is lost in the midst of others"),
     ("message.send.max.retries", "a record that is not tried again is lost in the midst of others"),
-    ("message.timeout.ms", "say it as kafka.delivery.timeout"),
-    ("delivery.timeout.ms", "say it as kafka.delivery.timeout"),
-    ("socket.timeout.ms", "say it as kafka.request.timeout"),
-    ("request.timeout.ms", "say it as kafka.request.timeout"),
+    ("message.timeout.ms", "set it as kafka.delivery.timeout"),
+    ("delivery.timeout.ms", "set it as kafka.delivery.timeout"),
+    ("socket.timeout.ms", "set it as kafka.request.timeout"),
+    ("request.timeout.ms", "set it as kafka.request.timeout"),
     ("partitioner", "a stream's partition is fixed by the log metadata"),
-    ("log.queue", "what the client says goes into the log of this process"),
-    ("enabled_events", "what the client says goes into the log of this process"),
+    ("log.queue", "the messages of the client go into the log of this process"),
+    ("enabled_events", "the messages of the client go into the log of this process"),
     ("plugin.library.paths", "it would load code into this process"),
     ("test.mock.num.brokers", "a mock keeps nothing"),
 ];

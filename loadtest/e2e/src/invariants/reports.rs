@@ -47,12 +47,12 @@ impl Reports {
             for ((_, pod), status) in picture.iter().filter(|((of, _), _)| of == node) {
                 let key = ReportKey::Resource(pod.with_kind("podstatus"));
                 counted.counted(node, &key, status.id)?;
-                let says = |report: &Report| {
+                let is_logged_as = |report: &Report| {
                     report.id == status.id
                         && matches!(&report.body, ReportBody::PodStatus { status: reported, .. }
                             if *reported == status.status)
                 };
-                if !logged.iter().any(says) {
+                if !logged.iter().any(is_logged_as) {
                     let id = status.id;
                     let what = format!("I2 {node}: {pod} shows report {id} at {whose}");
                     return Err(format!("{what}, which is not in the log").into());
@@ -125,7 +125,7 @@ fn check_ids<'r>(node: &NodeName, reports: impl Iterator<Item = &'r Report>) -> 
     for report in reports {
         let before = *bodies.entry(report.id).or_insert(&report.body);
         if before != &report.body && !takes_back(before, &report.body) {
-            return Err(format!("I3 {node}: report {} says two things", report.id).into());
+            return Err(format!("I3 {node}: report {} has two contents", report.id).into());
         }
     }
     Ok(())
@@ -203,7 +203,7 @@ mod tests {
         }
         for other in [status("p", "[]"), status("q", "{}"), removed("q", "u")] {
             let broken = check([status("p", "{}"), other]).expect_err("two things");
-            assert_eq!(broken, "I3 a: report 1.1.1 says two things");
+            assert_eq!(broken, "I3 a: report 1.1.1 has two contents");
         }
     }
 }

@@ -80,7 +80,7 @@ fn who_says_nothing_or_reads_nothing_is_let_go() {
             silent.push(stream);
         }
     }
-    bench.goes_on("connections that say nothing");
+    bench.goes_on("silent connections");
     let deadline = Instant::now() + CLOSED_WITHIN;
     // Others than the hub may listen, and may be more patient.
     while silent.iter().filter(|stream| is_closed(stream)).count() < BEGINNINGS {

@@ -173,7 +173,7 @@ async fn of_the_node(edge: &mut MetaClient<Channel>, chance: &mut Chance) {
                 assert!(!failure.message.is_empty(), "{shown}: refused without a word");
             }
             Some(_) => {}
-            None => panic!("{shown}: an answer that says nothing"),
+            None => panic!("{shown}: an answer without content"),
         },
         Ok(Err(status)) => assert_in_words(&status, &shown),
         Err(_) => panic!("{shown}: no answer"),

@@ -30,7 +30,7 @@ fn a_part_that_starts_before_its_broker_waits_for_it() {
         fleet.part_mut(part).start_again();
     }
     for (part, before) in ["controller", "hub"].into_iter().zip(before) {
-        fleet.wait_for(&format!("{part} says what it waits for"), |fleet| {
+        fleet.wait_for(&format!("{part} logs what it waits for"), |fleet| {
             let output = fleet.part(part).output();
             output[before..].contains("Kafka does not respond").then_some(())
         });

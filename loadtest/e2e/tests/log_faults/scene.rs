@@ -210,9 +210,9 @@ impl Scene {
         })
     }
 
-    /// Waits until `part` says `words`, in its log or its status.
+    /// Waits until `part` reports `words`, in its log or its status.
     pub(crate) fn wait_until_reported(&self, part: &str, words: &str) {
-        self.wait_for(&format!("{part} says {words:?}"), |fleet| {
+        self.wait_for(&format!("{part} reports {words:?}"), |fleet| {
             let part = fleet.part(part);
             let is_reported = part.output().contains(words)
                 || part.text(&["status"]).is_some_and(|status| status.contains(words));

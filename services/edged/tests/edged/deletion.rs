@@ -68,7 +68,7 @@ async fn a_container_that_does_not_listen_is_killed_after_its_grace_period() {
 async fn hooks_run_after_the_start_and_before_the_stop() {
     let bench = Bench::new(&[]);
     let order = bench.path("order");
-    let say = |what: &str| {
+    let hook = |what: &str| {
         let script = format!("echo {what} >> {}", order.display());
         json!({"exec": {"command": ["sh", "-c", script]}})
     };
@@ -78,7 +78,7 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
     );
     let mut pod = script_pod("web", "u1", &script);
     pod["spec"]["containers"][0]["lifecycle"] =
-        json!({"postStart": say("start"), "preStop": say("stop")});
+        json!({"postStart": hook("start"), "preStop": hook("stop")});
     bench.edge.apply(&pod);
     let edged = bench.edged().await;
     bench.edge.until_status("web", "a ready pod", is_ready).await;

@@ -95,7 +95,7 @@ fn what_cannot_be_used_is_named() {
         (with("acks", "1"), "kafka.acks cannot be set"),
         (with("group.id", "x"), "kafka.group.id cannot be set"),
         (with("topic.prefx", "x"), "topic.prefx"),
-        (with("request.timeout.ms", "x"), "say it as kafka.request.timeout"),
+        (with("request.timeout.ms", "x"), "set it as kafka.request.timeout"),
         (of_replicas, "kafka.topic.min.insync.replicas = 3: want 1 to 2"),
         (of_prefix, "kafka.topic.prefix = a b"),
     ] {

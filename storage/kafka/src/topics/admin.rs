@@ -53,7 +53,7 @@ pub enum TopicError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The topic exists already. It is not changed.
-    #[error("the topic {topic} exists already: `headwater topics check` says whether it is safe")]
+    #[error("the topic {topic} exists already: `headwater topics check` checks whether it is safe")]
     Exists {
         /// Its name.
         topic: String,

@@ -47,7 +47,7 @@ pub enum Refusal {
         found: LogId,
     },
     /// The state would differ from the writer's. A complete state repairs it.
-    #[error("stream {stream}: at seq {seq} the state hashes to {found}, the log says {expected}")]
+    #[error("stream {stream}: at seq {seq} the state hashes to {found}, the log has {expected}")]
     Diverged {
         /// The stream.
         stream: StreamId,

@@ -63,14 +63,14 @@ impl FieldWriter {
     }
 
     /// Writes a sentence.
-    pub(super) fn say(&mut self, text: &str) {
+    fn sentence(&mut self, text: &str) {
         let line = format!("{:indent$}{}", "", plain(text), indent = self.depth * INDENT);
         self.line(&line);
     }
 
-    /// Writes lines unchanged.
+    /// Writes lines that have their layout already.
     pub(super) fn block(&mut self, text: &str) {
-        text.lines().for_each(|line| self.say(line));
+        text.lines().for_each(|line| self.sentence(line));
     }
 
     /// Returns the text.

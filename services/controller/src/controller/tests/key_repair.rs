@@ -93,7 +93,7 @@ async fn a_pod_that_is_long_gone_does_not_come_back() {
     running.has_repaired(2.0).await;
     running.controller.stop().await;
     world.weeks_pass();
-    assert_eq!(world.phase_anew().await.as_deref(), Some("Pending"), "nobody says anything");
+    assert_eq!(world.phase_anew().await.as_deref(), Some("Pending"), "no node reports anything");
     assert!(!world.events_in("node/a").await.iter().any(|event| event.contains("request")));
 }
 

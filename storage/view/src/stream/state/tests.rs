@@ -188,10 +188,10 @@ fn what_does_not_continue_the_state_is_refused_and_leaves_no_trace() {
         (middle, "part 1 of an advance to seq 9 does not continue"),
         (Advance { mode: AdvanceMode::Snapshot, ..tail(0, 10) }, "malformed at !streams"),
     ];
-    for (advance, says) in cases {
+    for (advance, expected) in cases {
         let mut effects = Vec::new();
         let text = refusal(state.apply_advance(advance, &mut effects)).to_string();
-        assert!(text.contains(says), "{text:?} should say {says:?}");
+        assert!(text.contains(expected), "{text:?} should contain {expected:?}");
         assert_eq!(effects, []);
         state.commit(Durability::Buffered).expect("commits");
         assert_eq!(history.assert_prefix(&*engine), 5, "after: {text}");
