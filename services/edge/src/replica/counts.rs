@@ -51,7 +51,7 @@ impl FoldCounts {
         self.metrics.applied(std::mem::take(&mut self.changes), took);
     }
 
-    /// Counts a catch-up of a stream other than by its tail.
+    /// Counts a delta, snapshot or correction of a stream.
     pub(super) fn resynced(&self, by: Resync) {
         self.metrics.resynced(by);
     }
