@@ -9,6 +9,7 @@ use headwater_log::{
     Append, AppendError, AppendFault, Batch, Bounds, Description, Log, MemoryLog, ReadError,
     Reader, RecordPosition,
 };
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cluster::Cluster;
@@ -28,11 +29,14 @@ pub(crate) struct SimLog {
     who: Arc<str>,
     /// Pods that have terminated leave the cluster, as its API would see to.
     cluster: Option<Cluster>,
+    /// Locked, first come first served, until an append has reached the log.
+    turns: Arc<Mutex<()>>,
 }
 
 impl SimLog {
     pub(crate) fn new(frame: &Frame, log: &MemoryLog, who: &str) -> Self {
-        Self { handle: log.handle(), frame: frame.clone(), who: who.into(), cluster: None }
+        let (handle, frame, turns) = (log.handle(), frame.clone(), Arc::default());
+        Self { handle, frame, who: who.into(), cluster: None, turns }
     }
 
     pub(crate) fn telling(self, cluster: &Cluster) -> Self {
@@ -64,7 +68,9 @@ impl Log for SimLog {
     }
 
     async fn append(&self, appends: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
-        self.call().await;
+        let arrival = Instant::now() + self.frame.delay(CALL_MS_MAX);
+        let turn = self.turns.lock().await;
+        sleep_until(arrival).await;
         for append in &appends {
             let key = String::from_utf8_lossy(&append.record.key);
             let value = append.record.value.as_ref().map(blake3_short);
@@ -83,6 +89,7 @@ impl Log for SimLog {
             }
         }
         let outcome = self.handle.append(appends).await;
+        drop(turn);
         if let Err(error) = &outcome {
             self.frame.note(format_args!("{} append: {error}", self.who));
         }

@@ -1,4 +1,5 @@
-//! Appends: each record's outcome is awaited, and one unknown outcome makes the call's unknown.
+//! Appends: records go to the client in order; a call has the outcome of all its records, and one
+//! unknown outcome makes the call's unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use headwater_log::{Append, AppendError, RecordPosition};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer};
+use rdkafka::producer::{BaseRecord, Producer, PurgeConfig};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -36,29 +37,45 @@ impl KafkaAppender {
         Ok(Self { context, producer, settings })
     }
 
-    /// Appends `records`, which the topic accepts as far as this process knows. After
-    /// [`AppendError::Unknown`] the caller drops this client: records that it has not sent are then
-    /// never written.
-    pub(crate) async fn append(
-        &self,
-        records: &[Append],
-    ) -> Result<Vec<RecordPosition>, AppendError> {
+    /// Gives `records`, which the topic accepts as far as this process knows, to the client, in
+    /// order. Calls must not overlap.
+    pub(crate) async fn send(&self, records: &[Append]) -> SentAppend {
         let (done, finished) = oneshot::channel();
         let call = Arc::new(AppendCall::new(records.len(), done));
         let deadline = Instant::now() + self.settings.delivery_timeout;
         for (index, append) in records.iter().enumerate() {
-            if let Err(code) = self.send(&call, index, append, deadline).await {
+            if let Err(code) = self.send_record(&call, index, append, deadline).await {
                 // The records after it are not sent either, which keeps their order.
                 call.fail_from(index, code);
                 break;
             }
         }
-        // Each record has an outcome within the delivery timeout, and when the client is dropped.
-        let _ = finished.await;
-        call.outcome().map_err(|codes| self.error(&codes))
+        SentAppend { call, finished }
     }
 
-    async fn send(
+    /// Discards the records that the client has not written. After [`AppendError::Unknown`] the
+    /// caller purges and drops this client: records that it has not sent are then never written.
+    pub(crate) fn purge(&self) {
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+    }
+
+    /// What a failed call means for its caller.
+    pub(crate) fn explain(&self, failure: AppendFailure) -> AppendError {
+        let topic = &self.settings.topic;
+        if let Some((code, text)) = self.producer.client().fatal_error() {
+            let reason = format!("{}: {text}", describe(code, topic));
+            return AppendError::Unknown { reason: self.context.last_error.explain(reason) };
+        }
+        let codes = &failure.codes;
+        let first = codes.first().copied().unwrap_or(RDKafkaErrorCode::Fail);
+        let reason = self.context.last_error.explain(describe(first, topic));
+        if codes.iter().all(|code| is_refusal(*code)) {
+            return AppendError::Rejected { reason };
+        }
+        AppendError::Unknown { reason }
+    }
+
+    async fn send_record(
         &self,
         call: &Arc<AppendCall>,
         index: usize,
@@ -80,19 +97,32 @@ impl KafkaAppender {
             tokio::time::sleep(ROOM_AFTER).await;
         }
     }
+}
 
-    fn error(&self, codes: &[RDKafkaErrorCode]) -> AppendError {
-        let topic = &self.settings.topic;
-        let first = codes.first().copied().unwrap_or(RDKafkaErrorCode::Fail);
-        if let Some((code, text)) = self.producer.client().fatal_error() {
-            let reason = format!("{}: {text}", describe(code, topic));
-            return AppendError::Unknown { reason: self.context.last_error.explain(reason) };
-        }
-        let reason = self.context.last_error.explain(describe(first, topic));
-        if codes.iter().all(|code| is_refusal(*code)) {
-            return AppendError::Rejected { reason };
-        }
-        AppendError::Unknown { reason }
+/// A call whose records the client has.
+pub(crate) struct SentAppend {
+    call: Arc<AppendCall>,
+    finished: oneshot::Receiver<()>,
+}
+
+/// The codes of the records that were not written.
+pub(crate) struct AppendFailure {
+    codes: Vec<RDKafkaErrorCode>,
+}
+
+impl SentAppend {
+    /// Waits for the outcome of each record: it comes within the delivery timeout, and when the
+    /// client is purged.
+    pub(crate) async fn outcome(self) -> Result<Vec<RecordPosition>, AppendFailure> {
+        let _ = self.finished.await;
+        self.call.outcome().map_err(|codes| AppendFailure { codes })
+    }
+}
+
+impl AppendFailure {
+    /// The meaning of a failure when the client was discarded for another call's failure.
+    pub(crate) fn unknown(&self) -> AppendError {
+        AppendError::Unknown { reason: "an append before it failed".to_owned() }
     }
 }
 

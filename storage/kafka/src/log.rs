@@ -1,9 +1,11 @@
 //! The log on one topic.
 //!
-//! It owns one client for requests, at most one that appends, and the list of open readers. A client
-//! is discarded at its first unknown outcome; the caller then reads back before it appends again.
+//! It owns one client for requests, at most one that appends, and the list of open readers. Appends
+//! take turns to give their records to the client, so the topic has them in the order of the calls.
+//! A client is discarded at its first unknown outcome; the caller then reads back before it appends
+//! again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -12,7 +14,7 @@ use headwater_log::{
     Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition,
 };
 
-use crate::appender::KafkaAppender;
+use crate::appender::{KafkaAppender, SentAppend};
 use crate::cluster::{ClusterClient, blocking};
 use crate::metrics::{Counts, KafkaMetrics};
 use crate::reader::{KafkaReader, NO_EPOCH, OpenReaders, ReaderDependencies};
@@ -24,6 +26,8 @@ pub struct KafkaLog {
     cluster: Arc<ClusterClient>,
     /// None before the first append, and after an unknown outcome.
     appender: Mutex<Option<Arc<KafkaAppender>>>,
+    /// Locked, first come first served, while the records of one call go to the client.
+    turns: tokio::sync::Mutex<()>,
     /// None: nothing is counted.
     counts: Option<Arc<Counts>>,
     /// The open readers; the oldest one's position is shown.
@@ -63,6 +67,7 @@ impl KafkaLog {
             settings,
             cluster,
             appender: Mutex::default(),
+            turns: tokio::sync::Mutex::default(),
             counts,
             readers: Arc::default(),
             description: Mutex::default(),
@@ -84,13 +89,13 @@ impl KafkaLog {
     /// Discards a client after an unknown outcome: its unsent records are purged, and the next
     /// append starts another client.
     fn discard(&self, used: Arc<KafkaAppender>) {
+        used.purge();
         let mut current = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &used)) {
             *current = None;
         }
         drop(current);
-        // Closing a client blocks for a moment.
-        tokio::task::spawn_blocking(move || drop(used));
+        close(used);
     }
 
     /// The last description of the topic; requests the first one.
@@ -154,6 +159,27 @@ impl Log for KafkaLog {
 
 impl KafkaLog {
     async fn append_all(&self, records: &[Append]) -> Result<Vec<RecordPosition>, AppendError> {
+        let (sent, used) = self.send(records).await?;
+        // This call does not keep the client open, so another call can discard it.
+        let error = match sent.outcome().await {
+            Ok(positions) => return Ok(positions),
+            Err(error) => error,
+        };
+        let Some(appender) = used.upgrade() else { return Err(error.unknown()) };
+        let error = appender.explain(error);
+        match error {
+            AppendError::Unknown { .. } => self.discard(appender),
+            _ => close(appender),
+        }
+        Err(error)
+    }
+
+    /// Gives the records to the client, behind those of all earlier calls.
+    async fn send(
+        &self,
+        records: &[Append],
+    ) -> Result<(SentAppend, Weak<KafkaAppender>), AppendError> {
+        let _turn = self.turns.lock().await;
         let description = self.last_description().await;
         // Nothing was sent, but whether later appends succeed is unknown too.
         let description =
@@ -162,11 +188,10 @@ impl KafkaLog {
             return Err(AppendError::Rejected { reason });
         }
         let appender = self.appender()?;
-        let result = appender.append(records).await;
-        if matches!(result, Err(AppendError::Unknown { .. })) {
-            self.discard(appender);
-        }
-        result
+        let sent = appender.send(records).await;
+        let used = Arc::downgrade(&appender);
+        close(appender);
+        Ok((sent, used))
     }
 
     async fn open(&self, cursors: Vec<Cursor>) -> Result<KafkaReader, ReadError> {
@@ -198,6 +223,13 @@ impl KafkaLog {
             counts: self.counts.clone(),
         };
         KafkaReader::open(dependencies, &self.readers, is, &bounded)
+    }
+}
+
+/// Gives up one use of a client. The last use closes the client, which blocks for a moment.
+fn close(used: Arc<KafkaAppender>) {
+    if let Some(last) = Arc::into_inner(used) {
+        tokio::task::spawn_blocking(move || drop(last));
     }
 }
 

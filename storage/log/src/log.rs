@@ -206,6 +206,9 @@ pub trait Log: Send + Sync {
     /// call is not atomic: after an error other than `Rejected`, the log may have any subset that
     /// keeps the order within each partition.
     ///
+    /// Overlapping calls on one handle append in the order of their first poll, within each
+    /// partition. After a call of unknown outcome the log may have records of the calls behind it.
+    ///
     /// # Errors
     /// See [`AppendError`]: not written, or unknown.
     async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError>;
