@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headwater_event::upstream::encode_report;
 use headwater_event::{Report, ReportBody, ReportKey};
-use headwater_log::{Append, Record};
+use headwater_log::{Append, AppendError, Record};
 use headwater_store::{EngineError, Json, Read};
 use headwater_view::{NodeStatuses, PodStatusFold};
 use tokio::time::{Instant, sleep_until};
@@ -58,10 +58,9 @@ impl ReportFold {
         if appends.is_empty() {
             return Ok(true);
         }
-        let count = appends.len();
-        match self.log.append(appends).await {
-            Ok(_) => {
-                self.metrics.repaired(count);
+        match self.append_again(appends).await {
+            Ok(repaired) => {
+                self.metrics.repaired(repaired);
                 Ok(true)
             }
             Err(error) => {
@@ -70,6 +69,33 @@ impl ReportFold {
                 Ok(false)
             }
         }
+    }
+
+    /// Appends reports, and returns how many. A report that the log refuses, because its limit is
+    /// lower now than it was, is left out: it would be refused each time.
+    async fn append_again(&self, appends: Vec<Append>) -> Result<usize, AppendError> {
+        let count = appends.len();
+        match self.log.append(appends.clone()).await {
+            Ok(_) => return Ok(count),
+            Err(AppendError::Rejected { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let mut repaired = 0;
+        for append in appends {
+            let key = String::from_utf8_lossy(&append.record.key).into_owned();
+            match self.log.append(vec![append]).await {
+                Ok(_) => repaired += 1,
+                Err(AppendError::Rejected { reason }) => {
+                    tracing::error!(
+                        key,
+                        reason,
+                        "the newest report of the key is left out: a new fold finds an older one until the node reports again"
+                    );
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(repaired)
     }
 }
 

@@ -135,6 +135,28 @@ async fn a_repair_of_unknown_outcome_is_made_again() {
 }
 
 #[tokio::test]
+async fn a_report_that_the_log_refuses_is_left_out_and_the_others_are_not() {
+    let world = World::new();
+    let running = world.start().await;
+    world.report("a", 5, status("Running")).await;
+    world.report("a", 6, ReportBody::Node { object: "{}".into() }).await;
+    world.report("a", 4, status("Stale")).await;
+    world.report("a", 3, ReportBody::Node { object: "{}".into() }).await;
+    running.folds("a").await;
+    running.controller.stop().await;
+
+    let (source, script) = script();
+    let upstream = world.upstream.handle();
+    // The append of both, and then the append of one of them.
+    upstream.inject_fault(AppendFault::Rejected);
+    upstream.inject_fault(AppendFault::Rejected);
+    let running = world.start_reading(upstream, vec![script], source).await;
+    running.list([pod("p", "c")]).await;
+    running.has_repaired(1.0).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_record_that_cannot_be_read_costs_an_epoch_and_holds_nobody_up() {
     let world = World::new();
     let running = world.start().await;
