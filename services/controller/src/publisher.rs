@@ -7,10 +7,10 @@
 //! ```
 //!
 //! One task owns everything here. While another controller writes the log it is a standby;
-//! otherwise it claims the log, compares everything, and then appends what changes. It appends,
-//! reads back what it appended, and only then continues, so that it always compares with what the
-//! log holds. Nothing is appended before the sources have listed. After a failed append of unknown
-//! outcome the writer is discarded; the next one claims a higher epoch and compares everything.
+//! otherwise it claims the log, compares everything, and then appends what changes. A few appends are
+//! in flight at a time; a comparison takes the log as it will be after them. Nothing is appended
+//! before the sources have listed. After a failed append the writer is discarded; the next one claims
+//! a higher epoch and compares everything.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -22,6 +22,8 @@
 //! | `comparison` | differences between interest and fold |
 //! | `difference` | the one event that makes an entry what it should be |
 //! | `writable_log` | appending, reading back, repairing |
+//! | `heartbeat` | the heartbeats of the writer |
+//! | `snapshot_requests` | which nodes are to be asked for a snapshot, and when |
 //! | `backup` | published objects that the log may have lost |
 //! | `log_generation` | the number of a log that is created again |
 //! | `command` | what other tasks of the controller ask for |
@@ -32,17 +34,18 @@ mod command;
 mod comparison;
 mod difference;
 mod error;
+mod heartbeat;
 mod identity;
 mod intake;
 mod leadership;
 mod log_fold;
 mod log_generation;
 mod progress;
+mod snapshot_requests;
 mod standby;
 mod timings;
 mod writable_log;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,12 +56,14 @@ use headwater_log::Log;
 use headwater_store::Engine;
 use headwater_telemetry::error_chain;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use self::heartbeat::HeartbeatTask;
 use self::identity::IdentityMap;
 use self::intake::{Intake, IntakeResult};
 use self::leadership::{Leadership, WonClaim};
+use self::snapshot_requests::SnapshotRequests;
 use self::timings::heads_interval;
 use self::writable_log::WritableLog;
 use crate::interest::SharedInterest;
@@ -76,6 +81,9 @@ pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
 /// Source events applied before their differences are appended: enough that one sync serves many,
 /// few enough that the first does not wait for the last.
 const GROUP_EVENTS: usize = 512;
+
+/// Commands executed before their differences are appended.
+const COMMANDS_AT_ONCE: usize = 512;
 
 /// The first and the longest wait before a lost log is opened again; the wait doubles in between.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -127,8 +135,7 @@ pub(crate) struct Publisher {
     source: mpsc::Receiver<SourceEvent>,
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
-    /// Nodes to be asked for a snapshot, since another controller wrote at the time.
-    pending_snapshots: BTreeSet<NodeName>,
+    snapshot_requests: SnapshotRequests,
     progress: watch::Sender<Progress>,
     metrics: PublisherMetrics,
     timings: WriterTimings,
@@ -162,7 +169,7 @@ impl Publisher {
             source: dependencies.source,
             _source_open: dependencies.source_open,
             commands: dependencies.commands,
-            pending_snapshots: BTreeSet::new(),
+            snapshot_requests: SnapshotRequests::default(),
             progress: dependencies.progress,
             metrics,
             timings: dependencies.timings,
@@ -239,10 +246,13 @@ impl Publisher {
             waiting.push(event);
         }
         let _ = self.intake.apply(waiting.into_iter());
+        let period = self.timings.heartbeat_interval;
+        let mut heartbeats = HeartbeatTask::start(log.heartbeats(), period);
         if self.intake.has_listed() {
             self.compare_everything(&mut log).await?;
         }
-        self.publish_changes(&mut log).await?;
+        self.publish_changes(&mut log, &mut heartbeats).await?;
+        heartbeats.stop().await;
         if let Err(error) = log.release().await {
             let error = error_chain(&error);
             tracing::warn!(error, "the log could not be released; a standby waits for a silence");
@@ -250,62 +260,88 @@ impl Publisher {
         Ok(())
     }
 
-    /// Appends changes as they come, heartbeats and heads, until it is stopped.
-    async fn publish_changes(&mut self, log: &mut WritableLog) -> Result<(), PublishError> {
+    /// Appends changes as they come, heads and requests for snapshots, until it is stopped.
+    async fn publish_changes(
+        &mut self,
+        log: &mut WritableLog,
+        heartbeats: &mut HeartbeatTask,
+    ) -> Result<(), PublishError> {
         let description = self.log.describe().await.map_err(FollowError::from)?;
         let replay_window = Duration::from_millis(description.replay_window_ms);
         let mut heads = interval(heads_interval(replay_window));
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The claim counts as the first heartbeat.
-        let heartbeat_interval = self.timings.heartbeat_interval;
-        let mut heartbeats = interval_at(Instant::now() + heartbeat_interval, heartbeat_interval);
-        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
+        let mut commands = Vec::new();
         loop {
-            // The rare branches come first: a source that always has events must not delay a
-            // heartbeat, nor the records of other writers.
+            // Before the list is complete it is unknown which pods exist.
+            let takes_commands = self.intake.has_listed() && log.has_room();
+            let next_request = self.snapshot_requests.next_due().filter(|_| takes_commands);
+            let request_at = next_request.unwrap_or_else(Instant::now);
+            // The rare branches come first: a source that always has events must not delay the
+            // records of other writers. Each group of events is followed by the commands that
+            // wait, so neither delays the other for longer than one append.
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
-                _ = heartbeats.tick() => log.heartbeat().await?,
+                error = heartbeats.failed() => return Err(error),
                 _ = heads.tick() => log.append_heads().await?,
-                step = log.next() => {
-                    let step = step?;
-                    log.handle(&step).await?;
+                result = log.advance() => {
+                    result?;
+                    log.repair().await?;
                 }
-                // Before the list is complete it is unknown which pods exist.
-                Some(command) = self.commands.recv(), if self.intake.has_listed() => {
-                    self.execute(log, command).await?;
+                () = sleep_until(request_at), if next_request.is_some() => {
+                    self.request_snapshots(log).await?;
                 }
-                received = self.source.recv_many(&mut events, GROUP_EVENTS) => {
+                received = self.source.recv_many(&mut events, GROUP_EVENTS), if log.has_room() => {
                     if received == 0 {
                         return Ok(());
                     }
-                    match self.intake.apply(events.drain(..)) {
-                        IntakeResult::Changes { changes, spans } if self.intake.has_listed() => {
-                            self.publish(log, changes).await?;
-                            // A change's span ends when the log has its events.
-                            drop(spans);
-                        }
-                        IntakeResult::Changes { .. } => {}
-                        IntakeResult::Listed => self.compare_everything(log).await?,
+                    self.publish_events(log, &mut events).await?;
+                    while self.intake.has_listed()
+                        && commands.len() < COMMANDS_AT_ONCE
+                        && let Ok(command) = self.commands.try_recv()
+                    {
+                        commands.push(command);
                     }
+                    self.execute(log, &mut commands).await?;
+                }
+                1.. = self.commands.recv_many(&mut commands, COMMANDS_AT_ONCE), if takes_commands => {
+                    self.execute(log, &mut commands).await?;
                 }
             }
         }
     }
 
+    /// Applies events of the sources and begins to append what they change.
+    async fn publish_events(
+        &mut self,
+        log: &mut WritableLog,
+        events: &mut Vec<SourceEvent>,
+    ) -> Result<(), PublishError> {
+        match self.intake.apply(events.drain(..)) {
+            IntakeResult::Changes { changes, spans } if self.intake.has_listed() => {
+                self.publish(log, changes, spans).await
+            }
+            IntakeResult::Changes { .. } => Ok(()),
+            IntakeResult::Listed => self.compare_everything(log).await,
+        }
+    }
+
+    /// Executes commands. Requests for snapshots wait until they are due.
     async fn execute(
         &mut self,
         log: &mut WritableLog,
-        command: Command,
+        commands: &mut Vec<Command>,
     ) -> Result<(), PublishError> {
-        match command {
-            Command::RequestSnapshot(node) => self.request_snapshot(log, &node).await,
-            Command::RemoveObject { key, uid } => {
-                let changes = self.intake.remove(&key, &uid);
-                self.publish(log, changes).await
+        let mut changes = Vec::new();
+        for command in commands.drain(..) {
+            match command {
+                Command::RequestSnapshot(node) => self.snapshot_requests.add(node, Instant::now()),
+                Command::RemoveObject { key, uid } => {
+                    changes.extend(self.intake.remove(&key, &uid));
+                }
             }
         }
+        self.publish(log, changes, Vec::new()).await
     }
 }

@@ -45,4 +45,4 @@ pub use log::{
 };
 pub use memory::{AppendFault, MemoryLog, MemorySettings};
 pub use metadata::{MetadataError, MetadataProposal, read_metadata, read_or_create_metadata};
-pub use writer::{Draft, EventPosition, Writer, WriterError, repair};
+pub use writer::{Draft, EventPosition, Heartbeats, InFlightEntry, Writer, WriterError, repair};

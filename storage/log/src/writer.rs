@@ -1,23 +1,36 @@
 //! The one writer of a log: gives events their seq, epoch and state hash, and appends them.
 //!
-//! A process that wins a claim ([`mod@crate::claim`]) gets a writer. The first append of unknown
-//! outcome ends the writer: its owner claims again and continues from what the log contains. The
-//! owner reads the events back and passes them to [`Writer::observe`]. Until then the writer
-//! remembers the last object that it appended under each key.
+//! A process that wins a claim ([`mod@crate::claim`]) gets a writer. It may have several appends in
+//! flight; the log keeps their order. The first append that fails ends the writer: its owner claims
+//! again and continues from what the log contains. The owner reads the events back and passes them
+//! to [`Writer::observe`]. Until then the writer remembers the last object that it appended under
+//! each key.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `pending` | append calls whose outcome is not known yet |
+//! | `heartbeats` | heartbeats, which do not wait for the writer's appends |
+
+mod heartbeats;
+mod pending;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::{Claim, Heartbeat, LogMetadata};
+use headwater_event::record::{Claim, LogMetadata};
 use headwater_event::{
-    Applied, Event, EventHeader, HashKey, ObjectHash, Partition, RecordKey, Removed, Seq,
+    Applied, EntryKey, Event, EventHeader, HashKey, ObjectHash, Partition, RecordKey, Removed, Seq,
     StateHash, StreamId, WriterEpoch,
 };
 
+pub use self::heartbeats::Heartbeats;
+use self::heartbeats::{failure, heartbeat};
+use self::pending::PendingAppends;
 use crate::acceptance::{Acceptance, Outcome, RepairKey};
-use crate::log::{Append, AppendError, Description, Log, Record};
+use crate::log::{Append, Description, Log, Record};
 use crate::value::{OBJECT_BYTES_MAX, ValueEncoder};
 
 /// The value of records whose key is their whole content.
@@ -51,7 +64,7 @@ pub struct EventPosition {
 /// Why events were not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum WriterError {
-    /// One event is too large. None of the call was appended; leave it out.
+    /// One event is too large. None of the call was appended, and the writer lives; leave it out.
     #[error("{stream}: {key} has {bytes} bytes in the log, at most {bytes_max} are taken")]
     TooLarge {
         /// The stream.
@@ -63,14 +76,15 @@ pub enum WriterError {
         /// The limit.
         bytes_max: usize,
     },
-    /// Certainly nothing of the call was appended. The writer lives.
+    /// The log refused a call: certainly nothing of it was appended. Events behind it may be, so
+    /// this writer may append no more. Claim again.
     #[error("the log refused the append: {reason}")]
     Rejected {
         /// What was wrong with it.
         reason: String,
     },
-    /// This writer may append no more: the outcome of an append is unknown, or another writer
-    /// claimed. Read the log to its end and claim again.
+    /// This writer may append no more: an append failed, or another writer claimed. The outcome of
+    /// appends in flight is unknown. Read the log to its end and claim again.
     #[error("the writer of epoch {epoch} is dead: {reason}")]
     Dead {
         /// Its epoch.
@@ -90,8 +104,8 @@ pub struct Writer {
     encoder: ValueEncoder,
     streams: HashMap<StreamId, WritePosition>,
     heads_due: BTreeSet<StreamId>,
-    /// The last append under each key that the owner has not read back yet.
-    in_flight: HashMap<(StreamId, RepairKey), InFlight>,
+    pending: PendingAppends,
+    in_flight: KeysInFlight,
     dead: Option<String>,
 }
 
@@ -104,17 +118,43 @@ struct WritePosition {
     hash: StateHash,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What the last append under a key, not read back yet, makes of its entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InFlightEntry {
+    /// The entry is there.
+    Applied {
+        /// The position of its event.
+        seq: Seq,
+        /// The hash of its object.
+        object_hash: ObjectHash,
+        /// Its content.
+        applied: Applied,
+    },
+    /// The entry is removed.
+    Removed,
+}
+
+/// The last append under a key that the owner has not read back yet.
+#[derive(Debug)]
 struct InFlight {
     seq: Seq,
-    object: Option<ObjectHash>,
+    /// The object and its hash; `None` after a removal, and for a head.
+    applied: Option<(ObjectHash, Applied)>,
+}
+
+/// The last append under each key that the owner has not read back yet.
+#[derive(Debug, Default)]
+struct KeysInFlight {
+    keys: HashMap<(StreamId, RepairKey), InFlight>,
+    /// The bytes of their objects.
+    object_bytes: usize,
 }
 
 /// An append in preparation: events with their positions, and the writer's state after the append.
 #[derive(Default)]
 struct StagedAppend {
     appends: Vec<Append>,
-    written: Vec<EventPosition>,
+    positions: Vec<EventPosition>,
     streams: HashMap<StreamId, WritePosition>,
     heads_due: HashMap<StreamId, bool>,
     in_flight: HashMap<(StreamId, RepairKey), InFlight>,
@@ -148,7 +188,8 @@ impl Writer {
             encoder: ValueEncoder::new(),
             streams,
             heads_due,
-            in_flight: HashMap::new(),
+            pending: PendingAppends::default(),
+            in_flight: KeysInFlight::default(),
             dead: None,
         }
     }
@@ -180,73 +221,142 @@ impl Writer {
     /// How many keys it appended to that have not come back through [`Writer::observe`]. The
     /// owner keeps this small by reading.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.in_flight.keys.len()
     }
 
-    /// Appends events, of any streams, in the order given; each stream's seqs go on densely.
-    /// One call to the log, so that many events share one sync. When this returns `Ok`, all are
-    /// durable and readable.
+    /// The bytes of the objects under these keys.
+    pub fn in_flight_bytes(&self) -> usize {
+        self.in_flight.object_bytes
+    }
+
+    /// What an append that has not come back makes of the entry `key` of `stream`. `None`: the
+    /// owner's fold has the entry as the log will have it.
+    pub fn in_flight_entry(&self, stream: &StreamId, key: &EntryKey) -> Option<InFlightEntry> {
+        if self.in_flight.keys.is_empty() {
+            return None;
+        }
+        let at = (stream.clone(), RepairKey::Entry(key.clone()));
+        let InFlight { seq, applied } = self.in_flight.keys.get(&at)?;
+        Some(match applied.clone() {
+            Some((object_hash, applied)) => {
+                InFlightEntry::Applied { seq: *seq, object_hash, applied }
+            }
+            None => InFlightEntry::Removed,
+        })
+    }
+
+    /// How many appends have begun and not finished. The owner keeps this small by
+    /// [`Writer::finished`].
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Begins to append events, of any streams, in the order given and behind all appends before
+    /// them; each stream's seqs go on densely. One call to the log, so that many events share one
+    /// sync. Returns the number of events; nothing is durable before [`Writer::finished`].
     ///
     /// # Errors
-    /// See [`WriterError`]. A call that is dropped before it returns leaves the writer dead.
-    pub async fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<EventPosition>, WriterError> {
+    /// See [`WriterError`]: nothing of the call was appended.
+    pub fn begin(&mut self, drafts: Vec<Draft>) -> Result<usize, WriterError> {
+        self.check_alive()?;
         let mut staged = StagedAppend::default();
         for draft in drafts {
             self.stage(&mut staged, draft)?;
         }
-        self.send(std::mem::take(&mut staged.appends)).await?;
-        self.streams.extend(staged.streams);
-        self.in_flight.extend(staged.in_flight);
-        for (stream, due) in staged.heads_due {
+        let StagedAppend { appends, positions, streams, heads_due, in_flight } = staged;
+        let events = positions.len();
+        if events == 0 {
+            return Ok(0);
+        }
+        self.streams.extend(streams);
+        for (at, sent) in in_flight {
+            self.in_flight.insert(at, sent);
+        }
+        for (stream, due) in heads_due {
             match due {
                 true => self.heads_due.insert(stream),
                 false => self.heads_due.remove(&stream),
             };
         }
-        Ok(staged.written)
+        self.pending.start(self.log.clone(), appends, positions);
+        Ok(events)
     }
 
-    /// Appends a head record to every stream whose last event is a removal, so that its position
-    /// outlives the tombstone. To be called well within the log's tombstone retention.
+    /// Begins to append a head record to every stream whose last event is a removal, so that its
+    /// position outlives the tombstone. To be called well within the log's tombstone retention.
+    ///
+    /// # Errors
+    /// As [`Writer::begin`].
+    pub fn begin_heads(&mut self) -> Result<usize, WriterError> {
+        let drafts = self.heads_due.iter().map(|stream| head(stream.clone())).collect();
+        self.begin(drafts)
+    }
+
+    /// Waits for the oldest append that has begun. When this returns `Ok`, its events, which are
+    /// returned, are durable and readable. Waits for ever if there is none. Cancel safe.
+    ///
+    /// # Errors
+    /// [`WriterError::Rejected`] and [`WriterError::Dead`]: an append, not always the oldest,
+    /// failed. The outcome of all others that have begun is unknown.
+    pub async fn finished(&mut self) -> Result<Vec<EventPosition>, WriterError> {
+        self.check_alive()?;
+        let result = poll_fn(|cx| self.pending.poll_next(cx)).await;
+        result.map_err(|error| {
+            self.dead = Some(error.to_string());
+            self.pending.discard();
+            failure(self.claim.epoch, error)
+        })
+    }
+
+    /// Appends events as [`Writer::begin`] does, and waits for them and for all appends before
+    /// them. When this returns `Ok`, all are durable and readable.
+    ///
+    /// # Errors
+    /// See [`WriterError`].
+    pub async fn append(&mut self, drafts: Vec<Draft>) -> Result<Vec<EventPosition>, WriterError> {
+        let is_empty = self.begin(drafts)? == 0;
+        let last = self.finish_all().await?;
+        Ok(if is_empty { Vec::new() } else { last })
+    }
+
+    /// Appends heads as [`Writer::begin_heads`] does, and waits for them and for all appends before
+    /// them. Returns how many. When this returns `Ok`, all are durable and readable.
     ///
     /// # Errors
     /// As [`Writer::append`].
-    pub async fn append_heads(&mut self) -> Result<Vec<EventPosition>, WriterError> {
-        let drafts = self.heads_due.iter().map(|stream| head(stream.clone())).collect();
-        self.append(drafts).await
+    pub async fn append_heads(&mut self) -> Result<usize, WriterError> {
+        let heads = self.begin_heads()?;
+        self.finish_all().await?;
+        Ok(heads)
     }
 
     /// Marks in every partition that all differences of the sources are in the log. From here on an
-    /// absent entry is a removed entry.
+    /// absent entry is a removed entry, so this first waits for all appends that have begun.
     ///
     /// # Errors
     /// As [`Writer::append`].
     pub async fn reconciled(&mut self) -> Result<(), WriterError> {
+        self.finish_all().await?;
         let key = RecordKey::Reconciled(self.claim.epoch);
         let partitions = (0..self.metadata.partitions).map(Partition);
         self.send(partitions.map(|partition| sign(&key, partition)).collect()).await
     }
 
-    /// Appends a heartbeat.
-    ///
-    /// # Errors
-    /// As [`Writer::append`].
-    pub async fn heartbeat(&mut self) -> Result<(), WriterError> {
-        let key = RecordKey::Heartbeat(self.claim.epoch);
-        self.send(vec![sign(&key, Partition(0))]).await
+    /// The heartbeats of this writer. They do not wait for its appends.
+    pub fn heartbeats(&self) -> Heartbeats {
+        Heartbeats { log: self.log.clone(), epoch: self.claim.epoch }
     }
 
     /// Appends the last heartbeat: this writer has stopped in order, and a standby may claim at
     /// once. Claims alone decide which records are valid. Without this heartbeat, a standby waits
-    /// until the heartbeats have been absent for long enough.
+    /// until the heartbeats have been absent for long enough. Waits for all appends that have begun
+    /// before it.
     ///
     /// # Errors
     /// As [`Writer::append`].
     pub async fn release(mut self) -> Result<(), WriterError> {
-        let mut last = sign(&RecordKey::Heartbeat(self.claim.epoch), Partition(0));
-        let heartbeat = serde_json::to_vec(&Heartbeat { released: true });
-        last.record.value = heartbeat.ok().map(Bytes::from);
-        self.send(vec![last]).await
+        self.finish_all().await?;
+        self.send(vec![heartbeat(self.claim.epoch, true)]).await
     }
 
     /// Takes note of what its owner read from the log after the claim: what came back is no
@@ -255,9 +365,7 @@ impl Writer {
         match outcome {
             Outcome::Accepted(envelope) if envelope.epoch == self.claim.epoch => {
                 let at = (envelope.stream.clone(), RepairKey::of(&envelope.event));
-                if self.in_flight.get(&at).is_some_and(|sent| sent.seq <= envelope.seq) {
-                    self.in_flight.remove(&at);
-                }
+                self.in_flight.came_back(&at, envelope.seq);
             }
             Outcome::Claimed { claim, .. } if claim.epoch > self.claim.epoch => {
                 let by = format!("{} claimed epoch {}", claim.writer, claim.epoch);
@@ -272,7 +380,7 @@ impl Writer {
     pub fn repairs(&self, acceptance: &Acceptance) -> Vec<(StreamId, RepairKey)> {
         let touched = acceptance.repairs();
         let touched = touched.map(|(stream, repair)| (stream.clone(), repair.clone()));
-        touched.filter(|at| !self.in_flight.contains_key(at)).collect()
+        touched.filter(|at| !self.in_flight.keys.contains_key(at)).collect()
     }
 
     /// Gives one draft its position.
@@ -302,21 +410,19 @@ impl Writer {
             }
         };
         let at = (stream.clone(), RepairKey::of(&event));
-        let mut object = None;
+        let mut sent = InFlight { seq: position.seq, applied: None };
         if let Some(key) = event.key() {
-            let sent = staged.in_flight.get(&at).or_else(|| self.in_flight.get(&at));
-            let before = sent.map_or(replaces, |sent| sent.object);
-            if let Event::Applied(applied) = &event {
-                object = Some(ObjectHash::of(&applied.object));
-            }
-            if let Some(before) = before {
+            let before = staged.in_flight.get(&at).or_else(|| self.in_flight.keys.get(&at));
+            if let Some(before) = before.map_or(replaces, InFlight::object_hash) {
                 position.hash.subtract(&self.hash_key, key, &before);
             }
-            if let Some(object) = object {
+            if let Event::Applied(applied) = &event {
+                let object = ObjectHash::of(&applied.object);
                 position.hash.add(&self.hash_key, key, &object);
+                sent.applied = Some((object, applied.clone()));
             }
         }
-        staged.in_flight.insert(at, InFlight { seq: position.seq, object });
+        staged.in_flight.insert(at, sent);
         let header = EventHeader {
             seq: position.seq,
             epoch: position.epoch,
@@ -336,7 +442,7 @@ impl Writer {
         let (seq, hash) = (position.seq, position.hash);
         staged.streams.insert(stream.clone(), position);
         staged.heads_due.insert(stream.clone(), matches!(event, Event::Removed(_)));
-        staged.written.push(EventPosition { stream, seq, hash });
+        staged.positions.push(EventPosition { stream, seq, hash });
         Ok(())
     }
 
@@ -351,31 +457,56 @@ impl Writer {
         limits.into_iter().find(|(bytes, bytes_max)| bytes > bytes_max)
     }
 
-    /// Appends, and dies unless the outcome is known.
+    /// Appends records that have no position, and waits for them.
     async fn send(&mut self, appends: Vec<Append>) -> Result<(), WriterError> {
-        if let Some(reason) = &self.dead {
-            let (epoch, reason) = (self.claim.epoch, reason.clone());
-            return Err(WriterError::Dead { epoch, reason });
+        self.check_alive()?;
+        self.pending.start(self.log.clone(), appends, Vec::new());
+        self.finish_all().await.map(drop)
+    }
+
+    /// Waits for all appends that have begun, and returns the events of the last one.
+    async fn finish_all(&mut self) -> Result<Vec<EventPosition>, WriterError> {
+        self.check_alive()?;
+        let mut last = Vec::new();
+        while self.pending.len() > 0 {
+            last = self.finished().await?;
         }
-        if appends.is_empty() {
-            return Ok(());
+        Ok(last)
+    }
+
+    fn check_alive(&self) -> Result<(), WriterError> {
+        let epoch = self.claim.epoch;
+        match &self.dead {
+            Some(reason) => Err(WriterError::Dead { epoch, reason: reason.clone() }),
+            None => Ok(()),
         }
-        // Should this future be dropped at the next line, the outcome is as unknown as any.
-        self.dead = Some("an append was given up before its outcome was known".to_owned());
-        match self.log.append(appends).await {
-            Ok(_) => {
-                self.dead = None;
-                Ok(())
-            }
-            Err(AppendError::Rejected { reason }) => {
-                self.dead = None;
-                Err(WriterError::Rejected { reason })
-            }
-            Err(error @ (AppendError::Unknown { .. } | AppendError::Fatal { .. })) => {
-                let (epoch, reason) = (self.claim.epoch, error.to_string());
-                self.dead = Some(reason.clone());
-                Err(WriterError::Dead { epoch, reason })
-            }
+    }
+}
+
+impl InFlight {
+    fn object_hash(&self) -> Option<ObjectHash> {
+        self.applied.as_ref().map(|(hash, _)| *hash)
+    }
+
+    fn object_bytes(&self) -> usize {
+        self.applied.as_ref().map_or(0, |(_, applied)| applied.object.len())
+    }
+}
+
+impl KeysInFlight {
+    fn insert(&mut self, at: (StreamId, RepairKey), sent: InFlight) {
+        self.object_bytes += sent.object_bytes();
+        if let Some(before) = self.keys.insert(at, sent) {
+            self.object_bytes -= before.object_bytes();
+        }
+    }
+
+    /// Forgets a key whose last append, or a later one, was read back.
+    fn came_back(&mut self, at: &(StreamId, RepairKey), seq: Seq) {
+        if self.keys.get(at).is_some_and(|sent| sent.seq <= seq)
+            && let Some(sent) = self.keys.remove(at)
+        {
+            self.object_bytes -= sent.object_bytes();
         }
     }
 }
@@ -385,7 +516,8 @@ impl fmt::Debug for Writer {
         f.debug_struct("Writer")
             .field("claim", &self.claim)
             .field("streams", &self.streams.len())
-            .field("in_flight", &self.in_flight.len())
+            .field("pending", &self.pending)
+            .field("in_flight", &self.in_flight.keys.len())
             .field("dead", &self.dead)
             .finish_non_exhaustive()
     }

@@ -39,6 +39,7 @@ mod picture_changes;
 mod power_loss;
 mod reports;
 mod sinks;
+mod slow_log;
 mod terminations;
 mod wanted;
 
@@ -58,6 +59,12 @@ struct World {
     picture: Arc<MemoryEngine>,
     timings: WriterTimings,
     sole_writer: bool,
+}
+
+/// The logs as one controller reaches them.
+struct Logs {
+    downstream: Arc<dyn Log>,
+    upstream: Arc<dyn Log>,
 }
 
 struct Running {
@@ -133,12 +140,26 @@ impl World {
         sources: Vec<Box<dyn Source>>,
         source: mpsc::Sender<SourceEvent>,
     ) -> Running {
-        let (log, clock) = (self.downstream.handle(), self.downstream.clone());
+        let log = self.downstream.handle();
+        let logs = Logs { downstream: Arc::new(log.clone()), upstream: Arc::new(upstream) };
+        let published = self.published.clone();
+        let (controller, registry) = self.start_over(logs, published, sink, sources).await;
+        Running { controller, log, source, registry }
+    }
+
+    async fn start_over(
+        &self,
+        logs: Logs,
+        published: Arc<dyn Engine>,
+        sink: Box<dyn Sink>,
+        sources: Vec<Box<dyn Source>>,
+    ) -> (ControllerHandle, Registry) {
+        let clock = self.downstream.clone();
         let registry = Registry::new();
         let dependencies = ControllerDependencies {
-            downstream: Arc::new(log.clone()),
-            upstream: Arc::new(upstream),
-            published: self.published.clone(),
+            downstream: logs.downstream,
+            upstream: logs.upstream,
+            published,
             picture: self.picture.clone(),
             sources,
             sink,
@@ -148,8 +169,7 @@ impl World {
             sole_writer: self.sole_writer,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
-        let controller = Controller::start(dependencies).await.expect("starts");
-        Running { controller, log, source, registry }
+        (Controller::start(dependencies).await.expect("starts"), registry)
     }
 
     /// Every event that counts, and the fold of all.

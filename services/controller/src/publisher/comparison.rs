@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use headwater_event::{NodeName, StreamId};
+use headwater_event::{EntryKey, StreamId};
 use headwater_log::Draft;
 use headwater_view::Selection;
+use tokio::time::Instant;
+use tracing::Span;
 
 use super::difference::{difference, rank, snapshot_request};
 use super::intake::EntryChange;
@@ -15,6 +17,9 @@ use crate::interest::EntryId;
 /// Entries of the fold compared between two appends of a comparison of everything.
 const COMPARE_CHUNK: usize = 256;
 
+/// Requests for snapshots in one append: the changes behind it wait no longer than for each other.
+const REQUESTS_AT_ONCE: usize = 256;
+
 impl Publisher {
     /// Compares every entry that is published or desired, appends the differences, and then the
     /// record that the log is reconciled.
@@ -23,12 +28,14 @@ impl Publisher {
         log: &mut WritableLog,
     ) -> Result<(), PublishError> {
         let engine = self.engine.clone();
+        log.flush().await?;
         if self.intake.must_adopt() {
             self.intake.adopt(&backup::published(&*engine)?);
         }
         // Desired entries come first, so that nothing vanishes before its replacement is there.
         for chunk in self.intake.entries().chunks(COMPARE_CHUNK) {
-            self.publish(log, chunk.iter().cloned().map(EntryChange::from).collect()).await?;
+            let changes = chunk.iter().cloned().map(EntryChange::from).collect();
+            self.publish(log, changes, Vec::new()).await?;
         }
         for stream in log.streams() {
             // Pods leave first, then what they named.
@@ -36,10 +43,7 @@ impl Publisher {
                 self.compare_published(log, &stream, selection).await?;
             }
         }
-        while let Some(node) = self.pending_snapshots.first().cloned() {
-            self.request_snapshot(log, &node).await?;
-            self.pending_snapshots.remove(&node);
-        }
+        log.flush().await?;
         log.repair().await?;
         log.append_reconciled().await?;
         backup::clear(&*engine)?;
@@ -61,18 +65,20 @@ impl Publisher {
             let is_last = keys.len() < COMPARE_CHUNK;
             after = keys.last().cloned();
             let entries = keys.into_iter().map(|key| EntryId { stream: stream.clone(), key });
-            self.publish(log, entries.map(EntryChange::from).collect()).await?;
+            self.publish(log, entries.map(EntryChange::from).collect(), Vec::new()).await?;
             if is_last {
                 return Ok(());
             }
         }
     }
 
-    /// Appends the differences of the changed entries, each entry once.
+    /// Begins to append the differences of the changed entries, each entry once. `causes` are the
+    /// spans of the changes.
     pub(super) async fn publish(
         &mut self,
         log: &mut WritableLog,
         changes: Vec<EntryChange>,
+        causes: Vec<Span>,
     ) -> Result<(), PublishError> {
         // The last change of an entry made it what it is now.
         let mut traces = HashMap::new();
@@ -90,20 +96,22 @@ impl Publisher {
         }
         // A group has many causes. What a pod names stays before the pod, and leaves after it.
         drafts.sort_by_key(|draft| rank(&draft.event));
-        log.append(drafts).await
+        log.append(drafts, causes).await
     }
 
-    /// Asks a node for its whole pod status snapshot.
-    pub(super) async fn request_snapshot(
+    /// Begins to append the requests for whole pod status snapshots that are due.
+    pub(super) async fn request_snapshots(
         &mut self,
         log: &mut WritableLog,
-        node: &NodeName,
     ) -> Result<(), PublishError> {
-        let stream = StreamId::node(node);
-        let published = log.entry(&stream, &headwater_event::EntryKey::SnapshotRequest)?;
-        let draft = snapshot_request(stream, published.as_ref(), (self.new_uuid)());
-        self.metrics.snapshot_requested();
-        tracing::info!(%node, "the node's pod statuses do not match; requesting all of them");
-        log.append(vec![draft]).await
+        let mut drafts = Vec::new();
+        for node in self.snapshot_requests.take_due(Instant::now(), REQUESTS_AT_ONCE) {
+            let stream = StreamId::node(&node);
+            let published = log.entry(&stream, &EntryKey::SnapshotRequest)?;
+            drafts.push(snapshot_request(stream, published.as_ref(), (self.new_uuid)()));
+            self.metrics.snapshot_requested();
+            tracing::info!(%node, "the node's pod statuses do not match; requesting all of them");
+        }
+        log.append(drafts, Vec::new()).await
     }
 }

@@ -22,6 +22,8 @@ pub(super) enum PublishError {
     LogMetadata(#[from] MetadataError),
     #[error("the log cannot be written")]
     Write(#[from] WriterError),
+    #[error("the task that appends heartbeats has ended: {0}")]
+    Heartbeats(String),
     #[error("what is published cannot be read")]
     Engine(#[from] EngineError),
 }
@@ -34,7 +36,7 @@ impl PublishError {
             Self::Claim(_) => FailureKind::Claim,
             Self::Fenced => FailureKind::Fenced,
             Self::LogMetadata(_) => FailureKind::LogMetadata,
-            Self::Write(_) | Self::StreamStopped { .. } => FailureKind::Write,
+            Self::Write(_) | Self::Heartbeats(_) | Self::StreamStopped { .. } => FailureKind::Write,
             Self::Engine(_) => FailureKind::Engine,
         }
     }

@@ -40,9 +40,7 @@ impl Publisher {
     /// Keeps a command until this controller is the writer: at most one for each node.
     fn keep(&mut self, command: Command) {
         match command {
-            Command::RequestSnapshot(node) => {
-                self.pending_snapshots.insert(node);
-            }
+            Command::RequestSnapshot(node) => self.snapshot_requests.add(node, Instant::now()),
             // The sink of the next writer finds it again.
             Command::RemoveObject { .. } => {}
         }

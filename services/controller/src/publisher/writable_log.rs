@@ -1,15 +1,19 @@
 //! The downstream log while this controller is its writer: appends, reads back, repairs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headwater_event::{Applied, EntryKey, Event, StreamId, WriterEpoch};
 use headwater_follow::{Follower, Step};
 use headwater_log::acceptance::RepairKey;
-use headwater_log::{Draft, Outcome, Writer, WriterError, repair};
+use headwater_log::{
+    Draft, EventPosition, Heartbeats, InFlightEntry, Outcome, Writer, WriterError, repair,
+};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{Entry, Selection, StreamReader};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::{Progress, PublishError};
 use crate::metrics::PublisherMetrics;
@@ -19,16 +23,38 @@ use crate::spans;
 const APPEND_EVENTS_MAX: usize = 1024;
 const APPEND_BYTES_MAX: usize = 4 << 20;
 
+/// Appends whose outcome is awaited at the same time: enough that the log always has work, few
+/// enough that changes meanwhile gather into larger appends.
+const APPENDS_IN_FLIGHT_MAX: usize = 4;
+
+/// Entries, and bytes of their objects, that were appended and not read back yet: what the writer
+/// keeps in memory. One append may exceed each.
+const ENTRIES_IN_FLIGHT_MAX: usize = 4096;
+const BYTES_IN_FLIGHT_MAX: usize = 16 << 20;
+
 /// The writer, and the fold of everything that it has appended.
 ///
-/// Every append returns after its events were read back, so the fold is always what the log holds.
-/// After an error the log must be claimed again.
+/// An entry is what the last append under its key made of it, and otherwise what the fold holds, so
+/// comparisons do not wait until appends have come back. After an error the log must be claimed
+/// again.
 pub(super) struct WritableLog {
     follower: Follower<()>,
     writer: Writer,
+    /// The appends that the writer has begun, oldest first.
+    in_flight: VecDeque<AppendInFlight>,
     engine: Arc<dyn Engine>,
     progress: watch::Sender<Progress>,
     metrics: PublisherMetrics,
+}
+
+/// An append whose outcome is not known yet.
+struct AppendInFlight {
+    events: Vec<Event>,
+    began: Instant,
+    /// The spans of its events, by their index.
+    spans: Vec<(usize, Span)>,
+    /// The spans of the changes that end when the log has these events.
+    _causes: Vec<Span>,
 }
 
 impl WritableLog {
@@ -39,7 +65,7 @@ impl WritableLog {
         progress: watch::Sender<Progress>,
         metrics: PublisherMetrics,
     ) -> Self {
-        Self { follower, writer, engine, progress, metrics }
+        Self { follower, writer, in_flight: VecDeque::new(), engine, progress, metrics }
     }
 
     /// The writer's epoch.
@@ -47,16 +73,29 @@ impl WritableLog {
         self.writer.epoch()
     }
 
-    /// The entry as it is published.
+    /// The writer's heartbeats, to be appended by another task.
+    pub(super) fn heartbeats(&self) -> Heartbeats {
+        self.writer.heartbeats()
+    }
+
+    /// The entry as it is published, or will be by the appends in flight.
     pub(super) fn entry(
         &self,
         stream: &StreamId,
         key: &EntryKey,
     ) -> Result<Option<Entry>, EngineError> {
-        StreamReader::new(&*self.engine).entry(stream, key)
+        match self.writer.in_flight_entry(stream, key) {
+            Some(InFlightEntry::Removed) => Ok(None),
+            Some(InFlightEntry::Applied { seq, object_hash, applied }) => {
+                let Applied { uid, resource_version, object, .. } = applied;
+                Ok(Some(Entry { seq, object_hash, uid, resource_version, object }))
+            }
+            None => StreamReader::new(&*self.engine).entry(stream, key),
+        }
     }
 
-    /// Up to `max` keys of a stream as it is published, after `after`.
+    /// Up to `max` keys of a stream as it is published, after `after`. Appends in flight may have
+    /// added or removed some.
     pub(super) fn keys(
         &self,
         stream: &StreamId,
@@ -68,14 +107,27 @@ impl WritableLog {
         Ok(entries.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// The streams that are published.
+    /// The streams that are published. Appends in flight may have added some.
     pub(super) fn streams(&self) -> Vec<StreamId> {
         self.follower.acceptance().streams().map(|(stream, _)| stream.clone()).collect()
     }
 
-    /// Appends events in groups, and reads each group back. An event that is too large for the log
-    /// is left out and logged.
-    pub(super) async fn append(&mut self, drafts: Vec<Draft>) -> Result<(), PublishError> {
+    /// Whether another append may begin without waiting for those in flight.
+    pub(super) fn has_room(&self) -> bool {
+        self.writer.pending() < APPENDS_IN_FLIGHT_MAX
+            && self.writer.in_flight() < ENTRIES_IN_FLIGHT_MAX
+            && self.writer.in_flight_bytes() < BYTES_IN_FLIGHT_MAX
+    }
+
+    /// Begins to append events, in groups, each as soon as there is room. `causes` are the spans that
+    /// end when the log has all of them. An event that is too large for the log is left out and
+    /// logged.
+    pub(super) async fn append(
+        &mut self,
+        drafts: Vec<Draft>,
+        causes: Vec<Span>,
+    ) -> Result<(), PublishError> {
+        let mut causes = Some(causes);
         let mut rest = drafts.into_iter().peekable();
         while rest.peek().is_some() {
             let mut group = Vec::new();
@@ -86,28 +138,34 @@ impl WritableLog {
                 bytes += object_bytes(&draft.event);
                 group.push(draft);
             }
-            self.append_group(group).await?;
+            let is_last = rest.peek().is_none();
+            let causes = causes.take_if(|_| is_last).unwrap_or_default();
+            self.begin_group(group, causes).await?;
         }
         Ok(())
     }
 
-    async fn append_group(&mut self, mut group: Vec<Draft>) -> Result<(), PublishError> {
+    async fn begin_group(
+        &mut self,
+        mut group: Vec<Draft>,
+        causes: Vec<Span>,
+    ) -> Result<(), PublishError> {
+        while !self.has_room() {
+            self.advance().await?;
+        }
         let partitions = self.follower.acceptance().metadata().partitions;
         loop {
             let mut drafts = group.clone();
             let spans = spans::appends(&mut drafts, partitions);
             let began = Instant::now();
-            let outcome = self.writer.append(drafts).await;
-            if let Err(error) = &outcome {
-                self.metrics.append_failed(error);
-            }
-            match outcome {
-                Ok(written) => {
-                    let events = group.iter().map(|draft| &draft.event);
-                    let bytes = events.clone().map(object_bytes).sum();
-                    self.metrics.appended(events, bytes, began.elapsed());
-                    spans::appended(spans, &written);
-                    return self.read_back(written.len()).await;
+            let begun = self.writer.begin(drafts);
+            match begun.inspect_err(|error| self.metrics.append_failed(error)) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    let events = group.into_iter().map(|draft| draft.event).collect();
+                    let append = AppendInFlight { events, began, spans, _causes: causes };
+                    self.in_flight.push_back(append);
+                    return Ok(());
                 }
                 Err(WriterError::TooLarge { stream, key, bytes, bytes_max }) => {
                     tracing::error!(
@@ -124,46 +182,45 @@ impl WritableLog {
         }
     }
 
-    /// Appends a head to each stream whose last event was a removal.
+    /// Begins to append a head to each stream whose last event was a removal.
     pub(super) async fn append_heads(&mut self) -> Result<(), PublishError> {
+        while !self.has_room() {
+            self.advance().await?;
+        }
         let began = Instant::now();
-        let heads = self.writer.append_heads().await?;
-        let events = heads.iter().map(|_| &Event::Head);
-        self.metrics.appended(events, 0, began.elapsed());
-        self.read_back(heads.len()).await
-    }
-
-    /// Reads until every appended event has come back.
-    async fn read_back(&mut self, appended: usize) -> Result<(), PublishError> {
-        self.progress.send_modify(|progress| progress.appended += appended as u64);
-        while self.writer.in_flight() > 0 {
-            let step = self.follower.next().await?;
-            self.observe(&step)?;
-            // An event behind another writer's claim never comes back.
-            if !self.writer.is_alive() {
-                return Err(PublishError::Fenced);
-            }
+        let heads = self.writer.begin_heads()?;
+        if heads > 0 {
+            let events = vec![Event::Head; heads];
+            let append = AppendInFlight { events, began, spans: Vec::new(), _causes: Vec::new() };
+            self.in_flight.push_back(append);
         }
         Ok(())
     }
 
-    /// Reads what comes next in the log; cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Step, PublishError> {
-        Ok(self.follower.next().await?)
-    }
-
-    /// Handles what other writers wrote. A higher claim ends this writer; the keys that a fenced
-    /// record touched are repaired.
-    pub(super) async fn handle(&mut self, step: &Step) -> Result<(), PublishError> {
-        self.observe(step)?;
-        if !self.writer.is_alive() {
-            return Err(PublishError::Fenced);
+    /// Waits until the oldest append has finished, or reads what comes next in the log, whichever is
+    /// first. A higher claim ends this writer. Cancel safe.
+    pub(super) async fn advance(&mut self) -> Result<(), PublishError> {
+        tokio::select! {
+            biased;
+            finished = self.writer.finished(), if self.writer.pending() > 0 => {
+                let positions = finished.inspect_err(|error| self.metrics.append_failed(error))?;
+                self.note_finished(&positions);
+            }
+            step = self.follower.next() => self.observe(&step?)?,
         }
-        self.repair().await
+        Ok(())
     }
 
-    /// Appends the published entry again for each key that a fenced record has touched, so that
-    /// compaction does not keep that record.
+    /// Waits until every append has finished and was read back: the fold is what the log holds.
+    pub(super) async fn flush(&mut self) -> Result<(), PublishError> {
+        while self.writer.pending() > 0 || self.writer.in_flight() > 0 {
+            self.advance().await?;
+        }
+        Ok(())
+    }
+
+    /// Begins to append the published entry again for each key that a fenced record has touched, so
+    /// that compaction does not keep that record.
     pub(super) async fn repair(&mut self) -> Result<(), PublishError> {
         let mut drafts = Vec::new();
         for (stream, touched) in self.writer.repairs(self.follower.acceptance()) {
@@ -175,22 +232,29 @@ impl WritableLog {
             };
             drafts.push(repair(stream, touched, present));
         }
-        self.append(drafts).await
-    }
-
-    /// Appends a heartbeat.
-    pub(super) async fn heartbeat(&mut self) -> Result<(), PublishError> {
-        Ok(self.writer.heartbeat().await?)
+        self.append(drafts, Vec::new()).await
     }
 
     /// Appends the record that everything that the sources listed is in the log.
     pub(super) async fn append_reconciled(&mut self) -> Result<(), PublishError> {
+        self.flush().await?;
         Ok(self.writer.reconciled().await?)
     }
 
     /// Appends the last heartbeat, by which a standby takes over without waiting for a silence.
-    pub(super) async fn release(self) -> Result<(), WriterError> {
-        self.writer.release().await
+    pub(super) async fn release(mut self) -> Result<(), PublishError> {
+        self.flush().await?;
+        Ok(self.writer.release().await?)
+    }
+
+    /// Counts the oldest append: the log has its events durably, at `positions`.
+    fn note_finished(&mut self, positions: &[EventPosition]) {
+        let Some(append) = self.in_flight.pop_front() else { return };
+        let AppendInFlight { events, began, spans, .. } = append;
+        let bytes = events.iter().map(object_bytes).sum();
+        self.metrics.appended(events.iter(), bytes, began.elapsed());
+        spans::appended(spans, positions);
+        self.progress.send_modify(|progress| progress.appended += events.len() as u64);
     }
 
     /// Shows the writer what was read. A stream that has stopped accepts nothing more in this
@@ -211,7 +275,8 @@ impl WritableLog {
                 return Err(PublishError::StreamStopped { stream: stream.clone(), why });
             }
         }
-        Ok(())
+        // An event behind another writer's claim never comes back.
+        if self.writer.is_alive() { Ok(()) } else { Err(PublishError::Fenced) }
     }
 }
 

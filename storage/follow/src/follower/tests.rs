@@ -298,7 +298,8 @@ async fn play(acts: Vec<Act>) {
                 drain_or_rebuild(&mut follower, &log, &engine).await;
                 engine = Arc::new(engine.crash(Survival::Everything));
                 log.advance_clock(ms);
-                owner.writer.as_mut().expect("claimed").heartbeat().await.expect("appended");
+                let beats = owner.writer.as_ref().expect("claimed").heartbeats();
+                beats.append().await.expect("appended");
                 owner.read().await;
                 follower = open(&log, &engine).await;
             }

@@ -12,8 +12,9 @@ use crate::acceptance::{Acceptance, RepairKey};
 use crate::claim::{ClaimError, Claimant, claim};
 use crate::fold::begin_fold;
 use crate::log::{Append, Log, Reader};
+use crate::memory::AppendFault;
 use crate::metadata::{MetadataProposal, read_or_create_metadata};
-use crate::writer::{Draft, Writer, repair};
+use crate::writer::{Draft, InFlightEntry, Writer, repair};
 use crate::{Outcome, WriterError};
 
 pub(super) const CASES: &[Case] = &[
@@ -36,6 +37,16 @@ pub(super) const CASES: &[Case] = &[
         name: "a writer continues from the last accepted event of each stream",
         needs: &[],
         run: |subject| Box::pin(continues(subject)),
+    },
+    Case {
+        name: "appends in flight keep their order, and each knows the one before it",
+        needs: &[],
+        run: |subject| Box::pin(in_flight(subject)),
+    },
+    Case {
+        name: "an append that fails ends the writer, and the next one continues before the gap",
+        needs: &[Capability::Faults],
+        run: |subject| Box::pin(fails_in_flight(subject)),
     },
     Case {
         name: "a rejected append leaves no gap",
@@ -235,6 +246,69 @@ async fn continues(subject: &dyn Subject) {
     assert_eq!((position.epoch, position.hash), (second.epoch(), second.position(&stream()).1));
 }
 
+async fn in_flight(subject: &dyn Subject) {
+    const APPENDS: u64 = 64;
+    let log = subject.log();
+    let mut follower = Follower::new(&log).await;
+    let mut writer = follower.claim(1).await.expect("claims");
+    for number in 0..APPENDS {
+        // Two streams, and thus two partitions; one key of each over and over.
+        let mut drafts = vec![applied("a"), applied(&format!("b{number}"))];
+        drafts.push(Draft { stream: StreamId::Cluster, ..applied("a") });
+        assert_eq!(writer.begin(drafts).expect("alive"), 3);
+    }
+    assert_eq!(writer.pending() as u64, APPENDS);
+    assert_eq!(writer.in_flight() as u64, APPENDS + 2);
+    let Event::Applied(last) = applied("a").event else { return };
+    let entry = writer.in_flight_entry(&stream(), &last.key);
+    assert!(matches!(entry, Some(InFlightEntry::Applied { applied, .. }) if applied == last));
+    for number in 0..APPENDS {
+        let written = writer.finished().await.expect("alive");
+        let seqs: Vec<_> = written.iter().map(|event| event.seq.0).collect();
+        assert_eq!(seqs, [2 * number + 1, 2 * number + 2, number + 1], "oldest first");
+    }
+    assert_eq!(writer.pending(), 0);
+    follower.read_to_end().await;
+    for outcome in &follower.seen {
+        assert!(!matches!(outcome, Outcome::Hole(_)), "{outcome:?}");
+        writer.observe(outcome);
+    }
+    assert_eq!((writer.in_flight(), writer.in_flight_bytes()), (0, 0));
+    for stream in [stream(), StreamId::Cluster] {
+        let position = follower.acceptance.stream(&stream).expect("met");
+        assert_eq!((position.seq, position.hash), writer.position(&stream));
+    }
+}
+
+async fn fails_in_flight(subject: &dyn Subject) {
+    for (number, fault) in [(1, AppendFault::UnknownLost), (2, AppendFault::Rejected)] {
+        let log = subject.log();
+        let mut follower = Follower::new(&log).await;
+        let mut writer = follower.claim(number).await.expect("claims");
+        let (before, _) = writer.position(&stream());
+        writer.begin(vec![applied("a")]).expect("alive");
+        subject.fail_next_append(fault);
+        writer.begin(vec![applied("lost")]).expect("alive");
+        writer.begin(vec![applied("behind")]).expect("alive");
+        assert_eq!(writer.finished().await.expect("the first is written").len(), 1);
+        writer.finished().await.expect_err("the second is not");
+        assert!(matches!(writer.begin(vec![applied("c")]), Err(WriterError::Dead { .. })));
+        assert!(matches!(writer.finished().await, Err(WriterError::Dead { .. })));
+        follower.read_to_end().await;
+        assert!(follower.seen.iter().any(|outcome| matches!(outcome, Outcome::Hole(_))));
+        let mut next = follower.claim(number + 10).await.expect("claims");
+        assert_eq!(next.position(&stream()).0, before.next(), "up to the gap");
+        let repairs = next.repairs(&follower.acceptance);
+        assert_eq!(repairs.len(), 1, "the record behind the gap: {repairs:?}");
+        next.append(vec![applied("d")]).await.expect("alive");
+        follower.read_to_end().await;
+        assert_eq!(
+            follower.acceptance.stream(&stream()).map(|at| at.seq),
+            Some(before.next().next())
+        );
+    }
+}
+
 async fn rejected(subject: &dyn Subject) {
     let log = subject.log();
     let mut follower = Follower::new(&log).await;
@@ -263,11 +337,11 @@ async fn reconciled(subject: &dyn Subject) {
     assert!(follower.acceptance.is_reconciled());
     let mut second = follower.claim(2).await.expect("claims");
     first.reconciled().await.expect("it does not know of its successor");
-    first.heartbeat().await.expect("it does not know of its successor");
+    first.heartbeats().append().await.expect("it does not know of its successor");
     follower.read_to_end().await;
     assert!(!follower.acceptance.is_reconciled());
     second.reconciled().await.expect("alive");
-    second.heartbeat().await.expect("alive");
+    second.heartbeats().append().await.expect("alive");
     follower.read_to_end().await;
     assert!(follower.acceptance.is_reconciled());
     let beats = follower.seen.iter().filter(|it| matches!(it, Outcome::Heartbeat { .. }));
@@ -280,8 +354,8 @@ async fn reconciled(subject: &dyn Subject) {
         _ => None,
     });
     assert_eq!(released.collect::<Vec<_>>(), [2], "the release of a former writer does not count");
-    let mut third = follower.claim(3).await.expect("claims");
-    third.heartbeat().await.expect("alive");
+    let third = follower.claim(3).await.expect("claims");
+    third.heartbeats().append().await.expect("alive");
     follower.read_to_end().await;
     let last = follower.seen.last();
     assert!(matches!(last, Some(Outcome::Heartbeat { released: false, .. })), "{last:?}");
@@ -293,9 +367,9 @@ async fn heads(subject: &dyn Subject) {
     let mut follower = Follower::new(&log).await;
     let mut writer = follower.claim(1).await.expect("claims");
     writer.append(vec![applied("a"), removed("a")]).await.expect("alive");
-    assert_eq!(writer.append_heads().await.expect("alive").len(), 1);
+    assert_eq!(writer.append_heads().await.expect("alive"), 1);
     assert_eq!(
-        writer.append_heads().await.expect("alive").len(),
+        writer.append_heads().await.expect("alive"),
         0,
         "a second head would add nothing"
     );

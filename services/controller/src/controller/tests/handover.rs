@@ -1,8 +1,11 @@
 //! One writer after the other: a standby follows an orderly stop at once, and a death after a silence.
 
+use std::sync::{Condvar, Mutex};
+
 use headwater_event::RecordKey;
 use headwater_event::record::Heartbeat;
 use headwater_log::{CatchUpTarget, start_cursors};
+use headwater_store::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBatch};
 
 use super::*;
 
@@ -131,8 +134,107 @@ async fn a_standby_takes_over_from_a_writer_that_died_after_its_silence() {
     standby.controller.stop().await;
 }
 
+/// An engine whose reads wait while it is shut.
+#[derive(Debug)]
+struct ShutEngine {
+    engine: Arc<MemoryEngine>,
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl ShutEngine {
+    /// Shuts the engine until the result is dropped.
+    fn shut(&self) -> Shut<'_> {
+        *self.is_shut.lock().expect("no panic") = true;
+        Shut(self)
+    }
+
+    fn wait(&self) {
+        let is_shut = self.is_shut.lock().expect("no panic");
+        drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).expect("no panic"));
+    }
+}
+
+struct Shut<'a>(&'a ShutEngine);
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        *self.0.is_shut.lock().expect("no panic") = false;
+        self.0.opened.notify_all();
+    }
+}
+
+impl Read for ShutEngine {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.wait();
+        self.engine.get(key)
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        self.wait();
+        self.engine.scan(range, limit)
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        self.wait();
+        self.engine.last(range)
+    }
+}
+
+impl Engine for ShutEngine {
+    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
+        self.engine.write(batch, durability)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.engine.sync()
+    }
+
+    fn snapshot(&self) -> Box<dyn Read + '_> {
+        self.engine.snapshot()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
+    let timings =
+        WriterTimings { heartbeat_interval: Duration::from_millis(50), heartbeats_missed: 4 };
+    let world = World { timings, ..World::new() };
+    let before = world.start().await;
+    before.list([pod("p", "c")]).await;
+    drop(before);
+
+    let (is_shut, opened) = (Mutex::default(), Condvar::new());
+    let engine = Arc::new(ShutEngine { engine: world.published.clone(), is_shut, opened });
+    let (source, script) = script();
+    let log = world.downstream.handle();
+    let logs =
+        Logs { downstream: Arc::new(log.clone()), upstream: Arc::new(world.upstream.handle()) };
+    let (controller, registry) =
+        world.start_over(logs, engine.clone(), Box::new(PodRemoval), vec![script]).await;
+    let writing = Running { controller, log, source, registry };
+    let mut progress = writing.controller.progress();
+    let claimed = timeout(SOON, progress.wait_for(|now| now.epoch.0 == 2)).await;
+    claimed.expect("soon").expect("it runs");
+    let standby = world.elsewhere().start().await;
+    standby.stands_by().await;
+
+    // Everything is published already, so the comparison appends nothing.
+    let shut = engine.shut();
+    writing.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    writing.send([SourceEvent::InitDone]).await;
+    let beats = || async { world.signs().await.iter().filter(|(epoch, _)| epoch.0 == 2).count() };
+    let enough = beats().await + 5 * timings.heartbeats_missed as usize;
+    until_true("heartbeats for several silences", async || beats().await >= enough).await;
+    assert!(!writing.controller.progress().borrow().reconciled, "it compares");
+    drop(shut);
+    assert_eq!(writing.reconciled(0).await, WriterEpoch(2));
+    assert_eq!(world.newest_epoch().await, WriterEpoch(2));
+    writing.controller.stop().await;
+}
+
 #[tokio::test]
-async fn who_stands_by_stops_without_a_word() {
+async fn a_standby_stops_without_a_record() {
     let world = World::new();
     let (writing, standby) = world.pair().await;
     let epoch = writing.controller.progress().borrow().epoch;

@@ -103,6 +103,34 @@ async fn a_snapshot_that_does_not_add_up_is_asked_for_down_the_stream() {
 }
 
 #[tokio::test]
+async fn a_node_whose_snapshots_never_match_is_asked_once_and_delays_no_other() {
+    const CLOSINGS: u64 = 3_000;
+    let world = World::new();
+    let running = world.start().await;
+    let began = Instant::now();
+    running.list([pod("p", "c")]).await;
+    let series = |name: &str| metrics::value(&running.registry, name).unwrap_or_default();
+    let appends = || series("headwater_controller_append_events_count");
+    let before = appends();
+    for seq in 1..=CLOSINGS {
+        let hash = StateHash::from_bytes(&[7; 32]);
+        let closed = SnapshotClosed { hash, pods: 3, full: false, first: ReportId::default() };
+        world.report("a", seq, ReportBody::SnapshotClosed(closed)).await;
+    }
+    running.set(config("c", 1, "x")).await;
+    running.folds("a").await;
+    until_true("the change", async || {
+        world.events_in("node/a").await.contains(&"+d/configmap/c".to_owned())
+    })
+    .await;
+    let asked = series("headwater_controller_snapshot_requests_total");
+    let intervals = began.elapsed().as_secs_f64() / 10.0;
+    assert!((1.0..=intervals + 1.0).contains(&asked), "asked {asked} times");
+    assert!(appends() - before <= asked + 1.0, "{} appends", appends() - before);
+    running.controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_pod_under_deletion_goes_when_its_node_says_that_it_has_stopped() {
     let world = World::new();
     let running = world.start().await;

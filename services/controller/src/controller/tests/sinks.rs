@@ -99,7 +99,7 @@ async fn changes_are_gathered_for_the_removal_of_pods_only_where_a_writer_needs_
     running.list([pod("p", "c")]).await;
     until_true("a subscription", async || is_watched(&running)).await;
     let standby = world.elsewhere().start().await;
-    standby.tell([SourceEvent::Init, SourceEvent::InitDone]).await;
+    standby.send([SourceEvent::Init, SourceEvent::InitDone]).await;
     let mut progress = standby.controller.progress();
     progress.wait_for(|now| now.is_standby).await.expect("it runs");
     assert!(!is_watched(&standby), "another controller writes");

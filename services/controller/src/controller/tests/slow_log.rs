@@ -1,0 +1,157 @@
+//! Appends in flight: how many, and what the changes behind them are compared with.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use headwater_event::Cursor;
+use headwater_log::{AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition};
+use tokio::sync::Mutex;
+
+use super::*;
+
+/// A log that holds appends back, in order, until a test lets them go.
+struct SlowLog {
+    log: MemoryLog,
+    is_held: watch::Sender<bool>,
+    turns: Mutex<()>,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+}
+
+impl SlowLog {
+    fn new(log: MemoryLog) -> Arc<Self> {
+        let (is_held, turns) = (watch::Sender::new(false), Mutex::default());
+        let (in_flight, most_in_flight) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { log, is_held, turns, in_flight, most_in_flight })
+    }
+
+    async fn has_in_flight(&self, count: usize) {
+        until_true("appends in flight", async || self.in_flight.load(Ordering::SeqCst) == count)
+            .await;
+    }
+}
+
+#[async_trait]
+impl Log for SlowLog {
+    async fn describe(&self) -> Result<Description, ReadError> {
+        self.log.describe().await
+    }
+
+    async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
+        let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_in_flight.fetch_max(in_flight, Ordering::SeqCst);
+        let turn = self.turns.lock().await;
+        let _ = self.is_held.subscribe().wait_for(|is_held| !is_held).await;
+        let result = self.log.append(records).await;
+        drop(turn);
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    async fn bounds(&self, partition: Partition) -> Result<Bounds, ReadError> {
+        self.log.bounds(partition).await
+    }
+
+    async fn start(&self, partition: Partition) -> Result<Cursor, ReadError> {
+        self.log.start(partition).await
+    }
+
+    async fn read(&self, cursors: Vec<Cursor>) -> Result<Box<dyn Reader>, ReadError> {
+        self.log.read(cursors).await
+    }
+}
+
+impl World {
+    /// A controller that has published a pod and its ConfigMap, and whose appends are held now.
+    async fn start_slow(&self) -> (Running, Arc<SlowLog>) {
+        let (source, script) = script();
+        let log = self.downstream.handle();
+        let slow = SlowLog::new(log.clone());
+        let logs = Logs { downstream: slow.clone(), upstream: Arc::new(self.upstream.handle()) };
+        let (controller, registry) =
+            self.start_over(logs, self.published.clone(), Box::new(PodRemoval), vec![script]).await;
+        let running = Running { controller, log, source, registry };
+        running.list([pod("p", "c"), config("c", 1, "x")]).await;
+        slow.is_held.send_replace(true);
+        (running, slow)
+    }
+
+    /// The data of the ConfigMap, as each of its events has it.
+    async fn data(&self) -> Vec<String> {
+        let (events, _) = self.read().await;
+        let data = |event: &Envelope| match &event.event {
+            Event::Applied(applied) if applied.key.to_string() == "d/configmap/c" => {
+                let object: Value = serde_json::from_slice(&applied.object).expect("JSON");
+                Some(object["data"]["k"].as_str().unwrap_or_default().to_owned())
+            }
+            _ => None,
+        };
+        events.iter().filter_map(data).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_few_appends_are_in_flight_and_each_change_is_compared_with_the_one_before_it() {
+    let world = World::new();
+    let (running, slow) = world.start_slow().await;
+    running.set(config("c", 2, "y")).await;
+    slow.has_in_flight(1).await;
+    // Both differ from the fold or from what is in flight, and only the latter counts.
+    running.set(config("c", 3, "y")).await;
+    running.set(config("c", 4, "x")).await;
+    slow.has_in_flight(2).await;
+    running.delete("d/pod/p", "u-p").await;
+    slow.has_in_flight(3).await;
+    running.set(pod("q", "c")).await;
+    slow.has_in_flight(4).await;
+    // These wait, and go as one append.
+    for version in 5..100 {
+        running.set(config("c", version, &format!("z{version}"))).await;
+    }
+    slow.is_held.send_replace(false);
+    until_true("the last change", async || {
+        world.data().await.last().is_some_and(|data| data == "z99")
+    })
+    .await;
+    let data = world.data().await;
+    assert_eq!(data[..3], ["x", "y", "x"], "nothing twice, nothing left out");
+    assert!(data.len() < 10, "what waited was gathered: {data:?}");
+    assert_eq!(slow.most_in_flight.load(Ordering::SeqCst), 4);
+    running.controller.stop().await;
+    world.check("node/a", &["d/pod/q", "d/configmap/c"]).await;
+}
+
+#[tokio::test]
+async fn an_append_that_fails_among_others_costs_an_epoch_and_no_change() {
+    for fault in [AppendFault::UnknownLost, AppendFault::UnknownWritten, AppendFault::Rejected] {
+        let world = World::new();
+        let (running, slow) = world.start_slow().await;
+        let before = running.controller.progress().borrow().epoch;
+        running.log.inject_fault(fault);
+        running.set(config("c", 2, "y")).await;
+        slow.has_in_flight(1).await;
+        running.set(pod("q", "c")).await;
+        slow.has_in_flight(2).await;
+        running.delete("d/pod/p", "u-p").await;
+        slow.has_in_flight(3).await;
+        slow.is_held.send_replace(false);
+        running.reconciled(before.0).await;
+        assert_eq!(world.data().await, ["x", "y"], "once, also where the outcome was unknown");
+        running.controller.stop().await;
+        world.check("node/a", &["d/pod/q", "d/configmap/c"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_stops_first_waits_for_its_appends() {
+    let world = World::new();
+    let (running, slow) = world.start_slow().await;
+    running.set(config("c", 2, "y")).await;
+    slow.has_in_flight(1).await;
+    running.set(pod("q", "c")).await;
+    slow.has_in_flight(2).await;
+    let stopped = tokio::spawn(running.controller.stop());
+    slow.is_held.send_replace(false);
+    timeout(SOON, stopped).await.expect("soon").expect("no panic");
+    assert_eq!(world.data().await, ["x", "y"]);
+    world.check("node/a", &["d/pod/p", "d/pod/q", "d/configmap/c"]).await;
+}
