@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 /// How often a writer appends a heartbeat: rare enough to cost nothing.
-pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 
-/// How many heartbeats a standby misses before it claims: a log that is slow for a while is no
-/// silence.
-pub const HEARTBEATS_MISSED: u32 = 3;
+/// How many heartbeats a standby misses before it claims: 12 s in all, because a log that is slow
+/// for a while is no silence.
+pub const HEARTBEATS_MISSED: u32 = 4;
 
 /// The longest between two rounds of heads: rare enough to cost nothing.
 const HEADS_INTERVAL_MAX: Duration = Duration::from_secs(600);

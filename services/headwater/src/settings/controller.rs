@@ -16,6 +16,10 @@ use super::check_kafka_is_named;
 use super::process::{PartSettings, ProcessSettings};
 use crate::kafka::Kafka;
 
+/// The shortest silence of a writer before a standby claims: a broker that elects a leader answers
+/// again within it.
+const SILENCE_MIN: Duration = Duration::from_secs(3);
+
 /// The settings of a controller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,6 +80,11 @@ impl Settings for ControllerSettings {
         }
         if self.heartbeats_missed == 0 {
             return Err(InvalidSetting::new("heartbeats_missed", "want at least 1"));
+        }
+        if self.timings().silence_max() < SILENCE_MIN {
+            let what = "heartbeat_interval times heartbeats_missed is below 3s; a shorter pause of \
+                        the log would change the writer";
+            return Err(InvalidSetting::new("heartbeat_interval", what));
         }
         check_kafka_is_named(&self.kafka)
     }
