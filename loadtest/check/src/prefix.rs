@@ -30,7 +30,19 @@ pub fn check<'a>(
     at: Seq,
     replica: &State,
 ) -> Result<(), Box<NoPrefix>> {
-    let expected = State::fold(log, at);
+    check_state(&State::fold(log, at), stream, at, replica)
+}
+
+/// Compares a replica that reports the position `at` with what the log makes of its stream there.
+///
+/// # Errors
+/// Names the first entry that differs.
+pub fn check_state(
+    expected: &State,
+    stream: &StreamId,
+    at: Seq,
+    replica: &State,
+) -> Result<(), Box<NoPrefix>> {
     match expected.difference(replica) {
         None => Ok(()),
         Some((key, expected, found)) => Err(Box::new(NoPrefix {

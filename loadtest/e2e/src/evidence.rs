@@ -23,7 +23,7 @@ use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, EngineError, Schema, schema};
 use headwater_view::{PodStatusFold, ReportedStatus};
 
-pub use self::node::{NodeEvidence, Replica};
+pub use self::node::{NodeEvidence, Replica, replicas};
 
 /// The most pods of a node that are looked at: far more than any test has.
 const PODS_MAX: usize = 100_000;

@@ -1,18 +1,17 @@
 //! The correctness box: whether a run may speak of latency at all.
 //!
 //! It is made from what lies on disk once everything has stopped: every replica is compared with
-//! the fold of its stream at the same seq, hash against hash, the replica's recomputed from the
-//! objects it stores; every status of the cloud's picture with the last report of its node.
+//! the fold of its stream at the same seq, entry by entry, as its stored objects are; every status of
+//! the cloud's picture with the last report of its node.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use headwater_check::{State, isolation, prefix};
+use headwater_e2e::evidence::replicas;
 use headwater_edge::read_outbox;
-use headwater_event::{
-    Change, EntryKey, Envelope, HashKey, NodeName, ObjectHash, Seq, StateHash, StreamId,
-};
+use headwater_event::{Change, Envelope, HashKey, NodeName, ObjectHash, Seq, StateHash, StreamId};
 use headwater_log::{CatchUpTarget, Log, Outcome, ReadError, begin_fold, read_metadata};
 use headwater_store::EngineError;
-use headwater_view::StreamReader;
 use serde::{Deserialize, Serialize};
 
 use crate::generator::Answers;
@@ -64,16 +63,8 @@ pub enum CorrectnessError {
 #[derive(Debug, Default)]
 pub struct Check {
     found: Correctness,
-    /// What replicas say: by stream, and where they stand.
-    stand: BTreeMap<StreamId, BTreeMap<Seq, Vec<Stand>>>,
-}
-
-/// A replica that waits until the fold reaches its position.
-#[derive(Debug)]
-struct Stand {
-    node: NodeName,
-    /// Recomputed from the objects that are stored.
-    hash: StateHash,
+    /// Replicas that wait until the fold reaches their position, by stream and position.
+    waiting: BTreeMap<StreamId, BTreeMap<Seq, Vec<(NodeName, State)>>>,
 }
 
 /// A stream as the log folds.
@@ -81,7 +72,7 @@ struct Stand {
 struct Fold {
     seq: Seq,
     hash: StateHash,
-    objects: HashMap<EntryKey, ObjectHash>,
+    state: State,
 }
 
 impl Check {
@@ -108,26 +99,19 @@ impl Check {
     /// When one cannot be read.
     pub fn node(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), CorrectnessError> {
         self.found.edges += 1;
-        let snapshot = disks.state.snapshot();
-        let reader = StreamReader::new(&*snapshot);
-        for position in reader.streams()? {
-            let stream = position.stream;
-            let node = &disks.node;
-            if !stream.readable_by(node) {
-                self.note(|| format!("{node} holds {stream}, which is not its own"));
+        let node = &disks.node;
+        for (stream, replica) in replicas(&*disks.state.snapshot())? {
+            if let Err(leak) = isolation::check_stream(node, &stream) {
+                self.note(|| leak.to_string());
             }
-            let Some(verified) = reader.verify(&stream)? else { continue };
-            if !verified.agrees() {
-                let seq = verified.checkpoint.seq;
-                self.note(|| {
-                    let (kept, made) = (verified.kept, verified.recomputed);
-                    format!("{node} {stream} {seq}: kept {kept}, its objects make {made}")
-                });
+            let seq = replica.checkpoint.seq;
+            let (kept, made) = (replica.kept, replica.state.hash(&replica.checkpoint.log_id));
+            if kept != made {
+                self.note(|| format!("{node} {stream} {seq}: kept {kept}, its objects make {made}"));
             }
             self.found.replicas += 1;
-            let stand = Stand { node: node.clone(), hash: verified.recomputed };
-            let at = self.stand.entry(stream).or_default().entry(verified.checkpoint.seq);
-            at.or_default().push(stand);
+            let at = self.waiting.entry(stream).or_default().entry(seq);
+            at.or_default().push((node.clone(), replica.state));
         }
         self.statuses(disks, picture)
     }
@@ -205,26 +189,24 @@ impl Check {
         if hash != claimed {
             self.note(|| format!("{stream} {seq}: the log says {claimed}, its events make {hash}"));
         }
-        let standing = self.stand.get_mut(stream).and_then(|stand| stand.remove(&seq));
-        for stand in standing.into_iter().flatten() {
-            if stand.hash != hash {
-                let (node, found) = (&stand.node, stand.hash);
-                self.note(|| format!("{node} {stream} {seq}: {found}, the log makes {hash}"));
+        let waiting = self.waiting.get_mut(stream).and_then(|waiting| waiting.remove(&seq));
+        for (node, replica) in waiting.into_iter().flatten() {
+            if let Err(error) = prefix::check_state(&fold.state, stream, seq, &replica) {
+                self.note(|| format!("{node}: {error}"));
             }
         }
     }
 
     /// Replicas at a position that the log does not have, and replicas before its end.
     fn rest(&mut self, folds: &BTreeMap<StreamId, Fold>) {
-        let left = std::mem::take(&mut self.stand);
-        for (stream, stands) in left {
-            for (seq, mut stand) in stands {
+        for (stream, waiting) in std::mem::take(&mut self.waiting) {
+            for (seq, mut replicas) in waiting {
                 // Before the first event of a stream there is nothing.
-                stand.retain(|stand| seq != Seq::ZERO || stand.hash != StateHash::EMPTY);
-                if stand.is_empty() {
+                replicas.retain(|(_, replica)| seq != Seq::ZERO || *replica != State::default());
+                if replicas.is_empty() {
                     continue;
                 }
-                let nodes = stand.len();
+                let nodes = replicas.len();
                 let end = folds.get(&stream).map_or(Seq::ZERO, |fold| fold.seq);
                 self.note(|| {
                     format!("{nodes} replicas of {stream} stand at {seq}, the log ends at {end}")
@@ -251,18 +233,13 @@ impl Fold {
     fn take(&mut self, event: &Envelope, hash_key: &HashKey) {
         self.seq = event.seq;
         let Some(change) = event.event.change() else { return };
-        let key = change.key().clone();
-        let before = match change {
-            Change::Applied(applied) => {
-                let object = ObjectHash::of(&applied.object);
-                self.hash.add(hash_key, &key, &object);
-                self.objects.insert(key.clone(), object)
-            }
-            Change::Removed(_) => self.objects.remove(&key),
-        };
-        if let Some(before) = before {
-            self.hash.subtract(hash_key, &key, &before);
+        if let Some(before) = self.state.entries.get(change.key()) {
+            self.hash.subtract(hash_key, change.key(), &before.object);
         }
+        if let Change::Applied(applied) = &change {
+            self.hash.add(hash_key, &applied.key, &ObjectHash::of(&applied.object));
+        }
+        self.state.apply(&change);
     }
 }
 

@@ -54,7 +54,11 @@ impl NodeEvidence {
     }
 }
 
-fn replicas(from: &dyn Read) -> Result<BTreeMap<StreamId, Replica>, EngineError> {
+/// The replicas that a state database holds.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn replicas(from: &dyn Read) -> Result<BTreeMap<StreamId, Replica>, EngineError> {
     let reader = StreamReader::new(from);
     let mut replicas = BTreeMap::new();
     for position in reader.streams()? {

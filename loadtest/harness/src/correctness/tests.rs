@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::{Applied, Event, WriterEpoch};
+use headwater_event::{Applied, EntryKey, Event, WriterEpoch};
 use headwater_store::{Batch, Durability, MemoryEngine};
 use headwater_view::{Continuity, FoldBounds, PodStatusFold, StreamState};
 
