@@ -19,11 +19,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::echo;
-use crate::payload::{NAMESPACE, forget_line};
+use crate::object::{Kind, NAMESPACE, forget_line};
 use crate::socket;
-
-/// The kinds of objects that a run says.
-const KINDS: [&str; 3] = ["pod", "configmap", "service"];
 
 /// How long it may take until what was removed is gone.
 const CLEAR_MAX: Duration = Duration::from_secs(60);
@@ -188,7 +185,7 @@ impl Deployment {
         &self,
     ) -> Result<BTreeMap<NodeName, BTreeMap<ResourceKey, StatusDigest>>, AttachError> {
         let mut statuses: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-        for pod in self.shown("pod").await? {
+        for pod in self.shown(Kind::Pod).await? {
             let (Some(status), Ok(node)) = (&pod.status, pod.spec.node_name.parse::<NodeName>())
             else {
                 continue;
@@ -197,14 +194,14 @@ impl Deployment {
             // status follow from the fields; others differ.
             let text = echo::said(status).unwrap_or_else(|| status.to_string());
             let digest = StatusDigest::of(&pod.metadata.uid, text.as_bytes());
-            statuses.entry(node).or_default().insert(pod.key("pod")?, digest);
+            statuses.entry(node).or_default().insert(pod.key(Kind::Pod)?, digest);
         }
         Ok(statuses)
     }
 
     async fn keys(&self) -> Result<Vec<ResourceKey>, AttachError> {
         let mut keys = Vec::new();
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for object in self.shown(kind).await? {
                 keys.push(object.key(kind)?);
             }
@@ -212,13 +209,13 @@ impl Deployment {
         Ok(keys)
     }
 
-    async fn shown(&self, kind: &str) -> Result<Vec<Shown>, AttachError> {
+    async fn shown(&self, kind: Kind) -> Result<Vec<Shown>, AttachError> {
         let silent = |status: tonic::Status| AttachError::Operator {
             path: self.operator.clone(),
             source: Box::new(status),
         };
         let request = GetRequest {
-            r#type: kind.to_owned(),
+            r#type: kind.to_string(),
             namespace: NAMESPACE.to_owned(),
             ..GetRequest::default()
         };
@@ -243,7 +240,7 @@ impl Deployment {
 }
 
 impl Shown {
-    fn key(&self, kind: &str) -> Result<ResourceKey, headwater_event::KeyError> {
+    fn key(&self, kind: Kind) -> Result<ResourceKey, headwater_event::KeyError> {
         format!("{NAMESPACE}/{kind}/{}", self.metadata.name).parse()
     }
 }

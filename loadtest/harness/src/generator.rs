@@ -27,9 +27,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::{Quantiles, histogram};
 use crate::lock::lock;
-use crate::payload::{anchor_line, apply_line, delete_line};
+use crate::object::{Kind, anchor_line, apply_line, delete_line};
 use crate::punctual::punctual;
-use crate::schedule::{Kind, Schedule};
+use crate::schedule::Schedule;
 
 /// A run whose generator was later than this at its 99th percentile is void.
 pub const LAG_P99_MS_MAX: f64 = 1.0;
@@ -291,18 +291,12 @@ fn rfc3339(at: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{ObjectSpec, Turn};
+    use crate::object::{Content, ObjectSpec, turn_of};
+    use crate::schedule::Turn;
 
     fn schedule(turns: u64) -> Schedule {
-        let object = ObjectSpec {
-            index: 0,
-            key: "headwater-loadtest/pod/web".to_owned(),
-            name: "web".to_owned(),
-            kind: Kind::Pod,
-            node: Some(0),
-            bytes: 100,
-            fresh: 10,
-        };
+        let content = Content { bytes: 100, fresh: 10, plain: 0 };
+        let object = ObjectSpec::new(0, Kind::Pod, "web".to_owned(), Some(0), content);
         let turn = |number| Turn { at: Duration::from_millis(number), object: 0, deletes: false };
         Schedule { objects: vec![object], turns: (1..=turns).map(turn).collect(), seed: 1 }
     }
@@ -331,7 +325,7 @@ mod tests {
     fn every_change_is_said_once_and_in_order() {
         let (driven, lines) = drive(20, "{\"lines\": 21, \"accepted\": 20, \"refused\": 1}\n");
         assert_eq!((lines.len(), driven.handed_over), (21, 20));
-        let turns = lines.iter().map(|line| crate::payload::turn_of(line.as_bytes()));
+        let turns = lines.iter().map(|line| turn_of(line.as_bytes()));
         assert!(turns.eq((0..=20).map(Some)));
         assert!(lines.iter().all(|line| line.contains("\"intended_time\":\"20")));
         let answers = Answers { lines: 21, accepted: 20, refused: 1, refusals: Vec::new() };

@@ -10,9 +10,6 @@ use crate::target::TargetError;
 /// What an edge behind a slow hop reads: less than what any scenario says to it.
 const SLOW_BYTES_PER_SECOND: u32 = 256;
 
-/// What the name of a hop begins with; the first is `hop-1`.
-const PREFIX: &str = "hop-";
-
 /// One hop for each of the first edges.
 pub(crate) struct Hops {
     hops: Vec<Proxy>,
@@ -29,13 +26,13 @@ impl Hops {
         self.hops.iter().map(Proxy::address).collect()
     }
 
-    /// Does something to the hop of this name.
+    /// Does something to the hop of this number, from 0.
     ///
     /// # Errors
     /// When there is no such hop, or that cannot be done to one.
-    pub(crate) fn act(&self, act: Act, name: &str) -> Result<(), TargetError> {
-        let hop = index(name).and_then(|index| self.hops.get(index));
-        let hop = hop.ok_or_else(|| TargetError::NoPart { part: name.to_owned() })?;
+    pub(crate) fn act(&self, act: Act, hop: usize) -> Result<(), TargetError> {
+        let part = || format!("hop-{}", hop + 1);
+        let hop = self.hops.get(hop).ok_or_else(|| TargetError::NoPart { part: part() })?;
         hop.set(match act {
             Act::BlackHole => Conditions { black_hole: true, ..Conditions::default() },
             Act::Slow => Conditions {
@@ -43,13 +40,8 @@ impl Hops {
                 ..Conditions::default()
             },
             Act::Clear => Conditions::default(),
-            act => return Err(TargetError::Impossible { act, part: name.to_owned() }),
+            act => return Err(TargetError::Impossible { act, part: part() }),
         });
         Ok(())
     }
-}
-
-/// The number of the hop of this name, from 0; `None`: it is no name of a hop.
-pub(crate) fn index(name: &str) -> Option<usize> {
-    name.strip_prefix(PREFIX)?.parse::<usize>().ok()?.checked_sub(1)
 }

@@ -4,7 +4,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`scenario`] | what a run does, as data |
-//! | [`schedule`], [`payload`] | when what changes, and the bytes of it (pure) |
+//! | [`object`], [`schedule`] | the objects and their bytes; when what changes (pure) |
 //! | [`watching`] | what becomes visible at an edge, and its receivers |
 //! | [`generator`], [`punctual`] | sends every change at its moment, in a real-time thread |
 //! | [`sightings`] | which edge saw which change, and how late |
@@ -37,7 +37,7 @@ pub mod light;
 mod lock;
 pub mod machine;
 mod metrics;
-pub mod payload;
+pub mod object;
 mod picture;
 pub mod processes;
 pub mod punctual;

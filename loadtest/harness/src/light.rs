@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tonic::Request;
 
 use crate::echo;
-use crate::payload::turn_of;
+use crate::object::turn_of;
 use crate::watching::{Group, Watching, Witness};
 
 pub use self::wire::WireCount;

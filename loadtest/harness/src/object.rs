@@ -1,14 +1,15 @@
-//! Objects as they enter: lines for the controller's objects socket.
+//! The objects of a load: what they are, and their bytes at each turn.
 //!
-//! An annotation of every object names the turn of the schedule that made it, so that an observer knows
-//! which change it sees.
+//! An annotation of every object names the turn that made it, so that an observer knows which change it
+//! sees.
+
+use std::fmt;
 
 use headwater_event::NodeName;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::schedule::{Kind, ObjectSpec};
 
 /// The text before the turn in an object's JSON, which has no blanks.
 const TURN: &[u8] = b"\"headwater.loadtest/turn\":\"";
@@ -22,6 +23,118 @@ const ANCHOR: &str = "anchor";
 /// The letters of filler: six bits each, so that it compresses little.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+/// One object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectSpec {
+    /// Its number.
+    pub index: u32,
+    /// `<namespace>/<type>/<name>`.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The edge that has it; `None`: every one.
+    pub node: Option<usize>,
+    /// Its own content.
+    pub content: Content,
+}
+
+/// Bytes of an object's own content, besides what every object has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// All of them.
+    pub bytes: usize,
+    /// Those that are new with each change.
+    pub fresh: usize,
+    /// Those that compress to nothing.
+    pub plain: usize,
+}
+
+/// What objects there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Of one node.
+    Pod,
+    /// Named by a pod of every node.
+    ConfigMap,
+    /// In the stream that all nodes share.
+    Service,
+}
+
+impl ObjectSpec {
+    /// The object `index` of this kind and name; `node` is the edge that has it, or all do.
+    pub fn new(index: u32, kind: Kind, name: String, node: Option<usize>, content: Content) -> Self {
+        Self { index, key: format!("{NAMESPACE}/{kind}/{name}"), name, kind, node, content }
+    }
+
+    /// The object as `turn` makes it; its edge is one of `nodes`.
+    pub fn value(&self, nodes: &[NodeName], turn: u32, seed: u64) -> Value {
+        // What stays from turn to turn, and what is new with each.
+        let Content { bytes, fresh, plain } = self.content;
+        let of_object = seed ^ u64::from(self.index);
+        let mut kept = filler(bytes.saturating_sub(fresh + plain), of_object);
+        kept.extend(std::iter::repeat_n('y', plain));
+        let fresh = filler(fresh, of_object ^ (u64::from(turn) << 32));
+        let metadata = json!({
+            "name": self.name, "namespace": self.namespace(),
+            "annotations": { "headwater.loadtest/turn": turn.to_string(), "fresh": fresh },
+        });
+        match self.kind {
+            Kind::Pod => json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                "spec": {
+                    "nodeName": self.node.and_then(|node| nodes.get(node)),
+                    "containers": [{
+                        "name": "web", "image": "registry.example/shop/web:1.27",
+                        "ports": [{ "containerPort": 8080 }],
+                        "env": [{ "name": "KEPT", "value": kept }],
+                        "resources": { "limits": { "memory": "64Mi", "cpu": "100m" } },
+                    }],
+                },
+            }),
+            Kind::ConfigMap => json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+                "data": { "kept": kept },
+            }),
+            Kind::Service => json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                "spec": {
+                    "selector": { "app": kept },
+                    "ports": [{ "port": 80, "targetPort": 8080 }],
+                },
+            }),
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        self.key.split('/').next().unwrap_or_default()
+    }
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Pod, Self::ConfigMap, Self::Service];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pod => "pod",
+            Self::ConfigMap => "configmap",
+            Self::Service => "service",
+        })
+    }
+}
+
+/// The turn that an object says it is of.
+pub fn turn_of(object: &[u8]) -> Option<u32> {
+    let at = memchr::memmem::find(object, TURN)? + TURN.len();
+    let digits = object[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&object[at..at + digits]).ok()?.parse().ok()
+}
+
 /// The line that makes `object` what it is at `turn`. `intended` is RFC 3339.
 pub fn apply_line(
     object: &ObjectSpec,
@@ -30,7 +143,7 @@ pub fn apply_line(
     seed: u64,
     intended: &str,
 ) -> Vec<u8> {
-    let value = json!({ "object": value(object, nodes, turn, seed), "intended_time": intended });
+    let value = json!({ "object": object.value(nodes, turn, seed), "intended_time": intended });
     line(&value)
 }
 
@@ -60,53 +173,10 @@ pub fn anchor_line(node: &NodeName, objects: &[ObjectSpec]) -> Vec<u8> {
     }}))
 }
 
-/// The turn that an object says it is of.
-pub fn turn_of(object: &[u8]) -> Option<u32> {
-    let at = memchr::memmem::find(object, TURN)? + TURN.len();
-    let digits = object[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    std::str::from_utf8(&object[at..at + digits]).ok()?.parse().ok()
-}
-
 fn line(value: &Value) -> Vec<u8> {
     let mut line = value.to_string().into_bytes();
     line.push(b'\n');
     line
-}
-
-fn value(object: &ObjectSpec, nodes: &[NodeName], turn: u32, seed: u64) -> Value {
-    // What stays from turn to turn, and what is new with each.
-    let kept = object.bytes.saturating_sub(object.fresh);
-    let kept = filler(kept, seed ^ u64::from(object.index));
-    let fresh = filler(object.fresh, seed ^ (u64::from(turn) << 32) ^ u64::from(object.index));
-    let metadata = json!({
-        "name": object.name, "namespace": NAMESPACE,
-        "annotations": { "headwater.loadtest/turn": turn.to_string(), "fresh": fresh },
-    });
-    match object.kind {
-        Kind::Pod => json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-            "spec": {
-                "nodeName": object.node.and_then(|node| nodes.get(node)),
-                "containers": [{
-                    "name": "web", "image": "registry.example/shop/web:1.27",
-                    "ports": [{ "containerPort": 8080 }],
-                    "env": [{ "name": "KEPT", "value": kept }],
-                    "resources": { "limits": { "memory": "64Mi", "cpu": "100m" } },
-                }],
-            },
-        }),
-        Kind::ConfigMap => json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
-            "data": { "kept": kept },
-        }),
-        Kind::Service => json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": metadata,
-            "spec": {
-                "selector": { "app": kept },
-                "ports": [{ "port": 80, "targetPort": 8080 }],
-            },
-        }),
-    }
 }
 
 fn filler(bytes: usize, seed: u64) -> String {
@@ -127,15 +197,8 @@ mod tests {
     use super::*;
 
     fn spec(kind: Kind) -> ObjectSpec {
-        ObjectSpec {
-            index: 3,
-            key: format!("{NAMESPACE}/pod/web-3"),
-            name: "web-3".to_owned(),
-            kind,
-            node: Some(0),
-            bytes: 600,
-            fresh: 200,
-        }
+        let content = Content { bytes: 600, fresh: 200, plain: 0 };
+        ObjectSpec::new(3, kind, "web-3".to_owned(), Some(0), content)
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tonic::Status;
 
 use crate::echo::turn_in;
 use crate::latency::Latency;
-use crate::payload::NAMESPACE;
+use crate::object::NAMESPACE;
 use crate::schedule::Schedule;
 use crate::socket;
 

@@ -25,7 +25,7 @@ use crate::correctness::{Check, Correctness, CorrectnessError};
 use crate::deployment::AttachError;
 use crate::edges::{Edges, EndedEdges};
 use crate::generator::{Driven, Generator, GeneratorError, Progress};
-use crate::hops::{self, Hops};
+use crate::hops::Hops;
 use crate::latency::Latency;
 use crate::light::{LightSettings, Reports};
 use crate::machine::{Machine, Versions};
@@ -347,8 +347,8 @@ impl Running {
     }
 
     async fn fault(&self, fault: &Fault) -> Result<(), TargetError> {
-        if let (Some(hops), Some(_)) = (&self.hops, hops::index(&fault.to)) {
-            return hops.act(fault.act, &fault.to);
+        if let Some((hops, hop)) = self.hops.as_ref().zip(fault.hop()) {
+            return hops.act(fault.act, hop);
         }
         if fault.to != "edges" {
             let (target, act, to) = (self.target.clone(), fault.act, fault.to.clone());

@@ -14,6 +14,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::object::{Content, Kind};
+
 /// The scenarios of this build, by name.
 const SCENARIOS: [(&str, &str); 9] = [
     ("propagation", include_str!("../../scenarios/propagation.toml")),
@@ -38,6 +40,9 @@ pub const RATE_MAX: f64 = 200_000.0;
 
 /// The longest run.
 pub const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What the name of a hop begins with; the first is `hop-1`.
+const HOP: &str = "hop-";
 
 /// What a run does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,7 +186,7 @@ pub struct Burst {
 #[serde(deny_unknown_fields)]
 pub struct Mix {
     /// Of which objects.
-    pub kind: crate::schedule::Kind,
+    pub kind: Kind,
     /// Its part of all changes, in relation to the other shares.
     pub share: f64,
     /// Bytes of the object's own content.
@@ -435,9 +440,9 @@ impl Scenario {
             between("load.mix.bytes", mix.bytes, 0, 1 << 20)?;
             between("load.mix.fresh", mix.fresh, 0, mix.bytes)?;
             let there = match mix.kind {
-                crate::schedule::Kind::Pod => self.objects.pods_per_edge,
-                crate::schedule::Kind::ConfigMap => self.objects.configmaps,
-                crate::schedule::Kind::Service => self.objects.services,
+                Kind::Pod => self.objects.pods_per_edge,
+                Kind::ConfigMap => self.objects.configmaps,
+                Kind::Service => self.objects.services,
             };
             if there == 0 {
                 return Err(("load.mix.kind", format!("there is no {} to change", mix.kind)));
@@ -454,11 +459,23 @@ impl Scenario {
     }
 }
 
+impl Mix {
+    /// The content of its objects.
+    pub fn content(&self) -> Content {
+        Content { bytes: self.bytes, fresh: self.fresh, plain: 0 }
+    }
+}
+
 impl Fault {
+    /// The number of the hop that it is done to, from 0; `None`: it is done to something else.
+    pub fn hop(&self) -> Option<usize> {
+        self.to.strip_prefix(HOP)?.parse::<usize>().ok()?.checked_sub(1)
+    }
+
     fn check(&self, edges: &Edges) -> Result<(), (&'static str, String)> {
         let of_links = matches!(self.act, Act::Cut | Act::Mend);
         let of_hops = matches!(self.act, Act::BlackHole | Act::Slow | Act::Clear);
-        let hop = crate::hops::index(&self.to);
+        let hop = self.hop();
         let possible = match self.to.as_str() {
             _ if hop.is_some_and(|hop| hop < edges.behind_hops) => of_hops,
             _ if of_hops => false,

@@ -1,14 +1,12 @@
 //! When what is to change: made before the run from a seed, so that nothing that happens in the run
 //! can move it (open loop).
 
-use std::fmt;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde::{Deserialize, Serialize};
 
-use crate::payload::NAMESPACE;
+use crate::object::{Content, Kind, ObjectSpec};
 use crate::scenario::{Arrival, Mix, Scenario};
 
 /// The objects of a run and every change of them.
@@ -20,37 +18,6 @@ pub struct Schedule {
     pub turns: Vec<Turn>,
     /// What it was made from.
     pub seed: u64,
-}
-
-/// One object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectSpec {
-    /// Its number.
-    pub index: u32,
-    /// `<namespace>/<type>/<name>`.
-    pub key: String,
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub kind: Kind,
-    /// The edge that has it; `None`: every one.
-    pub node: Option<usize>,
-    /// Bytes of its content.
-    pub bytes: usize,
-    /// How many of them are new with each change.
-    pub fresh: usize,
-}
-
-/// What objects there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Of one node.
-    Pod,
-    /// Named by a pod of every node.
-    ConfigMap,
-    /// In the stream that all nodes share.
-    Service,
 }
 
 /// One change.
@@ -95,16 +62,6 @@ impl Schedule {
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pod => "pod",
-            Self::ConfigMap => "configmap",
-            Self::Service => "service",
-        })
-    }
-}
-
 fn objects(scenario: &Scenario) -> Vec<ObjectSpec> {
     let counts = &scenario.objects;
     let pods = (0..scenario.edges.count).flat_map(|node| {
@@ -116,15 +73,8 @@ fn objects(scenario: &Scenario) -> Vec<ObjectSpec> {
     let all = pods.chain(maps).chain(services).zip(0..);
     all.map(|((kind, node, name), index)| {
         let mix = scenario.load.mix.iter().find(|mix| mix.kind == kind);
-        ObjectSpec {
-            index,
-            key: format!("{NAMESPACE}/{kind}/{name}"),
-            name,
-            kind,
-            node,
-            bytes: mix.map_or(0, |mix| mix.bytes),
-            fresh: mix.map_or(0, |mix| mix.fresh),
-        }
+        let content = mix.map_or_else(Content::default, Mix::content);
+        ObjectSpec::new(index, kind, name, node, content)
     })
     .collect()
 }

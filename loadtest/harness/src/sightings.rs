@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
 use crate::lock::lock;
-use crate::payload::turn_of;
-use crate::schedule::{Kind, Schedule};
+use crate::object::{Kind, turn_of};
+use crate::schedule::Schedule;
 use crate::watching::{Group, Witness};
 
 /// Findings that are kept in words; the rest is counted.

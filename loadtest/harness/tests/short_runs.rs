@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_loadtest::deployment::Deployment;
-use headwater_loadtest::payload::NAMESPACE;
+use headwater_loadtest::object::NAMESPACE;
 use headwater_loadtest::record::Run;
 use headwater_loadtest::report;
 use headwater_loadtest::run::{Live, Observer, RunSettings, run};

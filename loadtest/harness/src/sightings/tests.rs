@@ -1,19 +1,14 @@
 //! Sightings that come in order, twice, out of order, and not at all.
 
 use super::*;
-use crate::payload::{NAMESPACE, apply_line};
-use crate::schedule::{ObjectSpec, Turn};
+use crate::object::{Content, ObjectSpec, apply_line};
+use crate::schedule::Turn;
 
 /// A pod of edge 0 that changes at turns 1, 3 (deleted) and 4, and a service of all, at turn 2.
 fn sightings() -> Sightings {
-    let object = |index, kind: Kind, node| ObjectSpec {
-        index,
-        key: format!("{NAMESPACE}/{kind}/o"),
-        name: "o".to_owned(),
-        kind,
-        node,
-        bytes: 10,
-        fresh: 10,
+    let content = Content { bytes: 10, fresh: 10, plain: 0 };
+    let object = |index, kind: Kind, node| {
+        ObjectSpec::new(index, kind, "o".to_owned(), node, content)
     };
     let turn = |at, object, deletes| Turn { at: Duration::from_millis(at), object, deletes };
     let schedule = Schedule {
