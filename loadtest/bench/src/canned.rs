@@ -17,8 +17,8 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use crate::events::pod;
 use crate::failure::{Attempt, Failure};
+use crate::pods::event;
 
 /// Messages on their way to the socket.
 const OUTBOUND_MAX: usize = 4;
@@ -97,7 +97,7 @@ impl Course {
             let mut changes = Vec::new();
             while seq < 1 + events && seq - from < per_push {
                 seq += 1;
-                let applied = pod(seq, objects, object_bytes);
+                let applied = event(seq as u32, objects as u32, object_bytes);
                 let object_hash = ObjectHash::of(&applied.object);
                 let before = &mut held[(seq % objects) as usize];
                 if let Some(before) = before.replace(object_hash) {

@@ -4,16 +4,13 @@
 //! in memory here.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use headwater_e2e::proxy::{Conditions, Proxy, Traffic};
 use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, EdgeHandle, EdgeStatus, Settings};
 use headwater_event::{
-    Applied, Assignment, EntryKey, Event, LogId, NodeName, Removed, ResourceKey, StreamId,
+    Applied, Assignment, EntryKey, Event, LogId, NodeName, ResourceKey, StreamId,
 };
 use headwater_hub::{
     Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
@@ -34,16 +31,9 @@ use tokio::runtime::Runtime;
 use crate::clock::{memory_log, wall_clock};
 use crate::failure::{Attempt, Failure};
 use crate::kafka::runtime;
-use crate::rows::append::{claim, claim_anew};
-
-/// How long anything may take to come about here.
-const WAIT: Duration = Duration::from_secs(60);
-
-/// Between two looks.
-const POLL: Duration = Duration::from_millis(1);
-
-/// How long nothing may have passed for the hop to be called quiet.
-pub(crate) const QUIET: Duration = Duration::from_millis(300);
+use crate::pods::NodePods;
+use crate::waiting::{quiet, wait};
+use crate::writer::{claim, claim_anew};
 
 /// Events in one append.
 const GROUP: usize = 1_024;
@@ -52,7 +42,7 @@ const GROUP: usize = 1_024;
 pub(crate) struct Link {
     /// Stopped first.
     edge: Option<EdgeHandle>,
-    pub(crate) node: NodeName,
+    pub(crate) pods: NodePods,
     /// Of the edge that is started next.
     pub(crate) settings: Settings,
     log: MemoryLog,
@@ -65,11 +55,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A log with the node's stream and nothing in it, its hub, and no edge yet.
+    /// A log with the node's stream and nothing in it, its hub, and no edge yet; its pods will have
+    /// about `pod_bytes` each.
     ///
     /// # Errors
     /// When a part does not start.
-    pub(crate) fn start() -> Result<Self, Failure> {
+    pub(crate) fn start(pod_bytes: usize) -> Result<Self, Failure> {
         let (of_cloud, of_node) = (runtime("cloud", 2)?, runtime("node", 2)?);
         let node: NodeName = "gw-1".parse().tried("a node's name")?;
         let folder = tempfile::tempdir().tried("making a folder")?;
@@ -99,7 +90,8 @@ impl Link {
         let hub = hub.tried("starting a hub")?;
         let hop = Proxy::start(hub.address());
         let settings = Settings::default();
-        Ok(Self { edge: None, node, settings, log, writer, hub, hop, folder, of_cloud, of_node })
+        let (edge, pods) = (None, NodePods::new(node, pod_bytes));
+        Ok(Self { edge, pods, settings, log, writer, hub, hop, folder, of_cloud, of_node })
     }
 
     /// Starts the edge on the disk that it has.
@@ -118,7 +110,7 @@ impl Link {
         let hubs = vec![self.hop.address()];
         let config = EdgeConfig {
             settings: self.settings.clone(),
-            ..EdgeConfig::new(self.node.clone(), hubs, self.socket())
+            ..EdgeConfig::new(self.pods.node().clone(), hubs, self.socket())
         };
         let edge = Edge::start(config, state, outbox, EdgeDependencies::default());
         self.edge = Some(self.of_node.block_on(edge).tried("starting an edge")?);
@@ -146,35 +138,35 @@ impl Link {
 
     /// The last event of the node's stream.
     pub(crate) fn tail(&self) -> u64 {
-        self.writer.position(&StreamId::node(&self.node)).0.0
+        self.writer.position(&self.stream()).0.0
     }
 
     fn socket(&self) -> PathBuf {
         self.folder.path().join("edge.sock")
     }
 
-    /// Appends what pods are now; `None` removes one.
+    fn stream(&self) -> StreamId {
+        StreamId::node(self.pods.node())
+    }
+
+    /// Appends pods as their turns make them.
     ///
     /// # Errors
     /// When the log does not take it.
     pub(crate) fn say(
         &mut self,
-        pods: impl IntoIterator<Item = (String, Option<Bytes>)>,
+        pods: impl IntoIterator<Item = (u32, u32)>,
     ) -> Result<(), Failure> {
-        let stream = StreamId::node(&self.node);
-        let draft = |(name, object): (String, Option<Bytes>)| {
-            let key = format!("default/pod/{name}").parse::<ResourceKey>();
-            let key = EntryKey::from(key.tried("a pod's name")?);
-            let uid = format!("uid-{name}");
-            let event = match object {
-                Some(object) => {
-                    let resource_version = "1".to_owned();
-                    Event::Applied(Applied { key, uid, resource_version, object })
-                }
-                None => Event::Removed(Removed { key, uid }),
-            };
+        let draft = |(number, turn): (u32, u32)| {
+            let key = self.pods.key(number).parse::<ResourceKey>();
+            let event = Event::Applied(Applied {
+                key: EntryKey::from(key.tried("a pod's name")?),
+                uid: format!("uid-{}", self.pods.name(number)),
+                resource_version: "1".to_owned(),
+                object: self.pods.object(number, turn),
+            });
             // The writer remembers by itself what it left under a key.
-            Ok(Draft { stream: stream.clone(), event, replaces: None, traceparent: None })
+            Ok(Draft { stream: self.stream(), event, replaces: None, traceparent: None })
         };
         let drafts = pods.into_iter().map(draft).collect::<Result<Vec<_>, Failure>>()?;
         for group in drafts.chunks(GROUP) {
@@ -193,7 +185,7 @@ impl Link {
         let was = self.log_id()?;
         self.log.recreate(1);
         self.writer = self.of_cloud.block_on(claim_anew(&seen, Some(was)))?;
-        let draft = assignment(&self.node);
+        let draft = assignment(self.pods.node());
         self.of_cloud.block_on(self.writer.append(vec![draft])).tried("assigning streams").map(drop)
     }
 
@@ -225,7 +217,7 @@ impl Link {
     /// # Errors
     /// When it does not come about.
     pub(crate) fn in_step(&self) -> Result<(), Failure> {
-        let stream = StreamId::node(&self.node);
+        let stream = self.stream();
         let (tail, hash) = self.writer.position(&stream);
         let log_id = self.log_id()?;
         wait("the edge in step", || {
@@ -261,12 +253,26 @@ impl Link {
         self.hop.set(Conditions::default());
     }
 
-    /// Asks the edge's local API, as a pod worker does.
+    /// Says statuses of pods to the edge's local API, as a pod worker does.
     ///
     /// # Errors
     /// When the edge refuses.
-    pub(crate) fn operate(&self, operations: Vec<Operation>) -> Result<(), Failure> {
-        self.of_node.block_on(operate(&self.socket(), operations))
+    pub(crate) fn report(
+        &self,
+        statuses: impl IntoIterator<Item = (u32, Value)>,
+    ) -> Result<(), Failure> {
+        self.of_node.block_on(async {
+            let channel = connect(&self.socket()).await.tried("asking the edge")?;
+            let mut client = MetaClient::new(channel);
+            for (number, status) in statuses {
+                let operation = status_of(&self.pods.name(number), &status);
+                let answer = client.operate(operation).await.tried("asking the edge")?.into_inner();
+                if let Some(Outcome::Failure(failure)) = answer.outcome {
+                    return Err(Failure::of(format!("the edge refuses: {}", failure.message)));
+                }
+            }
+            Ok(())
+        })
     }
 }
 
@@ -276,20 +282,8 @@ impl Drop for Link {
     }
 }
 
-async fn operate(socket: &Path, operations: Vec<Operation>) -> Result<(), Failure> {
-    let channel = connect(socket).await.tried("asking the edge")?;
-    let mut client = MetaClient::new(channel);
-    for operation in operations {
-        let answer = client.operate(operation).await.tried("asking the edge")?.into_inner();
-        if let Some(Outcome::Failure(failure)) = answer.outcome {
-            return Err(Failure::of(format!("the edge refuses: {}", failure.message)));
-        }
-    }
-    Ok(())
-}
-
 /// The operation that says the status of a pod.
-pub(crate) fn status_of(name: &str, status: &Value) -> Operation {
+fn status_of(name: &str, status: &Value) -> Operation {
     let content = serde_json::json!({ "uid": format!("uid-{name}"), "status": status });
     Operation {
         source: "edged".to_owned(),
@@ -297,35 +291,6 @@ pub(crate) fn status_of(name: &str, status: &Value) -> Operation {
         resource: format!("default/podstatus/{name}"),
         content: content.to_string().into_bytes().into(),
         ..Operation::default()
-    }
-}
-
-/// Waits until nothing passes `hop` any more, and gives what has passed.
-///
-/// # Errors
-/// When it never gets quiet.
-pub(crate) fn quiet(hop: &Proxy) -> Result<Traffic, Failure> {
-    wait("quiet on the wire", || {
-        let before = hop.traffic();
-        thread::sleep(QUIET);
-        (hop.traffic() == before).then_some(before)
-    })
-}
-
-/// Waits until `look` gives something.
-///
-/// # Errors
-/// When it does not.
-pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Failure> {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        if let Some(found) = look() {
-            return Ok(found);
-        }
-        if Instant::now() >= deadline {
-            return Err(Failure::of(format!("{what}: not within {} s", WAIT.as_secs())));
-        }
-        thread::sleep(POLL);
     }
 }
 

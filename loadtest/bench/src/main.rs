@@ -5,7 +5,7 @@
 //!  rows/*  what is measured: ours           row     the table: numbers, names, time limits
 //!  limit/* what it is measured against      child   each row is a process of its own
 //!  turns   by turns, in random order        bound   what may be concluded
-//!  results what is kept and printed         machine where it ran
+//!  results what is kept and printed
 //! ```
 //!
 //! Nothing fails because a machine is slow: a run ends with 1 when something could not be
@@ -15,26 +15,23 @@ mod bound;
 mod canned;
 mod child;
 mod clock;
-mod crowd;
-mod events;
+mod cluster;
 mod failure;
 mod figure;
 mod kafka;
 mod limit;
 mod link;
-mod machine;
-mod pace;
 mod pods;
 mod process;
 mod results;
 mod row;
 mod rows;
+mod run;
 mod samples;
-mod screen;
 mod thread_time;
 mod turns;
 mod waiting;
-mod worker;
+mod writer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,9 +41,8 @@ use headwater_loadtest::kernel::load;
 use tikv_jemallocator::Jemalloc;
 
 use crate::failure::{Attempt, Failure};
-use crate::machine::Machine;
 use crate::results::{Results, Section};
-use crate::row::{ROWS, Row};
+use crate::row::Row;
 
 /// As the parts have it.
 #[global_allocator]
@@ -104,35 +100,28 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         let row = wanted.first().tried("no row is named")?;
         return child::measure(row, args.full, seed, out).map(|()| ExitCode::SUCCESS);
     }
-    let machine = Machine::here(&args.root);
     let mut results = Results::read(&args.root)?;
     let mut failed = 0;
     for row in wanted {
         let load = load();
         eprintln!("== row {}: {} (seed {seed}, load {load:.1})", row.number, row.name);
-        let section = match child::start(&row, args.full, seed) {
-            Ok(measured) => Section::of(&row, &machine, load, args.full, seed, measured),
+        let measured = match child::start(&row, args.full, seed) {
+            Ok(measured) => measured,
             Err(failure) => {
                 failed += 1;
                 eprintln!("row {}: {}", row.number, failure.chain());
                 continue;
             }
         };
-        print!("{}", screen::section(&section));
-        results.put(section);
+        let Row { number, name, about, .. } = row;
+        let (full, measured) = (args.full, &measured);
+        let section = Section { number, name, about, load, full, seed, measured };
+        print!("{}", results.put(&section, &args.root));
         // After each row: what was measured stays, whatever becomes of the next.
         if !args.dry_run {
             results.write(&args.root)?;
         }
     }
-    print!("{}", screen::summary(&results));
+    print!("\n{}", results.bounds());
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The rows by which a run is asked for, in the words of `--help`'s reader.
-fn known() -> String {
-    ROWS.iter()
-        .map(|Row { number, name, .. }| format!("{number} {name}"))
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -1,16 +1,12 @@
 //! A part of Headwater as a process, and what the kernel says of it.
 
-use std::io::Write as _;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use headwater_e2e::part::Part;
 use headwater_loadtest::kernel::memory_bytes;
 use headwater_loadtest::socket::connect;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{EdgeStatus, StatusRequest};
-use serde_json::Value;
 
 use crate::failure::{Attempt, Failure};
 
@@ -23,20 +19,6 @@ const LOOKS: usize = 10;
 /// Two looks that differ by less are one: a part of the whole.
 const SAME: f64 = 0.005;
 
-/// Where the edge of `node` that runs as `part` has its local API.
-pub(crate) fn edge_socket(part: &Part, node: &str) -> PathBuf {
-    part.data().join("nodes").join(node).join("edge.sock")
-}
-
-/// Says a line to a controller's objects socket.
-///
-/// # Errors
-/// When it does not take it.
-pub(crate) fn say(source: &mut UnixStream, line: &Value) -> Result<(), Failure> {
-    let line = format!("{line}\n");
-    source.write_all(line.as_bytes()).tried("saying an object to the controller")
-}
-
 /// What an edge says of itself on its socket.
 ///
 /// # Errors
@@ -47,19 +29,11 @@ pub(crate) async fn edge_status(socket: &Path) -> Result<EdgeStatus, Failure> {
     Ok(answer.tried("asking an edge")?.into_inner())
 }
 
-/// The memory of a part in bytes, once it has come to rest.
-///
-/// # Errors
-/// When it does not run.
-pub(crate) fn memory_at_rest(part: &Part) -> Result<f64, Failure> {
-    memory_at_rest_of(part.process_id().tried("it does not run")?)
-}
-
 /// The memory of a process in bytes, once it has come to rest.
 ///
 /// # Errors
 /// When it does not run.
-pub(crate) fn memory_at_rest_of(id: u32) -> Result<f64, Failure> {
+pub(crate) fn memory_at_rest(id: u32) -> Result<f64, Failure> {
     let look = || memory_bytes(id).map(|bytes| bytes as f64).tried("it does not run");
     let mut before = look()?;
     for _ in 0..LOOKS {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::figure::RowResult;
 use crate::rows;
+use crate::run::Run;
 use crate::turns::Turns;
 
 /// A row of the table.
@@ -15,13 +16,6 @@ pub(crate) struct Row {
     /// What is measured, and what it is measured against.
     pub(crate) about: &'static str,
     measure: fn(&mut Run) -> Result<RowResult, Failure>,
-}
-
-/// How a row is to be measured.
-pub(crate) struct Run {
-    /// The long form.
-    pub(crate) full: bool,
-    pub(crate) turns: Turns,
 }
 
 /// How long the short form of a row may take before it is given up: several times what it takes.
@@ -159,13 +153,6 @@ impl Row {
     }
 }
 
-impl Run {
-    /// One of two numbers, by the form.
-    pub(crate) fn pick<T>(&self, short: T, full: T) -> T {
-        if self.full { full } else { short }
-    }
-}
-
 /// The rows of these numbers or names; all of them where none is named.
 ///
 /// # Errors
@@ -177,9 +164,15 @@ pub(crate) fn find(words: &[String]) -> Result<Vec<Row>, Failure> {
     let find = |word: &String| {
         let is = |row: &&Row| row.name == word || row.number.to_string() == *word;
         let found = ROWS.iter().find(is).copied();
-        found.ok_or_else(|| Failure::of(format!("no row {word:?}; there are {}", crate::known())))
+        found.ok_or_else(|| Failure::of(format!("no row {word:?}; there are {}", known())))
     };
     words.iter().map(find).collect()
+}
+
+/// The rows by which a run is asked for.
+fn known() -> String {
+    let names = ROWS.iter().map(|Row { number, name, .. }| format!("{number} {name}"));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

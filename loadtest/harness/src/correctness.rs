@@ -14,9 +14,10 @@ use headwater_log::{CatchUpTarget, Log, Outcome, ReadError, begin_fold, read_met
 use headwater_store::EngineError;
 use serde::{Deserialize, Serialize};
 
+use crate::disks::NodeDisks;
 use crate::generator::Answers;
 use crate::sightings::{Account, Findings};
-use crate::target::{NodeDisks, Picture, StoppedError};
+use crate::stopped::{Picture, StoppedError};
 
 /// What was compared, and what was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +108,9 @@ impl Check {
             let seq = replica.checkpoint.seq;
             let (kept, made) = (replica.kept, replica.state.hash(&replica.checkpoint.log_id));
             if kept != made {
-                self.note(|| format!("{node} {stream} {seq}: kept {kept}, its objects make {made}"));
+                self.note(|| {
+                    format!("{node} {stream} {seq}: kept {kept}, its objects make {made}")
+                });
             }
             self.found.replicas += 1;
             let at = self.waiting.entry(stream).or_default().entry(seq);

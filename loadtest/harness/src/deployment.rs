@@ -19,7 +19,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::echo;
-use crate::object::{Kind, NAMESPACE, forget_line};
+use crate::inventory::forget_line;
+use crate::object::{Kind, NAMESPACE};
 use crate::socket;
 
 /// How long it may take until what was removed is gone.

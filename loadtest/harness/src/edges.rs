@@ -9,14 +9,16 @@ use headwater_event::NodeName;
 use headwater_proto::local::EdgeStatus;
 use tokio::sync::Mutex;
 
+use crate::disks::NodeDisks;
 use crate::light::{LightEdges, LightSettings, WireCount};
 use crate::scenario::EdgeKind;
-use crate::target::{NodeDisks, StoppedError, StoppedTarget, Target, TargetError};
+use crate::stopped::{StoppedError, StoppedTarget};
+use crate::target::{Target, TargetError};
 use crate::watching::Witness;
 
 use self::real::RealEdges;
 
-/// The edges of a run.
+/// The edges of a run, of which the first are connected.
 pub(crate) enum Edges {
     /// Started by the target, watched from here.
     Real(RealEdges),
@@ -25,23 +27,34 @@ pub(crate) enum Edges {
 }
 
 impl Edges {
-    /// Starts light edges, or watches those that the target started.
+    /// None is connected yet.
+    pub(crate) fn new(kind: EdgeKind, settings: LightSettings, witness: Arc<dyn Witness>) -> Self {
+        match kind {
+            EdgeKind::Light => Self::Light(LightEdges::new(settings, witness)),
+            EdgeKind::Real => Self::Real(RealEdges::new(settings, witness)),
+        }
+    }
+
+    /// Connects the next `count`: starts light ones, or has the target start them and watches.
     ///
     /// # Errors
-    /// As [`LightEdges::start`].
-    pub(crate) fn start(
-        kind: EdgeKind,
-        target: &Target,
-        settings: &LightSettings,
-        witness: &Arc<dyn Witness>,
-    ) -> Result<Self, StartError> {
-        Ok(match kind {
-            EdgeKind::Light => Self::Light(LightEdges::start(settings, witness)?),
-            EdgeKind::Real => {
-                let sockets = settings.nodes.iter().map(|node| target.edge_socket(node));
-                Self::Real(RealEdges::watch(sockets.collect(), &settings.groups, witness))
+    /// As [`LightEdges::connect`].
+    pub(crate) fn connect(&mut self, count: usize, target: &mut Target) -> Result<(), StartError> {
+        match self {
+            Self::Light(edges) => edges.connect(count),
+            Self::Real(edges) => {
+                edges.connect(count, target);
+                Ok(())
             }
-        })
+        }
+    }
+
+    /// How many are connected.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Real(edges) => edges.count(),
+            Self::Light(edges) => edges.count(),
+        }
     }
 
     /// An edge's status; `None`: it does not answer now.
@@ -81,18 +94,8 @@ impl Edges {
     /// Ends what is of them in this process.
     pub(crate) async fn stop(self) -> EndedEdges {
         match self {
-            Self::Real(edges) => {
-                edges.stop().await;
-                EndedEdges::Real
-            }
-            Self::Light(edges) => {
-                let disks = edges.stop().await.into_iter().map(|disks| NodeDisks {
-                    node: disks.node,
-                    state: disks.state,
-                    outbox: disks.outbox,
-                });
-                EndedEdges::Light(disks.collect())
-            }
+            Self::Real(edges) => EndedEdges::Real(edges.stop().await),
+            Self::Light(edges) => EndedEdges::Light(edges.stop().await),
         }
     }
 }
@@ -100,7 +103,7 @@ impl Edges {
 /// Edges that have ended.
 pub(crate) enum EndedEdges {
     /// Their databases are the target's.
-    Real,
+    Real(Vec<NodeName>),
     /// Their databases, in the order of the nodes.
     Light(Vec<NodeDisks>),
 }
@@ -109,11 +112,10 @@ impl EndedEdges {
     /// The databases of each node, one after the other: RocksDB has few open at a time.
     pub(crate) fn disks<'a>(
         &'a self,
-        nodes: &'a [NodeName],
         stopped: &'a StoppedTarget,
     ) -> Box<dyn Iterator<Item = Result<NodeDisks, StoppedError>> + 'a> {
         match self {
-            Self::Real => Box::new(nodes.iter().map(|node| stopped.node(node))),
+            Self::Real(nodes) => Box::new(nodes.iter().map(|node| stopped.node(node))),
             Self::Light(disks) => Box::new(disks.iter().cloned().map(Ok)),
         }
     }

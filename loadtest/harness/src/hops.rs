@@ -16,9 +16,15 @@ pub(crate) struct Hops {
 }
 
 impl Hops {
-    /// `count` hops before the hub at `hub`.
-    pub(crate) fn start(hub: SocketAddr, count: usize) -> Self {
-        Self { hops: (0..count).map(|_| Proxy::start(hub)).collect() }
+    /// `count` hops before the hub, where there is one.
+    pub(crate) fn start(hub: Option<SocketAddr>, count: usize) -> Self {
+        let hubs = std::iter::repeat_n(hub, count).flatten();
+        Self { hops: hubs.map(Proxy::start).collect() }
+    }
+
+    /// The hop of an edge.
+    pub(crate) fn get(&self, edge: usize) -> Option<&Proxy> {
+        self.hops.get(edge)
     }
 
     /// Where their edges connect.

@@ -100,6 +100,12 @@ pub fn histogram() -> Histogram<u64> {
     made.unwrap_or_else(|_| Histogram::new(DIGITS).unwrap_or_else(|_| unreachable!("three digits")))
 }
 
+/// One sample of a histogram of microseconds.
+pub fn record(histogram: &mut Histogram<u64>, latency: Duration) {
+    let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+    histogram.saturating_record(us.max(LATENCY_US_MIN));
+}
+
 impl Latency {
     /// Nothing was recorded yet; intervals have this length.
     pub fn new(interval: Duration) -> Self {
@@ -123,12 +129,10 @@ impl Latency {
 
     /// One sample.
     pub fn record(&self, latency: Duration) {
-        let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         let mut inner = lock(&self.inner);
-        inner.over += u64::from(us > LATENCY_US_MAX);
-        let us = us.max(LATENCY_US_MIN);
-        inner.whole.saturating_record(us);
-        inner.current.saturating_record(us);
+        inner.over += u64::from(latency > Duration::from_micros(LATENCY_US_MAX));
+        record(&mut inner.whole, latency);
+        record(&mut inner.current, latency);
     }
 
     /// Ends the intervals that are over at `now`; called more often than they end.

@@ -4,17 +4,19 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`scenario`] | what a run does, as data |
-//! | [`object`], [`schedule`] | the objects and their bytes; when what changes (pure) |
+//! | [`object`], [`inventory`], [`schedule`] | the objects, their bytes and lines; when what changes (pure) |
 //! | [`watching`] | what becomes visible at an edge, and its receivers |
-//! | [`generator`], [`punctual`] | sends every change at its moment, in a real-time thread |
+//! | [`generator`], [`pacer`] | sends every change at its moment, in a real-time thread |
 //! | [`sightings`] | which edge saw which change, and how late |
 //! | [`latency`] | histograms, and when a quantile may be spoken of |
-//! | [`target`], [`deployment`] | the Headwater under load: started on loopback, or elsewhere |
+//! | [`target`], [`deployment`], [`stopped`] | the Headwater under load: started on loopback, or elsewhere; what it leaves behind |
+//! | [`testbed`] | a target with its edges, on which one load runs after the other |
 //! | `edges`, `hops` | the edges of a run; the slow links before the first of them |
 //! | `echo`, `picture` | the statuses of light edges, and their return to the cloud |
 //! | [`socket`], `metrics` | requests to a part: its operator API and its metrics |
 //! | `lock` | a lock that ignores poisoning |
 //! | [`correctness`] | whether a run was right, from what is on disk |
+//! | [`disks`] | the files below a data directory, and their bytes |
 //! | [`processes`], [`kernel`], [`machine`] | what it cost, and where |
 //! | [`run`], [`record`] | one run, and its record |
 //! | [`report`] | a run as one HTML file |
@@ -27,10 +29,12 @@ pub mod cli;
 pub mod compare;
 pub mod correctness;
 pub mod deployment;
+pub mod disks;
 mod echo;
 mod edges;
 pub mod generator;
 mod hops;
+pub mod inventory;
 pub mod kernel;
 pub mod latency;
 pub mod light;
@@ -38,9 +42,9 @@ mod lock;
 pub mod machine;
 mod metrics;
 pub mod object;
+pub mod pacer;
 mod picture;
 pub mod processes;
-pub mod punctual;
 pub mod record;
 pub mod report;
 pub mod run;
@@ -49,5 +53,7 @@ pub mod schedule;
 pub mod series;
 pub mod sightings;
 pub mod socket;
+pub mod stopped;
 pub mod target;
+pub mod testbed;
 pub mod watching;

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tonic::Request;
 
+use crate::disks::NodeDisks;
 use crate::echo;
 use crate::object::turn_of;
 use crate::watching::{Group, Watching, Witness};
@@ -59,56 +60,46 @@ pub enum Reports {
     Echo,
 }
 
-/// Light edges that run on the Tokio runtime in which they were started.
-#[derive(Debug)]
+/// Light edges that run on the Tokio runtime in which they were connected.
 pub struct LightEdges {
-    edges: Vec<LightEdge>,
+    settings: LightSettings,
+    witness: Arc<dyn Witness>,
+    dependencies: EdgeDependencies,
     wire: Arc<WireCount>,
+    edges: Vec<LightEdge>,
 }
 
 /// One of them.
-#[derive(Debug)]
 struct LightEdge {
-    disks: Disks,
+    disks: NodeDisks,
     cut: watch::Sender<bool>,
     questions: mpsc::Sender<oneshot::Sender<EdgeStatus>>,
     tasks: JoinSet<()>,
 }
 
-/// The two databases of a light edge.
-#[derive(Clone, Debug)]
-pub struct Disks {
-    /// The node.
-    pub node: NodeName,
-    /// Its replica.
-    pub state: Arc<MemoryEngine>,
-    /// Its outbox.
-    pub outbox: Arc<MemoryEngine>,
-}
-
 impl LightEdges {
-    /// Starts them all; they connect by themselves. `witness` receives what becomes visible.
+    /// None of them yet; `witness` receives what becomes visible.
+    pub fn new(settings: LightSettings, witness: Arc<dyn Witness>) -> Self {
+        let dependencies = EdgeDependencies::default();
+        Self { settings, witness, dependencies, wire: Arc::default(), edges: Vec::new() }
+    }
+
+    /// Starts the next `count` of them, which connect by themselves.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn start(settings: &LightSettings, witness: &Arc<dyn Witness>) -> Result<Self, StartError> {
-        let wire = Arc::new(WireCount::default());
-        let seams = EdgeDependencies::default();
-        let start = |(index, node): (usize, &NodeName)| {
-            LightEdge::start(index, node, settings, &seams, &wire, witness)
-        };
-        let edges = settings.nodes.iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { edges, wire })
+    pub fn connect(&mut self, count: usize) -> Result<(), StartError> {
+        for _ in 0..count {
+            let index = self.edges.len();
+            let Some(node) = self.settings.nodes.get(index).cloned() else { break };
+            self.edges.push(self.start(index, node)?);
+        }
+        Ok(())
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
+    /// How many are connected.
+    pub fn count(&self) -> usize {
         self.edges.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.edges.is_empty()
     }
 
     /// What passed through all of their sockets.
@@ -130,13 +121,8 @@ impl LightEdges {
         answer.await.ok()
     }
 
-    /// The databases of one, which it goes on writing to.
-    pub fn disks(&self, edge: usize) -> Option<&Disks> {
-        self.edges.get(edge).map(|edge| &edge.disks)
-    }
-
     /// Ends them all, as a loss of power does; gives their databases.
-    pub async fn stop(self) -> Vec<Disks> {
+    pub async fn stop(self) -> Vec<NodeDisks> {
         let mut disks = Vec::with_capacity(self.edges.len());
         for mut edge in self.edges {
             edge.tasks.shutdown().await;
@@ -144,24 +130,17 @@ impl LightEdges {
         }
         disks
     }
-}
 
-impl LightEdge {
-    fn start(
-        index: usize,
-        node: &NodeName,
-        settings: &LightSettings,
-        seams: &EdgeDependencies,
-        wire: &Arc<WireCount>,
-        witness: &Arc<dyn Witness>,
-    ) -> Result<Self, StartError> {
+    fn start(&self, index: usize, node: NodeName) -> Result<LightEdge, StartError> {
+        let settings = &self.settings;
         let (state, outbox) = (Arc::new(MemoryEngine::new()), Arc::new(MemoryEngine::new()));
         let (cut, is_cut) = watch::channel(false);
         // There is no socket: its API is called directly.
         let hubs = settings.hops.get(index).map_or_else(|| settings.hubs.clone(), |hop| vec![*hop]);
         let config = EdgeConfig::new(node.clone(), hubs, "none".into());
-        let dial = dial::dial(index, &is_cut, wire);
-        let bare = Edge::open(&config, state.clone(), outbox.clone(), seams.clone(), dial)?;
+        let dial = dial::dial(index, &is_cut, &self.wire);
+        let bare =
+            Edge::open(&config, state.clone(), outbox.clone(), self.dependencies.clone(), dial)?;
         let meta = Arc::new(bare.meta);
         let mut tasks = JoinSet::new();
         for work in [bare.replica, bare.syncer, bare.outbox] {
@@ -173,13 +152,13 @@ impl LightEdge {
         }
         tasks.spawn(bare.session);
         for group in settings.groups.iter().copied() {
-            let (meta, witness) = (meta.clone(), witness.clone());
+            let (meta, witness) = (meta.clone(), self.witness.clone());
             tasks.spawn(watch_all(index, group, settings.reports, meta, witness));
         }
         let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
         tasks.spawn(answer(meta, asked));
-        let disks = Disks { node: node.clone(), state, outbox };
-        Ok(Self { disks, cut, questions, tasks })
+        let disks = NodeDisks { node, state, outbox };
+        Ok(LightEdge { disks, cut, questions, tasks })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The machine and the versions of a run: part of its record, because no figure means anything without.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use headwater_e2e::running::headwater;
@@ -53,16 +54,28 @@ impl Machine {
 impl Versions {
     /// Those that lie beside this program.
     pub fn here() -> Self {
-        let first_line = |command: &mut Command| {
-            let output = command.output().ok().filter(|output| output.status.success())?;
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            Some(text.lines().next()?.trim().to_owned())
-        };
-        let describe = ["describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"];
+        let version = printed(headwater().arg("--version")).unwrap_or_default();
         Self {
-            headwater: first_line(headwater().arg("--version")).unwrap_or_default(),
-            commit: first_line(Command::new("git").args(describe)),
+            headwater: version.lines().next().unwrap_or_default().to_owned(),
+            commit: commit(Path::new(".")),
             build: BUILD.to_owned(),
         }
     }
+}
+
+/// The commit of the clone that `root` lies in, with `-dirty` where files differ from it.
+pub fn commit(root: &Path) -> Option<String> {
+    let git = |args: &[&str]| printed(Command::new("git").arg("-C").arg(root).args(args));
+    let commit = git(&["rev-parse", "HEAD"])?;
+    // The page that a benchmark writes changes nothing that is measured.
+    let besides = ":(top,exclude)loadtest/RESULTS.md";
+    let changes = git(&["status", "--porcelain", "--", ":/", besides]);
+    let is_dirty = changes.is_none_or(|changes| !changes.is_empty());
+    Some(if is_dirty { commit + "-dirty" } else { commit })
+}
+
+/// What a command prints, if it succeeds.
+fn printed(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

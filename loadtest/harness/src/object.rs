@@ -17,9 +17,6 @@ const TURN: &[u8] = b"\"headwater.loadtest/turn\":\"";
 /// The namespace of the harness's objects: a run on a deployment touches no other.
 pub const NAMESPACE: &str = "headwater-loadtest";
 
-/// The pod of each node that names the ConfigMaps, and never changes.
-const ANCHOR: &str = "anchor";
-
 /// The letters of filler: six bits each, so that it compresses little.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -65,7 +62,13 @@ pub enum Kind {
 
 impl ObjectSpec {
     /// The object `index` of this kind and name; `node` is the edge that has it, or all do.
-    pub fn new(index: u32, kind: Kind, name: String, node: Option<usize>, content: Content) -> Self {
+    pub fn new(
+        index: u32,
+        kind: Kind,
+        name: String,
+        node: Option<usize>,
+        content: Content,
+    ) -> Self {
         Self { index, key: format!("{NAMESPACE}/{kind}/{name}"), name, kind, node, content }
     }
 
@@ -135,50 +138,6 @@ pub fn turn_of(object: &[u8]) -> Option<u32> {
     std::str::from_utf8(&object[at..at + digits]).ok()?.parse().ok()
 }
 
-/// The line that makes `object` what it is at `turn`. `intended` is RFC 3339.
-pub fn apply_line(
-    object: &ObjectSpec,
-    nodes: &[NodeName],
-    turn: u32,
-    seed: u64,
-    intended: &str,
-) -> Vec<u8> {
-    let value = json!({ "object": object.value(nodes, turn, seed), "intended_time": intended });
-    line(&value)
-}
-
-/// The line that removes `object`.
-pub fn delete_line(object: &ObjectSpec, intended: &str) -> Vec<u8> {
-    line(&json!({ "delete": object.key, "intended_time": intended }))
-}
-
-/// The line that removes whatever is at `key`.
-pub fn forget_line(key: &str) -> Vec<u8> {
-    line(&json!({ "delete": key }))
-}
-
-/// The line of the pod through which `node` gets the ConfigMaps of `objects`.
-pub fn anchor_line(node: &NodeName, objects: &[ObjectSpec]) -> Vec<u8> {
-    let named = objects.iter().filter(|object| object.kind == Kind::ConfigMap);
-    let from: Vec<Value> = named
-        .map(|object| json!({ "configMapRef": { "name": object.name, "optional": true } }))
-        .collect();
-    line(&json!({ "object": {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": format!("{ANCHOR}-{node}"), "namespace": NAMESPACE },
-        "spec": {
-            "nodeName": node,
-            "containers": [{ "name": "c", "image": "registry.example/c:1", "envFrom": from }],
-        },
-    }}))
-}
-
-fn line(value: &Value) -> Vec<u8> {
-    let mut line = value.to_string().into_bytes();
-    line.push(b'\n');
-    line
-}
-
 fn filler(bytes: usize, seed: u64) -> String {
     let mut random = StdRng::seed_from_u64(seed);
     let mut text = String::with_capacity(bytes);
@@ -201,24 +160,26 @@ mod tests {
         ObjectSpec::new(3, kind, "web-3".to_owned(), Some(0), content)
     }
 
+    fn bytes(kind: Kind, turn: u32, seed: u64) -> Vec<u8> {
+        let nodes = ["node-1".parse().expect("a name")];
+        spec(kind).value(&nodes, turn, seed).to_string().into_bytes()
+    }
+
     #[test]
     fn an_object_says_its_turn_and_weighs_what_it_should() {
-        let nodes = ["node-1".parse().expect("a name")];
-        for kind in [Kind::Pod, Kind::ConfigMap, Kind::Service] {
-            let line = apply_line(&spec(kind), &nodes, 4_711, 1, "2026-01-31T12:00:00Z");
-            assert_eq!(turn_of(&line), Some(4_711), "{kind:?}");
-            assert!((700..1_100).contains(&line.len()), "{kind:?}: {}", line.len());
-            assert_eq!(line.last(), Some(&b'\n'));
+        for kind in Kind::ALL {
+            let object = bytes(kind, 4_711, 1);
+            assert_eq!(turn_of(&object), Some(4_711), "{kind:?}");
+            assert!((700..1_100).contains(&object.len()), "{kind:?}: {}", object.len());
         }
     }
 
     #[test]
     fn the_same_seed_makes_the_same_bytes_and_a_turn_changes_some() {
-        let nodes = ["node-1".parse().expect("a name")];
-        let line = |turn, seed| apply_line(&spec(Kind::Pod), &nodes, turn, seed, "t");
-        assert_eq!(line(1, 7), line(1, 7));
-        assert_ne!(line(1, 7), line(1, 8));
-        let (one, two) = (line(1, 7), line(2, 7));
+        let pod = |turn, seed| bytes(Kind::Pod, turn, seed);
+        assert_eq!(pod(1, 7), pod(1, 7));
+        assert_ne!(pod(1, 7), pod(1, 8));
+        let (one, two) = (pod(1, 7), pod(2, 7));
         let differing = one.iter().zip(&two).filter(|(one, two)| one != two).count();
         assert!((100..=201).contains(&differing), "{differing}");
     }

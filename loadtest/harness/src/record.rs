@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::correctness::Correctness;
-use crate::generator::Driven;
+use crate::generator::Answers;
 use crate::latency::{LatencyAt, Percentile, Quantiles};
 use crate::machine::{Machine, Versions};
+use crate::pacer::Lag;
 use crate::processes::Costs;
 use crate::scenario::{EdgeKind, Scenario, TargetKind};
 
@@ -61,6 +62,18 @@ pub struct Run {
     pub costs: Costs,
     /// Bytes on the wire between edges and hub.
     pub wire: Option<Wire>,
+}
+
+/// The generator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Driven {
+    /// How much later than intended changes were handed over.
+    #[serde(flatten)]
+    pub lag: Lag,
+    /// Changes handed over, those of the warm-up included.
+    pub handed_over: u64,
+    /// What the controller answered.
+    pub answers: Answers,
 }
 
 /// Latencies of one kind.

@@ -149,7 +149,7 @@ impl Page {
             kinds.iter().filter_map(|(name, of)| Some((*name, of.as_ref()?))).collect();
         let mut rows: Vec<Vec<String>> =
             there.iter().map(|(name, of)| row(name, &of.quantiles)).collect();
-        rows.push(row("the generator's own lag", &run.generator.lag));
+        rows.push(row("the generator's own lag", &run.generator.lag.quantiles));
         self.table(&["", "N", "min", "p50", "p90", "p99", "p99.9", "max"], &rows);
         self.element(
             "p",

@@ -9,21 +9,10 @@ use rand::{RngExt, SeedableRng};
 use crate::object::{Content, Kind, ObjectSpec};
 use crate::scenario::{Arrival, Mix, Scenario};
 
-/// The objects of a run and every change of them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
-    /// The objects; turn 0 is as they come before the first change.
-    pub objects: Vec<ObjectSpec>,
-    /// The changes in the order of their moments; the first is turn 1.
-    pub turns: Vec<Turn>,
-    /// What it was made from.
-    pub seed: u64,
-}
-
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// When it is intended, counted from the first of the warm-up.
+    /// When it is intended, counted from the beginning of its load.
     pub at: Duration,
     /// Of which object.
     pub object: u32,
@@ -31,38 +20,8 @@ pub struct Turn {
     pub deletes: bool,
 }
 
-impl Schedule {
-    /// The schedule of `scenario` under `seed`.
-    pub fn new(scenario: &Scenario, seed: u64) -> Self {
-        let objects = objects(scenario);
-        let mut random = StdRng::seed_from_u64(seed);
-        let moments = moments(scenario, &mut random);
-        let mut drawing = Drawing::new(scenario, &objects);
-        let turns = moments.into_iter().map(|at| drawing.draw(at, &mut random)).collect();
-        Self { objects, turns, seed }
-    }
-
-    /// The change of this turn; `None` of turn 0, and behind the last.
-    pub fn turn(&self, turn: u32) -> Option<&Turn> {
-        self.turns.get(usize::try_from(turn).ok()?.checked_sub(1)?)
-    }
-
-    /// How many edges see a change of `object`, of `edges`.
-    pub fn audience(&self, object: u32, edges: usize) -> usize {
-        match self.objects.get(object as usize) {
-            Some(ObjectSpec { node: Some(_), .. }) => 1,
-            Some(_) => edges,
-            None => 0,
-        }
-    }
-
-    /// How long its turns last.
-    pub fn length(&self) -> Duration {
-        self.turns.last().map_or(Duration::ZERO, |turn| turn.at)
-    }
-}
-
-fn objects(scenario: &Scenario) -> Vec<ObjectSpec> {
+/// The objects of a scenario.
+pub fn objects(scenario: &Scenario) -> Vec<ObjectSpec> {
     let counts = &scenario.objects;
     let pods = (0..scenario.edges.count).flat_map(|node| {
         (0..counts.pods_per_edge)
@@ -77,6 +36,27 @@ fn objects(scenario: &Scenario) -> Vec<ObjectSpec> {
         ObjectSpec::new(index, kind, name, node, content)
     })
     .collect()
+}
+
+/// The changes of `objects`, in the order of their moments, that `scenario` has under `seed`.
+pub fn turns(scenario: &Scenario, objects: &[ObjectSpec], seed: u64) -> Vec<Turn> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let moments = moments(scenario, &mut random);
+    let mut drawing = Drawing::new(scenario, objects);
+    moments.into_iter().map(|at| drawing.draw(at, &mut random)).collect()
+}
+
+/// Changes of `objects`, one after the other at a fixed rate.
+pub fn at_rate(per_second: u32, objects: impl IntoIterator<Item = u32>) -> Vec<Turn> {
+    let at = |number| Duration::from_secs(number) / per_second;
+    let turn = |(object, number)| Turn { at: at(number), object, deletes: false };
+    objects.into_iter().zip(1..).map(turn).collect()
+}
+
+/// Changes of `objects` at one moment, or their removals.
+pub fn at_once(objects: impl IntoIterator<Item = u32>, deletes: bool) -> Vec<Turn> {
+    let turn = |object| Turn { at: Duration::ZERO, object, deletes };
+    objects.into_iter().map(turn).collect()
 }
 
 /// The intended moments, in order.
@@ -161,21 +141,25 @@ mod tests {
         Scenario::parse("test", "test", &text, &[]).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    fn schedule(scenario: &Scenario, seed: u64) -> Vec<Turn> {
+        turns(scenario, &objects(scenario), seed)
+    }
+
     #[test]
     fn a_seed_is_a_whole_schedule() {
         let scenario = scenario("arrival = \"poisson\"\nrate = 500.0");
-        assert_eq!(Schedule::new(&scenario, 7), Schedule::new(&scenario, 7));
-        assert_ne!(Schedule::new(&scenario, 7).turns, Schedule::new(&scenario, 8).turns);
+        assert_eq!(schedule(&scenario, 7), schedule(&scenario, 7));
+        assert_ne!(schedule(&scenario, 7), schedule(&scenario, 8));
     }
 
     #[test]
     fn poisson_has_the_rate_and_the_spread_of_poisson() {
         let scenario = scenario("arrival = \"poisson\"\nrate = 1000.0");
-        let schedule = Schedule::new(&scenario, 1);
-        let count = schedule.turns.len() as f64;
+        let turns = schedule(&scenario, 1);
+        let count = turns.len() as f64;
         assert!((count - 25_000.0).abs() < 800.0, "five deviations: {count}");
-        assert!(schedule.turns.is_sorted_by_key(|turn| turn.at));
-        let gaps = schedule.turns.windows(2).map(|two| (two[1].at - two[0].at).as_secs_f64());
+        assert!(turns.is_sorted_by_key(|turn| turn.at));
+        let gaps = turns.windows(2).map(|two| (two[1].at - two[0].at).as_secs_f64());
         let squares: f64 = gaps.map(|gap| (gap * 1000.0 - 1.0).powi(2)).sum::<f64>() / count;
         assert!((0.9..1.1).contains(&squares), "of an exponential gap it is 1: {squares}");
     }
@@ -183,17 +167,17 @@ mod tests {
     #[test]
     fn fixed_is_even_and_bursts_come_on_top() {
         let load = "arrival = \"fixed\"\nrate = 10.0\nburst = { every = \"6s\", events = 50 }";
-        let schedule = Schedule::new(&scenario(load), 1);
-        assert_eq!(schedule.turns.len(), 249 + 3 * 50, "bursts at 11 s, 17 s and 23 s");
-        let at_once = schedule.turns.iter().filter(|turn| turn.at == Duration::from_secs(11));
+        let turns = schedule(&scenario(load), 1);
+        assert_eq!(turns.len(), 249 + 3 * 50, "bursts at 11 s, 17 s and 23 s");
+        let at_once = turns.iter().filter(|turn| turn.at == Duration::from_secs(11));
         assert!((50..=51).contains(&at_once.count()));
     }
 
     #[test]
     fn what_was_deleted_is_made_anew_before_it_is_deleted_again() {
-        let schedule = Schedule::new(&scenario("arrival = \"fixed\"\nrate = 400.0"), 3);
+        let turns = schedule(&scenario("arrival = \"fixed\"\nrate = 400.0"), 3);
         let mut gone = std::collections::BTreeSet::new();
-        for turn in &schedule.turns {
+        for turn in &turns {
             let was_gone = gone.contains(&turn.object);
             if turn.deletes {
                 assert!(!was_gone, "twice");
@@ -202,16 +186,15 @@ mod tests {
                 gone.remove(&turn.object);
             }
         }
-        assert!(schedule.turns.iter().any(|turn| turn.deletes));
-        let services = schedule.turns.iter().filter(|turn| turn.object == 14).count() as f64;
-        assert!((0.2..0.3).contains(&(services / schedule.turns.len() as f64)), "a quarter");
+        assert!(turns.iter().any(|turn| turn.deletes));
+        let services = turns.iter().filter(|turn| turn.object == 14).count() as f64;
+        assert!((0.2..0.3).contains(&(services / turns.len() as f64)), "a quarter");
     }
 
     #[test]
-    fn a_change_is_seen_where_its_object_is() {
-        let schedule = Schedule::new(&scenario("arrival = \"fixed\"\nrate = 1.0"), 1);
-        assert_eq!((schedule.audience(0, 3), schedule.audience(14, 3)), (1, 3));
-        assert_eq!(schedule.turn(0), None);
-        assert_eq!(schedule.turn(1).map(|turn| turn.at), Some(Duration::from_secs(1)));
+    fn a_fixed_rate_begins_after_its_first_distance() {
+        let turns = at_rate(4, [7, 8]);
+        let said: Vec<_> = turns.iter().map(|turn| (turn.at.as_millis(), turn.object)).collect();
+        assert_eq!(said, [(250, 7), (500, 8)]);
     }
 }

@@ -1,20 +1,23 @@
 //! Which edge has seen which turn of which object, and how long after its intended moment.
 //!
 //! A turn that an edge did not see is explained if it saw a later one of the same object: a catch-up
-//! delivers the latest of each. A turn without a later one is missing.
+//! delivers the latest of each. What such a turn made is there with the later one, and so late it
+//! was. A turn without a later one is missing.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use headwater_proto::local::Object;
 use serde::{Deserialize, Serialize};
 
+use crate::inventory::Inventory;
 use crate::latency::Latency;
 use crate::lock::lock;
-use crate::object::{Kind, turn_of};
-use crate::schedule::Schedule;
+use crate::object::turn_of;
+use crate::schedule::Turn;
 use crate::watching::{Group, Witness};
 
 /// Findings that are kept in words; the rest is counted.
@@ -23,22 +26,52 @@ const FINDINGS_MAX: usize = 20;
 /// See the module.
 #[derive(Debug)]
 pub struct Sightings {
-    schedule: Arc<Schedule>,
-    /// Turns before this moment of the schedule warm up.
-    measured_from: Duration,
+    inventory: Arc<Inventory>,
+    objects: HashMap<String, u32>,
     /// The first edge that is measured.
     first_measured: usize,
-    objects: HashMap<String, u32>,
-    /// The turns of each object, rising.
-    turns: HashMap<u32, Vec<u32>>,
-    began: OnceLock<Instant>,
-    edges: Vec<Mutex<HashMap<u32, Sighting>>>,
-    latency: Arc<Latency>,
-    /// Pairs of edge and object that were seen at all, and that stand where they will end.
-    first_seen: AtomicUsize,
-    at_rest: AtomicUsize,
+    plan: RwLock<Plan>,
+    edges: Vec<Mutex<EdgeSightings>>,
     sightings: AtomicU64,
+    measured: AtomicU64,
+    last: Mutex<Option<Instant>>,
     findings: Mutex<Findings>,
+}
+
+/// What is intended so far.
+#[derive(Debug, Default)]
+struct Plan {
+    /// The turns of all loads; the first is turn 1.
+    turns: Vec<Turn>,
+    /// The turns of each object, rising.
+    of_object: HashMap<u32, Vec<u32>>,
+    /// The objects that were sent at all.
+    sent: HashSet<u32>,
+    /// How many of them every edge has, and how many each has for itself.
+    shared: usize,
+    own: Vec<usize>,
+    /// The load that goes on, and its first turn.
+    load: Option<Load>,
+    first_of_load: u32,
+}
+
+/// A load whose turns are measured.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// When it begins.
+    pub began: Instant,
+    /// Its turns before this moment warm up.
+    pub measured_from: Duration,
+    /// Where the latencies of the others go.
+    pub latency: Arc<Latency>,
+}
+
+/// What an edge has seen.
+#[derive(Debug, Default)]
+struct EdgeSightings {
+    objects: HashMap<u32, Sighting>,
+    /// How many of the objects are as they end.
+    at_rest: usize,
 }
 
 /// What an edge has seen of an object.
@@ -92,65 +125,81 @@ impl Findings {
 }
 
 impl Sightings {
-    /// Of `edges` edges; what those from `first_measured` on see of turns from `measured_from` on
-    /// goes into `latency`.
-    pub fn new(
-        schedule: Arc<Schedule>,
-        edges: usize,
-        first_measured: usize,
-        measured_from: Duration,
-        latency: Arc<Latency>,
-    ) -> Self {
-        let mut turns: HashMap<u32, Vec<u32>> = HashMap::new();
-        for (turn, number) in schedule.turns.iter().zip(1..) {
-            turns.entry(turn.object).or_default().push(number);
-        }
-        let objects = schedule.objects.iter().map(|object| (object.key.clone(), object.index));
+    /// Of one edge for each node of `inventory`; only what those from `first_measured` on see is
+    /// measured.
+    pub fn new(inventory: Arc<Inventory>, first_measured: usize) -> Self {
+        let edges = inventory.nodes.len();
+        let objects = inventory.objects.iter().map(|object| (object.key.clone(), object.index));
         Self {
             objects: objects.collect(),
-            measured_from,
             first_measured,
-            turns,
-            began: OnceLock::new(),
+            plan: RwLock::new(Plan { own: vec![0; edges], ..Plan::default() }),
             edges: std::iter::repeat_with(Mutex::default).take(edges).collect(),
-            latency,
-            first_seen: AtomicUsize::new(0),
-            at_rest: AtomicUsize::new(0),
             sightings: AtomicU64::new(0),
+            measured: AtomicU64::new(0),
+            last: Mutex::default(),
             findings: Mutex::default(),
-            schedule,
+            inventory,
         }
     }
 
-    /// The schedule's first moment is `began`. Only the first call counts.
-    pub fn begin(&self, began: Instant) {
-        let _ = self.began.set(began);
+    /// These objects are sent as they are before the first change: turn 0.
+    pub fn expect(&self, objects: impl IntoIterator<Item = u32>) {
+        self.change_plan(|plan| objects.into_iter().for_each(|object| plan.send(object, self)));
     }
 
-    /// Pairs of edge and object that there are.
-    pub fn pairs(&self) -> usize {
-        let objects = self.schedule.objects.iter();
-        objects.map(|object| self.schedule.audience(object.index, self.edges.len())).sum()
+    /// A load begins; gives the number of its first turn.
+    pub fn begin(&self, turns: &[Turn], load: Load) -> u32 {
+        self.change_plan(|plan| {
+            let first = u32::try_from(plan.turns.len() + 1).unwrap_or(u32::MAX);
+            for (turn, number) in turns.iter().zip(first..) {
+                plan.send(turn.object, self);
+                plan.of_object.entry(turn.object).or_default().push(number);
+            }
+            plan.turns.extend(turns);
+            (plan.load, plan.first_of_load) = (Some(load), first);
+            first
+        })
     }
 
-    /// Whether every edge has seen every object that it is to have.
-    pub fn is_set_up(&self) -> bool {
-        self.first_seen.load(Ordering::Relaxed) >= self.pairs()
+    fn change_plan<T>(&self, change: impl FnOnce(&mut Plan) -> T) -> T {
+        let mut plan = self.plan.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut plan);
+        for edge in &self.edges {
+            let mut edge = lock(edge);
+            let rests = |(object, seen): &(&u32, &Sighting)| plan.rests(**object, seen);
+            edge.at_rest = edge.objects.iter().filter(rests).count();
+        }
+        changed
     }
 
-    /// Whether every edge has the state at the end of the schedule.
-    pub fn is_at_rest(&self) -> bool {
-        self.at_rest.load(Ordering::Relaxed) >= self.pairs()
+    fn plan(&self) -> RwLockReadGuard<'_, Plan> {
+        self.plan.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pairs that do not stand there yet.
-    pub fn restless(&self) -> usize {
-        self.pairs().saturating_sub(self.at_rest.load(Ordering::Relaxed))
+    /// Pairs of edge and object that do not stand where they end, of these edges.
+    pub fn restless(&self, edges: Range<usize>) -> usize {
+        let plan = self.plan();
+        let of_edge = |edge: usize| {
+            let at_rest = self.edges.get(edge).map_or(0, |edge| lock(edge).at_rest);
+            (plan.shared + plan.own.get(edge).unwrap_or(&0)).saturating_sub(at_rest)
+        };
+        edges.map(of_edge).sum()
     }
 
     /// How many turns were seen, over all edges.
     pub fn count(&self) -> u64 {
         self.sightings.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are measured.
+    pub fn measured(&self) -> u64 {
+        self.measured.load(Ordering::Relaxed)
+    }
+
+    /// When a turn was seen last.
+    pub fn last(&self) -> Option<Instant> {
+        *lock(&self.last)
     }
 
     /// What was seen that must never be.
@@ -160,17 +209,18 @@ impl Sightings {
 
     /// How it adds up now.
     pub fn account(&self) -> Account {
+        let plan = self.plan();
         let mut account = Account::default();
         for (index, edge) in self.edges.iter().enumerate() {
-            let seen = lock(edge);
-            for (object, turns) in &self.turns {
-                if self.schedule.objects[*object as usize].node.is_some_and(|node| node != index) {
+            let seen = &lock(edge).objects;
+            for (object, turns) in &plan.of_object {
+                if self.owner(*object).is_some_and(|node| node != index) {
                     continue;
                 }
                 let of_object = seen.get(object);
                 let count = of_object.map_or(0, |seen| u64::from(seen.count));
                 let missing = match of_object {
-                    Some(seen) if self.rests(*object, seen) => 0,
+                    Some(seen) if plan.rests(*object, seen) => 0,
                     Some(seen) => turns.iter().filter(|turn| **turn > seen.last).count() as u64,
                     None => turns.len() as u64,
                 };
@@ -183,77 +233,96 @@ impl Sightings {
         account
     }
 
+    /// The one edge that has an object, if not all have it.
+    fn owner(&self, object: u32) -> Option<usize> {
+        self.inventory.objects[object as usize].node
+    }
+
     fn find(&self, what: impl FnOnce() -> String) {
         lock(&self.findings).note(what);
     }
 
-    /// Whether an object has the state at the end of the schedule.
-    fn rests(&self, object: u32, seen: &Sighting) -> bool {
-        let last = self.turns.get(&object).and_then(|turns| turns.last()).copied().unwrap_or(0);
-        let ends_gone = self.schedule.turn(last).is_some_and(|turn| turn.deletes);
-        seen.last == last || (seen.gone && ends_gone)
-    }
-
     /// Notes that the edge saw `turn` of an object, which is `gone` with it.
-    fn see(&self, edge: usize, object: u32, turn: u32, gone: bool, at: Instant) {
+    fn see(&self, plan: &Plan, edge: usize, object: u32, turn: u32, gone: bool, at: Instant) {
         let Some(seen) = self.edges.get(edge) else { return };
         let mut seen = lock(seen);
-        let before = seen.get(&object).copied();
-        let rested = before.is_some_and(|before| self.rests(object, &before));
-        let mut now = before.unwrap_or(Sighting { last: 0, gone, count: 0 });
-        if before.is_none() {
-            self.first_seen.fetch_add(1, Ordering::Relaxed);
-        }
-        let is_news = turn > now.last;
-        now.last = turn;
-        now.gone = gone;
-        now.count += u32::from(is_news);
-        seen.insert(object, now);
-        match (rested, self.rests(object, &now)) {
-            (false, true) => drop(self.at_rest.fetch_add(1, Ordering::Relaxed)),
-            (true, false) => drop(self.at_rest.fetch_sub(1, Ordering::Relaxed)),
+        let before = seen.objects.get(&object).copied();
+        let Sighting { last, count, .. } = before.unwrap_or(Sighting { last: 0, gone, count: 0 });
+        let is_news = turn > last;
+        let now = Sighting { last: turn, gone, count: count + u32::from(is_news) };
+        seen.objects.insert(object, now);
+        match (before.is_some_and(|before| plan.rests(object, &before)), plan.rests(object, &now)) {
+            (false, true) => seen.at_rest += 1,
+            (true, false) => seen.at_rest -= 1,
             _ => {}
         }
         drop(seen);
+        let mut latest = lock(&self.last);
+        *latest = latest.max(Some(at));
+        drop(latest);
         if is_news {
             self.sightings.fetch_add(1, Ordering::Relaxed);
-            if edge >= self.first_measured {
-                self.measure(turn, at);
+            if edge >= self.first_measured && plan.measure(object, last, turn, at) {
+                self.measured.fetch_add(1, Ordering::Relaxed);
             }
-        }
-    }
-
-    fn measure(&self, number: u32, at: Instant) {
-        let (Some(turn), Some(began)) = (self.schedule.turn(number), self.began.get()) else {
-            return;
-        };
-        if turn.at >= self.measured_from {
-            self.latency.record(at.saturating_duration_since(*began + turn.at));
         }
     }
 
     fn last_of(&self, edge: usize, object: u32) -> Option<Sighting> {
-        lock(self.edges.get(edge)?).get(&object).copied()
+        lock(self.edges.get(edge)?).objects.get(&object).copied()
     }
 
-    fn group_of(&self, object: u32) -> Group {
-        match self.schedule.objects[object as usize].kind {
-            Kind::Service => Group::Mesh,
-            Kind::Pod | Kind::ConfigMap => Group::Edged,
-        }
-    }
-
-    fn gone(&self, edge: usize, object: u32, at: Instant) {
+    fn gone(&self, plan: &Plan, edge: usize, object: u32, at: Instant) {
         let Some(seen) = self.last_of(edge, object).filter(|seen| !seen.gone) else { return };
-        let turns = self.turns.get(&object).map_or(&[][..], Vec::as_slice);
-        let deletes = |turn: &&u32| self.schedule.turn(**turn).is_some_and(|turn| turn.deletes);
+        let turns = plan.of_object.get(&object).map_or(&[][..], Vec::as_slice);
+        let deletes = |turn: &&u32| plan.turn(**turn).is_some_and(|turn| turn.deletes);
         match turns.iter().filter(deletes).find(|turn| **turn > seen.last) {
-            Some(turn) => self.see(edge, object, *turn, true, at),
+            Some(turn) => self.see(plan, edge, object, *turn, true, at),
             None => {
-                let key = &self.schedule.objects[object as usize].key;
+                let key = &self.inventory.objects[object as usize].key;
                 self.find(|| format!("edge {edge}: {key} is gone, and nobody deleted it"));
             }
         }
+    }
+}
+
+impl Plan {
+    /// The change of this turn; `None` of turn 0, and behind the last.
+    fn turn(&self, turn: u32) -> Option<&Turn> {
+        self.turns.get((turn as usize).checked_sub(1)?)
+    }
+
+    fn send(&mut self, object: u32, sightings: &Sightings) {
+        if self.sent.insert(object) {
+            match sightings.owner(object) {
+                Some(edge) => self.own[edge] += 1,
+                None => self.shared += 1,
+            }
+        }
+    }
+
+    /// Whether an object is as it ends.
+    fn rests(&self, object: u32, seen: &Sighting) -> bool {
+        let last = self.of_object.get(&object).and_then(|turns| turns.last()).copied().unwrap_or(0);
+        let ends_gone = self.turn(last).is_some_and(|turn| turn.deletes);
+        seen.last == last || (seen.gone && ends_gone)
+    }
+
+    /// Measures the turns of an object after `last`, up to `turn`; gives whether `turn` itself is
+    /// measured.
+    fn measure(&self, object: u32, last: u32, turn: u32, at: Instant) -> bool {
+        let Some(load) = &self.load else { return false };
+        let turns = self.of_object.get(&object).map_or(&[][..], Vec::as_slice);
+        let begins = turns.partition_point(|number| *number <= last.max(self.first_of_load - 1));
+        let mut is_measured = false;
+        for number in turns[begins..].iter().take_while(|number| **number <= turn) {
+            let Some(intended) = self.turn(*number).map(|turn| turn.at) else { continue };
+            if intended >= load.measured_from {
+                load.latency.record(at.saturating_duration_since(load.began + intended));
+                is_measured = *number == turn;
+            }
+        }
+        is_measured
     }
 }
 
@@ -264,7 +333,7 @@ impl Witness for Sightings {
         let Some(turn) = turn_of(&object.object) else {
             return self.find(|| format!("edge {edge}: {key} says no turn"));
         };
-        if self.schedule.objects[index as usize].node.is_some_and(|node| node != edge) {
+        if self.owner(index).is_some_and(|node| node != edge) {
             return self.find(|| format!("edge {edge} was told of {key}, which is another's"));
         }
         match self.last_of(edge, index) {
@@ -274,23 +343,24 @@ impl Witness for Sightings {
             }
             // A listing repeats what was delivered.
             Some(seen) if turn == seen.last && !seen.gone => {}
-            _ => self.see(edge, index, turn, false, at),
+            _ => self.see(&self.plan(), edge, index, turn, false, at),
         }
     }
 
     fn removed(&self, edge: usize, key: &str, at: Instant) {
         if let Some(index) = self.objects.get(key) {
-            self.gone(edge, *index, at);
+            self.gone(&self.plan(), edge, *index, at);
         }
     }
 
     fn listed(&self, edge: usize, group: Group, keys: &BTreeSet<String>, at: Instant) {
         let Some(seen) = self.edges.get(edge) else { return };
-        let held: Vec<u32> = lock(seen).keys().copied().collect();
+        let held: Vec<u32> = lock(seen).objects.keys().copied().collect();
+        let plan = self.plan();
         for object in held {
-            let key = &self.schedule.objects[object as usize].key;
-            if self.group_of(object) == group && !keys.contains(key) {
-                self.gone(edge, object, at);
+            let object = &self.inventory.objects[object as usize];
+            if Group::of(object.kind) == group && !keys.contains(&object.key) {
+                self.gone(&plan, edge, object.index, at);
             }
         }
     }

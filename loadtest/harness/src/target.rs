@@ -4,8 +4,6 @@
 //! The first two the harness starts, on loopback, and leaves nothing behind. What their databases
 //! and their log hold can be read once they are stopped.
 
-mod stopped;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -23,8 +21,6 @@ use tempfile::TempDir;
 
 use crate::deployment::{AttachError, Deployment};
 use crate::scenario::{Act, TargetKind};
-
-pub use self::stopped::{NodeDisks, Picture, Statuses, StoppedError, StoppedTarget};
 
 /// How long a part may take to come up. Far more than it needs: two cores may be busy with
 /// something else.
@@ -64,14 +60,12 @@ pub struct TargetSettings {
     pub place: Place,
     /// The nodes.
     pub nodes: Vec<NodeName>,
-    /// Whether an edge with RocksDB is started for each of them; else they are the caller's.
-    pub starts_edges: bool,
 }
 
 /// A running Headwater.
 pub struct Target {
     settings: TargetSettings,
-    /// StoppedTarget first.
+    /// Stopped first.
     parts: BTreeMap<String, Part>,
     kafka: Option<Cluster>,
     objects: PathBuf,
@@ -209,13 +203,6 @@ impl Target {
         if let Some(hub) = self.parts.get_mut(HUB) {
             hub.say_instead(ANY_PORT, &address);
         }
-        if self.settings.starts_edges {
-            for node in self.settings.nodes.clone() {
-                let name = node.to_string();
-                let edge = ["edge", "--node", &name, "--hub", &address, "--insecure-loopback"];
-                self.add(&name, &[&edge[..], &["--runtime", "hollow"]].concat());
-            }
-        }
         self.await_objects(CONTROLLER)?;
         self.wait(CONTROLLER, "that it has reconciled", |part| {
             (part.status()?["reconciled"] == true).then_some(())
@@ -226,6 +213,16 @@ impl Target {
         let path = &self.objects;
         let socket = UnixStream::connect(path);
         socket.map(drop).map_err(|source| AttachError::Objects { path: path.clone(), source })
+    }
+
+    /// Starts the edge of a node, which reaches the hub at `hub`; in one process there is one
+    /// already.
+    pub fn start_edge(&mut self, node: &NodeName, hub: SocketAddr) {
+        if matches!(self.settings.place, Place::Cluster) {
+            let (name, hub) = (node.as_str(), hub.to_string());
+            let edge = ["edge", "--node", name, "--hub", &hub, "--insecure-loopback"];
+            self.add(name, &[&edge[..], &["--runtime", "hollow"]].concat());
+        }
     }
 
     /// Removes the objects of a run from a deployment: nothing else outlives a run.
@@ -397,10 +394,7 @@ impl Target {
     }
 
     /// Stops all but Kafka in order: edges, hub, controller. What they hold can then be read.
-    ///
-    /// # Errors
-    /// See [`TargetError`].
-    pub fn stop(mut self) -> Result<StoppedTarget, TargetError> {
+    pub fn stop(&mut self) {
         let is_edge = |name: &String| ![UP, CONTROLLER, HUB].contains(&name.as_str());
         let edges: Vec<String> = self.parts.keys().filter(|name| is_edge(name)).cloned().collect();
         let rest = [HUB, CONTROLLER, UP].map(str::to_owned);
@@ -410,14 +404,20 @@ impl Target {
                 part.stop();
             }
         }
-        Ok(StoppedTarget::new(self))
     }
 
-    fn data(&self, part: &str) -> PathBuf {
+    /// What it runs on.
+    pub(crate) fn place(&self) -> &Place {
+        &self.settings.place
+    }
+
+    /// The data directory of a part.
+    pub(crate) fn data(&self, part: &str) -> PathBuf {
         self.folder.path().join(part)
     }
 
-    fn node_data(&self, node: &NodeName) -> PathBuf {
+    /// The data directory of a node.
+    pub(crate) fn node_data(&self, node: &NodeName) -> PathBuf {
         let part = match self.settings.place {
             Place::Embedded => UP,
             Place::Cluster | Place::Attached(_) => node.as_str(),

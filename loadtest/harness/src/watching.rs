@@ -9,6 +9,8 @@ use std::time::Instant;
 use headwater_proto::local::watch_event::Kind;
 use headwater_proto::local::{Object, WatchEvent, WatchRequest};
 
+use crate::object;
+
 /// Receives what becomes visible at each edge. Called from many tasks; must not block.
 pub trait Witness: Send + Sync + 'static {
     /// An object came, changed, or is listed once more by a watch that began anew.
@@ -31,11 +33,11 @@ pub enum Group {
 }
 
 impl Group {
-    /// The group that receives a type of object.
-    pub fn of(kind: &str) -> Self {
+    /// The group that receives objects of a kind.
+    pub fn of(kind: object::Kind) -> Self {
         match kind {
-            "service" | "endpoints" | "endpointslice" => Self::Mesh,
-            _ => Self::Edged,
+            object::Kind::Service => Self::Mesh,
+            object::Kind::Pod | object::Kind::ConfigMap => Self::Edged,
         }
     }
 

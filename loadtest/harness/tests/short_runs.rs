@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_loadtest::deployment::Deployment;
+use headwater_loadtest::disks::NodeDisks;
 use headwater_loadtest::object::NAMESPACE;
 use headwater_loadtest::record::Run;
 use headwater_loadtest::report;
 use headwater_loadtest::run::{Live, Observer, RunSettings, run};
 use headwater_loadtest::scenario::Scenario;
-use headwater_loadtest::target::{NodeDisks, Place, Target, TargetSettings};
+use headwater_loadtest::target::{Place, Target, TargetSettings};
 use headwater_store::{Durability, Range, WriteBatch};
 use serde_json::{Value, json};
 
@@ -123,7 +124,7 @@ fn light_edges_on_a_real_kafka_say_back_what_they_saw() {
 
 #[test]
 fn a_run_on_a_deployment_is_measured_and_leaves_it_as_it_was() {
-    let started = TargetSettings { place: Place::Cluster, nodes: Vec::new(), starts_edges: false };
+    let started = TargetSettings { place: Place::Cluster, nodes: Vec::new() };
     let there = Target::start(started).unwrap_or_else(|error| panic!("{error}"));
     let deployment = Deployment {
         objects: there.objects().to_owned(),

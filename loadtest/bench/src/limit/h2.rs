@@ -53,7 +53,7 @@ impl BareServer {
     ///
     /// # Errors
     /// When it takes no more.
-    pub(crate) async fn connect(&self, count: u64) -> Result<Vec<Stream>, Failure> {
+    pub(crate) async fn connect(&self, count: usize) -> Result<Vec<Stream>, Failure> {
         let mut streams = Vec::new();
         for _ in 0..count {
             let endpoint = Endpoint::from_shared(format!("http://{}", self.address));

@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn who_holds_the_former_version_needs_little() {
-        let pod = |turn| crate::pods::pod("gw-1", 3, turn, 2 << 10).to_string();
-        let (before, after) = (pod(41), pod(42));
-        let patch = bytes(before.as_bytes(), after.as_bytes()).expect("compresses");
-        let whole = frame_bytes(&[after.as_bytes()]).expect("compresses");
+        let pods = crate::pods::NodePods::new("gw-1".parse().expect("a name"), 2 << 10);
+        let (before, after) = (pods.object(3, 41), pods.object(3, 42));
+        let patch = bytes(&before, &after).expect("compresses");
+        let whole = frame_bytes(&[&after]).expect("compresses");
         assert!(patch < 60 && patch * 5 < whole, "{patch} of {whole}");
     }
 }

@@ -7,30 +7,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use headwater_event::{Cursor, Event, LogId, NodeName, Partition, StreamId};
-use headwater_follow::Follower;
+use headwater_event::{Cursor, Event, NodeName, Partition, StreamId};
 use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::{
-    Append, AppendError, Bounds, Claimant, Description, Draft, Log, MemoryLog, MetadataProposal,
-    ReadError, Reader, RecordPosition, Writer, read_or_create_metadata,
+    Append, AppendError, Bounds, Description, Draft, Log, MemoryLog, ReadError, Reader,
+    RecordPosition,
 };
-use headwater_store::MemoryEngine;
 use tokio::runtime::Runtime;
-use uuid::Uuid;
 
 use crate::bound::Bound;
-use crate::clock::{memory_log, wall_clock};
-use crate::events::pod;
+use crate::clock::memory_log;
 use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::producer::BareProducer;
-use crate::row::Run;
+use crate::pods::event;
+use crate::run::Run;
 use crate::samples::Samples;
+use crate::writer::claim;
 
 const OBJECT_BYTES: usize = 2 << 10;
-const NODES: u64 = 50;
-const PODS: u64 = 5_500;
+const NODES: u32 = 50;
+const PODS: u32 = 5_500;
 
 /// Events in one append: what a controller gives its writer at most.
 const GROUP: usize = 1_024;
@@ -58,7 +56,7 @@ struct Taken {
 /// When Kafka does not do what it should.
 pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let rounds = run.pick(7, 15);
-    let events: u64 = run.pick(20_480, 204_800);
+    let events: u32 = run.pick(20_480, 204_800);
     let runtime = runtime("append", 2)?;
     let kafka = Kafka::start()?;
     let drafts: Vec<Draft> = (0..events).map(draft).collect();
@@ -101,9 +99,9 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     Ok(measured)
 }
 
-fn draft(turn: u64) -> Draft {
+fn draft(turn: u32) -> Draft {
     let node: NodeName = format!("node-{}", turn % NODES).parse().expect("a node name");
-    let event = Event::Applied(pod(turn, PODS, OBJECT_BYTES));
+    let event = Event::Applied(event(turn, PODS, OBJECT_BYTES));
     Draft { stream: StreamId::node(&node), event, replaces: None, traceparent: None }
 }
 
@@ -153,28 +151,6 @@ fn bare(settings: &KafkaSettings, records: &[Append]) -> Result<Taken, Failure> 
         single.push(began.elapsed().as_secs_f64() * 1e3);
     }
     Ok(Taken { per_second, single_ms: single.median() })
-}
-
-/// Becomes the one writer of an empty log.
-pub(crate) async fn claim(log: &Arc<dyn Log>) -> Result<Writer, Failure> {
-    claim_anew(log, None).await
-}
-
-/// Becomes the one writer of an empty log that had another life before.
-pub(crate) async fn claim_anew(
-    log: &Arc<dyn Log>,
-    previous: Option<LogId>,
-) -> Result<Writer, Failure> {
-    let wish = MetadataProposal { previous, uuid: Uuid::new_v4() };
-    read_or_create_metadata(&**log, wish).await.tried("beginning a log")?;
-    let engine = Arc::new(MemoryEngine::new());
-    let mut follower =
-        Follower::open(&**log, engine, (), wall_clock()).await.tried("reading a log")?;
-    while !follower.is_folded() {
-        follower.next().await.tried("reading a log")?;
-    }
-    let claimant = Claimant::new(Uuid::new_v4());
-    follower.take_over(log, &claimant).await.tried("claiming a log")
 }
 
 /// The records that a writer makes of `drafts`.

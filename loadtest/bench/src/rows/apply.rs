@@ -22,7 +22,7 @@ use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::{Taken, Written, file, rocks};
-use crate::row::Run;
+use crate::run::Run;
 use crate::samples::Samples;
 use crate::thread_time::ThreadTime;
 

@@ -21,19 +21,20 @@ use tokio::runtime::Runtime;
 
 use crate::bound::Bound;
 use crate::clock::{memory_log, wall_clock};
-use crate::events::pod;
 use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::{Written, patch, rocks};
-use crate::link::{Link, wait};
-use crate::row::Run;
-use crate::rows::append::claim;
+use crate::link::Link;
+use crate::pods::event;
+use crate::run::Run;
 use crate::samples::Samples;
+use crate::waiting::wait;
+use crate::writer::claim;
 
 const OBJECT_BYTES: usize = 2 << 10;
-const NODES: u64 = 20;
+const NODES: u32 = 20;
 
 /// Events in one append, and in one batch of the bare database.
 const GROUP: usize = 1_024;
@@ -53,7 +54,7 @@ enum Side {
 /// # Errors
 /// When a part does not come so far.
 pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
-    let events: u64 = run.pick(100_000, 1_000_000);
+    let events: u32 = run.pick(100_000, 1_000_000);
     let keys = events / 50;
     let rounds = run.pick(5, 7);
     let runtime = runtime("bootstrap", 2)?;
@@ -76,7 +77,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
             Side::Consume => consume(&settings, events)?,
             Side::Write => rocks::write(&batches, false)?.wall,
         };
-        Ok(events as f64 / seconds.as_secs_f64())
+        Ok(f64::from(events) / seconds.as_secs_f64())
     })?;
     let of = |side: usize| taken.iter().map(|round| round[side]).collect::<Samples>();
     let slower: Samples = taken.iter().map(|[_, consume, write]| consume.min(*write)).collect();
@@ -99,9 +100,9 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     Ok(measured)
 }
 
-fn draft(turn: u64, keys: u64) -> Draft {
+fn draft(turn: u32, keys: u32) -> Draft {
     let node: NodeName = format!("node-{}", turn % NODES).parse().expect("a node's name");
-    let event = Event::Applied(pod(turn, keys, OBJECT_BYTES));
+    let event = Event::Applied(event(turn, keys, OBJECT_BYTES));
     Draft { stream: StreamId::node(&node), event, replaces: None, traceparent: None }
 }
 
@@ -147,7 +148,7 @@ fn fold(runtime: &Runtime, settings: &KafkaSettings) -> Result<Duration, Failure
     Ok(taken)
 }
 
-fn consume(settings: &KafkaSettings, events: u64) -> Result<Duration, Failure> {
+fn consume(settings: &KafkaSettings, events: u32) -> Result<Duration, Failure> {
     let began = Instant::now();
     let consumer = BareConsumer::new(settings, PARTITIONS, From::Start)?;
     let mut read = 0;
@@ -155,7 +156,7 @@ fn consume(settings: &KafkaSettings, events: u64) -> Result<Duration, Failure> {
     while read < events {
         match consumer.next(Duration::from_millis(100), <[u8]>::len)? {
             Some(bytes) => {
-                read += u64::from(bytes > OBJECT_BYTES / 2);
+                read += u32::from(bytes > OBJECT_BYTES / 2);
                 heard = Instant::now();
             }
             None if heard.elapsed() > READ_WITHIN => {
@@ -170,13 +171,9 @@ fn consume(settings: &KafkaSettings, events: u64) -> Result<Duration, Failure> {
 /// An edge with nothing gets one snapshot.
 fn snapshot(run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
     let pods = 1_000;
-    let mut link = Link::start()?;
-    let node = link.node.to_string();
-    let objects: Vec<Bytes> = (0..pods)
-        .map(|number| crate::pods::pod(&node, number, 0, OBJECT_BYTES).to_string().into())
-        .collect();
-    let named = (0..pods).map(|number| crate::pods::name(&node, number));
-    link.say(named.zip(objects.iter().cloned().map(Some)))?;
+    let mut link = Link::start(OBJECT_BYTES)?;
+    let objects: Vec<Bytes> = (0..pods).map(|number| link.pods.object(number, 0)).collect();
+    link.say((0..pods).map(|number| (number, 0)))?;
     let live: Vec<&[u8]> = objects.iter().map(|object| &object[..]).collect();
     let live = patch::frame_bytes(&live)? as f64;
     let (mut down, mut ideal, mut ms) = <(Samples, Samples, Samples)>::default();

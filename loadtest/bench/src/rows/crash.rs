@@ -23,10 +23,10 @@ use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::rocks;
-use crate::link::wait;
 use crate::process::edge_status;
-use crate::row::Run;
+use crate::run::Run;
 use crate::samples::Samples;
+use crate::waiting::wait;
 
 const NODE: &str = "gw-1";
 const OBJECT_BYTES: usize = 1 << 10;

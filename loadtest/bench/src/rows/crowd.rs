@@ -6,19 +6,21 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use headwater_e2e::proxy::{Conditions, Proxy};
+use headwater_e2e::proxy::Conditions;
 use headwater_loadtest::kernel::processor_time;
+use headwater_loadtest::object::{Kind, ObjectSpec};
+use headwater_loadtest::scenario::EdgeKind;
+use headwater_loadtest::schedule::{at_once, at_rate};
 
 use crate::bound::Bound;
-use crate::crowd::{Crowd, Taken};
+use crate::cluster::{Cluster, Nodes, Taken};
 use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::h2::BareServer;
-use crate::link::wait;
-use crate::pace::Pace;
-use crate::process::{memory_at_rest, memory_at_rest_of};
-use crate::row::Run;
+use crate::pods::{content, pods};
+use crate::process::memory_at_rest;
+use crate::run::Run;
 use crate::samples::Samples;
 use crate::thread_time::ThreadTime;
 
@@ -27,35 +29,41 @@ const OBJECT_BYTES: usize = 2 << 10;
 /// A pace at which hardly two messages of one edge meet.
 const STEADY_PER_SECOND: u32 = 2_000;
 
-/// More than anybody takes.
-const BURST_PER_SECOND: u32 = 1_000_000;
+/// The process that is measured.
+const HUB: &str = "hub";
+
+/// Light edges, with a pod each.
+fn light(count: usize) -> Nodes {
+    Nodes { count, kind: EdgeKind::Light, behind_hops: 0, unmeasured: 0 }
+}
 
 /// Row 5: memory and time of a hub for each edge that is idle.
 ///
 /// # Errors
 /// When the edges do not connect.
 pub(crate) fn idle(run: &mut Run) -> Result<RowResult, Failure> {
-    let step: u64 = run.pick(500, 2_000);
-    let steps: u64 = run.pick(2, 4);
+    let step: usize = run.pick(500, 2_000);
+    let steps: usize = run.pick(2, 4);
     let first = 200;
     let watched = run.pick(Duration::from_secs(30), Duration::from_secs(120));
-    let mut crowd = Crowd::start(first + steps * step, OBJECT_BYTES)?;
-    crowd.connect(0..first, None)?;
-    let mut before = memory_at_rest(crowd.fleet.part("hub"))?;
+    let nodes = first + steps * step;
+    let mut crowd = Cluster::start(light(nodes), pods(nodes, 1, OBJECT_BYTES))?;
+    let hub = crowd.process(HUB)?;
+    crowd.set_up(0..nodes as u32)?;
+    crowd.connect(first)?;
+    let mut before = memory_at_rest(hub)?;
     let mut slope = Samples::default();
-    for index in 0..steps {
-        let from = first + index * step;
-        crowd.connect(from..from + step, None)?;
-        let now = memory_at_rest(crowd.fleet.part("hub"))?;
+    for _ in 0..steps {
+        crowd.connect(step)?;
+        let now = memory_at_rest(hub)?;
         slope.push((now - before) / step as f64 / 1024.0);
         before = now;
     }
-    let hub = crowd.fleet.part("hub").process_id().tried("the hub runs")?;
     let processor = processor_time(hub).tried("the hub runs")?;
     thread::sleep(watched);
     let processor = processor_time(hub).tried("the hub runs")?.saturating_sub(processor);
-    let edges = crowd.nodes as f64;
-    let us = processor.as_secs_f64() * 1e6 / watched.as_secs_f64() / edges;
+    let us = processor.as_secs_f64() * 1e6 / watched.as_secs_f64() / nodes as f64;
+    crowd.end()?;
 
     let mut measured = RowResult::default();
     let bare = bare_slope(first, steps, step)?;
@@ -72,19 +80,27 @@ pub(crate) fn idle(run: &mut Run) -> Result<RowResult, Failure> {
 }
 
 /// The same of a server that does nothing, in KiB a stream.
-fn bare_slope(first: u64, steps: u64, step: u64) -> Result<Samples, Failure> {
+fn bare_slope(first: usize, steps: usize, step: usize) -> Result<Samples, Failure> {
     let server = BareServer::start()?;
     let of_clients = runtime("clients", 2)?;
     let mut held = of_clients.block_on(server.connect(first))?;
-    let mut before = memory_at_rest_of(server.process_id())?;
+    let mut before = memory_at_rest(server.process_id())?;
     let mut slope = Samples::default();
     for _ in 0..steps {
         held.extend(of_clients.block_on(server.connect(step))?);
-        let now = memory_at_rest_of(server.process_id())?;
+        let now = memory_at_rest(server.process_id())?;
         slope.push((now - before) / step as f64 / 1024.0);
         before = now;
     }
     Ok(slope)
+}
+
+/// How messages come.
+#[derive(Clone, Copy)]
+enum Side {
+    Steady,
+    Burst,
+    Bare,
 }
 
 /// Row 6: a hub's time on a processor for each event that it delivers.
@@ -92,17 +108,34 @@ fn bare_slope(first: u64, steps: u64, step: u64) -> Result<Samples, Failure> {
 /// # Errors
 /// When something is not delivered.
 pub(crate) fn delivery(run: &mut Run) -> Result<RowResult, Failure> {
-    let nodes = 100;
-    let count: u64 = run.pick(6_000, 120_000);
+    let nodes: u32 = 100;
+    let count: u32 = run.pick(6_000, 120_000);
     let rounds = run.pick(5, 9);
-    let mut crowd = Crowd::start(nodes, OBJECT_BYTES)?;
-    crowd.connect(0..nodes, None)?;
-    let sides = [Some(STEADY_PER_SECOND), Some(BURST_PER_SECOND), None];
-    let taken = run.turns.take(rounds, sides, |pace| {
-        let Some(per_second) = pace else { return bare_writer(nodes, count) };
-        let taken = crowd.drive(Pace::new(per_second, count, 0), nodes)?;
-        Ok(taken.processor.as_secs_f64() * 1e6 / count as f64)
+    let mut objects = pods(nodes as usize, 1, OBJECT_BYTES);
+    let shop = "shop".to_owned();
+    objects.push(ObjectSpec::new(nodes, Kind::Service, shop, None, content(OBJECT_BYTES)));
+    let mut crowd = Cluster::start(light(nodes as usize), objects)?;
+    crowd.connect(nodes as usize)?;
+    crowd.set_up(0..nodes + 1)?;
+    let each = |taken: &Taken, count: f64| {
+        let hub = taken.processor.get(HUB).copied().unwrap_or_default();
+        hub.as_secs_f64() * 1e6 / count
+    };
+    let sides = [Side::Steady, Side::Burst, Side::Bare];
+    let taken = run.turns.take(rounds, sides, |side| {
+        let pods = (0..count).map(|turn| turn % nodes);
+        let turns = match side {
+            Side::Steady => at_rate(STEADY_PER_SECOND, pods),
+            Side::Burst => at_once(pods, false),
+            Side::Bare => return bare_writer(nodes, count),
+        };
+        Ok(each(&crowd.load(turns, Duration::ZERO)?, count.into()))
     })?;
+    let broadcasts: u32 = run.pick(300, 3_000);
+    let shop = (0..broadcasts).map(|_| nodes);
+    // What is overtaken is not shown: most is.
+    let broadcast = crowd.load(at_rate(100, shop), Duration::ZERO)?;
+    crowd.end()?;
     let of = |side: usize| taken.iter().map(|round| round[side]).collect::<Samples>();
     let mut measured = RowResult::default();
     let (steady, burst, bare) = (of(0), of(1), of(2));
@@ -111,7 +144,8 @@ pub(crate) fn delivery(run: &mut Run) -> Result<RowResult, Failure> {
         let figure = Figure::ratio(&what, ours.clone(), "a bare TCP writer", bare.clone());
         measured.push(figure.judged_by(ours).held_to(Bound::at_most(10.0, 4.0)));
     }
-    broadcast(run, &mut crowd, &mut measured)?;
+    let us = each(&broadcast, broadcast.delivered as f64);
+    measured.push(Figure::alone("broadcast: us of the hub a message and edge", us.into()));
     measured.set("edges", format!("{nodes}, light"));
     measured.set("messages", format!("{count} of {OBJECT_BYTES} bytes"));
     measured.set("one by one", format!("{STEADY_PER_SECOND} a second: each is a wake of its own"));
@@ -121,25 +155,8 @@ pub(crate) fn delivery(run: &mut Run) -> Result<RowResult, Failure> {
     Ok(measured)
 }
 
-/// What a further edge costs that gets what others get too.
-fn broadcast(run: &Run, crowd: &mut Crowd, measured: &mut RowResult) -> Result<(), Failure> {
-    let count: u64 = run.pick(300, 3_000);
-    let hub = crowd.fleet.part("hub").process_id().tried("the hub runs")?;
-    let (before, processor) = (crowd.shown(), processor_time(hub).tried("the hub runs")?);
-    let pace = Pace::new(100, count, 0);
-    pace.drive(|turn| crowd.broadcast(turn))?;
-    let wanted = before + count * crowd.nodes * 9 / 10;
-    // What is overtaken is not shown: most is.
-    wait("the broadcast is seen", || (crowd.shown() >= wanted).then_some(()))?;
-    let processor = processor_time(hub).tried("the hub runs")?.saturating_sub(processor);
-    let delivered = (crowd.shown() - before) as f64;
-    let us = processor.as_secs_f64() * 1e6 / delivered;
-    measured.push(Figure::alone("broadcast: us of the hub a message and edge", us.into()));
-    Ok(())
-}
-
 /// Microseconds of a thread that writes as many bytes to as many sockets, one message a write.
-fn bare_writer(sockets: u64, count: u64) -> Result<f64, Failure> {
+fn bare_writer(sockets: u32, count: u32) -> Result<f64, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").tried("finding a free port")?;
     let address = listener.local_addr().tried("finding a free port")?;
     let mut writers = Vec::new();
@@ -158,8 +175,7 @@ fn bare_writer(sockets: u64, count: u64) -> Result<f64, Failure> {
     let me = ThreadTime::current();
     let before = me.taken();
     for turn in 0..count {
-        let index = usize::try_from(turn % sockets).unwrap_or_default();
-        writers[index].write_all(&message).tried("writing to a socket")?;
+        writers[(turn % sockets) as usize].write_all(&message).tried("writing to a socket")?;
     }
     let taken = me.taken().saturating_sub(before);
     drop(writers);
@@ -167,7 +183,7 @@ fn bare_writer(sockets: u64, count: u64) -> Result<f64, Failure> {
         // It ends with its socket, whatever it read.
         let _ = reader.join();
     }
-    Ok(taken.as_secs_f64() * 1e6 / count as f64)
+    Ok(taken.as_secs_f64() * 1e6 / f64::from(count))
 }
 
 /// Row 16: what edges that do not listen do to the others.
@@ -175,31 +191,35 @@ fn bare_writer(sockets: u64, count: u64) -> Result<f64, Failure> {
 /// # Errors
 /// When something is not seen by those that do listen.
 pub(crate) fn isolation(run: &mut Run) -> Result<RowResult, Failure> {
-    let (nodes, per_second) = (100, 500);
-    let count: u64 = run.pick(2_000, 100_000);
+    let (nodes, per_second): (u32, u32) = (100, 500);
+    let count: u32 = run.pick(2_000, 100_000);
     let rounds = run.pick(5, 9);
-    let mut crowd = Crowd::start(nodes, OBJECT_BYTES)?;
-    let hub = crowd.hub_address()?;
-    let listening = nodes - 2;
-    let (hole, slow) = (Proxy::start(hub), Proxy::start(hub));
+    let edges = Nodes { behind_hops: 2, unmeasured: 2, ..light(nodes as usize) };
+    let mut crowd = Cluster::start(edges, pods(nodes as usize, 1, OBJECT_BYTES))?;
+    let hub = crowd.process(HUB)?;
     // One that is slow from its first byte holds no more than the kernel must.
-    slow.set(Conditions { reads_per_second: Some(64 << 10), ..Conditions::default() });
-    crowd.connect(0..listening, None)?;
-    crowd.connect([listening], Some(hole.address()))?;
-    crowd.connect([listening + 1], Some(slow.address()))?;
-    let before = memory_at_rest(crowd.fleet.part("hub"))?;
+    crowd.hop(1)?.set(Conditions { reads_per_second: Some(64 << 10), ..Conditions::default() });
+    crowd.connect(nodes as usize)?;
+    crowd.set_up(0..nodes)?;
+    let before = memory_at_rest(hub)?;
+    let turns = at_rate(per_second, (0..per_second + count).map(|turn| turn % nodes));
+    let measured_from = turns[per_second as usize].at;
     let taken = run.turns.take(rounds, [true, false], |is_broken| {
-        hole.set(Conditions { black_hole: is_broken, ..Conditions::default() });
-        let rate = is_broken.then_some(1);
-        slow.set(Conditions { reads_per_second: rate, ..Conditions::default() });
-        crowd.drive(Pace::new(per_second, count, per_second.into()), listening)
+        crowd.hop(0)?.set(Conditions { black_hole: is_broken, ..Conditions::default() });
+        let reads_per_second = is_broken.then_some(1);
+        crowd.hop(1)?.set(Conditions { reads_per_second, ..Conditions::default() });
+        crowd.load(turns.clone(), measured_from)
     })?;
-    let after = memory_at_rest(crowd.fleet.part("hub"))?;
+    let after = memory_at_rest(hub)?;
+    for hop in [0, 1] {
+        crowd.hop(hop)?.set(Conditions::default());
+    }
+    crowd.end()?;
     let of = |side: usize, what: fn(&Taken) -> f64| -> Samples {
         taken.iter().map(|round| what(&round[side])).collect()
     };
-    let p99 = |taken: &Taken| taken.latency.ms(0.99);
-    let p50 = |taken: &Taken| taken.latency.ms(0.5);
+    let p99 = |taken: &Taken| taken.latency.p99_ms.unwrap_or(f64::NAN);
+    let p50 = |taken: &Taken| taken.latency.p50_ms.unwrap_or(f64::NAN);
     let limit = "the same without them";
     let mut measured = RowResult::default();
     measured.push(
@@ -208,7 +228,7 @@ pub(crate) fn isolation(run: &mut Run) -> Result<RowResult, Failure> {
             .latency(),
     );
     measured.push(Figure::ratio("others: ms, p50", of(0, p50), limit, of(1, p50)).latency());
-    let lag = |taken: &Taken| taken.lag.ms(0.99);
+    let lag = |taken: &Taken| taken.lag.judged_ms();
     let what = "the generator's own lag, ms, p99";
     measured.push(Figure::ratio(what, of(0, lag), limit, of(1, lag)));
     measured

@@ -4,37 +4,36 @@
 //! counts bytes. Objects enter through the controller's socket where KubeEdge has a Kubernetes
 //! API: what that takes is in its figures and not in ours, as Kafka is in ours and not in its.
 
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_e2e::fleet::Fleet;
 use headwater_e2e::proxy::{Conditions, Proxy, Traffic};
-use headwater_loadtest::kernel::{processor_time, resident_bytes};
-use serde_json::{Value, json};
-use tokio::runtime::Runtime;
+use headwater_loadtest::kernel::resident_bytes;
+use headwater_loadtest::latency::Quantiles;
+use headwater_loadtest::scenario::{Act, EdgeKind};
+use headwater_loadtest::schedule::{Turn, at_once, at_rate};
 
 use crate::bound::Bound;
+use crate::cluster::{Cluster, Nodes};
 use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
-use crate::kafka::{PARTITIONS, runtime};
-use crate::link::{QUIET, quiet, wait};
-use crate::pace::{Latency, Pace};
-use crate::pods::{PODS_PER_NODE, name, pod};
-use crate::process::{self, edge_socket, edge_status};
-use crate::row::Run;
-use crate::rows::propagation::P99_SAMPLES;
-use crate::worker::Worker;
+use crate::pods::{PODS_PER_NODE, pods};
+use crate::run::Run;
+use crate::waiting::{QUIET, quiet, wait};
 
 const OBJECT_BYTES: usize = 1_600;
 const NODE: &str = "node-1";
+const CLOUD: [&str; 2] = ["controller", "hub"];
 
 /// The pods of the large figures.
-const MANY: u64 = 1_000;
+const MANY: u32 = 1_000;
 
 /// What else is killed in the midst of.
-const BURST: u64 = 500;
+const BURST: u32 = 500;
+
+/// The samples behind a p99.
+const P99_SAMPLES: u32 = 1_000;
 
 /// The wait for earlier changes to end.
 const REST: Duration = Duration::from_secs(3);
@@ -45,13 +44,15 @@ const REST: Duration = Duration::from_secs(3);
 /// When something is not seen at all.
 pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let mut measured = RowResult::default();
-    let mut world = World::start()?;
+    let paced = run.pick(PODS_PER_NODE, P99_SAMPLES);
+    let mut world = World::start(paced)?;
     world.memory("no pods", [(69.0, 25.0), (101.0, 15.0)], &mut measured)?;
-    world.paced(run, &mut measured)?;
+    world.paced(paced, &mut measured)?;
     world.idle(run, &mut measured)?;
     world.at_once(&mut measured)?;
     world.comes_back(&mut measured)?;
     world.killed(&mut measured)?;
+    world.cluster.end()?;
     measured.set("pods", format!("about {OBJECT_BYTES} bytes of JSON each, hollow, on one node"));
     measured.set("parts", "controller, hub, edge and Kafka, a process each; no TLS");
     measured.set("floor", "what KubeEdge took on a machine like this, the faster of its runs");
@@ -63,18 +64,10 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     Ok(measured)
 }
 
-/// The parts, and the way in.
+/// The parts, and the pods that were made so far: none is made twice.
 struct World {
-    fleet: Fleet,
-    socket: PathBuf,
-    source: UnixStream,
-    hop: Proxy,
-    worker: Worker,
-    asking: Runtime,
-    /// Turns sent so far: no pod ever has an earlier content again.
-    turn: u64,
-    /// Pods made so far: no name comes twice.
-    made: u64,
+    cluster: Cluster,
+    made: u32,
 }
 
 /// What passed and what was used between two moments.
@@ -85,41 +78,34 @@ struct Spent {
 }
 
 impl World {
-    fn start() -> Result<Self, Failure> {
-        let mut fleet = Fleet::on_one_broker(PARTITIONS);
-        let socket = fleet.add_source("controller");
-        fleet.add_hub("hub");
-        let hop = Proxy::start(fleet.hub_address("hub"));
-        fleet.add_edge_with(NODE, &[hop.address()], &["--insecure-loopback"]);
-        let source = fleet.wait_for("the objects socket", |_| UnixStream::connect(&socket).ok());
-        let asking = runtime("asking", 1)?;
-        let worker = Worker::begin(edge_socket(fleet.part(NODE), NODE), &asking);
-        let mut world = Self { fleet, socket, source, hop, worker, asking, turn: 0, made: 0 };
+    fn start(paced: u32) -> Result<Self, Failure> {
+        let nodes = Nodes { count: 1, kind: EdgeKind::Real, behind_hops: 1, unmeasured: 0 };
+        let all = 1 + paced + 2 * MANY + (MANY - PODS_PER_NODE) + 2 * BURST;
+        let mut cluster = Cluster::start(nodes, pods(1, all, OBJECT_BYTES))?;
+        cluster.connect(1)?;
+        let mut world = Self { cluster, made: 0 };
         // Everything is connected when the first pod has come and gone.
-        world.create(1)?;
-        world.has(1)?;
-        world.delete(0..1)?;
-        world.has(0)?;
+        let first = world.next(1);
+        world.load(at_once(first.clone(), false))?;
+        world.load(at_once(first, true))?;
         Ok(world)
     }
 
     /// One create or update after the other, as a person or a controller makes them.
-    fn paced(&mut self, run: &Run, measured: &mut RowResult) -> Result<(), Failure> {
-        let count = run.pick(PODS_PER_NODE, P99_SAMPLES);
-        let latency = self.at_pace(5, count, Self::create_line)?;
+    fn paced(&mut self, count: u32, measured: &mut RowResult) -> Result<(), Failure> {
+        let created = self.next(count);
+        let latency = self.cluster.load(at_rate(5, created.clone()), Duration::ZERO)?.latency;
         push(measured, "create, 5/s", &latency, [(11.7, 4.0), (23.0, 12.0)]);
-        let first = self.made - PODS_PER_NODE;
-        self.delete(self.made - count..first)?;
-        self.has(PODS_PER_NODE)?;
-        let update = |world: &mut Self, n| world.line_of(first + n % PODS_PER_NODE);
-        let latency = self.at_pace(5, count, update)?;
+        let first = created.end - PODS_PER_NODE;
+        self.load(at_once(created.start..first, true))?;
+        let updated = (0..count).map(|turn| first + turn % PODS_PER_NODE);
+        let latency = self.cluster.load(at_rate(5, updated), Duration::ZERO)?.latency;
         push(measured, "update, 5/s", &latency, [(4.4, 3.0), (29.0, 10.0)]);
         self.memory("110 pods", [(81.0, 28.0), (105.0, 18.0)], measured)?;
-        let latency = self.at_pace(50, MANY, Self::create_line)?;
+        let created = self.next(MANY);
+        let latency = self.cluster.load(at_rate(50, created.clone()), Duration::ZERO)?.latency;
         push(measured, "create, 50/s for 20 s", &latency, [(4_700.0, 4.0), (12_000.0, 12.0)]);
-        let last = self.made;
-        self.delete(last - MANY..last)?;
-        self.has(PODS_PER_NODE).map(drop)
+        self.load(at_once(created, true)).map(drop)
     }
 
     /// What it costs that nothing happens at 110 pods.
@@ -148,16 +134,15 @@ impl World {
     /// A thousand pods come at once, and go.
     fn at_once(&mut self, measured: &mut RowResult) -> Result<(), Failure> {
         self.rest()?;
-        let first = self.made;
+        let created = self.next(MANY);
         let before = self.spent()?;
-        let done = self.create(MANY)?;
-        let took = self.has(PODS_PER_NODE + MANY)?.saturating_duration_since(done);
+        let took = self.load(at_once(created.clone(), false))?;
         self.rest()?;
         let spent = self.spent()?.since(&before);
-        let each = |sum: f64| sum / MANY as f64;
+        let each = |sum: f64| sum / f64::from(MANY);
         let ms = |time: Duration| each(time.as_secs_f64() * 1e3);
         for (what, value, floor, target) in [
-            ("1000 creates at once: s after the last write", took.as_secs_f64(), 30.0, 0.5),
+            ("1000 creates at once: s after the last write", took, 30.0, 0.5),
             ("1000 creates: bytes down a pod", each(spent.passed.down as f64), 1_930.0, 300.0),
             ("1000 creates: bytes up a pod", each(spent.passed.up as f64), 352.0, 20.0),
             ("1000 creates: ms of the cloud a pod", ms(spent.cloud), 3.0, 0.15),
@@ -166,24 +151,22 @@ impl World {
             beside(measured, what, value, floor, target);
         }
         self.memory("1110 pods", [(98.0, 40.0), (111.0, 25.0)], measured)?;
-        let done = self.delete(first..first + MANY)?;
-        let took = self.has(PODS_PER_NODE)?.saturating_duration_since(done).as_secs_f64();
+        let took = self.load(at_once(created, true))?;
         beside(measured, "1000 deletes at once: s after the last write", took, 29.0, 0.5);
         Ok(())
     }
 
     /// The edge was away: nothing changed; ten of a thousand pods changed and ten are gone.
     fn comes_back(&mut self, measured: &mut RowResult) -> Result<(), Failure> {
-        self.create(MANY - PODS_PER_NODE)?;
-        self.has(MANY)?;
-        let (passed, _) = self.away(|_| Ok(()))?;
+        let created = self.next(MANY - PODS_PER_NODE);
+        self.load(at_once(created.clone(), false))?;
+        let (passed, _) = self.away(Vec::new())?;
         let both = (passed.down + passed.up) as f64;
         beside(measured, "resume, nothing changed: bytes both ways", both, 3_600.0, 300.0);
-        let last = self.made;
-        let (passed, ms) = self.away(|world| {
-            world.update(last - 20..last - 10)?;
-            world.delete(last - 10..last).map(drop)
-        })?;
+        let last = created.end;
+        let mut turns = at_once(last - 20..last - 10, false);
+        turns.extend(at_once(last - 10..last, true));
+        let (passed, ms) = self.away(turns)?;
         for (what, value, floor, target) in [
             ("resume, 10 changed and 10 deleted: bytes down", passed.down as f64, 24_500.0, 4e3),
             ("resume, 10 changed and 10 deleted: bytes up", passed.up as f64, 9_300.0, 500.0),
@@ -196,129 +179,77 @@ impl World {
 
     /// Parts are killed in the midst of a burst, and started again.
     fn killed(&mut self, measured: &mut RowResult) -> Result<(), Failure> {
-        let there = MANY - 10;
         let s = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
-        self.create(BURST / 2)?;
-        self.fleet.part_mut(NODE).kill();
-        self.create(BURST / 2)?;
+        let pods = self.next(BURST);
+        let middle = pods.start + BURST / 2;
+        self.cluster.say(at_once(pods.start..middle, false))?;
+        self.cluster.act(Act::Kill, NODE)?;
+        self.cluster.say(at_once(middle..pods.end, false))?;
         let started = Instant::now();
-        self.fleet.part_mut(NODE).start_again();
-        let seen = self.has(there + BURST)?;
+        self.cluster.act(Act::Start, NODE)?;
+        let seen = self.cluster.seen()?;
         let what = "edge killed in a burst of 500 creates: s to right";
         beside(measured, what, s(started, seen), 10.0, 1.0);
 
-        let first = self.made;
-        self.create(BURST / 2)?;
-        for part in ["controller", "hub"] {
-            self.fleet.part_mut(part).kill();
+        let pods = self.next(BURST);
+        let middle = pods.start + BURST / 2;
+        self.cluster.say(at_once(pods.start..middle, false))?;
+        for part in CLOUD {
+            self.cluster.act(Act::Kill, part)?;
         }
         let started = Instant::now();
-        for part in ["controller", "hub"] {
-            self.fleet.part_mut(part).start_again();
+        for part in CLOUD {
+            self.cluster.act(Act::Start, part)?;
         }
         // The killed controller may have lost the last lines: a client sends them again.
-        let socket = self.socket.clone();
-        self.source = wait("the objects socket again", || UnixStream::connect(&socket).ok())?;
-        self.update(first..self.made)?;
-        self.create(BURST / 2)?;
-        let seen = self.has(there + 2 * BURST)?;
+        self.cluster.reconnect()?;
+        self.cluster.say(at_once(pods, false))?;
+        let seen = self.cluster.seen()?;
         let what = "cloud killed in a burst of 500 creates: s to right";
         beside(measured, what, s(started, seen), 46.0, 3.0);
         Ok(())
     }
 
-    /// Says `count` lines, `per_second` of them, and gives how long each took to be seen.
-    fn at_pace(
-        &mut self,
-        per_second: u32,
-        count: u64,
-        line: impl Fn(&mut Self, u64) -> Value + Sync,
-    ) -> Result<Latency, Failure> {
-        let first = self.turn;
-        let pace = Pace::new(per_second, count, 0);
-        pace.drive(|turn| {
-            let line = line(self, turn - 1);
-            self.say(&line)
-        })?;
-        self.worker.until("all of it", |sight| sight.has(first + 1..=first + count))?;
-        let mut latency = Latency::new();
-        for turn in 1..=count {
-            let seen = self.worker.at(first + turn).tried("it was seen")?;
-            latency.record(seen.saturating_duration_since(pace.moment(turn)));
-        }
-        Ok(latency)
+    /// The next `count` pods, which were not made yet.
+    fn next(&mut self, count: u32) -> Range<u32> {
+        let first = self.made;
+        self.made += count;
+        first..self.made
     }
 
-    /// Cuts the link while `meanwhile` happens; gives what coming back took on the wire, and for how
+    /// Runs a load, and gives how many seconds after the last write the last of it was seen.
+    fn load(&self, turns: Vec<Turn>) -> Result<f64, Failure> {
+        let taken = self.cluster.load(turns, Duration::ZERO)?;
+        Ok(taken.seen.saturating_duration_since(taken.written).as_secs_f64())
+    }
+
+    fn hop(&self) -> Result<&Proxy, Failure> {
+        self.cluster.hop(0)
+    }
+
+    /// Cuts the link while changes are said; gives what coming back took on the wire, and for how
     /// many milliseconds from the first byte.
-    fn away(
-        &mut self,
-        meanwhile: impl FnOnce(&mut Self) -> Result<(), Failure>,
-    ) -> Result<(Traffic, f64), Failure> {
+    fn away(&self, turns: Vec<Turn>) -> Result<(Traffic, f64), Failure> {
         self.rest()?;
-        self.hop.set(Conditions { closed: true, ..Conditions::default() });
-        self.hop.cut();
-        meanwhile(self)?;
+        let hop = self.hop()?;
+        hop.set(Conditions { closed: true, ..Conditions::default() });
+        hop.cut();
+        self.cluster.say(turns)?;
         let tail = self.tail_at_rest()?;
-        let before = self.hop.traffic();
-        self.hop.set(Conditions::default());
-        wait("the edge connects", || (self.hop.traffic().down > before.down).then_some(()))?;
+        let before = hop.traffic();
+        hop.set(Conditions::default());
+        wait("the edge connects", || (hop.traffic().down > before.down).then_some(()))?;
         let began = Instant::now();
         self.has_synced(tail)?;
         let ms = began.elapsed().as_secs_f64() * 1e3;
-        Ok((quiet(&self.hop)?.since(before), ms))
-    }
-
-    fn create_line(&mut self, _: u64) -> Value {
-        self.made += 1;
-        self.line_of(self.made - 1)
-    }
-
-    /// Pod `number` as the next turn makes it.
-    fn line_of(&mut self, number: u64) -> Value {
-        self.turn += 1;
-        json!({ "object": pod(NODE, number, self.turn, OBJECT_BYTES) })
-    }
-
-    /// Makes `count` pods; when this returns all are written.
-    fn create(&mut self, count: u64) -> Result<Instant, Failure> {
-        let first = self.made;
-        self.made += count;
-        self.update(first..first + count)
-    }
-
-    fn update(&mut self, pods: std::ops::Range<u64>) -> Result<Instant, Failure> {
-        for number in pods {
-            let line = self.line_of(number);
-            self.say(&line)?;
-        }
-        Ok(Instant::now())
-    }
-
-    fn delete(&mut self, pods: std::ops::Range<u64>) -> Result<Instant, Failure> {
-        for number in pods {
-            self.say(&json!({ "delete": format!("default/pod/{}", name(NODE, number)) }))?;
-        }
-        Ok(Instant::now())
-    }
-
-    fn say(&mut self, line: &Value) -> Result<(), Failure> {
-        process::say(&mut self.source, line)
-    }
-
-    /// Waits until the worker has so many pods, and the newest turn of all.
-    fn has(&self, pods: u64) -> Result<Instant, Failure> {
-        let turn = self.turn;
-        self.worker.until(&format!("{pods} pods"), |sight| {
-            sight.pods() as u64 == pods && sight.has(turn..=turn)
-        })
+        Ok((quiet(hop)?.since(before), ms))
     }
 
     /// Where the node's stream ends, once controller and hub say the same again and again.
     fn tail_at_rest(&self) -> Result<u64, Failure> {
         let stream = format!("node/{NODE}");
         let tail = |part: &str| {
-            let status = self.fleet.part(part).status()?;
+            let status = self.cluster.status(part)?;
             let nodes = status["nodes"].as_array()?;
             let streams = nodes.iter().flat_map(|node| node["streams"].as_array());
             let of_node = streams.flatten().find(|one| one["stream"] == stream.as_str())?;
@@ -334,9 +265,8 @@ impl World {
 
     /// Waits until the edge has synced the node's stream up to `tail`.
     fn has_synced(&self, tail: u64) -> Result<(), Failure> {
-        let socket = edge_socket(self.fleet.part(NODE), NODE);
         wait("the edge in step", || {
-            let status = self.asking.block_on(edge_status(&socket)).ok()?;
+            let status = self.cluster.edge_status(0)?;
             let is_there = status.streams.iter().any(|one| one.durable == tail);
             (is_there && status.connected).then_some(())
         })
@@ -345,7 +275,7 @@ impl World {
     /// Waits until the effects of earlier changes are complete.
     fn rest(&self) -> Result<(), Failure> {
         thread::sleep(REST);
-        quiet(&self.hop).map(drop)
+        quiet(self.hop()?).map(drop)
     }
 
     fn memory(
@@ -356,8 +286,8 @@ impl World {
     ) -> Result<(), Failure> {
         self.rest()?;
         let of = |part: &str| {
-            let resident = self.fleet.part(part).process_id().and_then(resident_bytes);
-            resident.map(|bytes| bytes as f64 / 1e6).tried("it does not run")
+            let resident = resident_bytes(self.cluster.process(part)?).tried("it does not run")?;
+            Ok::<_, Failure>(resident as f64 / 1e6)
         };
         let cloud = of("controller")? + of("hub")?;
         let parts = [("controller and hub", cloud), ("edge", of(NODE)?)];
@@ -368,12 +298,10 @@ impl World {
     }
 
     fn spent(&self) -> Result<Spent, Failure> {
-        let of = |part: &str| {
-            let id = self.fleet.part(part).process_id();
-            id.and_then(processor_time).tried("it does not run")
-        };
-        let cloud = of("controller")? + of("hub")?;
-        Ok(Spent { passed: self.hop.traffic(), cloud, edge: of(NODE)? })
+        let taken = self.cluster.processor_times();
+        let of = |part: &str| taken.get(part).copied().unwrap_or_default();
+        let cloud = CLOUD.into_iter().map(of).sum();
+        Ok(Spent { passed: self.hop()?.traffic(), cloud, edge: of(NODE) })
     }
 }
 
@@ -383,11 +311,11 @@ fn beside(measured: &mut RowResult, what: &str, value: f64, kubeedge: f64, targe
 }
 
 /// Shows a latency; its p99 only where enough lies behind it.
-fn push(measured: &mut RowResult, what: &str, latency: &Latency, bounds: [(f64, f64); 2]) {
-    let quantiles = [("p50", 0.5, 1), ("p99", 0.99, P99_SAMPLES)];
-    for ((name, quantile, samples), (floor, target)) in quantiles.into_iter().zip(bounds) {
-        if latency.count() >= samples {
-            let figure = Figure::alone(&format!("{what}: ms, {name}"), latency.ms(quantile).into());
+fn push(measured: &mut RowResult, what: &str, latency: &Quantiles, bounds: [(f64, f64); 2]) {
+    let quantiles = [("p50", latency.p50_ms), ("p99", latency.p99_ms)];
+    for ((name, ms), (floor, target)) in quantiles.into_iter().zip(bounds) {
+        if let Some(ms) = ms {
+            let figure = Figure::alone(&format!("{what}: ms, {name}"), ms.into());
             measured.push(figure.held_to(Bound::at_most(floor, target)).latency());
         }
     }

@@ -18,16 +18,16 @@ use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::patch;
-use crate::link::{Link, wait};
-use crate::pods::{name, pod};
+use crate::link::Link;
 use crate::process::{edge_status, memory_at_rest};
-use crate::row::Run;
+use crate::run::Run;
 use crate::samples::Samples;
+use crate::waiting::wait;
 
 const OBJECT_BYTES: usize = 4_000;
 
 /// Pods, and the most that an edge with so many should take, in MB: floor and target.
-const SIZES: [(u64, Bound); 2] =
+const SIZES: [(u32, Bound); 2] =
     [(110, Bound::at_most(60.0, 30.0)), (1_000, Bound::at_most(60.0, 30.0))];
 
 /// Measures it.
@@ -77,11 +77,10 @@ struct Taken {
     live: f64,
 }
 
-fn churn(pods: u64, changes: u64) -> Result<Taken, Failure> {
-    let mut link = Link::start()?;
-    let node = link.node.to_string();
-    let object = |number, turn| Bytes::from(pod(&node, number, turn, OBJECT_BYTES).to_string());
-    link.say((0..pods).map(|number| (name(&node, number), Some(object(number, 0)))))?;
+fn churn(pods: u32, changes: u32) -> Result<Taken, Failure> {
+    let mut link = Link::start(OBJECT_BYTES)?;
+    let node = link.pods.node().to_string();
+    link.say((0..pods).map(|number| (number, 0)))?;
     let folder = TempDir::new().tried("making a folder")?;
     let hub = link.hop.address().to_string();
     let args = ["edge", "--node", &node, "--hub", &hub, "--insecure-loopback", "--runtime"];
@@ -98,19 +97,16 @@ fn churn(pods: u64, changes: u64) -> Result<Taken, Failure> {
         })
     };
     in_step(&link)?;
-    let turns: Vec<u64> = (1..=changes).collect();
+    let turns: Vec<u32> = (1..=changes).collect();
     for group in turns.chunks(1_000) {
-        let changed = group.iter().map(|turn| {
-            let number = turn % pods;
-            (name(&node, number), Some(object(number, *turn)))
-        });
-        link.say(changed.collect::<Vec<_>>())?;
+        link.say(group.iter().map(|turn| (turn % pods, *turn)))?;
         in_step(&link)?;
     }
-    let live: Vec<Bytes> = (0..pods).map(|number| object(number, changes)).collect();
+    let live: Vec<Bytes> = (0..pods).map(|number| link.pods.object(number, changes)).collect();
     let live = patch::frame_bytes(&live.iter().map(|one| &one[..]).collect::<Vec<_>>())?;
-    let memory = memory_at_rest(&edge)?;
-    let own = edge.process_id().and_then(anonymous_bytes).tried("it does not run")? as f64;
+    let id = edge.process_id().tried("it does not run")?;
+    let memory = memory_at_rest(id)?;
+    let own = anonymous_bytes(id).tried("it does not run")? as f64;
     Ok(Taken { memory, own, disk: disk_bytes(&root.join("state"))?, live: live as f64 })
 }
 

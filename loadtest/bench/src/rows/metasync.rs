@@ -3,18 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
-use bytes::Bytes;
 use headwater_e2e::proxy::Traffic;
-use headwater_proto::local::Operation;
 use serde_json::{Value, json};
 
 use crate::bound::Bound;
 use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
-use crate::link::{Link, status_of};
-use crate::pods::{PODS_PER_NODE, name, pod};
-use crate::row::Run;
+use crate::link::Link;
+use crate::pods::PODS_PER_NODE;
+use crate::run::Run;
 
 const OBJECT_BYTES: usize = 2 << 10;
 
@@ -31,15 +29,15 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// When the edge does not come in step.
 pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let idle = run.pick(Duration::from_secs(60), Duration::from_secs(600));
-    let changes: u64 = run.pick(60, 600);
-    let mut link = Link::start()?;
+    let changes: u32 = run.pick(60, 600);
+    let mut link = Link::start(OBJECT_BYTES)?;
     begin(&mut link, PODS_PER_NODE)?;
     let (said, ideal) = change(&link, PODS_PER_NODE, changes)?;
     let before = link.hop.traffic();
     thread::sleep(idle);
     let silent = link.hop.traffic().since(before);
 
-    let each = |bytes: f64| bytes / changes as f64;
+    let each = |bytes: f64| bytes / f64::from(changes);
     let a_second = |bytes: u64| bytes as f64 / idle.as_secs_f64();
     let up = each(said.up as f64);
     let all: usize = (0..PODS_PER_NODE).map(|number| status(number, 0).to_string().len()).sum();
@@ -78,39 +76,33 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
 }
 
 /// Starts an edge whose pods have reported their statuses.
-fn begin(link: &mut Link, pods: u64) -> Result<(), Failure> {
-    let node = link.node.to_string();
-    let object = |number| Bytes::from(pod(&node, number, 0, OBJECT_BYTES).to_string());
-    link.say((0..pods).map(|number| (name(&node, number), Some(object(number)))))?;
+fn begin(link: &mut Link, pods: u32) -> Result<(), Failure> {
+    link.say((0..pods).map(|number| (number, 0)))?;
     link.start_edge()?;
     link.in_step()?;
-    link.operate((0..pods).map(|number| say(&node, number, 0)).collect())?;
+    link.report((0..pods).map(|number| (number, status(number, 0))))?;
     link.in_step()
 }
 
 /// Changes statuses one by one: returns the traffic and the least that had to be sent.
-fn change(link: &Link, pods: u64, changes: u64) -> Result<(Traffic, f64), Failure> {
-    let node = link.node.to_string();
+fn change(link: &Link, pods: u32, changes: u32) -> Result<(Traffic, f64), Failure> {
     let before = link.quiet()?;
     let mut ideal = 0.0;
     for turn in 1..=changes {
         let number = turn % pods;
         let was = status(number, turn.saturating_sub(pods)).to_string();
-        let is = status(number, turn).to_string();
-        ideal += patch::bytes(was.as_bytes(), is.as_bytes())? as f64 + FRAMING_BYTES;
-        link.operate(vec![say(&node, number, turn)])?;
+        let is = status(number, turn);
+        let patch = patch::bytes(was.as_bytes(), is.to_string().as_bytes())?;
+        ideal += patch as f64 + FRAMING_BYTES;
+        link.report([(number, is)])?;
         link.in_step()?;
     }
     Ok((link.quiet()?.since(before), ideal))
 }
 
-fn say(node: &str, number: u64, turn: u64) -> Operation {
-    status_of(&name(node, number), &status(number, turn))
-}
-
 /// A pod's status after `turn`.
-fn status(number: u64, turn: u64) -> Value {
-    let time = |offset: u64| {
+fn status(number: u32, turn: u32) -> Value {
+    let time = |offset: u32| {
         let seconds = (turn * 61 + offset) % 86_400;
         format!("2026-03-01T{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
     };
@@ -147,7 +139,7 @@ mod tests {
     use headwater_hub::HubLimits;
 
     use super::*;
-    use crate::link::wait;
+    use crate::waiting::wait;
 
     /// Heartbeats in a minute of silence.
     fn heartbeats_a_minute() -> u64 {
@@ -156,12 +148,12 @@ mod tests {
 
     #[test]
     fn a_change_of_a_status_goes_up_as_what_changed() {
-        let mut link = Link::start().expect("a hub");
+        let mut link = Link::start(OBJECT_BYTES).expect("a hub");
         link.settings.session.heartbeat_interval = Duration::from_secs(3600);
         let (pods, changes) = (8, 24);
         begin(&mut link, pods).expect("an edge");
         let (said, ideal) = change(&link, pods, changes).expect("changes");
-        let (up, ideal) = (said.up as f64 / changes as f64, ideal / changes as f64);
+        let (up, ideal) = (said.up as f64 / f64::from(changes), ideal / f64::from(changes));
         println!("{up} bytes up a change, at least {ideal}");
         // 32 of them are the hash of the snapshot, 14 frames.
         assert!(up <= 1.3 * ideal, "{up} bytes up a change, at least {ideal}");
@@ -174,7 +166,7 @@ mod tests {
             interval + Duration::from_secs(2) <= HubLimits::default().keepalive_interval,
             "a hub pings an edge that beats every {interval:?}: both ends say more then"
         );
-        let mut link = Link::start().expect("a hub");
+        let mut link = Link::start(OBJECT_BYTES).expect("a hub");
         link.settings.session.heartbeat_interval = Duration::from_secs(1);
         begin(&mut link, 8).expect("an edge");
         let mut before = link.quiet().expect("quiet").up;

@@ -5,49 +5,47 @@
 //! edge's local API, which delivers only what is synced in the edge's RocksDB. Controller,
 //! hub and edge are processes. A change that a later one of its pod overtook is seen with that.
 
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use headwater_e2e::fleet::Fleet;
 use headwater_event::Partition;
 use headwater_kafka::KafkaSettings;
-use headwater_loadtest::kernel::processor_time;
+use headwater_loadtest::latency::{Latency, Quantiles};
+use headwater_loadtest::object::{ObjectSpec, turn_of};
+use headwater_loadtest::pacer::{LAG_P99_MS_MAX, Lag, pace};
+use headwater_loadtest::scenario::EdgeKind;
+use headwater_loadtest::schedule::{Turn, at_rate};
 use headwater_log::{Append, Record};
-use headwater_proto::local::watch_event::Kind;
-use serde_json::json;
 
 use crate::bound::Bound;
-use crate::failure::{Attempt, Failure};
+use crate::cluster::{BEGINS_IN, Cluster, GENERATOR, Nodes};
+use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
-use crate::kafka::{PARTITIONS, runtime, topic};
+use crate::kafka::{PARTITIONS, topic};
 use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::producer::BareProducer;
-use crate::pace::{Latency, Pace};
-use crate::pods::{PODS_PER_NODE, pod, turn_of};
-use crate::process::{self, edge_socket};
-use crate::row::Run;
+use crate::pods::{PODS_PER_NODE, pods};
+use crate::run::Run;
 use crate::samples::Samples;
-use crate::waiting::Waiting;
-use crate::worker::pods;
 
 const OBJECT_BYTES: usize = 2 << 10;
 const NODE: &str = "node-1";
 
-/// A percentile needs so many samples behind it to be printed: 99, and 99.9.
-pub(crate) const P99_SAMPLES: u64 = 1_000;
-const P999_SAMPLES: u64 = 100_000;
-
-/// A generator later than this was measured itself, in milliseconds.
-const LAG_MS_MAX: f64 = 1.0;
+/// Records that are made ahead of their moments.
+const AHEAD_MAX: usize = 4_096;
 
 /// What comes last may take this long to be seen.
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// The parts whose time on a processor is shown.
-const PARTS: [&str; 3] = ["controller", "hub", NODE];
+/// The processes whose time on a processor is shown, and what they are called.
+const PROCESSES: [(&str, &str); 5] = [
+    ("controller", "controller"),
+    ("hub", "hub"),
+    (NODE, NODE),
+    ("broker", "Kafka"),
+    (GENERATOR, GENERATOR),
+];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -59,15 +57,15 @@ enum Side {
 struct Course {
     per_second: u32,
     rounds: usize,
-    count: u64,
-    warm_up: u64,
+    count: u32,
+    warm_up: u32,
 }
 
 /// What one turn took.
 struct Taken {
-    latency: Latency,
-    lag: Latency,
-    /// Of each of [`PARTS`], the broker, and this process: microseconds a change.
+    latency: Quantiles,
+    lag: Lag,
+    /// Of each of [`PROCESSES`]: microseconds a change.
     processor_us: Vec<f64>,
 }
 
@@ -76,9 +74,12 @@ struct Taken {
 /// # Errors
 /// When something is not seen at all.
 pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
-    let runtime = runtime("propagation", 1)?;
-    let mut world = World::start()?;
-    let bare = topic(&world.fleet.kafka.bootstrap(), 0, &runtime)?;
+    let nodes = Nodes { count: 1, kind: EdgeKind::Real, behind_hops: 0, unmeasured: 0 };
+    let objects = pods(1, PODS_PER_NODE, OBJECT_BYTES);
+    let mut cluster = Cluster::start(nodes, objects.clone())?;
+    cluster.connect(1)?;
+    cluster.set_up(0..PODS_PER_NODE)?;
+    let bare = topic(&cluster.brokers()?, 0, cluster.runtime())?;
     let course = |per_second, rounds, count, warm_up| Course { per_second, rounds, count, warm_up };
     let courses = if run.full {
         [course(1, 7, 60, 2), course(200, 9, 20_000, 200), course(2_000, 9, 120_000, 2_000)]
@@ -88,216 +89,135 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let mut measured = RowResult::default();
     for course in courses {
         let Course { per_second, rounds, count, warm_up } = course;
+        let turns = at_rate(per_second, (0..warm_up + count).map(|turn| turn % PODS_PER_NODE));
+        let measured_from = turns[warm_up as usize].at;
         let taken = run.turns.take(rounds, [Side::Headwater, Side::Bare], |side| {
-            let turn = |world: &mut World| {
-                let pace = Pace::new(per_second, count, warm_up);
-                match side {
-                    Side::Headwater => world.turn(pace),
-                    Side::Bare => produce_and_consume(&bare, pace),
-                }
+            let turn = || match side {
+                Side::Headwater => headwater(&cluster, &turns, measured_from),
+                Side::Bare => produce_and_consume(&bare, &objects, &turns, measured_from),
             };
             // A late generator is tried again, once.
-            let taken = turn(&mut world)?;
-            let is_late = count >= P99_SAMPLES && taken.lag.ms(0.99) > LAG_MS_MAX;
-            if is_late { turn(&mut world) } else { Ok(taken) }
+            let taken = turn()?;
+            let is_late = taken.lag.quantiles.p99_ms.is_some() && !taken.lag.kept_up();
+            if is_late { turn() } else { Ok(taken) }
         })?;
-        show(&mut measured, &course, &taken);
+        show(&mut measured, per_second, &taken);
     }
+    cluster.end()?;
     measured.set("pods", format!("{PODS_PER_NODE} on one node, about {OBJECT_BYTES} bytes each"));
     measured.set("parts", "controller, hub, edge (RocksDB, hollow pods) and Kafka, a process each");
     measured.set("topic", format!("{PARTITIONS} partitions, 1 replica, on both sides"));
     measured
         .set("client", "linger.ms=0, acks=all, idempotent, lz4; fetch as storage/kafka sets it");
     measured.set("arrivals", "open loop at a fixed rate; latency counts from the intended moment");
-    measured.note(format!(
+    measured.note(
         "The bare side syncs nothing; ours waits for two syncs, the edge's and, unsynced, the \
-         broker's page cache. p99 needs {P99_SAMPLES} samples a turn, p99.9 {P999_SAMPLES}."
-    ));
+         broker's page cache. p99 needs 1000 samples a turn, p99.9 100000.",
+    );
     Ok(measured)
 }
 
-fn show(measured: &mut RowResult, course: &Course, taken: &[[Taken; 2]]) {
-    let rate = course.per_second;
+fn show(measured: &mut RowResult, rate: u32, taken: &[[Taken; 2]]) {
     let of = |side: usize, what: &dyn Fn(&Taken) -> f64| -> Samples {
         taken.iter().map(|round| what(&round[side])).collect()
     };
+    let ms = |quantile: Option<f64>| quantile.unwrap_or(f64::NAN);
     let limit = "bare produce and consume";
-    let p50 = |taken: &Taken| taken.latency.ms(0.5);
-    let lag = |taken: &Taken| taken.lag.ms(0.99);
+    let p50 = |taken: &Taken| ms(taken.latency.p50_ms);
+    let lag = |taken: &Taken| taken.lag.judged_ms();
     let lags = of(0, &lag);
-    let is_late = lags.median() > LAG_MS_MAX;
+    let is_late = lags.median() > LAG_P99_MS_MAX;
     let mut figures = vec![
         Figure::excess(&format!("{rate}/s: ms more, p50"), of(0, &p50), limit, of(1, &p50))
             .held_to(Bound::at_most(1.0, 1.0)),
     ];
-    let quantiles = [("p99", 0.99, P99_SAMPLES, 2.0), ("p99.9", 0.999, P999_SAMPLES, 3.0)];
-    for (name, quantile, samples, target) in quantiles {
-        if course.count < samples {
-            continue;
+    let quantiles: [(&str, fn(&Quantiles) -> Option<f64>, f64); 2] =
+        [("p99", |of| of.p99_ms, 2.0), ("p99.9", |of| of.p999_ms, 3.0)];
+    for (name, quantile, target) in quantiles {
+        // A quantile that the samples of a turn do not carry is not shown.
+        if taken.iter().flatten().all(|taken| quantile(&taken.latency).is_some()) {
+            let value = |taken: &Taken| ms(quantile(&taken.latency));
+            let what = format!("{rate}/s: ms, {name}");
+            figures.push(
+                Figure::ratio(&what, of(0, &value), limit, of(1, &value))
+                    .held_to(Bound::at_most(3.0, target)),
+            );
         }
-        let value = |taken: &Taken| taken.latency.ms(quantile);
-        let what = format!("{rate}/s: ms, {name}");
-        figures.push(
-            Figure::ratio(&what, of(0, &value), limit, of(1, &value))
-                .held_to(Bound::at_most(3.0, target)),
-        );
     }
     for figure in figures {
         let figure = figure.latency();
         measured.push(if is_late { figure.void() } else { figure });
     }
-    measured.push(Figure::ratio(
-        &format!("{rate}/s: the generator's own lag, ms, p99"),
-        lags,
-        limit,
-        of(1, &lag),
-    ));
+    let what = format!("{rate}/s: the generator's own lag, ms, p99");
+    measured.push(Figure::ratio(&what, lags, limit, of(1, &lag)));
     if is_late {
         measured.note(format!("{rate}/s: the generator was late; its latencies are void."));
     }
-    let everyone = PARTS.iter().copied().chain(["Kafka", "the generator"]);
-    for (index, part) in everyone.enumerate() {
+    for (index, (_, name)) in PROCESSES.iter().enumerate() {
         let us = |taken: &Taken| taken.processor_us.get(index).copied().unwrap_or(f64::NAN);
-        measured.push(Figure::alone(&format!("{rate}/s: us of {part} a change"), of(0, &us)));
+        measured.push(Figure::alone(&format!("{rate}/s: us of {name} a change"), of(0, &us)));
     }
 }
 
-/// The parts, and the way in.
-struct World {
-    fleet: Fleet,
-    source: UnixStream,
-    edge: PathBuf,
-    /// Turns sent so far: no pod ever has an earlier content again.
-    said: u64,
-}
-
-impl World {
-    fn start() -> Result<Self, Failure> {
-        let mut fleet = Fleet::on_one_broker(PARTITIONS);
-        let socket = fleet.add_source("controller");
-        fleet.add_hub("hub");
-        fleet.add_edge(NODE, &["hub"]);
-        let source = fleet.wait_for("the objects socket", |_| UnixStream::connect(&socket).ok());
-        let edge = edge_socket(fleet.part(NODE), NODE);
-        let mut world = Self { fleet, source, edge, said: 0 };
-        // Each pod once: from here on they change.
-        let first = Pace::new(200, PODS_PER_NODE, 0);
-        world.wait_for_edge();
-        world.turn(first)?;
-        Ok(world)
-    }
-
-    fn wait_for_edge(&self) {
-        let edge = &self.edge;
-        self.fleet.wait_for("the edge's socket", |_| UnixStream::connect(edge).ok());
-    }
-
-    fn turn(&mut self, pace: Pace) -> Result<Taken, Failure> {
-        let base = self.said;
-        let (ready, is_ready) = sync_channel(1);
-        let (begin, begins) = sync_channel(1);
-        let edge = self.edge.clone();
-        let watching = thread::spawn(move || watch(&edge, base, &ready, &begins));
-        is_ready.recv().tried("the watch of the edge does not begin")?;
-        let pace = pace.again();
-        begin.send(pace).tried("the watch of the edge does not go on")?;
-        let before = self.processor_times();
-        let lag = pace.drive(|turn| say(&mut self.source, base + turn))?;
-        self.said += pace.count;
-        let latency = watching.join().map_err(|_| Failure::of("the watch died"))??;
-        let after = self.processor_times();
-        let us = after.iter().zip(&before).map(|(after, before)| {
-            after.saturating_sub(*before).as_secs_f64() * 1e6 / pace.count as f64
-        });
-        Ok(Taken { latency, lag, processor_us: us.collect() })
-    }
-
-    fn processor_times(&mut self) -> Vec<Duration> {
-        let parts = PARTS.map(|part| self.fleet.part(part).process_id());
-        let broker = self.fleet.kafka.broker(1).pid();
-        let all = parts.into_iter().chain([broker, Some(std::process::id())]);
-        all.map(|id| id.and_then(processor_time).unwrap_or_default()).collect()
-    }
-}
-
-fn say(source: &mut UnixStream, turn: u64) -> Result<(), Failure> {
-    let object = pod(NODE, turn % PODS_PER_NODE, turn, OBJECT_BYTES);
-    process::say(source, &json!({ "object": object }))
-}
-
-/// Says when it watches, learns the pace, and watches until its last change. Turns count from
-/// `base`.
-fn watch(
-    socket: &Path,
-    base: u64,
-    ready: &SyncSender<()>,
-    begins: &Receiver<Pace>,
-) -> Result<Latency, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.tried("starting a runtime")?.block_on(async {
-        let mut events = pods(socket).await?;
-        let mut waiting = None;
-        while waiting.as_ref().is_none_or(|waiting: &Waiting| !waiting.is_over()) {
-            let next = tokio::time::timeout(SEEN_WITHIN, events.message());
-            let event = next.await.tried("a change is not seen")?.tried("the watch ended")?;
-            let Some(event) = event else { return Err(Failure::of("the watch ended")) };
-            match event.kind() {
-                // An edge lists again when it has all of a stream for the first time.
-                Kind::InitDone if waiting.is_none() => {
-                    ready.send(()).tried("nobody waits for the watch")?;
-                    let pace = begins.recv().tried("nobody says when to begin")?;
-                    waiting = Some(Waiting::new(base, pace, PODS_PER_NODE));
-                }
-                Kind::Apply | Kind::InitApply => {
-                    let object = event.object.map(|object| object.object).unwrap_or_default();
-                    if let (Some(waiting), Some(turn)) = (&mut waiting, turn_of(&object)) {
-                        waiting.see(turn);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(waiting.map_or_else(Latency::new, |waiting| waiting.latency))
-    })
+fn headwater(cluster: &Cluster, turns: &[Turn], measured_from: Duration) -> Result<Taken, Failure> {
+    let taken = cluster.load(turns.to_vec(), measured_from)?;
+    let us = PROCESSES.iter().map(|(process, _)| {
+        let taken = taken.processor.get(*process).copied().unwrap_or_default();
+        taken.as_secs_f64() * 1e6 / turns.len() as f64
+    });
+    Ok(Taken { latency: taken.latency, lag: taken.lag, processor_us: us.collect() })
 }
 
 /// The same bytes at the same pace, produced and consumed, and nothing else.
-fn produce_and_consume(settings: &KafkaSettings, pace: Pace) -> Result<Taken, Failure> {
+fn produce_and_consume(
+    settings: &KafkaSettings,
+    objects: &[ObjectSpec],
+    turns: &[Turn],
+    measured_from: Duration,
+) -> Result<Taken, Failure> {
     let producer = BareProducer::new(settings)?;
     let consumer = BareConsumer::new(settings, PARTITIONS, From::End)?;
     // Both have to find the broker first, as the log's clients did long ago.
-    let partition = Partition(0);
-    producer.send(&record(partition, 0))?;
+    producer.send(&record(&objects[0], 0))?;
     producer.acknowledged()?;
     while consumer.next(SEEN_WITHIN, |_| ())?.is_none() {}
-    let pace = pace.again();
-    let consuming = thread::spawn(move || {
-        let mut waiting = Waiting::new(0, pace, PODS_PER_NODE);
-        while !waiting.is_over() {
-            let turn = consumer.next(SEEN_WITHIN, turn_of)?;
-            match turn {
-                Some(Some(turn)) => waiting.see(turn),
-                Some(None) => return Err(Failure::of("a record says no turn")),
-                None => {}
+    let latency = Latency::new(SEEN_WITHIN);
+    let began = Instant::now() + BEGINS_IN;
+    let lag = thread::scope(|scope| {
+        let consuming = scope.spawn(|| {
+            for (turn, number) in turns.iter().zip(1..) {
+                if consumer.next(SEEN_WITHIN, turn_of)? != Some(Some(number)) {
+                    return Err(Failure::of("a record is not seen in its turn"));
+                }
+                if turn.at >= measured_from {
+                    latency.record(Instant::now().saturating_duration_since(began + turn.at));
+                }
             }
-        }
-        Ok(waiting.latency)
-    });
-    let lag = pace.drive(|turn| producer.send(&record(partition, turn)))?;
-    let latency = consuming.join().map_err(|_| Failure::of("the consumer died"))??;
-    Ok(Taken { latency, lag, processor_us: Vec::new() })
+            Ok(())
+        });
+        let (made, records) = sync_channel(AHEAD_MAX);
+        scope.spawn(move || {
+            for (turn, number) in turns.iter().zip(1..) {
+                let record = record(&objects[turn.object as usize], number);
+                // Without a taker the turn has failed.
+                let _ = made.send((turn.at, record));
+            }
+        });
+        let lag = pace(began, measured_from, records, |record, _| producer.send(&record))?;
+        consuming.join().map_err(|_| Failure::of("the consumer died"))??;
+        Ok::<_, Failure>(lag)
+    })?;
+    Ok(Taken { latency: latency.whole(), lag, processor_us: Vec::new() })
 }
 
-fn record(partition: Partition, turn: u64) -> Append {
-    let number = turn % PODS_PER_NODE;
-    let value = pod(NODE, number, turn, OBJECT_BYTES).to_string();
-    let key = format!("node/{NODE} default/pod/{}", crate::pods::name(NODE, number));
+fn record(object: &ObjectSpec, turn: u32) -> Append {
+    let nodes = [NODE.parse().expect("a node's name")];
     let record = Record {
-        key: key.into(),
-        value: Some(value.into()),
+        key: format!("node/{NODE} {}", object.key).into(),
+        value: Some(object.value(&nodes, turn, 0).to_string().into()),
         // As long as an event's.
         header: vec![7; 96].into(),
         traceparent: None,
     };
-    Append { partition, record }
+    Append { partition: Partition(0), record }
 }

@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-
 use crate::bound::Bound;
 use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
-use crate::link::{Link, wait};
-use crate::pods::{name, pod};
-use crate::row::Run;
+use crate::link::Link;
+use crate::run::Run;
 use crate::samples::Samples;
+use crate::waiting::wait;
 
 const OBJECT_BYTES: usize = 4_000;
 
@@ -19,7 +17,7 @@ const OBJECT_BYTES: usize = 4_000;
 const GREETING_BYTES: usize = 64;
 
 /// How many pods an edge has.
-const SIZES: [u64; 2] = [110, 1_000];
+const SIZES: [u32; 2] = [110, 1_000];
 
 /// What happens to the edge's position.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,59 +94,45 @@ fn measure(run: &mut Run, cursor: Cursor, bound: Bound) -> Result<RowResult, Fai
 
 const IDEAL: &str = "the compressed changes";
 
-/// A link whose edge has so many pods.
+/// A link whose edge has some pods.
 struct Node {
     link: Link,
-    pods: u64,
-    turn: u64,
-    /// What each pod is.
-    objects: Vec<Bytes>,
+    turn: u32,
+    /// The turn that made each pod.
+    pods: Vec<u32>,
 }
 
 impl Node {
-    fn start(pods: u64) -> Result<Self, Failure> {
-        let mut node = Self { link: Link::start()?, pods, turn: 0, objects: Vec::new() };
-        node.objects = (0..pods).map(|number| node.object(number)).collect();
+    fn start(pods: u32) -> Result<Self, Failure> {
+        let pods = (0..pods).map(|_| 0).collect();
+        let mut node = Self { link: Link::start(OBJECT_BYTES)?, turn: 0, pods };
         node.say_all()?;
         node.link.start_edge()?;
         node.link.in_step()?;
         Ok(node)
     }
 
-    fn object(&self, number: u64) -> Bytes {
-        pod(self.link.node.as_str(), number, self.turn, OBJECT_BYTES).to_string().into()
-    }
-
-    fn name(&self, number: u64) -> String {
-        name(self.link.node.as_str(), number)
-    }
-
     fn say_all(&mut self) -> Result<(), Failure> {
-        let all: Vec<_> = (0..self.pods)
-            .zip(&self.objects)
-            .map(|(number, object)| (self.name(number), Some(object.clone())))
-            .collect();
-        self.link.say(all)
+        self.link.say((0..).zip(self.pods.iter().copied()))
     }
 
     fn relist_bytes(&self) -> f64 {
-        self.objects.iter().map(|object| object.len() as f64).sum()
+        let all = (0..).zip(&self.pods);
+        all.map(|(number, turn)| self.link.pods.object(number, *turn).len() as f64).sum()
     }
 
     fn come_back(&mut self, cursor: Cursor) -> Result<Taken, Failure> {
         self.link.quiet()?;
         self.link.cut();
         self.turn += 1;
-        let count = (self.pods / 100).max(2);
-        let mut changed = Vec::new();
-        for index in 0..count {
-            let number = (self.turn * count + index * 97) % self.pods;
-            let object = self.object(number);
-            self.objects[usize::try_from(number).unwrap_or_default()] = object.clone();
-            changed.push((self.name(number), Some(object)));
-        }
-        let bodies: Vec<&[u8]> =
-            changed.iter().filter_map(|(_, object)| object.as_deref()).collect();
+        let (pods, turn) = (self.pods.len(), self.turn);
+        let count = (pods / 100).max(2);
+        let numbers = (0..count).map(|index| (turn as usize * count + index * 97) % pods);
+        let changed: Vec<_> = numbers.map(|number| (number as u32, turn)).collect();
+        changed.iter().for_each(|(number, turn)| self.pods[*number as usize] = *turn);
+        let object = |(number, turn): &(u32, u32)| self.link.pods.object(*number, *turn);
+        let bodies: Vec<_> = changed.iter().map(object).collect();
+        let bodies: Vec<&[u8]> = bodies.iter().map(|body| &body[..]).collect();
         let ideal = (patch::frame_bytes(&bodies)? + GREETING_BYTES) as f64;
         match cursor {
             Cursor::Valid => self.link.say(changed)?,

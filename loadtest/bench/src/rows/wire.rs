@@ -1,14 +1,12 @@
 //! Row 15: what one changed pod costs on the wire.
 
-use bytes::Bytes;
-
 use crate::bound::Bound;
 use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
 use crate::link::Link;
-use crate::pods::{PODS_PER_NODE, name, pod};
-use crate::row::Run;
+use crate::pods::PODS_PER_NODE;
+use crate::run::Run;
 use crate::samples::Samples;
 
 const OBJECT_BYTES: usize = 4_000;
@@ -18,12 +16,9 @@ const OBJECT_BYTES: usize = 4_000;
 /// # Errors
 /// When the edge does not come in step.
 pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
-    let changes: u64 = run.pick(200, 2_000);
-    let mut link = Link::start()?;
-    let node = link.node.to_string();
-    let object = |number, turn| Bytes::from(pod(&node, number, turn, OBJECT_BYTES).to_string());
-    let all = (0..PODS_PER_NODE).map(|number| (name(&node, number), Some(object(number, 0))));
-    link.say(all)?;
+    let changes: u32 = run.pick(200, 2_000);
+    let mut link = Link::start(OBJECT_BYTES)?;
+    link.say((0..PODS_PER_NODE).map(|number| (number, 0)))?;
     link.start_edge()?;
     link.in_step()?;
 
@@ -31,15 +26,16 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     let (mut patches, mut json) = (0, 0);
     for turn in 1..=changes {
         let number = turn % PODS_PER_NODE;
-        let (was, is) = (object(number, turn.saturating_sub(PODS_PER_NODE)), object(number, turn));
+        let was = link.pods.object(number, turn.saturating_sub(PODS_PER_NODE));
+        let is = link.pods.object(number, turn);
         patches += patch::bytes(&was, &is)?;
         json += is.len();
-        link.say([(name(&node, number), Some(is))])?;
+        link.say([(number, turn)])?;
         // Each by itself: what is gathered costs less.
         link.in_step()?;
     }
     let passed = link.quiet()?.since(before);
-    let each = |bytes: f64| bytes / changes as f64;
+    let each = |bytes: f64| bytes / f64::from(changes);
     let (down, patch) = (each(passed.down as f64), each(patches as f64));
 
     let mut measured = RowResult::default();

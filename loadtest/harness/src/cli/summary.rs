@@ -109,7 +109,7 @@ fn latencies(run: &Run) -> String {
     };
     measured("intended to visible", &run.propagation);
     measured("intended to status at cloud", &run.round_trip);
-    row("generator's own lag", &run.generator.lag);
+    row("generator's own lag", &run.generator.lag.quantiles);
     format!("\n{shown}\nlimit to compare with: {}\n", run.scenario.limit)
 }
 

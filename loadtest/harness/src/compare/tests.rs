@@ -2,11 +2,10 @@
 
 use super::*;
 use crate::correctness::Correctness;
-use crate::generator::Driven;
 use crate::latency::Quantiles;
 use crate::machine::{Machine, Versions};
 use crate::processes::Costs;
-use crate::record::{FORMAT, Throughput};
+use crate::record::{Driven, FORMAT, Throughput};
 use crate::scenario::{EdgeKind, Scenario, TargetKind};
 
 /// A run of which every second has one of these medians.

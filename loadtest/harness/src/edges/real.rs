@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use headwater_event::NodeName;
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{EdgeStatus, StatusRequest};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Error};
 
+use crate::light::LightSettings;
 use crate::socket;
+use crate::target::Target;
 use crate::watching::{Group, Watching, Witness};
 
 /// Before an edge is asked again that did not answer, or whose watch ended: it may be starting.
-const AGAIN: Duration = Duration::from_millis(50);
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// The largest listing that an edge gives.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -23,27 +26,39 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Watches of edges.
-#[derive(Debug)]
+/// Real edges, of which the first are connected.
 pub(crate) struct RealEdges {
+    settings: LightSettings,
+    witness: Arc<dyn Witness>,
     sockets: Vec<PathBuf>,
     watches: JoinSet<()>,
 }
 
 impl RealEdges {
-    /// Watches the edge behind each of `sockets` until it is stopped.
-    pub(super) fn watch(
-        sockets: Vec<PathBuf>,
-        groups: &[Group],
-        witness: &Arc<dyn Witness>,
-    ) -> Self {
-        let mut watches = JoinSet::new();
-        for (edge, socket) in sockets.iter().enumerate() {
-            for group in groups.iter().copied() {
-                watches.spawn(watch_all(edge, group, socket.clone(), witness.clone()));
+    pub(super) fn new(settings: LightSettings, witness: Arc<dyn Witness>) -> Self {
+        Self { settings, witness, sockets: Vec::new(), watches: JoinSet::new() }
+    }
+
+    /// Has the next `count` started, and watches them until they are stopped.
+    pub(super) fn connect(&mut self, count: usize, target: &mut Target) {
+        for _ in 0..count {
+            let edge = self.sockets.len();
+            let Some(node) = self.settings.nodes.get(edge) else { break };
+            let hop = self.settings.hops.get(edge).copied();
+            if let Some(hub) = hop.or_else(|| target.hub()) {
+                target.start_edge(node, hub);
             }
+            let socket = target.edge_socket(node);
+            for group in self.settings.groups.iter().copied() {
+                let (socket, witness) = (socket.clone(), self.witness.clone());
+                self.watches.spawn(watch_all(edge, group, socket, witness));
+            }
+            self.sockets.push(socket);
         }
-        Self { sockets, watches }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.sockets.len()
     }
 
     pub(super) async fn status(&self, edge: usize) -> Option<EdgeStatus> {
@@ -54,8 +69,11 @@ impl RealEdges {
         tokio::time::timeout(ANSWER_MAX, asking).await.ok().flatten()
     }
 
-    pub(super) async fn stop(mut self) {
+    /// Ends the watches; gives the nodes that were connected.
+    pub(super) async fn stop(mut self) -> Vec<NodeName> {
         self.watches.shutdown().await;
+        let count = self.count();
+        self.settings.nodes.into_iter().take(count).collect()
     }
 }
 

@@ -1,29 +1,36 @@
 //! Sightings that come in order, twice, out of order, and not at all.
 
 use super::*;
-use crate::object::{Content, ObjectSpec, apply_line};
-use crate::schedule::Turn;
+use crate::object::{Content, Kind, ObjectSpec};
 
-/// A pod of edge 0 that changes at turns 1, 3 (deleted) and 4, and a service of all, at turn 2.
+/// Two edges, a pod of edge 0 and a service of both; a load waits to begin.
 fn sightings() -> Sightings {
     let content = Content { bytes: 10, fresh: 10, plain: 0 };
-    let object = |index, kind: Kind, node| {
-        ObjectSpec::new(index, kind, "o".to_owned(), node, content)
-    };
+    let object =
+        |index, kind: Kind, node| ObjectSpec::new(index, kind, "o".to_owned(), node, content);
+    let nodes = ["node-1", "node-2"].map(|node| node.parse().expect("a name"));
+    let objects = vec![object(0, Kind::Pod, Some(0)), object(1, Kind::Service, None)];
+    let inventory = Inventory { nodes: nodes.into(), objects, seed: 1 };
+    let sightings = Sightings::new(Arc::new(inventory), 0);
+    sightings.expect([0, 1]);
+    sightings
+}
+
+/// The pod changes at turns 1, 3 (deleted) and 4, and the service at turn 2. Turn 1 warms up.
+fn begin(sightings: &Sightings) -> Arc<Latency> {
     let turn = |at, object, deletes| Turn { at: Duration::from_millis(at), object, deletes };
-    let schedule = Schedule {
-        objects: vec![object(0, Kind::Pod, Some(0)), object(1, Kind::Service, None)],
-        turns: vec![turn(1, 0, false), turn(2, 1, false), turn(3, 0, true), turn(4, 0, false)],
-        seed: 1,
-    };
+    let turns = [turn(1, 0, false), turn(2, 1, false), turn(3, 0, true), turn(4, 0, false)];
     let latency = Arc::new(Latency::new(Duration::from_secs(1)));
-    Sightings::new(Arc::new(schedule), 2, 0, Duration::from_millis(2), latency)
+    let measured_from = Duration::from_millis(2);
+    let load = Load { began: Instant::now(), measured_from, latency: latency.clone() };
+    sightings.begin(&turns, load);
+    latency
 }
 
 fn object(sightings: &Sightings, index: usize, turn: u32) -> Object {
-    let spec = &sightings.schedule.objects[index];
-    let line = apply_line(spec, &["node-1".parse().expect("a name")], turn, 1, "t");
-    Object { key: spec.key.clone(), object: line.into(), ..Object::default() }
+    let spec = &sightings.inventory.objects[index];
+    let object = spec.value(&[], turn, 1).to_string().into();
+    Object { key: spec.key.clone(), object, ..Object::default() }
 }
 
 /// Lets an edge see turns of an object; a negative one is its removal.
@@ -34,7 +41,7 @@ fn see(sightings: &Sightings, edge: usize, index: usize, turns: &[i64]) {
                 sightings.applied(edge, &object(sightings, index, turn), Instant::now());
             }
             Err(_) => {
-                let key = sightings.schedule.objects[index].key.clone();
+                let key = sightings.inventory.objects[index].key.clone();
                 sightings.removed(edge, &key, Instant::now());
             }
         }
@@ -46,34 +53,50 @@ fn all_that_is_seen_in_order_adds_up() {
     let sightings = sightings();
     see(&sightings, 0, 0, &[0]);
     see(&sightings, 0, 1, &[0]);
-    assert!(!sightings.is_set_up());
+    assert_eq!((sightings.restless(0..1), sightings.restless(0..2)), (0, 1));
     see(&sightings, 1, 1, &[0]);
-    assert!(sightings.is_set_up() && sightings.restless() == 3);
-    sightings.begin(Instant::now());
+    assert_eq!(sightings.restless(0..2), 0);
+    let latency = begin(&sightings);
+    assert_eq!(sightings.restless(0..2), 3);
     see(&sightings, 0, 0, &[1, -1, 4]);
     see(&sightings, 0, 1, &[2]);
     see(&sightings, 1, 1, &[2, 2]);
-    assert!(sightings.is_at_rest());
+    assert_eq!(sightings.restless(0..2), 0);
     let account = Account { intended: 5, seen: 5, overwritten: 0, missing: 0 };
     assert_eq!(sightings.account(), account);
     assert_eq!(sightings.findings().count, 0);
-    assert_eq!(sightings.latency.count(), 4, "turn 1 warms up");
+    assert_eq!((latency.count(), sightings.measured()), (4, 4), "turn 1 warms up");
 }
 
 #[test]
-fn what_a_later_turn_explains_is_overwritten_and_the_rest_is_missing() {
+fn what_a_later_turn_explains_is_overwritten_and_as_late_and_the_rest_is_missing() {
     let sightings = sightings();
+    let latency = begin(&sightings);
     see(&sightings, 0, 0, &[0, 4]);
     see(&sightings, 0, 1, &[0]);
     see(&sightings, 1, 1, &[0, 2]);
-    assert!(!sightings.is_at_rest(), "edge 0 has not seen turn 2");
+    assert_eq!(sightings.restless(0..2), 1, "edge 0 has not seen turn 2");
     let account = Account { intended: 5, seen: 2, overwritten: 2, missing: 1 };
+    assert_eq!(sightings.account(), account);
+    assert_eq!((latency.count(), sightings.measured()), (3, 2), "turn 3 is there with turn 4");
+}
+
+#[test]
+fn a_second_load_goes_on_with_the_next_turn() {
+    let sightings = sightings();
+    begin(&sightings);
+    see(&sightings, 0, 0, &[0, 1]);
+    let latency = begin(&sightings);
+    see(&sightings, 0, 0, &[8]);
+    assert_eq!(latency.count(), 2, "turns 7 and 8: turn 5 warms up, and the rest is of another");
+    let account = Account { intended: 10, seen: 2, overwritten: 4, missing: 4 };
     assert_eq!(sightings.account(), account);
 }
 
 #[test]
 fn what_must_never_be_seen_is_found() {
     let sightings = sightings();
+    begin(&sightings);
     see(&sightings, 1, 0, &[0]);
     assert!(sightings.findings().first[0].contains("another's"));
     see(&sightings, 0, 1, &[2, 0]);
@@ -85,6 +108,7 @@ fn what_must_never_be_seen_is_found() {
 #[test]
 fn a_listing_without_an_object_says_that_it_is_gone() {
     let sightings = sightings();
+    begin(&sightings);
     see(&sightings, 0, 0, &[0, 1]);
     sightings.listed(0, Group::Mesh, &BTreeSet::new(), Instant::now());
     assert_eq!(sightings.count(), 1, "another group's listing says nothing of it");

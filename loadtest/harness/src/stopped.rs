@@ -13,8 +13,9 @@ use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{Engine, EngineError, Schema, schema};
 use headwater_view::{PodStatusFold, StatusDigest};
 
-use super::{CONTROLLER, Place, Target, UP};
 use crate::deployment::AttachError;
+use crate::disks::NodeDisks;
+use crate::target::{CONTROLLER, Place, Target, UP};
 
 /// The topic of what goes down.
 const DOWNSTREAM: &str = "headwater.downstream.v1";
@@ -26,17 +27,6 @@ const STATUSES_MAX: usize = 100_000;
 pub struct StoppedTarget {
     target: Target,
     memory: DatabaseMemory,
-}
-
-/// The two databases of a node.
-#[derive(Clone, Debug)]
-pub struct NodeDisks {
-    /// The node.
-    pub node: NodeName,
-    /// Its replica.
-    pub state: Arc<dyn Engine>,
-    /// Its outbox.
-    pub outbox: Arc<dyn Engine>,
 }
 
 /// The statuses of a node's pods.
@@ -76,7 +66,9 @@ pub enum StoppedError {
 }
 
 impl StoppedTarget {
-    pub(super) fn new(target: Target) -> Self {
+    /// Stops `target`.
+    pub fn of(mut target: Target) -> Self {
+        target.stop();
         Self { target, memory: DatabaseMemory::new(Budget::CLOUD) }
     }
 
@@ -101,7 +93,7 @@ impl StoppedTarget {
     /// # Errors
     /// See [`StoppedError`].
     pub async fn picture(&self) -> Result<Picture, StoppedError> {
-        let path = match &self.target.settings.place {
+        let path = match self.target.place() {
             Place::Attached(deployment) => return Ok(Picture::Shown(deployment.statuses().await?)),
             Place::Embedded => self.target.data(UP).join("cloud/controller/picture"),
             Place::Cluster => self.target.data(CONTROLLER).join("controller/picture"),
