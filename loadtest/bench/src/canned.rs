@@ -8,6 +8,7 @@ use headwater_event::{
     Applied, Assignment, Change, Checkpoint, EntryKey, HashKey, LogId, NodeName, ObjectHash,
     RemovalRuns, Seq, StateHash, StreamId, WriterEpoch,
 };
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_server::{Replication, ReplicationServer};
 use headwater_session::message::{EdgeMessage, HubMessage, PROTOCOL, Push, PushMode, Welcome};
@@ -17,7 +18,6 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use crate::failure::{Attempt, Failure};
 use crate::pods::event;
 
 /// Messages on their way to the socket.

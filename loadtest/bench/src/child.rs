@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headwater_loadtest::failure::{Attempt, Failure};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgrp};
 
-use crate::failure::{Attempt, Failure};
 use crate::figure::RowResult;
 use crate::row::Row;
 

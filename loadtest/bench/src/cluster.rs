@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_e2e::proxy::Proxy;
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::inventory::Inventory;
 use headwater_loadtest::kernel::processor_time;
 use headwater_loadtest::latency::{Latency, Quantiles};
@@ -17,11 +19,9 @@ use headwater_loadtest::schedule::Turn;
 use headwater_loadtest::sightings::Load;
 use headwater_loadtest::target::Place;
 use headwater_loadtest::testbed::{Testbed, TestbedSettings};
-use headwater_proto::local::EdgeStatus;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::failure::{Attempt, Failure};
 use crate::kafka::runtime;
 
 /// How long anything may take to be seen.
@@ -212,9 +212,10 @@ impl Cluster {
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    /// What an edge says of itself; nothing while it does not answer.
-    pub(crate) fn edge_status(&self, edge: usize) -> Option<EdgeStatus> {
-        self.runtime.block_on(self.testbed.status(edge))
+    /// The data directory of a node.
+    pub(crate) fn node_data(&self, node: usize) -> PathBuf {
+        let node = &self.testbed.inventory().nodes[node];
+        self.runtime.block_on(self.testbed.target()).node_data(node)
     }
 
     /// What it takes to wait for something of the testbed's.

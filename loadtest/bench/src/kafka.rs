@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use headwater_broker::{Cluster, ClusterSettings};
 use headwater_kafka::KafkaSettings;
 use headwater_kafka::topics::{self, Direction, TopicPlan};
+use headwater_loadtest::failure::{Attempt, Failure};
 use tokio::runtime::Runtime;
-
-use crate::failure::{Attempt, Failure};
 
 /// The default number of partitions, as `headwater topics create` makes them.
 pub(crate) const PARTITIONS: u32 = 12;

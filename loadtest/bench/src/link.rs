@@ -3,7 +3,6 @@
 //! Bytes on the wire are the same wherever hub and edge run and whatever holds the log, which is
 //! in memory here.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,24 +11,21 @@ use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, EdgeHandle, EdgeStatus,
 use headwater_event::{
     Applied, Assignment, EntryKey, Event, LogId, NodeName, ResourceKey, StreamId,
 };
-use headwater_hub::{
-    Hub, HubConfig, HubDependencies, HubHandle, HubLimits, HubMetrics, NoRequestHandler,
-};
+use headwater_hub::HubHandle;
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::socket::connect;
 use headwater_log::{Draft, Log, MemoryLog, Writer, read_metadata};
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::operation_result::Outcome;
 use headwater_proto::local::{Operation, operation::Verb};
 use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
-use headwater_session::HubSettings;
 use headwater_store::{Engine, MemoryEngine, schema};
-use prometheus::Registry;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::clock::{memory_log, wall_clock};
-use crate::failure::{Attempt, Failure};
+use crate::clock::memory_log;
+use crate::hub;
 use crate::kafka::runtime;
 use crate::pods::NodePods;
 use crate::waiting::{quiet, wait};
@@ -70,24 +66,7 @@ impl Link {
         let draft = assignment(&node);
         of_cloud.block_on(writer.append(vec![draft])).tried("assigning streams")?;
         of_cloud.block_on(writer.reconciled()).tried("appending")?;
-        let hub = of_cloud.block_on(Hub::start(
-            HubConfig {
-                name: "hub".to_owned(),
-                listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-                tls: None,
-                settings: HubSettings::default(),
-                limits: HubLimits::default(),
-            },
-            HubDependencies {
-                downstream: seen,
-                upstream: Arc::new(memory_log(1)),
-                engine: Arc::new(MemoryEngine::new()),
-                requests: Arc::new(NoRequestHandler),
-                wall_clock: wall_clock(),
-                metrics: HubMetrics::new(&Registry::new()).tried("registering metrics")?,
-            },
-        ));
-        let hub = hub.tried("starting a hub")?;
+        let hub = hub::start(&of_cloud, seen, Arc::new(MemoryEngine::new()))?;
         let hop = Proxy::start(hub.address());
         let settings = Settings::default();
         let (edge, pods) = (None, NodePods::new(node, pod_bytes));
@@ -134,11 +113,6 @@ impl Link {
             std::fs::remove_dir_all(self.folder.path().join(name)).tried("removing a database")?;
         }
         Ok(())
-    }
-
-    /// The last event of the node's stream.
-    pub(crate) fn tail(&self) -> u64 {
-        self.writer.position(&self.stream()).0.0
     }
 
     fn socket(&self) -> PathBuf {

@@ -16,8 +16,8 @@ mod canned;
 mod child;
 mod clock;
 mod cluster;
-mod failure;
 mod figure;
+mod hub;
 mod kafka;
 mod limit;
 mod link;
@@ -37,10 +37,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::kernel::load;
 use tikv_jemallocator::Jemalloc;
 
-use crate::failure::{Attempt, Failure};
 use crate::results::{Results, Section};
 use crate::row::Row;
 

@@ -1,14 +1,9 @@
-//! A part of Headwater as a process, and what the kernel says of it.
+//! The memory of a process, as the kernel accounts for it.
 
-use std::path::Path;
 use std::time::Duration;
 
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::kernel::memory_bytes;
-use headwater_loadtest::socket::connect;
-use headwater_proto::local::meta_client::MetaClient;
-use headwater_proto::local::{EdgeStatus, StatusRequest};
-
-use crate::failure::{Attempt, Failure};
 
 /// Between two looks at a memory that is to come to rest.
 const REST: Duration = Duration::from_millis(500);
@@ -18,16 +13,6 @@ const LOOKS: usize = 10;
 
 /// Two looks that differ by less are one: a part of the whole.
 const SAME: f64 = 0.005;
-
-/// What an edge says of itself on its socket.
-///
-/// # Errors
-/// When it does not answer.
-pub(crate) async fn edge_status(socket: &Path) -> Result<EdgeStatus, Failure> {
-    let channel = connect(socket).await.tried("asking an edge")?;
-    let answer = MetaClient::new(channel).status(StatusRequest {}).await;
-    Ok(answer.tried("asking an edge")?.into_inner())
-}
 
 /// The memory of a process in bytes, once it has come to rest.
 ///

@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::machine::{BUILD, Machine, commit};
 
 use crate::bound::Verdict;
-use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::samples::digits;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::failure::Failure;
+use headwater_loadtest::failure::Failure;
+
 use crate::figure::RowResult;
 use crate::rows;
 use crate::run::Run;

@@ -1,12 +1,11 @@
 //! Ours and its limits by turns, in random order: what a neighbour does to the machine meanwhile
 //! meets all of them alike.
 
+use headwater_loadtest::failure::Failure;
 use headwater_loadtest::kernel::Cores;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-
-use crate::failure::Failure;
 
 /// Takes turns, and sees how busy the machine is meanwhile.
 #[derive(Debug)]

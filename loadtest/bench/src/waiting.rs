@@ -4,8 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater_e2e::proxy::{Proxy, Traffic};
-
-use crate::failure::Failure;
+use headwater_loadtest::failure::Failure;
 
 /// How long anything may take to come about.
 const WAIT: Duration = Duration::from_secs(60);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use headwater_event::LogId;
 use headwater_follow::Follower;
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_log::{Claimant, Log, MetadataProposal, Writer, read_or_create_metadata};
 use headwater_store::MemoryEngine;
 use uuid::Uuid;
 
 use crate::clock::wall_clock;
-use crate::failure::{Attempt, Failure};
 
 /// Becomes the one writer of an empty log.
 pub(crate) async fn claim(log: &Arc<dyn Log>) -> Result<Writer, Failure> {

@@ -11,19 +11,18 @@ mod list;
 mod progress;
 mod summary;
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use headwater_telemetry::error_chain;
+use clap::{Args, Parser, Subcommand};
 
-use crate::deployment::{AttachError, Deployment};
+use crate::deployment::Deployment;
+use crate::failure::Failure;
 use crate::record::{self, Run};
-use crate::run::{RunError, RunSettings, run};
+use crate::run::{RunSettings, run};
 use crate::scenario::{EdgeKind, Scenario, TargetKind};
 use crate::series::{Point, Series};
 use crate::target::Place;
@@ -34,6 +33,9 @@ use self::progress::Bar;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const DOUBT: u8 = 3;
+
+/// Why a scenario that runs on a deployment alone is not run.
+const NOWHERE: &str = "it runs on a deployment alone: say with --attach where that is";
 
 /// How fast, and at what cost, state reaches the edge and comes back.
 #[derive(Debug, Parser)]
@@ -73,7 +75,7 @@ struct RunArgs {
     scenario: String,
     /// What it runs on [default: the first that the scenario supports]
     #[arg(long, value_enum)]
-    target: Option<TargetArg>,
+    target: Option<TargetKind>,
     /// Run on a deployment that is there: objects=SOCKET, operator=SOCKET, metrics=HOST:PORT of its
     /// controller, hub=HOST:PORT, kafka=BROKERS; give all of them
     #[arg(long = "attach", value_name = "KEY=VALUE", value_parser = key_value, conflicts_with = "target")]
@@ -86,7 +88,7 @@ struct RunArgs {
     edges: Option<usize>,
     /// What they are
     #[arg(long, value_enum)]
-    edge_kind: Option<EdgeArg>,
+    edge_kind: Option<EdgeKind>,
     /// Changes a second, over all edges
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
@@ -99,18 +101,6 @@ struct RunArgs {
     /// Where the record goes [default: loadtest-runs/SCENARIO-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TargetArg {
-    Embedded,
-    Cluster,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum EdgeArg {
-    Real,
-    Light,
 }
 
 /// Reads the command line, does what it says, and gives the exit status.
@@ -139,8 +129,8 @@ fn main_of(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
     };
     match done {
         Ok(status) => ExitCode::from(status),
-        Err(Wrong { status, error }) => {
-            eprintln!("headwater-loadtest: {}", error_chain(&*error));
+        Err(Wrong { status, failure }) => {
+            eprintln!("headwater-loadtest: {}", failure.chain());
             ExitCode::from(status)
         }
     }
@@ -149,16 +139,16 @@ fn main_of(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
 /// What went wrong, and the status that says so.
 struct Wrong {
     status: u8,
-    error: Box<dyn Error>,
+    failure: Failure,
 }
 
 impl Wrong {
-    fn of(error: impl Error + 'static) -> Self {
-        Self { status: FAILED, error: Box::new(error) }
+    fn of(failure: Failure) -> Self {
+        Self { status: FAILED, failure }
     }
 
-    fn usage(error: impl Error + 'static) -> Self {
-        Self { status: USAGE, error: Box::new(error) }
+    fn usage(failure: Failure) -> Self {
+        Self { status: USAGE, failure }
     }
 }
 
@@ -167,17 +157,12 @@ fn start(args: RunArgs) -> Result<u8, Wrong> {
     let scenario = Scenario::load(&args.scenario, &sets).map_err(Wrong::usage)?;
     let seed = args.seed.unwrap_or_else(rand::random);
     let deployment = args.deployment().map_err(Wrong::usage)?;
-    let target = match (args.target, &deployment) {
-        (_, Some(_)) => Some(TargetKind::Attached),
-        (Some(TargetArg::Embedded), None) => Some(TargetKind::Embedded),
-        (Some(TargetArg::Cluster), None) => Some(TargetKind::Cluster),
-        (None, None) => None,
-    };
+    let target = if deployment.is_some() { Some(TargetKind::Attached) } else { args.target };
     let place = match (scenario.target(target).map_err(Wrong::usage)?, deployment) {
         (TargetKind::Embedded, _) => Place::Embedded,
         (TargetKind::Cluster, _) => Place::Cluster,
         (TargetKind::Attached, Some(deployment)) => Place::Attached(deployment),
-        (TargetKind::Attached, None) => return Err(Wrong::usage(AttachError::Nowhere)),
+        (TargetKind::Attached, None) => return Err(Wrong::usage(Failure::of(NOWHERE))),
     };
     let settings = |scenario, out| {
         let place = place.clone();
@@ -222,7 +207,7 @@ fn one(settings: RunSettings) -> Result<(Run, u8), Wrong> {
     let bar = Arc::new(Bar::new());
     let record = run(settings, bar.clone());
     bar.end();
-    let record = record.map_err(|error: RunError| Wrong::of(error))?;
+    let record = record.map_err(Wrong::of)?;
     let status = told(&record);
     let report = report::write(&record, &out).map_err(Wrong::of)?;
     eprintln!("record: {}", out.join(record::FILE).display());
@@ -259,18 +244,15 @@ fn compared(before: &Path, after: &Path) -> Result<u8, Wrong> {
 
 impl RunArgs {
     /// What is attached to, if anything.
-    fn deployment(&self) -> Result<Option<Deployment>, AttachError> {
+    fn deployment(&self) -> Result<Option<Deployment>, Failure> {
         (!self.attach.is_empty()).then(|| Deployment::of(&self.attach)).transpose()
     }
 
     /// What the flags set, in the scenario's own keys; what is set by key comes last and wins.
     fn sets(&self) -> Vec<(String, String)> {
         // A deployment has its own real ones.
-        let brought = (!self.attach.is_empty()).then_some(EdgeArg::Light);
-        let edge_kind = self.edge_kind.or(brought).map(|kind| match kind {
-            EdgeArg::Real => EdgeKind::Real.to_string(),
-            EdgeArg::Light => EdgeKind::Light.to_string(),
-        });
+        let brought = (!self.attach.is_empty()).then_some(EdgeKind::Light);
+        let edge_kind = self.edge_kind.or(brought).map(|kind| kind.to_string());
         let flags = [
             ("duration", self.duration.map(|duration| duration.to_string())),
             ("edges.count", self.edges.map(|count| count.to_string())),

@@ -10,14 +10,17 @@ use headwater_check::{State, isolation, prefix};
 use headwater_e2e::evidence::replicas;
 use headwater_edge::read_outbox;
 use headwater_event::{Change, Envelope, HashKey, NodeName, ObjectHash, Seq, StateHash, StreamId};
-use headwater_log::{CatchUpTarget, Log, Outcome, ReadError, begin_fold, read_metadata};
-use headwater_store::EngineError;
+use headwater_log::{CatchUpTarget, Log, Outcome, begin_fold, read_metadata};
 use serde::{Deserialize, Serialize};
 
 use crate::disks::NodeDisks;
+use crate::failure::{Attempt, Failure};
 use crate::generator::Answers;
 use crate::sightings::{Account, Findings};
-use crate::stopped::{Picture, StoppedError};
+use crate::stopped::Picture;
+
+/// A database or the log cannot be read.
+const UNREADABLE: &str = "what was left cannot be read";
 
 /// What was compared, and what was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,26 +41,6 @@ pub struct Correctness {
     pub refused: u64,
     /// What does not hold.
     pub findings: Findings,
-}
-
-/// What cannot be compared.
-#[derive(Debug, thiserror::Error)]
-pub enum CorrectnessError {
-    /// A database or the log cannot be opened.
-    #[error(transparent)]
-    StoppedTarget(#[from] StoppedError),
-    /// A database cannot be read.
-    #[error("a database cannot be read")]
-    Engine(#[from] EngineError),
-    /// The log cannot be read.
-    #[error("the log cannot be read")]
-    Read(#[from] ReadError),
-    /// The log has no beginning that can be read.
-    #[error("the log cannot be folded: {reason}")]
-    Log {
-        /// Why.
-        reason: String,
-    },
 }
 
 /// Collects what is found.
@@ -98,10 +81,10 @@ impl Check {
     ///
     /// # Errors
     /// When one cannot be read.
-    pub fn node(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), CorrectnessError> {
+    pub fn node(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), Failure> {
         self.found.edges += 1;
         let node = &disks.node;
-        for (stream, replica) in replicas(&*disks.state.snapshot())? {
+        for (stream, replica) in replicas(&*disks.state.snapshot()).tried(UNREADABLE)? {
             if let Err(leak) = isolation::check_stream(node, &stream) {
                 self.note(|| leak.to_string());
             }
@@ -119,9 +102,9 @@ impl Check {
         self.statuses(disks, picture)
     }
 
-    fn statuses(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), CorrectnessError> {
+    fn statuses(&mut self, disks: &NodeDisks, picture: &Picture) -> Result<(), Failure> {
         let node = &disks.node;
-        let contents = read_outbox(&*disks.outbox, node)?;
+        let contents = read_outbox(&*disks.outbox, node).tried(UNREADABLE)?;
         if !contents.reports.is_empty() {
             let waiting = contents.reports.len();
             self.note(|| format!("{node}: {waiting} reports never reached the cloud"));
@@ -149,18 +132,17 @@ impl Check {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn log(&mut self, log: &dyn Log) -> Result<(), CorrectnessError> {
-        let log_metadata = read_metadata(log)
-            .await
-            .map_err(|error| CorrectnessError::Log { reason: error.to_string() })?;
+    pub async fn log(&mut self, log: &dyn Log) -> Result<(), Failure> {
+        let log_metadata = read_metadata(log).await.tried("the log cannot be folded")?;
         let mut folds: BTreeMap<StreamId, Fold> = BTreeMap::new();
         if let Some(log_metadata) = log_metadata {
             let hash_key = HashKey::new(&log_metadata.log_id);
-            let mut acceptance = begin_fold(log, log_metadata, 0).await?;
-            let mut ends = CatchUpTarget::ahead_of(log, &acceptance.cursors()).await?;
-            let mut reader = log.read(acceptance.cursors()).await?;
+            let mut acceptance = begin_fold(log, log_metadata, 0).await.tried(UNREADABLE)?;
+            let ends = CatchUpTarget::ahead_of(log, &acceptance.cursors()).await;
+            let mut ends = ends.tried(UNREADABLE)?;
+            let mut reader = log.read(acceptance.cursors()).await.tried(UNREADABLE)?;
             while !ends.is_reached() {
-                let batch = reader.next().await?;
+                let batch = reader.next().await.tried(UNREADABLE)?;
                 for outcome in acceptance.accept_batch(&batch, 0) {
                     match outcome {
                         Outcome::Accepted(event) => self.event(&event, &hash_key, &mut folds),

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::echo;
+use crate::failure::{Attempt, Failure};
 use crate::inventory::forget_line;
 use crate::object::{Kind, NAMESPACE};
 use crate::socket;
@@ -45,64 +46,6 @@ pub struct Deployment {
     pub hub: SocketAddr,
     /// Kafka's brokers, as clients begin.
     pub kafka: String,
-}
-
-/// Why a deployment is not used.
-#[derive(Debug, thiserror::Error)]
-pub enum AttachError {
-    /// A scenario that runs on nothing else.
-    #[error("it runs on a deployment alone: say with --attach where that is")]
-    Nowhere,
-    /// A key that says nothing.
-    #[error("--attach {key}: unknown; want objects, operator, metrics, hub and kafka")]
-    Key {
-        /// Which.
-        key: String,
-    },
-    /// A key that is missing.
-    #[error("--attach {key}=... is missing")]
-    Missing {
-        /// Which.
-        key: &'static str,
-    },
-    /// Not an address.
-    #[error("--attach {key}={value}: want HOST:PORT")]
-    Address {
-        /// Of which key.
-        key: &'static str,
-        /// What was given.
-        value: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// No process answers.
-    #[error("the controller does not answer at {path}", path = path.display())]
-    Operator {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: Box<tonic::Status>,
-    },
-    /// An answer that makes no sense.
-    #[error("an object that the controller shows cannot be read")]
-    Object(#[from] serde_json::Error),
-    /// A key of an object that makes no sense.
-    #[error("an object that the controller shows cannot be read")]
-    ObjectKey(#[from] headwater_event::KeyError),
-    /// It takes no lines.
-    #[error("the objects socket {path} does not take what is said", path = path.display())]
-    Objects {
-        /// Where.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// What was removed is still there.
-    #[error("after {} s {left} objects in {NAMESPACE} are still there", CLEAR_MAX.as_secs())]
-    Left {
-        /// How many.
-        left: usize,
-    },
 }
 
 /// What of a shown object matters.
@@ -132,14 +75,15 @@ impl Deployment {
     ///
     /// # Errors
     /// When a key is unknown or missing, or an address is none.
-    pub fn of(given: &[(String, String)]) -> Result<Self, AttachError> {
+    pub fn of(given: &[(String, String)]) -> Result<Self, Failure> {
         let mut given: BTreeMap<&str, &str> =
             given.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        let mut take = |key| given.remove(key).ok_or(AttachError::Missing { key });
-        let address = |key, value: &str| {
-            let wrong = |source| AttachError::Address { key, value: value.to_owned(), source };
-            let mut found = value.to_socket_addrs().map_err(wrong)?;
-            found.next().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))
+        let mut take = |key: &str| {
+            given.remove(key).ok_or_else(|| Failure::of(format!("--attach {key}=... is missing")))
+        };
+        let address = |key: &str, value: &str| {
+            let wanted = format!("--attach {key}={value}: want HOST:PORT");
+            value.to_socket_addrs().tried(&wanted)?.next().tried(&wanted)
         };
         let deployment = Self {
             objects: take("objects")?.into(),
@@ -149,7 +93,10 @@ impl Deployment {
             kafka: take("kafka")?.to_owned(),
         };
         match given.into_keys().next() {
-            Some(key) => Err(AttachError::Key { key: key.to_owned() }),
+            Some(key) => {
+                let want = "want objects, operator, metrics, hub and kafka";
+                Err(Failure::of(format!("--attach {key}: unknown; {want}")))
+            }
             None => Ok(deployment),
         }
     }
@@ -158,21 +105,23 @@ impl Deployment {
     ///
     /// # Errors
     /// When the controller does not answer, or too much is still there after a minute.
-    pub async fn clear(&self) -> Result<(), AttachError> {
+    pub async fn clear(&self) -> Result<(), Failure> {
         let keys = self.keys().await?;
         if keys.is_empty() {
             return Ok(());
         }
         let deployment = self.clone();
         let saying = tokio::task::spawn_blocking(move || deployment.forget(&keys));
-        let said = saying.await.unwrap_or_else(|broken| Err(io::Error::other(broken)));
-        said.map_err(|source| AttachError::Objects { path: self.objects.clone(), source })?;
+        saying.await.tried("removing objects")?.tried("the objects socket takes no lines")?;
         let deadline = Instant::now() + CLEAR_MAX;
         loop {
             let left = self.keys().await?.len();
             match left {
                 0 => return Ok(()),
-                left if Instant::now() >= deadline => return Err(AttachError::Left { left }),
+                left if Instant::now() >= deadline => {
+                    let still = format!("{left} objects in {NAMESPACE} are still there");
+                    return Err(Failure::of(format!("after {} s {still}", CLEAR_MAX.as_secs())));
+                }
                 _ => tokio::time::sleep(POLL).await,
             }
         }
@@ -184,7 +133,7 @@ impl Deployment {
     /// When the controller does not answer.
     pub async fn statuses(
         &self,
-    ) -> Result<BTreeMap<NodeName, BTreeMap<ResourceKey, StatusDigest>>, AttachError> {
+    ) -> Result<BTreeMap<NodeName, BTreeMap<ResourceKey, StatusDigest>>, Failure> {
         let mut statuses: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for pod in self.shown(Kind::Pod).await? {
             let (Some(status), Ok(node)) = (&pod.status, pod.spec.node_name.parse::<NodeName>())
@@ -200,7 +149,7 @@ impl Deployment {
         Ok(statuses)
     }
 
-    async fn keys(&self) -> Result<Vec<ResourceKey>, AttachError> {
+    async fn keys(&self) -> Result<Vec<ResourceKey>, Failure> {
         let mut keys = Vec::new();
         for kind in Kind::ALL {
             for object in self.shown(kind).await? {
@@ -210,22 +159,18 @@ impl Deployment {
         Ok(keys)
     }
 
-    async fn shown(&self, kind: Kind) -> Result<Vec<Shown>, AttachError> {
-        let silent = |status: tonic::Status| AttachError::Operator {
-            path: self.operator.clone(),
-            source: Box::new(status),
-        };
+    async fn shown(&self, kind: Kind) -> Result<Vec<Shown>, Failure> {
+        let silent = format!("the controller does not answer at {}", self.operator.display());
         let request = GetRequest {
             r#type: kind.to_string(),
             namespace: NAMESPACE.to_owned(),
             ..GetRequest::default()
         };
-        let channel = socket::connect(&self.operator).await;
-        let channel =
-            channel.map_err(|error| silent(tonic::Status::unavailable(error.to_string())))?;
+        let channel = socket::connect(&self.operator).await.tried(&silent)?;
         let mut client = OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let objects = client.get(request).await.map_err(silent)?.into_inner().objects;
-        Ok(objects.iter().map(|object| serde_json::from_slice(object)).collect::<Result<_, _>>()?)
+        let objects = client.get(request).await.tried(&silent)?.into_inner().objects;
+        let objects = objects.iter().map(|object| serde_json::from_slice(object));
+        objects.collect::<Result<_, serde_json::Error>>().tried("an object that the controller shows")
     }
 
     /// Returns once the controller has read it all.
@@ -241,8 +186,9 @@ impl Deployment {
 }
 
 impl Shown {
-    fn key(&self, kind: Kind) -> Result<ResourceKey, headwater_event::KeyError> {
-        format!("{NAMESPACE}/{kind}/{}", self.metadata.name).parse()
+    fn key(&self, kind: Kind) -> Result<ResourceKey, Failure> {
+        let key = format!("{NAMESPACE}/{kind}/{}", self.metadata.name);
+        key.parse::<ResourceKey>().tried("an object that the controller shows")
     }
 }
 

@@ -4,16 +4,16 @@ mod real;
 
 use std::sync::Arc;
 
-use headwater_edge::StartError;
 use headwater_event::NodeName;
 use headwater_proto::local::EdgeStatus;
 use tokio::sync::Mutex;
 
 use crate::disks::NodeDisks;
+use crate::failure::Failure;
 use crate::light::{LightEdges, LightSettings, WireCount};
 use crate::scenario::EdgeKind;
-use crate::stopped::{StoppedError, StoppedTarget};
-use crate::target::{Target, TargetError};
+use crate::stopped::StoppedTarget;
+use crate::target::Target;
 use crate::watching::Witness;
 
 use self::real::RealEdges;
@@ -39,7 +39,7 @@ impl Edges {
     ///
     /// # Errors
     /// As [`LightEdges::connect`].
-    pub(crate) fn connect(&mut self, count: usize, target: &mut Target) -> Result<(), StartError> {
+    pub(crate) fn connect(&mut self, count: usize, target: &mut Target) -> Result<(), Failure> {
         match self {
             Self::Light(edges) => edges.connect(count),
             Self::Real(edges) => {
@@ -75,7 +75,7 @@ impl Edges {
         node: &NodeName,
         cut: bool,
         target: &Mutex<Target>,
-    ) -> Result<(), TargetError> {
+    ) -> Result<(), Failure> {
         match self {
             Self::Light(edges) => edges.set_link(edge, cut),
             Self::Real(_) => target.lock().await.set_link(node, cut)?,
@@ -113,7 +113,7 @@ impl EndedEdges {
     pub(crate) fn disks<'a>(
         &'a self,
         stopped: &'a StoppedTarget,
-    ) -> Box<dyn Iterator<Item = Result<NodeDisks, StoppedError>> + 'a> {
+    ) -> Box<dyn Iterator<Item = Result<NodeDisks, Failure>> + 'a> {
         match self {
             Self::Real(nodes) => Box::new(nodes.iter().map(|node| stopped.node(node))),
             Self::Light(disks) => Box::new(disks.iter().cloned().map(Ok)),

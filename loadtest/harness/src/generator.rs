@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::{Attempt, Failure};
 use crate::inventory::Inventory;
 use crate::lock::lock;
 use crate::pacer::{Lag, pace};
@@ -37,6 +38,9 @@ const AHEAD_LINES_MAX: usize = 4_096;
 
 /// A refusal that is kept in words; the rest is counted.
 const REFUSALS_MAX: usize = 20;
+
+/// What fails when a controller takes no lines.
+const SOCKET: &str = "the objects socket does not take what is said";
 
 /// The generator of one run, connected to an objects socket.
 pub struct Generator {
@@ -68,17 +72,6 @@ pub struct Answers {
     pub refusals: Vec<String>,
 }
 
-/// What goes wrong with the objects socket.
-#[derive(Debug, thiserror::Error)]
-pub enum GeneratorError {
-    /// It takes no lines.
-    #[error("the objects socket does not take what is said")]
-    Socket(#[from] io::Error),
-    /// The writer is gone.
-    #[error("the objects socket was closed in the midst of the run")]
-    Closed,
-}
-
 impl Progress {
     /// Changes that were handed over.
     pub fn handed_over(&self) -> u64 {
@@ -102,9 +95,9 @@ impl Generator {
     ///
     /// # Errors
     /// When nothing listens there.
-    pub fn connect(socket: &Path) -> Result<Self, GeneratorError> {
-        let stream = UnixStream::connect(socket)?;
-        let answers = stream.try_clone()?;
+    pub fn connect(socket: &Path) -> Result<Self, Failure> {
+        let stream = UnixStream::connect(socket).tried(SOCKET)?;
+        let answers = stream.try_clone().tried(SOCKET)?;
         let (lines, queued) = sync_channel(QUEUE_LINES_MAX);
         let progress = Arc::new(Progress::default());
         let writing = {
@@ -124,12 +117,12 @@ impl Generator {
     /// what is named.
     ///
     /// # Errors
-    /// See [`GeneratorError`].
+    /// When the socket takes no lines.
     pub fn set_up(
         &self,
         inventory: &Inventory,
         objects: impl IntoIterator<Item = u32>,
-    ) -> Result<(), GeneratorError> {
+    ) -> Result<(), Failure> {
         let intended = rfc3339(SystemTime::now());
         for object in objects {
             let object = &inventory.objects[object as usize];
@@ -142,7 +135,7 @@ impl Generator {
     /// from `measured_from` on.
     ///
     /// # Errors
-    /// See [`GeneratorError`].
+    /// When the socket takes no lines.
     pub fn drive(
         &self,
         inventory: &Inventory,
@@ -150,7 +143,7 @@ impl Generator {
         first: u32,
         began: Instant,
         measured_from: Duration,
-    ) -> Result<Lag, GeneratorError> {
+    ) -> Result<Lag, Failure> {
         let wall = SystemTime::now() + began.saturating_duration_since(Instant::now());
         thread::scope(|scope| {
             let (made, lines) = sync_channel(AHEAD_LINES_MAX);
@@ -166,18 +159,22 @@ impl Generator {
     /// Says that there is no more, and waits until the controller has everything.
     ///
     /// # Errors
-    /// See [`GeneratorError`].
-    pub fn end(self) -> Result<Answers, GeneratorError> {
+    /// When the socket takes no lines.
+    pub fn end(self) -> Result<Answers, Failure> {
         let Self { lines, writing, reading, .. } = self;
         drop(lines);
-        writing.join().map_err(|_| GeneratorError::Closed)??;
-        Ok(reading.join().map_err(|_| GeneratorError::Closed)??)
+        writing.join().map_err(|_| closed())?.tried(SOCKET)?;
+        reading.join().map_err(|_| closed())?.tried(SOCKET)
     }
 
-    fn say(&self, line: Vec<u8>) -> Result<(), GeneratorError> {
+    fn say(&self, line: Vec<u8>) -> Result<(), Failure> {
         self.progress.queued.fetch_add(1, Ordering::Relaxed);
-        self.lines.send(line).map_err(|_| GeneratorError::Closed)
+        self.lines.send(line).map_err(|_| closed())
     }
+}
+
+fn closed() -> Failure {
+    Failure::of("the objects socket was closed in the midst of the run")
 }
 
 /// Makes every line, as far ahead of its moment as the queue allows, until the receiver is gone.

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use headwater_e2e::proxy::{Conditions, Proxy};
 
+use crate::failure::Failure;
 use crate::scenario::Act;
-use crate::target::TargetError;
+use crate::target::{impossible, missing};
 
 /// What an edge behind a slow hop reads: less than what any scenario says to it.
 const SLOW_BYTES_PER_SECOND: u32 = 256;
@@ -36,9 +37,9 @@ impl Hops {
     ///
     /// # Errors
     /// When there is no such hop, or that cannot be done to one.
-    pub(crate) fn act(&self, act: Act, hop: usize) -> Result<(), TargetError> {
-        let part = || format!("hop-{}", hop + 1);
-        let hop = self.hops.get(hop).ok_or_else(|| TargetError::NoPart { part: part() })?;
+    pub(crate) fn act(&self, act: Act, hop: usize) -> Result<(), Failure> {
+        let part = format!("hop-{}", hop + 1);
+        let hop = self.hops.get(hop).ok_or_else(|| missing(&part))?;
         hop.set(match act {
             Act::BlackHole => Conditions { black_hole: true, ..Conditions::default() },
             Act::Slow => Conditions {
@@ -46,7 +47,7 @@ impl Hops {
                 ..Conditions::default()
             },
             Act::Clear => Conditions::default(),
-            act => return Err(TargetError::Impossible { act, part: part() }),
+            act => return Err(impossible(act, &part)),
         });
         Ok(())
     }

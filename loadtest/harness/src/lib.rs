@@ -16,13 +16,14 @@
 //! | [`socket`], `metrics` | requests to a part: its operator API and its metrics |
 //! | `lock` | a lock that ignores poisoning |
 //! | [`correctness`] | whether a run was right, from what is on disk |
-//! | [`disks`] | the files below a data directory, and their bytes |
+//! | [`disks`] | the databases that a node leaves behind |
 //! | [`processes`], [`kernel`], [`machine`] | what it cost, and where |
 //! | [`run`], [`record`] | one run, and its record |
-//! | [`report`] | a run as one HTML file |
+//! | `tables`, [`report`] | what a run says, as tables; and as one HTML file |
 //! | [`series`] | runs that differ in one key, and how costs grow with it |
 //! | [`compare`] | two runs, and when not to conclude |
 //! | [`cli`] | the command line |
+//! | [`failure`] | why something could not be run |
 //! | [`light`] | edges over databases in memory, thousands in one process |
 
 pub mod cli;
@@ -32,6 +33,7 @@ pub mod deployment;
 pub mod disks;
 mod echo;
 mod edges;
+pub mod failure;
 pub mod generator;
 mod hops;
 pub mod inventory;
@@ -54,6 +56,7 @@ pub mod series;
 pub mod sightings;
 pub mod socket;
 pub mod stopped;
+mod tables;
 pub mod target;
 pub mod testbed;
 pub mod watching;

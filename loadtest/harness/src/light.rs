@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use headwater_edge::{Edge, EdgeConfig, EdgeDependencies, StartError};
+use headwater_edge::{Edge, EdgeConfig, EdgeDependencies};
 use headwater_event::NodeName;
 use headwater_proto::local::meta_server::Meta;
 use headwater_proto::local::operation::Verb;
@@ -25,6 +25,7 @@ use tonic::Request;
 
 use crate::disks::NodeDisks;
 use crate::echo;
+use crate::failure::{Attempt, Failure};
 use crate::object::turn_of;
 use crate::watching::{Group, Watching, Witness};
 
@@ -87,8 +88,8 @@ impl LightEdges {
     /// Starts the next `count` of them, which connect by themselves.
     ///
     /// # Errors
-    /// See [`StartError`].
-    pub fn connect(&mut self, count: usize) -> Result<(), StartError> {
+    /// When one does not start.
+    pub fn connect(&mut self, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
             let index = self.edges.len();
             let Some(node) = self.settings.nodes.get(index).cloned() else { break };
@@ -131,7 +132,7 @@ impl LightEdges {
         disks
     }
 
-    fn start(&self, index: usize, node: NodeName) -> Result<LightEdge, StartError> {
+    fn start(&self, index: usize, node: NodeName) -> Result<LightEdge, Failure> {
         let settings = &self.settings;
         let (state, outbox) = (Arc::new(MemoryEngine::new()), Arc::new(MemoryEngine::new()));
         let (cut, is_cut) = watch::channel(false);
@@ -140,7 +141,8 @@ impl LightEdges {
         let config = EdgeConfig::new(node.clone(), hubs, "none".into());
         let dial = dial::dial(index, &is_cut, &self.wire);
         let bare =
-            Edge::open(&config, state.clone(), outbox.clone(), self.dependencies.clone(), dial)?;
+            Edge::open(&config, state.clone(), outbox.clone(), self.dependencies.clone(), dial);
+        let bare = bare.tried("a light edge does not start")?;
         let meta = Arc::new(bare.meta);
         let mut tasks = JoinSet::new();
         for work in [bare.replica, bare.syncer, bare.outbox] {

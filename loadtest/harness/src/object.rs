@@ -123,11 +123,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pod => "pod",
-            Self::ConfigMap => "configmap",
-            Self::Service => "service",
-        })
+        self.serialize(f)
     }
 }
 

@@ -2,12 +2,12 @@
 //! there keeps its meaning under the same [`FORMAT`].
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::correctness::Correctness;
+use crate::failure::{Attempt, Failure};
 use crate::generator::Answers;
 use crate::latency::{LatencyAt, Percentile, Quantiles};
 use crate::machine::{Machine, Versions};
@@ -143,48 +143,30 @@ pub struct WireAt {
     pub connects: u64,
 }
 
-/// A record that cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// The file.
-    #[error("{path} cannot be used", path = path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// What is in it.
-    #[error("{path} is no record of a run", path = path.display())]
-    Json {
-        /// Which.
-        path: PathBuf,
-        /// Where, and what is wrong.
-        source: serde_json::Error,
-    },
-    /// A record of another program.
-    #[error("{path} has format {found}, this program reads {FORMAT}", path = path.display())]
-    Format {
-        /// Which.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-}
-
 impl Run {
+    /// The latencies that it has, with what each counts.
+    pub fn latencies(&self) -> Vec<(&'static str, &Latencies)> {
+        let kinds = [
+            ("intended to visible at the edge", &self.propagation),
+            ("intended to status at the cloud", &self.round_trip),
+        ];
+        kinds.into_iter().filter_map(|(name, of)| Some((name, of.as_ref()?))).collect()
+    }
+
     /// Reads a record; of a folder, the one in it.
     ///
     /// # Errors
-    /// See [`RecordError`].
-    pub fn read(path: &Path) -> Result<Self, RecordError> {
+    /// When the file cannot be used.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
         let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
-        let text = fs::read_to_string(&path)
-            .map_err(|source| RecordError::File { path: path.clone(), source })?;
-        let run: Self = serde_json::from_str(&text)
-            .map_err(|source| RecordError::Json { path: path.clone(), source })?;
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(&path).tried(&shown)?;
+        let run: Self =
+            serde_json::from_str::<Self>(&text).tried(&format!("{shown} is no record of a run"))?;
         if run.format != FORMAT {
-            return Err(RecordError::Format { path, found: run.format });
+            let found = run.format;
+            let other = format!("{shown} has format {found}, this program reads {FORMAT}");
+            return Err(Failure::of(other));
         }
         Ok(run)
     }
@@ -192,14 +174,13 @@ impl Run {
     /// Writes it into `folder`, whole or not at all; gives the file.
     ///
     /// # Errors
-    /// See [`RecordError`].
-    pub fn write(&self, folder: &Path) -> Result<PathBuf, RecordError> {
+    /// When the file cannot be used.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, Failure> {
         let (path, draft) = (folder.join(FILE), folder.join(".RUN.json.new"));
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|source| RecordError::Json { path: path.clone(), source })?;
-        let wrong = |source| RecordError::File { path: path.clone(), source };
-        fs::write(&draft, text + "\n").map_err(wrong)?;
-        fs::rename(&draft, &path).map_err(wrong)?;
+        let shown = path.display().to_string();
+        let text = serde_json::to_string_pretty(self).tried(&shown)?;
+        fs::write(&draft, text + "\n").tried(&shown)?;
+        fs::rename(&draft, &path).tried(&shown)?;
         Ok(path)
     }
 }

@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::failure::{Attempt, Failure};
 use crate::latency::{LatencyAt, Quantiles};
-use crate::record::{Latencies, RecordError, Run};
+use crate::record::{Latencies, Run};
+use crate::tables::{self, Table};
 
 use self::chart::{Chart, Line};
 
@@ -31,12 +33,10 @@ svg{max-width:100%;height:auto}pre{white-space:pre-wrap;background:#f6f6f6;paddi
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn write(run: &Run, folder: &Path) -> Result<PathBuf, RecordError> {
+pub fn write(run: &Run, folder: &Path) -> Result<PathBuf, Failure> {
     let path = folder.join(FILE);
-    match fs::write(&path, html(run)) {
-        Ok(()) => Ok(path),
-        Err(source) => Err(RecordError::File { path, source }),
-    }
+    fs::write(&path, html(run)).tried(&path.display().to_string())?;
+    Ok(path)
 }
 
 /// The report as text.
@@ -81,11 +81,11 @@ impl Page {
         let _ = write!(self.0, "<p class=\"{class}\">{}</p>", escaped(text));
     }
 
-    fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
+    fn table(&mut self, table: &Table) {
         self.raw("<table><tr>");
-        header.iter().for_each(|name| self.element("th", name));
+        table.header.iter().for_each(|name| self.element("th", name));
         self.raw("</tr>");
-        for row in rows {
+        for row in &table.rows {
             self.raw("<tr>");
             row.iter().for_each(|cell| self.element("td", cell));
             self.raw("</tr>");
@@ -111,23 +111,9 @@ impl Page {
             self.marked("mark", &format!("SATURATED: {saturated}."));
         }
         let found = &run.correctness;
-        let account = &found.account;
         let verdict = if found.right { "right" } else { "wrong" };
         self.element("h2", &format!("Correctness: {verdict}"));
-        let rows = [
-            ("edges whose databases were read", found.edges),
-            ("replicas compared with the fold of their stream", found.replicas),
-            ("events of the log folded for it", found.events),
-            ("statuses compared with the cloud's picture", found.statuses),
-            ("changes intended, over all edges", account.intended),
-            ("of these, seen", account.seen),
-            ("overwritten by a newer one before they were seen", account.overwritten),
-            ("missing", account.missing),
-            ("lines refused", found.refused),
-        ];
-        let rows: Vec<_> =
-            rows.iter().map(|(name, count)| vec![(*name).to_owned(), count.to_string()]).collect();
-        self.table(&["what", "count"], &rows);
+        self.table(&tables::correctness(run));
         for finding in &found.findings.first {
             self.marked("mark", finding);
         }
@@ -135,22 +121,7 @@ impl Page {
 
     fn latencies(&mut self, run: &Run) {
         self.element("h2", "Latency, milliseconds");
-        let ms = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.2}"));
-        let row = |name: &str, of: &Quantiles| {
-            let values = [of.min_ms, of.p50_ms, of.p90_ms, of.p99_ms, of.p999_ms, of.max_ms];
-            let values = values.into_iter().map(ms);
-            [name.to_owned(), of.count.to_string()].into_iter().chain(values).collect()
-        };
-        let kinds = [
-            ("intended to visible at the edge", &run.propagation),
-            ("intended to status at the cloud", &run.round_trip),
-        ];
-        let there: Vec<(&str, &Latencies)> =
-            kinds.iter().filter_map(|(name, of)| Some((*name, of.as_ref()?))).collect();
-        let mut rows: Vec<Vec<String>> =
-            there.iter().map(|(name, of)| row(name, &of.quantiles)).collect();
-        rows.push(row("the generator's own lag", &run.generator.lag.quantiles));
-        self.table(&["", "N", "min", "p50", "p90", "p99", "p99.9", "max"], &rows);
+        self.table(&tables::latencies(run));
         self.element(
             "p",
             "Latency counts from the intended moment of a change, whenever it was said. A quantile \
@@ -158,7 +129,7 @@ impl Page {
              100,000.",
         );
         self.element("p", &format!("To be compared with: {}.", run.scenario.limit));
-        for (name, of) in there {
+        for (name, of) in run.latencies() {
             self.percentiles(name, of);
             self.over_time(name, of, run);
         }
@@ -198,17 +169,7 @@ impl Page {
 
     fn rates(&mut self, run: &Run) {
         self.element("h2", "Throughput");
-        let of = &run.throughput;
-        let rest = of.at_rest_after_s.map_or("never".to_owned(), |s| format!("{s:.2} s"));
-        self.table(
-            &["what", "value"],
-            &[
-                vec!["changes intended a second".to_owned(), format!("{:.1}", of.intended_per_s)],
-                vec!["changes visible a second".to_owned(), format!("{:.1}", of.visible_per_s)],
-                vec!["set up in".to_owned(), format!("{:.1} s", of.set_up_s)],
-                vec!["all edges at rest after the end".to_owned(), rest],
-            ],
-        );
+        self.table(&tables::throughput(run));
         if let Some(latencies) = &run.propagation {
             let visible = points(&latencies.over_time, |at| Some(at.quantiles.count as f64));
             self.chart(&Chart {
@@ -245,23 +206,10 @@ impl Page {
 
     fn costs(&mut self, run: &Run) {
         self.element("h2", "What it cost");
-        let mib = |bytes: Option<u64>| {
-            bytes.map_or_else(
-                || "–".to_owned(),
-                |bytes| format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-            )
-        };
+        self.table(&tables::processes(run));
+        self.element("p", &run.costs.of_the_machine());
         let mut processes: Vec<_> = run.costs.processes.iter().collect();
         processes.sort_by(|one, two| two.cpu_s.total_cmp(&one.cpu_s));
-        let rows: Vec<_> = processes
-            .iter()
-            .map(|of| {
-                let (cores, cpu) = (format!("{:.3}", of.cores_mean), format!("{:.2}", of.cpu_s));
-                vec![of.name.clone(), cores, cpu, mib(of.pss_bytes_max), mib(of.pss_bytes_last)]
-            })
-            .collect();
-        self.table(&["process", "cores", "CPU, s", "PSS, most", "PSS, last"], &rows);
-        self.element("p", &run.costs.of_the_machine());
         let drawn = || processes.iter().take(PROCESSES_DRAWN_MAX);
         let cores = drawn().map(|of| Line {
             name: of.name.clone(),
@@ -307,31 +255,9 @@ impl Page {
 
     fn settings(&mut self, run: &Run) {
         self.element("h2", "How it was run");
-        let (machine, versions) = (&run.machine, &run.versions);
-        let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
-        let rows = [
-            ("started", run.started.clone()),
-            ("edges", run.edges_are.clone()),
-            ("seed", run.seed.to_string()),
-            ("machine", format!("{} x {}, {gib:.1} GiB", machine.cores, machine.cpu)),
-            ("kernel", machine.kernel.clone()),
-            ("program", format!("{} ({} build)", versions.headwater, versions.build)),
-            ("commit", versions.commit.clone().unwrap_or_else(|| "unknown".to_owned())),
-        ];
-        let rows: Vec<_> =
-            rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-        self.table(&["what", "value"], &rows);
+        self.table(&tables::settings(run));
         if !run.faults.is_empty() {
-            let rows: Vec<_> = run
-                .faults
-                .iter()
-                .map(|fault| {
-                    let failed = fault.failed.clone().map(|why| format!("failed: {why}"));
-                    let at = format!("{:.2} s", fault.at_s);
-                    vec![fault.what.clone(), at, failed.unwrap_or_default()]
-                })
-                .collect();
-            self.table(&["fault", "at", ""], &rows);
+            self.table(&tables::faults(run));
         }
         let settings = toml::to_string_pretty(&run.scenario);
         self.element("pre", &settings.unwrap_or_else(|error| error.to_string()));

@@ -11,15 +11,13 @@ mod looking;
 mod wire;
 
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use headwater_event::NameError;
-
 use crate::correctness::Correctness;
 use crate::disks::NodeDisks;
+use crate::failure::{Attempt, Failure};
 use crate::generator::Answers;
 use crate::inventory::Inventory;
 use crate::latency::Latency;
@@ -27,16 +25,14 @@ use crate::light::Reports;
 use crate::machine::{Machine, Versions};
 use crate::pacer::Lag;
 use crate::picture;
-use crate::record::{Driven, FORMAT, FaultDone, Latencies, RecordError, Run, Throughput};
+use crate::record::{Driven, FORMAT, FaultDone, Latencies, Run, Throughput};
 use crate::scenario::{EdgeKind, RecordKind, Scenario, TargetKind};
 use crate::schedule::{self, Turn};
 use crate::sightings::Load;
 use crate::target::Place;
-use crate::testbed::{Testbed, TestbedError, TestbedSettings};
+use crate::testbed::{Testbed, TestbedSettings};
 
 use self::looking::{Looking, Observations};
-
-pub use self::files::TooFewFiles;
 
 /// From the set-up to the first moment of the schedule.
 const BEFORE_FIRST: Duration = Duration::from_millis(300);
@@ -83,44 +79,16 @@ pub struct Live {
     pub waiting: u64,
 }
 
-/// Why there is no record.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// There is no room for the record.
-    #[error("{path} cannot be made", path = path.display())]
-    Out {
-        /// Which folder.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// Files that may be open are too few.
-    #[error(transparent)]
-    Files(#[from] TooFewFiles),
-    /// What it runs on.
-    #[error(transparent)]
-    Testbed(#[from] TestbedError),
-    /// The record.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// A name of a node.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// There is no runtime.
-    #[error("no threads")]
-    Runtime(#[source] io::Error),
-}
-
 /// Runs a scenario and writes its record into `settings.out`.
 ///
 /// # Errors
-/// See [`RunError`]; a run that is wrong or void is a record all the same.
-pub fn run(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Run, RunError> {
+/// When something cannot be run; a run that is wrong or void is a record all the same.
+pub fn run(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Run, Failure> {
     let out = &settings.out;
-    fs::create_dir_all(out).map_err(|source| RunError::Out { path: out.clone(), source })?;
+    fs::create_dir_all(out).tried(&format!("{} cannot be made", out.display()))?;
     files::make_room(&settings.scenario.edges)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(RunError::Runtime)?.block_on(Running::run(settings, observer))
+    runtime.tried("no threads")?.block_on(Running::run(settings, observer))
 }
 
 /// What a run consists of while it goes on.
@@ -145,7 +113,7 @@ struct LoadOutcome {
 }
 
 impl Running {
-    async fn run(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Run, RunError> {
+    async fn run(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Run, Failure> {
         let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let mut running = Self::start(settings, observer).await?;
         match running.load().await {
@@ -157,7 +125,7 @@ impl Running {
         }
     }
 
-    async fn start(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Self, RunError> {
+    async fn start(settings: RunSettings, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
         let scenario = &settings.scenario;
         let nodes = settings.place.nodes(scenario.edges.count)?;
         let objects = schedule::objects(scenario);
@@ -177,7 +145,7 @@ impl Running {
     }
 
     /// Sets up, drives, and waits until all is at rest.
-    async fn load(&mut self) -> Result<LoadOutcome, RunError> {
+    async fn load(&mut self) -> Result<LoadOutcome, Failure> {
         self.observer.phase("setting up");
         let setting_up = Instant::now();
         self.testbed.connect(self.settings.scenario.edges.count).await?;
@@ -222,7 +190,7 @@ impl Running {
             testbed.reported(deadline).await;
         }
         let looked = tokio::task::spawn_blocking(move || looking.end()).await;
-        let looked = looked.map_err(TestbedError::Broke)?;
+        let looked = looked.tried("a part of the harness broke")?;
         if let Some(echoes) = echoes {
             echoes.abort();
         }
@@ -261,7 +229,7 @@ impl Running {
     }
 
     /// Stops everything, makes the box, and writes the record.
-    async fn end(self, started: String, loaded: LoadOutcome) -> Result<Run, RunError> {
+    async fn end(self, started: String, loaded: LoadOutcome) -> Result<Run, Failure> {
         self.observer.phase("checking");
         let Self { settings, turns, propagation, round_trip, testbed, .. } = self;
         let (correctness, answers) = testbed.end(settings.tamper).await?;

@@ -11,9 +11,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::failure::{Attempt, Failure};
 use crate::object::{Content, Kind};
 
 /// The scenarios of this build, by name.
@@ -93,7 +95,7 @@ pub struct Values {
 }
 
 /// What a scenario runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum TargetKind {
     /// `headwater up`: everything in one process, log embedded.
@@ -101,11 +103,12 @@ pub enum TargetKind {
     /// Controller, hub and edges as processes, on a Kafka that the harness starts.
     Cluster,
     /// A deployment that is there already.
+    #[value(skip)]
     Attached,
 }
 
 /// What an edge is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum EdgeKind {
     /// With RocksDB; a process each on a cluster.
@@ -247,65 +250,6 @@ pub enum RecordKind {
     RoundTrip,
 }
 
-/// Why a scenario cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// There is none of this name.
-    #[error(
-        "there is no scenario {name:?}: `headwater-loadtest list` shows them; a file ends with .toml"
-    )]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// The file cannot be read.
-    #[error("{file} cannot be read")]
-    File {
-        /// Which.
-        file: String,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The file is no TOML.
-    #[error("{file} is no TOML")]
-    Toml {
-        /// Which.
-        file: String,
-        /// Where, and what is wrong.
-        source: Box<toml::de::Error>,
-    },
-    /// A key has a value that it must not have, or is missing, or is not known.
-    #[error("{file}: {key}: {reason}")]
-    Key {
-        /// Which file.
-        file: String,
-        /// The key, dotted.
-        key: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// In one process there is no room for others' edges.
-    #[error(
-        "embedded has real edges only: its nodes are in its process; light ones want --target cluster"
-    )]
-    LightEmbedded,
-    /// The edges of a deployment are its own.
-    #[error(
-        "what is attached to has its own real edges; a run brings light ones: --edge-kind light"
-    )]
-    RealAttached,
-    /// It does not run there.
-    #[error("{name} does not run on {target}, but on {supported}")]
-    Target {
-        /// The scenario.
-        name: String,
-        /// What was asked for.
-        target: TargetKind,
-        /// What it runs on.
-        supported: String,
-    },
-}
-
 fn drain_default() -> Duration {
     Duration::from_secs(60)
 }
@@ -320,38 +264,33 @@ impl Scenario {
     /// says.
     ///
     /// # Errors
-    /// See [`ScenarioError`].
-    pub fn load(name: &str, sets: &[(String, String)]) -> Result<Self, ScenarioError> {
+    /// Names the file and the key that is wrong.
+    pub fn load(name: &str, sets: &[(String, String)]) -> Result<Self, Failure> {
         if name.ends_with(".toml") {
-            let text = fs::read_to_string(name)
-                .map_err(|source| ScenarioError::File { file: name.to_owned(), source })?;
+            let text = fs::read_to_string(name).tried(&format!("{name} cannot be read"))?;
             let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
             return Self::parse(name, &stem.unwrap_or_default(), &text, sets);
         }
         let found = SCENARIOS.iter().find(|(known, _)| *known == name);
-        let (_, text) = found.ok_or_else(|| ScenarioError::Unknown { name: name.to_owned() })?;
+        let (_, text) = found.ok_or_else(|| {
+            let known = "`headwater-loadtest list` shows them; a file ends with .toml";
+            Failure::of(format!("there is no scenario {name:?}: {known}"))
+        })?;
         Self::parse(&format!("{name}.toml"), name, text, sets)
     }
 
     /// Reads one; `file` is what errors call it.
     ///
     /// # Errors
-    /// See [`ScenarioError`].
+    /// Names the file and the key that is wrong.
     pub fn parse(
         file: &str,
         name: &str,
         text: &str,
         sets: &[(String, String)],
-    ) -> Result<Self, ScenarioError> {
-        let mut table: Table = text.parse().map_err(|source| ScenarioError::Toml {
-            file: file.to_owned(),
-            source: Box::new(source),
-        })?;
-        let wrong = |key: &str, reason: String| ScenarioError::Key {
-            file: file.to_owned(),
-            key: key.to_owned(),
-            reason,
-        };
+    ) -> Result<Self, Failure> {
+        let mut table: Table = text.parse::<Table>().tried(&format!("{file} is no TOML"))?;
+        let wrong = |key: &str, reason: String| Failure::of(format!("{file}: {key}: {reason}"));
         for (key, value) in sets {
             set(&mut table, key, value).map_err(|reason| wrong(key, reason))?;
         }
@@ -368,20 +307,21 @@ impl Scenario {
     /// What it runs on: what is asked for, else its first.
     ///
     /// # Errors
-    /// [`ScenarioError::Target`].
-    pub fn target(&self, asked: Option<TargetKind>) -> Result<TargetKind, ScenarioError> {
+    /// When it does not run there.
+    pub fn target(&self, asked: Option<TargetKind>) -> Result<TargetKind, Failure> {
         match asked.or(self.targets.first().copied()) {
-            Some(target) if !self.targets.contains(&target) => Err(ScenarioError::Target {
-                name: self.name.clone(),
-                target,
-                supported: self.supported(),
-            }),
-            Some(TargetKind::Attached) if self.edges.kind == EdgeKind::Real => {
-                Err(ScenarioError::RealAttached)
+            Some(target) if !self.targets.contains(&target) => {
+                let (name, supported) = (&self.name, self.supported());
+                Err(Failure::of(format!("{name} does not run on {target}, but on {supported}")))
             }
-            Some(TargetKind::Embedded) if self.edges.kind == EdgeKind::Light => {
-                Err(ScenarioError::LightEmbedded)
-            }
+            Some(TargetKind::Attached) if self.edges.kind == EdgeKind::Real => Err(Failure::of(
+                "what is attached to has its own real edges; a run brings light ones: --edge-kind \
+                 light",
+            )),
+            Some(TargetKind::Embedded) if self.edges.kind == EdgeKind::Light => Err(Failure::of(
+                "embedded has real edges only: its nodes are in its process; light ones want \
+                 --target cluster",
+            )),
             target => Ok(target.unwrap_or(TargetKind::Embedded)),
         }
     }
@@ -512,36 +452,19 @@ fn set(table: &mut Table, key: &str, given: &str) -> Result<(), String> {
 
 impl fmt::Display for TargetKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Embedded => "embedded",
-            Self::Cluster => "cluster",
-            Self::Attached => "attached",
-        })
+        self.serialize(f)
     }
 }
 
 impl fmt::Display for EdgeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Real => "real",
-            Self::Light => "light",
-        })
+        self.serialize(f)
     }
 }
 
 impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kill => "kill",
-            Self::Start => "start",
-            Self::Freeze => "freeze",
-            Self::Thaw => "thaw",
-            Self::Cut => "cut",
-            Self::Mend => "mend",
-            Self::BlackHole => "black-hole",
-            Self::Slow => "slow",
-            Self::Clear => "clear",
-        })
+        self.serialize(f)
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{RecordError, Run};
+use crate::failure::{Attempt, Failure};
+use crate::record::Run;
 
 /// The name of the record of a series in its folder.
 pub const FILE: &str = "SERIES.json";
@@ -94,15 +95,13 @@ impl Series {
     /// Writes it into `folder`; gives the file.
     ///
     /// # Errors
-    /// See [`RecordError`].
-    pub fn write(&self, folder: &Path) -> Result<PathBuf, RecordError> {
+    /// When the file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, Failure> {
         let path = folder.join(FILE);
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|source| RecordError::Json { path: path.clone(), source })?;
-        match fs::write(&path, text + "\n") {
-            Ok(()) => Ok(path),
-            Err(source) => Err(RecordError::File { path, source }),
-        }
+        let shown = path.display().to_string();
+        let text = serde_json::to_string_pretty(self).tried(&shown)?;
+        fs::write(&path, text + "\n").tried(&shown)?;
+        Ok(path)
     }
 }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use headwater_embedded::{EmbeddedLog, EmbeddedSettings, LogTopic};
 use headwater_event::{NodeName, ResourceKey};
-use headwater_kafka::{KafkaLog, KafkaSettings, SettingsError};
+use headwater_kafka::{KafkaLog, KafkaSettings};
 use headwater_log::Log;
 use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
-use headwater_store::{Engine, EngineError, Schema, schema};
+use headwater_store::{Engine, Schema, schema};
 use headwater_view::{PodStatusFold, StatusDigest};
 
-use crate::deployment::AttachError;
 use crate::disks::NodeDisks;
+use crate::failure::{Attempt, Failure};
 use crate::target::{CONTROLLER, Place, Target, UP};
 
 /// The topic of what goes down.
@@ -40,31 +40,6 @@ pub enum Picture {
     Shown(BTreeMap<NodeName, Statuses>),
 }
 
-/// What cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum StoppedError {
-    /// A database.
-    #[error("the database {path} cannot be opened", path = path.display())]
-    Database {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: EngineError,
-    },
-    /// What a deployment shows.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// The log on Kafka.
-    #[error("the log on Kafka cannot be read")]
-    Kafka(#[from] SettingsError),
-    /// The embedded log.
-    #[error("the embedded log cannot be read: {reason}")]
-    Log {
-        /// Why.
-        reason: String,
-    },
-}
-
 impl StoppedTarget {
     /// Stops `target`.
     pub fn of(mut target: Target) -> Self {
@@ -75,24 +50,25 @@ impl StoppedTarget {
     /// The downstream log.
     ///
     /// # Errors
-    /// See [`StoppedError`].
-    pub fn downstream(&self) -> Result<Arc<dyn Log>, StoppedError> {
+    /// When it cannot be read.
+    pub fn downstream(&self) -> Result<Arc<dyn Log>, Failure> {
         if let Some(brokers) = self.target.brokers() {
-            return Ok(Arc::new(KafkaLog::new(KafkaSettings::new(brokers, DOWNSTREAM))?));
+            let log = KafkaLog::new(KafkaSettings::new(brokers, DOWNSTREAM));
+            return Ok(Arc::new(log.tried("the log on Kafka")?));
         }
         let path = self.target.data(UP).join("cloud/log");
         let engine = self.open(path, Role::Log, schema::LOG)?;
         // Nothing is appended, and every record that is there is young.
         let settings = EmbeddedSettings::new(LogTopic::Downstream);
         let log = EmbeddedLog::open(engine, settings, Arc::new(|| 0));
-        Ok(Arc::new(log.map_err(|error| StoppedError::Log { reason: error.to_string() })?))
+        Ok(Arc::new(log.tried("the embedded log")?))
     }
 
     /// The cloud's picture of what nodes reported.
     ///
     /// # Errors
-    /// See [`StoppedError`].
-    pub async fn picture(&self) -> Result<Picture, StoppedError> {
+    /// When it cannot be read.
+    pub async fn picture(&self) -> Result<Picture, Failure> {
         let path = match self.target.place() {
             Place::Attached(deployment) => return Ok(Picture::Shown(deployment.statuses().await?)),
             Place::Embedded => self.target.data(UP).join("cloud/controller/picture"),
@@ -105,15 +81,15 @@ impl StoppedTarget {
     ///
     /// # Errors
     /// As there.
-    pub async fn clear(&self) -> Result<(), AttachError> {
+    pub async fn clear(&self) -> Result<(), Failure> {
         self.target.clear().await
     }
 
     /// The databases of a node whose edge was started by the target.
     ///
     /// # Errors
-    /// See [`StoppedError`].
-    pub fn node(&self, node: &NodeName) -> Result<NodeDisks, StoppedError> {
+    /// When it cannot be read.
+    pub fn node(&self, node: &NodeName) -> Result<NodeDisks, Failure> {
         let data = self.target.node_data(node);
         Ok(NodeDisks {
             node: node.clone(),
@@ -122,14 +98,9 @@ impl StoppedTarget {
         })
     }
 
-    fn open(
-        &self,
-        path: PathBuf,
-        role: Role,
-        schema: Schema,
-    ) -> Result<Arc<dyn Engine>, StoppedError> {
+    fn open(&self, path: PathBuf, role: Role, schema: Schema) -> Result<Arc<dyn Engine>, Failure> {
         let engine = RocksEngine::open(&path, role, &self.memory, schema);
-        Ok(Arc::new(engine.map_err(|source| StoppedError::Database { path, source })?))
+        Ok(Arc::new(engine.tried(&format!("the database {}", path.display()))?))
     }
 }
 
@@ -138,11 +109,12 @@ impl Picture {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn statuses(&self, node: &NodeName) -> Result<Statuses, EngineError> {
+    pub fn statuses(&self, node: &NodeName) -> Result<Statuses, Failure> {
         match self {
             Self::Shown(statuses) => Ok(statuses.get(node).cloned().unwrap_or_default()),
             Self::Stored(engine) => {
-                let stored = PodStatusFold::statuses(&**engine, node, None, STATUSES_MAX)?;
+                let stored = PodStatusFold::statuses(&**engine, node, None, STATUSES_MAX);
+                let stored = stored.tried("the cloud's picture")?;
                 let stored = stored.into_iter();
                 Ok(stored
                     .map(|(pod, status)| (pod, StatusDigest::of(&status.uid, &status.status)))

@@ -5,7 +5,6 @@
 //! and their log hold can be read once they are stopped.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,13 +12,14 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_broker::{BrokerError, Cluster, ClusterSettings};
+use headwater_broker::{Cluster, ClusterSettings};
 use headwater_e2e::part::Part;
 use headwater_e2e::running::{built, headwater};
 use headwater_event::{NameError, NodeName};
 use tempfile::TempDir;
 
-use crate::deployment::{AttachError, Deployment};
+use crate::deployment::Deployment;
+use crate::failure::{Attempt, Failure};
 use crate::scenario::{Act, TargetKind};
 
 /// How long a part may take to come up. Far more than it needs: two cores may be busy with
@@ -28,10 +28,6 @@ const START_MAX: Duration = Duration::from_secs(90);
 
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(50);
-
-/// Partitions of both topics: enough that none of them is a bottleneck, few enough that a claim in
-/// each is quick.
-const PARTITIONS: u32 = 16;
 
 /// Any free port, until a hub says which it is.
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -72,66 +68,6 @@ pub struct Target {
     folder: TempDir,
 }
 
-/// Why there is no target.
-#[derive(Debug, thiserror::Error)]
-pub enum TargetError {
-    /// The program was not built.
-    #[error(
-        "{at} is missing: build it with `cargo build -p headwater --bins`, or start by `cargo xtask loadtest`"
-    )]
-    NotBuilt {
-        /// Where it should be.
-        at: PathBuf,
-    },
-    /// There is no room for its data.
-    #[error("no folder for its data")]
-    Folder(#[source] io::Error),
-    /// Kafka does not run.
-    #[error("Kafka does not run")]
-    Kafka(#[from] BrokerError),
-    /// The topics cannot be made.
-    #[error("the topics cannot be made: {said}")]
-    Topics {
-        /// The output of `headwater topics create`.
-        said: String,
-    },
-    /// A part did not come up.
-    #[error("{part} does not come up within {} s: {wanted}\n{said}", START_MAX.as_secs())]
-    Late {
-        /// Which.
-        part: String,
-        /// What was waited for.
-        wanted: &'static str,
-        /// Its output.
-        said: String,
-    },
-    /// There is no such part here.
-    #[error("there is no {part} in this target")]
-    NoPart {
-        /// Which.
-        part: String,
-    },
-    /// It cannot be done to that part.
-    #[error("{act} cannot be done to {part}")]
-    Impossible {
-        /// What.
-        act: Act,
-        /// To whom.
-        part: String,
-    },
-    /// There is no deployment to attach to.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// What was asked of it was not done.
-    #[error("`headwater {asked}` failed: {said}")]
-    Refused {
-        /// The arguments.
-        asked: String,
-        /// Its output.
-        said: String,
-    },
-}
-
 impl Place {
     /// Which kind of target it is.
     pub fn kind(&self) -> TargetKind {
@@ -147,12 +83,13 @@ impl Place {
     ///
     /// # Errors
     /// Never for a count that a scenario may have.
-    pub fn nodes(&self, count: usize) -> Result<Vec<NodeName>, NameError> {
+    pub fn nodes(&self, count: usize) -> Result<Vec<NodeName>, Failure> {
         let prefix = match self {
             Self::Embedded | Self::Cluster => "node".to_owned(),
             Self::Attached(_) => format!("loadtest-{:08x}", rand::random::<u32>()),
         };
-        (1..=count).map(|number| format!("{prefix}-{number}").parse()).collect()
+        let names = (1..=count).map(|number| format!("{prefix}-{number}").parse::<NodeName>());
+        names.collect::<Result<_, NameError>>().tried("naming nodes")
     }
 }
 
@@ -160,13 +97,19 @@ impl Target {
     /// Starts it; when this returns the objects socket takes lines.
     ///
     /// # Errors
-    /// See [`TargetError`]; nothing runs then.
-    pub fn start(settings: TargetSettings) -> Result<Self, TargetError> {
-        let folder = TempDir::with_prefix("hwlt-").map_err(TargetError::Folder)?;
+    /// When a part does not come up; nothing runs then.
+    pub fn start(settings: TargetSettings) -> Result<Self, Failure> {
+        let folder = TempDir::with_prefix("hwlt-").tried("no folder for its data")?;
         let objects = match &settings.place {
             Place::Attached(deployment) => deployment.objects.clone(),
             Place::Embedded | Place::Cluster => {
-                built().map_err(|at| TargetError::NotBuilt { at })?;
+                built().map_err(|at| {
+                    let build = "build it with `cargo build -p headwater --bins`";
+                    let at = at.display();
+                    Failure::of(format!(
+                        "{at} is missing: {build}, or start by `cargo xtask loadtest`"
+                    ))
+                })?;
                 folder.path().join("objects.sock")
             }
         };
@@ -180,7 +123,7 @@ impl Target {
         Ok(target)
     }
 
-    fn start_up(&mut self) -> Result<(), TargetError> {
+    fn start_up(&mut self) -> Result<(), Failure> {
         let objects = self.objects.display().to_string();
         let nodes = self.settings.nodes.iter().map(ToString::to_string).collect::<Vec<_>>();
         let nodes = nodes.join(",");
@@ -189,8 +132,8 @@ impl Target {
         self.wait(UP, "its status", |part| part.status().map(drop))
     }
 
-    fn start_cluster(&mut self) -> Result<(), TargetError> {
-        let kafka = Cluster::start(ClusterSettings::default())?;
+    fn start_cluster(&mut self) -> Result<(), Failure> {
+        let kafka = Cluster::start(ClusterSettings::default()).tried("Kafka does not run")?;
         let brokers = kafka.bootstrap();
         self.kafka = Some(kafka);
         make_topics(&brokers)?;
@@ -209,10 +152,9 @@ impl Target {
         })
     }
 
-    fn look_for_objects(&self) -> Result<(), AttachError> {
-        let path = &self.objects;
-        let socket = UnixStream::connect(path);
-        socket.map(drop).map_err(|source| AttachError::Objects { path: path.clone(), source })
+    fn look_for_objects(&self) -> Result<(), Failure> {
+        let socket = UnixStream::connect(&self.objects);
+        socket.map(drop).tried(&format!("the objects socket {}", self.objects.display()))
     }
 
     /// Starts the edge of a node, which reaches the hub at `hub`; in one process there is one
@@ -229,7 +171,7 @@ impl Target {
     ///
     /// # Errors
     /// As [`Deployment::clear`].
-    pub async fn clear(&self) -> Result<(), AttachError> {
+    pub async fn clear(&self) -> Result<(), Failure> {
         match &self.settings.place {
             Place::Attached(deployment) => deployment.clear().await,
             Place::Embedded | Place::Cluster => Ok(()),
@@ -241,7 +183,7 @@ impl Target {
         self.parts.insert(name.to_owned(), Part::start(self.folder.path(), name, args));
     }
 
-    fn await_objects(&self, part: &str) -> Result<(), TargetError> {
+    fn await_objects(&self, part: &str) -> Result<(), Failure> {
         self.wait(part, "its objects socket", |_| UnixStream::connect(&self.objects).ok().map(drop))
     }
 
@@ -250,7 +192,7 @@ impl Target {
         name: &str,
         wanted: &'static str,
         look: impl Fn(&Part) -> Option<T>,
-    ) -> Result<T, TargetError> {
+    ) -> Result<T, Failure> {
         let part = self.part(name)?;
         let deadline = Instant::now() + START_MAX;
         loop {
@@ -258,11 +200,9 @@ impl Target {
                 return Ok(found);
             }
             if Instant::now() >= deadline {
-                return Err(TargetError::Late {
-                    part: name.to_owned(),
-                    wanted,
-                    said: part.output(),
-                });
+                let (within, output) = (START_MAX.as_secs(), part.output());
+                let late = format!("{name} does not start within {within} s: {wanted}\n{output}");
+                return Err(Failure::of(late));
             }
             thread::sleep(POLL);
         }
@@ -339,48 +279,46 @@ impl Target {
     /// Does something to a part, or to a broker.
     ///
     /// # Errors
-    /// See [`TargetError`].
-    pub fn act(&mut self, act: Act, to: &str) -> Result<(), TargetError> {
+    /// When there is no such part, or that cannot be done to it.
+    pub fn act(&mut self, act: Act, to: &str) -> Result<(), Failure> {
         if to == BROKER {
             return self.act_on_broker(act);
         }
-        let missing = || TargetError::NoPart { part: to.to_owned() };
-        let part = self.parts.get_mut(to).ok_or_else(missing)?;
+        let part = self.parts.get_mut(to).ok_or_else(|| missing(to))?;
         match act {
             Act::Kill => part.kill(),
             Act::Start if part.process_id().is_none() => part.start_again(),
             Act::Freeze => part.freeze(),
             Act::Thaw => part.thaw(),
-            act => return Err(TargetError::Impossible { act, part: to.to_owned() }),
+            act => return Err(impossible(act, to)),
         }
         Ok(())
     }
 
-    fn act_on_broker(&mut self, act: Act) -> Result<(), TargetError> {
-        let missing = || TargetError::NoPart { part: BROKER.to_owned() };
-        let broker = self.kafka.as_mut().ok_or_else(missing)?.broker(1);
-        match act {
-            Act::Kill => broker.kill()?,
-            Act::Start => broker.start()?,
-            Act::Freeze => broker.freeze()?,
-            Act::Thaw => broker.thaw()?,
-            act => return Err(TargetError::Impossible { act, part: BROKER.to_owned() }),
-        }
-        Ok(())
+    fn act_on_broker(&mut self, act: Act) -> Result<(), Failure> {
+        let broker = self.kafka.as_mut().ok_or_else(|| missing(BROKER))?.broker(1);
+        let acted = match act {
+            Act::Kill => broker.kill(),
+            Act::Start => broker.start(),
+            Act::Freeze => broker.freeze(),
+            Act::Thaw => broker.thaw(),
+            act => return Err(impossible(act, BROKER)),
+        };
+        acted.tried("Kafka does not run")
     }
 
     /// Cuts the link of an edge that was started here, or mends it.
     ///
     /// # Errors
     /// The part that serves the node refuses.
-    pub fn set_link(&self, node: &NodeName, cut: bool) -> Result<(), TargetError> {
+    pub fn set_link(&self, node: &NodeName, cut: bool) -> Result<(), Failure> {
         let verb = if cut { "cut" } else { "restore" };
         let output = self.part(self.hub_part())?.ask(&["link", verb, node.as_str()]);
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(TargetError::Refused { asked: format!("link {verb} {node}"), said })
+        Err(Failure::of(format!("`headwater link {verb} {node}` failed: {said}")))
     }
 
     /// What a part answers to `headwater ARGS`; `None`: there is no such part.
@@ -417,7 +355,7 @@ impl Target {
     }
 
     /// The data directory of a node.
-    pub(crate) fn node_data(&self, node: &NodeName) -> PathBuf {
+    pub fn node_data(&self, node: &NodeName) -> PathBuf {
         let part = match self.settings.place {
             Place::Embedded => UP,
             Place::Cluster | Place::Attached(_) => node.as_str(),
@@ -425,19 +363,27 @@ impl Target {
         self.data(part).join("nodes").join(node.as_str())
     }
 
-    fn part(&self, name: &str) -> Result<&Part, TargetError> {
-        self.parts.get(name).ok_or_else(|| TargetError::NoPart { part: name.to_owned() })
+    fn part(&self, name: &str) -> Result<&Part, Failure> {
+        self.parts.get(name).ok_or_else(|| missing(name))
     }
 }
 
+pub(crate) fn missing(part: &str) -> Failure {
+    Failure::of(format!("there is no {part} in this target"))
+}
+
+pub(crate) fn impossible(act: Act, part: &str) -> Failure {
+    Failure::of(format!("{act} cannot be done to {part}"))
+}
+
 /// Makes both topics.
-fn make_topics(brokers: &str) -> Result<(), TargetError> {
-    let partitions = PARTITIONS.to_string();
-    let more = ["--replication-factor", "1", "--partitions", &partitions];
-    let output = headwater().args(["topics", "create", "--kafka", brokers]).args(more).output();
-    let output = output.map_err(|error| TargetError::Topics { said: error.to_string() })?;
+fn make_topics(brokers: &str) -> Result<(), Failure> {
+    let create = ["topics", "create", "--replication-factor", "1", "--kafka", brokers];
+    let output = headwater().args(create).output();
+    let output = output.tried("the topics cannot be made")?;
     if output.status.success() {
         return Ok(());
     }
-    Err(TargetError::Topics { said: String::from_utf8_lossy(&output.stderr).into_owned() })
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::of(format!("the topics cannot be made: {said}")))
 }

@@ -9,17 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_e2e::proxy::Proxy;
-use headwater_edge::StartError;
-use headwater_proto::local::EdgeStatus;
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::correctness::{Check, Correctness, CorrectnessError};
-use crate::deployment::AttachError;
+use crate::correctness::{Check, Correctness};
 use crate::disks::NodeDisks;
 use crate::edges::{Edges, EndedEdges};
-use crate::generator::{Answers, Generator, GeneratorError};
+use crate::failure::{Attempt, Failure};
+use crate::generator::{Answers, Generator};
 use crate::hops::Hops;
 use crate::inventory::Inventory;
 use crate::light::{LightSettings, Reports, WireCount};
@@ -29,8 +27,8 @@ use crate::pacer::Lag;
 use crate::scenario::{Act, EdgeKind, Fault};
 use crate::schedule::Turn;
 use crate::sightings::{Load, Sightings};
-use crate::stopped::{StoppedError, StoppedTarget};
-use crate::target::{Place, Target, TargetError, TargetSettings};
+use crate::stopped::StoppedTarget;
+use crate::target::{Place, Target, TargetSettings, impossible};
 use crate::watching::Group;
 
 /// How long it may take until every edge has what there is before the first change.
@@ -47,6 +45,9 @@ const POLL_CLOSELY: Duration = Duration::from_millis(1);
 
 /// What the controller has still to fold of what nodes report.
 const UPSTREAM_LAG: &str = "headwater_controller_upstream_lag_records";
+
+/// A task broke: a defect.
+const BROKE: &str = "a part of the harness broke";
 
 /// What is started.
 #[derive(Clone, Debug)]
@@ -75,51 +76,17 @@ pub struct Testbed {
     generator: Arc<Generator>,
 }
 
-/// What cannot be done with a testbed.
-#[derive(Debug, thiserror::Error)]
-pub enum TestbedError {
-    /// The target.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The deployment still has objects of the run.
-    #[error("the run's objects cannot be removed")]
-    Attach(#[from] AttachError),
-    /// An edge does not start.
-    #[error("an edge does not start")]
-    Edge(#[from] StartError),
-    /// The way in.
-    #[error(transparent)]
-    Generator(#[from] GeneratorError),
-    /// The edges did not get what there is before the first change.
-    #[error("after {} s {missing} objects are not yet where they are to be before the first change\n{said}", SET_UP_MAX.as_secs())]
-    SetUp {
-        /// Pairs of edge and object.
-        missing: usize,
-        /// The cloud's output.
-        said: String,
-    },
-    /// What was left cannot be read.
-    #[error(transparent)]
-    Stopped(#[from] StoppedError),
-    /// What was left cannot be compared.
-    #[error(transparent)]
-    Correctness(#[from] CorrectnessError),
-    /// A task broke: a defect.
-    #[error("a part of the harness broke")]
-    Broke(#[from] JoinError),
-}
-
 impl Testbed {
     /// Starts the target; no edge is connected yet.
     ///
     /// # Errors
-    /// See [`TestbedError`].
-    pub async fn start(settings: TestbedSettings) -> Result<Self, TestbedError> {
+    /// When a part does not do what it should.
+    pub async fn start(settings: TestbedSettings) -> Result<Self, Failure> {
         let TestbedSettings { place, inventory, edges, reports, behind_hops, unmeasured } =
             settings;
         let nodes = inventory.nodes.clone();
         let told = TargetSettings { place, nodes: nodes.clone() };
-        let target = spawn_blocking(move || Target::start(told)).await??;
+        let target = spawn_blocking(move || Target::start(told)).await.tried(BROKE)??;
         target.clear().await?;
         let has_services = inventory.objects.iter().any(|object| object.kind == Kind::Service);
         let mesh = has_services.then_some(Group::Mesh);
@@ -143,38 +110,42 @@ impl Testbed {
     ///
     /// # Errors
     /// When one does not start.
-    pub async fn connect(&mut self, count: usize) -> Result<(), TestbedError> {
-        Ok(self.edges.connect(count, &mut *self.target.lock().await)?)
+    pub async fn connect(&mut self, count: usize) -> Result<(), Failure> {
+        self.edges.connect(count, &mut *self.target.lock().await)
     }
 
     /// Says these objects as they are before the first change, and waits until every edge that is
     /// connected has those that it is to have.
     ///
     /// # Errors
-    /// See [`TestbedError`].
-    pub async fn set_up(&self, objects: Range<u32>) -> Result<(), TestbedError> {
+    /// When a part does not do what it should.
+    pub async fn set_up(&self, objects: Range<u32>) -> Result<(), Failure> {
         self.sightings.expect(objects.clone());
         let (generator, inventory) = (self.generator.clone(), self.inventory.clone());
-        spawn_blocking(move || generator.set_up(&inventory, objects)).await??;
+        spawn_blocking(move || generator.set_up(&inventory, objects)).await.tried(BROKE)??;
         let connected = 0..self.edges.count();
         if self.at_rest(connected.clone(), SET_UP_MAX).await {
             return Ok(());
         }
         let target = self.target.lock().await;
-        let said = target.said(target.cloud());
-        Err(TestbedError::SetUp { missing: self.sightings.restless(connected), said })
+        let (said, within) = (target.said(target.cloud()), SET_UP_MAX.as_secs());
+        let missing = self.sightings.restless(connected);
+        Err(Failure::of(format!(
+            "after {within} s {missing} objects are not yet where they are to be before the first \
+             change\n{said}"
+        )))
     }
 
     /// Says every change at its moment, and returns when the last was handed over.
     ///
     /// # Errors
     /// When the way in breaks.
-    pub async fn drive(&self, turns: Arc<[Turn]>, load: Load) -> Result<Lag, TestbedError> {
+    pub async fn drive(&self, turns: Arc<[Turn]>, load: Load) -> Result<Lag, Failure> {
         let (began, measured_from) = (load.began, load.measured_from);
         let first = self.sightings.begin(&turns, load);
         let (generator, inventory) = (self.generator.clone(), self.inventory.clone());
         let driving = move || generator.drive(&inventory, &turns, first, began, measured_from);
-        Ok(spawn_blocking(driving).await??)
+        spawn_blocking(driving).await.tried(BROKE)?
     }
 
     /// Waits until the controller's socket has taken every line.
@@ -224,17 +195,15 @@ impl Testbed {
     /// Does something to a part.
     ///
     /// # Errors
-    /// See [`TargetError`].
-    pub async fn act(&self, fault: &Fault) -> Result<(), TargetError> {
+    /// When that cannot be done to it.
+    pub async fn act(&self, fault: &Fault) -> Result<(), Failure> {
         if let Some(hop) = fault.hop() {
             return self.hops.act(fault.act, hop);
         }
         if fault.to != "edges" {
             let (target, act, to) = (self.target.clone(), fault.act, fault.to.clone());
             let acting = spawn_blocking(move || target.blocking_lock().act(act, &to));
-            return acting.await.unwrap_or_else(|_| {
-                Err(TargetError::Impossible { act: fault.act, part: fault.to.clone() })
-            });
+            return acting.await.unwrap_or_else(|_| Err(impossible(fault.act, &fault.to)));
         }
         let nodes = &self.inventory.nodes;
         for (edge, node) in nodes.iter().enumerate().take(fault.edges.unwrap_or(nodes.len())) {
@@ -253,7 +222,7 @@ impl Testbed {
     ///
     /// # Errors
     /// When it does not listen in time.
-    pub async fn reconnect(&mut self) -> Result<(), TestbedError> {
+    pub async fn reconnect(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + LISTEN_MAX;
         let objects = self.target.lock().await.objects().to_owned();
         loop {
@@ -263,7 +232,7 @@ impl Testbed {
                     sleep(POLL_CLOSELY).await;
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
             return Ok(());
         }
@@ -287,11 +256,6 @@ impl Testbed {
     /// The hop of an edge.
     pub fn hop(&self, edge: usize) -> Option<&Proxy> {
         self.hops.get(edge)
-    }
-
-    /// An edge's status; `None`: it does not answer now.
-    pub async fn status(&self, edge: usize) -> Option<EdgeStatus> {
-        self.edges.status(edge).await
     }
 
     /// What its edges have seen.
@@ -320,21 +284,22 @@ impl Testbed {
     /// databases of each edge before.
     ///
     /// # Errors
-    /// See [`TestbedError`].
+    /// When a part does not do what it should.
     pub async fn end(
         self,
         tamper: Option<fn(&NodeDisks)>,
-    ) -> Result<(Correctness, Answers), TestbedError> {
+    ) -> Result<(Correctness, Answers), Failure> {
         let Self { target, edges, sightings, generator, .. } = self;
         let answers = match Arc::into_inner(generator) {
-            Some(generator) => spawn_blocking(|| generator.end()).await??,
+            Some(generator) => spawn_blocking(|| generator.end()).await.tried(BROKE)??,
             None => Answers::default(),
         };
         let ended = edges.stop().await;
         let mut check = Check::default();
         check.run(sightings.account(), &answers, sightings.findings());
         if let Some(target) = Arc::into_inner(target) {
-            let stopped = spawn_blocking(|| StoppedTarget::of(target.into_inner())).await?;
+            let stopped =
+                spawn_blocking(|| StoppedTarget::of(target.into_inner())).await.tried(BROKE)?;
             let compared = compare(&mut check, &ended, &stopped, tamper).await;
             stopped.clear().await?;
             compared?;
@@ -349,7 +314,7 @@ async fn compare(
     ended: &EndedEdges,
     stopped: &StoppedTarget,
     tamper: Option<fn(&NodeDisks)>,
-) -> Result<(), TestbedError> {
+) -> Result<(), Failure> {
     let picture = stopped.picture().await?;
     for disks in ended.disks(stopped) {
         let disks = disks?;
@@ -358,5 +323,5 @@ async fn compare(
         }
         check.node(&disks, &picture)?;
     }
-    Ok(check.log(&*stopped.downstream()?).await?)
+    check.log(&*stopped.downstream()?).await
 }

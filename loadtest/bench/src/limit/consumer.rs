@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use headwater_kafka::KafkaSettings;
+use headwater_loadtest::failure::{Attempt, Failure};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
-
-use crate::failure::{Attempt, Failure};
 
 /// The consumer.
 pub(crate) struct BareConsumer {

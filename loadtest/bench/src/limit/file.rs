@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::Instant;
 
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_store::WriteOp;
 
-use crate::failure::{Attempt, Failure};
 use crate::limit::{Taken, Written};
 use crate::thread_time::ThreadTime;
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::replication::replication_server::{Replication, ReplicationServer};
@@ -12,7 +13,6 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::failure::{Attempt, Failure};
 use crate::kafka::runtime;
 
 /// The server, a process of this program.

@@ -2,9 +2,8 @@
 
 use std::io::Write as _;
 
+use headwater_loadtest::failure::{Attempt, Failure};
 use zstd::stream::Encoder;
-
-use crate::failure::{Attempt, Failure};
 
 /// As `zstd -3` does.
 const LEVEL: i32 = 3;

@@ -5,14 +5,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_kafka::{HEADER, KafkaSettings};
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_log::Append;
 use rdkafka::client::ClientContext;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, ProducerContext, ThreadedProducer};
-
-use crate::failure::{Attempt, Failure};
 
 /// How long all that was sent may take to be acknowledged.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Instant;
 
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_rocks::{Budget, DatabaseMemory, Role};
 use headwater_store::WriteOp;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 
-use crate::failure::{Attempt, Failure};
 use crate::limit::{Taken, Written};
 use crate::thread_time::ThreadTime;
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use headwater_event::{Cursor, Event, NodeName, Partition, StreamId};
 use headwater_kafka::{KafkaLog, KafkaSettings};
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_log::{
     Append, AppendError, Bounds, Description, Draft, Log, MemoryLog, ReadError, Reader,
     RecordPosition,
@@ -17,7 +18,6 @@ use tokio::runtime::Runtime;
 
 use crate::bound::Bound;
 use crate::clock::memory_log;
-use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::producer::BareProducer;

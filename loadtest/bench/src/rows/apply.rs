@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use headwater_edge::{Edge, EdgeConfig, EdgeDependencies};
 use headwater_event::NodeName;
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::{
     Durability, Engine, EngineError, KeyValue, MemoryEngine, Range, Read, WriteBatch, schema,
@@ -18,7 +19,6 @@ use headwater_store::{
 
 use crate::bound::Bound;
 use crate::canned::{CannedHub, Course};
-use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::{Taken, Written, file, rocks};
@@ -52,7 +52,7 @@ pub(crate) fn unsynced(run: &mut Run) -> Result<RowResult, Failure> {
     let mut measured = RowResult::default();
     let bound = Bound::at_least(0.5, 0.75);
     let sides = bench.sides(&taken);
-    measured.push(sides.ratio("events/s, no syncs", 1, RAW).held_to(bound));
+    measured.push(sides.ratio("events/s, no syncs", 0, 1, RAW).held_to(bound));
     measured.push(sides.processor(1, RAW));
     bench.describe(&mut measured);
     Ok(measured)
@@ -69,9 +69,9 @@ pub(crate) fn synced(run: &mut Run) -> Result<RowResult, Failure> {
     let mut measured = RowResult::default();
     let bound = Bound::at_least(0.7, 0.85);
     let sides = bench.sides(&taken);
-    measured.push(sides.ratio("events/s, synced groups", 1, FILE).held_to(bound));
-    measured.push(sides.ratio("events/s, synced groups", 2, "RocksDB with the same syncs"));
-    measured.push(sides.of("RocksDB with the same syncs, events/s", 2, 1, FILE));
+    measured.push(sides.ratio("events/s, synced groups", 0, 1, FILE).held_to(bound));
+    measured.push(sides.ratio("events/s, synced groups", 0, 2, "RocksDB with the same syncs"));
+    measured.push(sides.ratio("RocksDB with the same syncs, events/s", 2, 1, FILE));
     measured.push(sides.processor(2, "RocksDB with the same syncs"));
     bench.describe(&mut measured);
     Ok(measured)
@@ -192,17 +192,8 @@ impl<const K: usize> Sides<'_, K> {
         self.samples(side, |taken| self.events as f64 / taken.wall.as_secs_f64())
     }
 
-    /// The edge as a part of another side.
-    fn ratio(&self, what: &str, other: usize, limit: &str) -> Figure {
-        self.of_both(what, 0, other, limit)
-    }
-
-    /// A side that is no edge, as a part of another.
-    fn of(&self, what: &str, side: usize, other: usize, limit: &str) -> Figure {
-        self.of_both(what, side, other, limit)
-    }
-
-    fn of_both(&self, what: &str, side: usize, other: usize, limit: &str) -> Figure {
+    /// A side as a part of another.
+    fn ratio(&self, what: &str, side: usize, other: usize, limit: &str) -> Figure {
         Figure::ratio(what, self.per_second(side), limit, self.per_second(other))
     }
 

@@ -3,26 +3,22 @@
 //! The hub folds a log on Kafka from its start, against the slower of two: consuming the same
 //! topic, and writing the same bytes to bare RocksDB. The edge takes one snapshot.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headwater_event::{Event, NodeName, StreamId};
-use headwater_hub::{Hub, HubConfig, HubDependencies, HubLimits, HubMetrics, NoRequestHandler};
 use headwater_kafka::{KafkaLog, KafkaSettings};
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_log::{Draft, Log};
 use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
-use headwater_session::HubSettings;
 use headwater_store::{WriteBatch, WriteOp, schema};
-use prometheus::Registry;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::bound::Bound;
-use crate::clock::{memory_log, wall_clock};
-use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
+use crate::hub;
 use crate::kafka::{Kafka, PARTITIONS, runtime};
 use crate::limit::consumer::{BareConsumer, From};
 use crate::limit::{Written, patch, rocks};
@@ -125,23 +121,8 @@ fn fold(runtime: &Runtime, settings: &KafkaSettings) -> Result<Duration, Failure
     let engine = RocksEngine::open(folder.path().join("store"), Role::Fold, &shared, schema::HUB);
     let engine = Arc::new(engine.tried("opening a database")?);
     let downstream = KafkaLog::new(settings.clone()).tried("a log on Kafka")?;
-    let config = HubConfig {
-        name: "hub".to_owned(),
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        tls: None,
-        settings: HubSettings::default(),
-        limits: HubLimits::default(),
-    };
-    let seams = HubDependencies {
-        downstream: Arc::new(downstream),
-        upstream: Arc::new(memory_log(1)),
-        engine,
-        requests: Arc::new(NoRequestHandler),
-        wall_clock: wall_clock(),
-        metrics: HubMetrics::new(&Registry::new()).tried("registering metrics")?,
-    };
     let began = Instant::now();
-    let hub = runtime.block_on(Hub::start(config, seams)).tried("starting a hub")?;
+    let hub = hub::start(runtime, Arc::new(downstream), engine)?;
     wait("the hub has everything", || hub.view().is_reconciled().then_some(()))?;
     let taken = began.elapsed();
     runtime.block_on(hub.stop());

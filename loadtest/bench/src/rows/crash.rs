@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 
 use headwater_e2e::part::Part;
 use headwater_event::NodeName;
+use headwater_loadtest::failure::{Attempt, Failure};
+use headwater_loadtest::socket::edge_status;
 use headwater_proto::local::EdgeStatus;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::bound::Bound;
 use crate::canned::{CannedHub, Course};
-use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::rocks;
-use crate::process::edge_status;
 use crate::run::Run;
 use crate::samples::Samples;
 use crate::waiting::wait;
@@ -124,7 +124,7 @@ fn kill(course: &Arc<Course>, objects: u64, kill_at: u64) -> Result<Taken, Failu
 
 fn answers(runtime: &Runtime, socket: &Path) -> Result<EdgeStatus, Failure> {
     wait("the edge answers", || {
-        let status = runtime.block_on(edge_status(socket)).ok();
+        let status = runtime.block_on(edge_status(socket));
         let is_there = |status: &EdgeStatus| status.streams.iter().any(|one| one.durable > 0);
         if status.is_none() {
             thread::sleep(POLL);

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use headwater_e2e::proxy::Conditions;
+use headwater_loadtest::failure::{Attempt, Failure};
 use headwater_loadtest::kernel::processor_time;
 use headwater_loadtest::object::{Kind, ObjectSpec};
 use headwater_loadtest::scenario::EdgeKind;
@@ -14,7 +15,6 @@ use headwater_loadtest::schedule::{at_once, at_rate};
 
 use crate::bound::Bound;
 use crate::cluster::{Cluster, Nodes, Taken};
-use crate::failure::{Attempt, Failure};
 use crate::figure::{Figure, RowResult};
 use crate::kafka::runtime;
 use crate::limit::h2::BareServer;

@@ -5,24 +5,32 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use bytes::Bytes;
-use headwater_e2e::part::Part;
+use headwater_loadtest::failure::{Attempt, Failure};
+use headwater_loadtest::inventory::Inventory;
 use headwater_loadtest::kernel::{anonymous_bytes, memory_bytes};
+use headwater_loadtest::object::ObjectSpec;
+use headwater_loadtest::scenario::EdgeKind;
+use headwater_loadtest::schedule::at_rate;
 use headwater_rocks::{Budget, DatabaseMemory, RocksEngine, Role};
 use headwater_store::schema;
 use tempfile::TempDir;
 
 use crate::bound::Bound;
-use crate::failure::{Attempt, Failure};
+use crate::cluster::{Cluster, Nodes};
 use crate::figure::{Figure, RowResult};
-use crate::kafka::runtime;
 use crate::limit::patch;
-use crate::link::Link;
-use crate::process::{edge_status, memory_at_rest};
+use crate::pods::pods;
+use crate::process::memory_at_rest;
 use crate::run::Run;
 use crate::samples::Samples;
-use crate::waiting::wait;
+
+/// A pace at which hardly two changes of one pod meet.
+const CHURN_PER_SECOND: u32 = 2_000;
+
+/// The process that is measured.
+const EDGE: &str = "node-1";
 
 const OBJECT_BYTES: usize = 4_000;
 
@@ -61,7 +69,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
     measured.set("memory", "PSS from smaps_rollup, once it has come to rest");
     measured.set("churn", format!("{changes} changes of pods, then rest"));
     measured.set("object", format!("about {OBJECT_BYTES} bytes of JSON"));
-    measured.set("edge", "a process with hollow pods inside; the hub is in another");
+    measured.set("edge", "a process with hollow pods inside; the cloud is in others");
     measured.note(
         "Disk is shown and held to nothing: tables and write-ahead log that are not yet due for \
          compaction are more than 3x of so little.",
@@ -77,37 +85,23 @@ struct Taken {
     live: f64,
 }
 
-fn churn(pods: u32, changes: u32) -> Result<Taken, Failure> {
-    let mut link = Link::start(OBJECT_BYTES)?;
-    let node = link.pods.node().to_string();
-    link.say((0..pods).map(|number| (number, 0)))?;
-    let folder = TempDir::new().tried("making a folder")?;
-    let hub = link.hop.address().to_string();
-    let args = ["edge", "--node", &node, "--hub", &hub, "--insecure-loopback", "--runtime"];
-    let args = args.into_iter().chain(["hollow"]).map(str::to_owned).collect();
-    let edge = Part::start(folder.path(), &node, args);
-    let root = edge.data().join("nodes").join(&node);
-    let of_asking = runtime("asking", 1)?;
-    let in_step = |link: &Link| {
-        let tail = link.tail();
-        wait("the edge in step", || {
-            let status = of_asking.block_on(edge_status(&root.join("edge.sock"))).ok()?;
-            let is_there = status.streams.iter().any(|one| one.durable == tail);
-            (is_there && status.outbox_depth == 0).then_some(())
-        })
-    };
-    in_step(&link)?;
-    let turns: Vec<u32> = (1..=changes).collect();
-    for group in turns.chunks(1_000) {
-        link.say(group.iter().map(|turn| (turn % pods, *turn)))?;
-        in_step(&link)?;
-    }
-    let live: Vec<Bytes> = (0..pods).map(|number| link.pods.object(number, changes)).collect();
+fn churn(count: u32, changes: u32) -> Result<Taken, Failure> {
+    let nodes = Nodes { count: 1, kind: EdgeKind::Real, behind_hops: 0, unmeasured: 0 };
+    let mut cluster = Cluster::start(nodes, pods(1, count, OBJECT_BYTES))?;
+    cluster.connect(1)?;
+    cluster.set_up(0..count)?;
+    let turns = at_rate(CHURN_PER_SECOND, (1..=changes).map(|turn| turn % count));
+    cluster.load(turns, Duration::ZERO)?;
+    let Inventory { nodes, objects, seed } = cluster.testbed.inventory();
+    let object = |object: &ObjectSpec| object.value(nodes, changes, *seed).to_string().into_bytes();
+    let live: Vec<Vec<u8>> = objects.iter().map(object).collect();
     let live = patch::frame_bytes(&live.iter().map(|one| &one[..]).collect::<Vec<_>>())?;
-    let id = edge.process_id().tried("it does not run")?;
+    let id = cluster.process(EDGE)?;
     let memory = memory_at_rest(id)?;
     let own = anonymous_bytes(id).tried("it does not run")? as f64;
-    Ok(Taken { memory, own, disk: disk_bytes(&root.join("state"))?, live: live as f64 })
+    let disk = disk_bytes(&cluster.node_data(0).join("state"))?;
+    cluster.end()?;
+    Ok(Taken { memory, own, disk, live: live as f64 })
 }
 
 fn disk_bytes(folder: &Path) -> Result<f64, Failure> {

@@ -4,10 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use headwater_e2e::proxy::Traffic;
+use headwater_loadtest::failure::Failure;
 use serde_json::{Value, json};
 
 use crate::bound::Bound;
-use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
 use crate::link::Link;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use headwater_event::Partition;
 use headwater_kafka::KafkaSettings;
+use headwater_loadtest::failure::Failure;
 use headwater_loadtest::latency::{Latency, Quantiles};
 use headwater_loadtest::object::{ObjectSpec, turn_of};
 use headwater_loadtest::pacer::{LAG_P99_MS_MAX, Lag, pace};
@@ -20,7 +21,6 @@ use headwater_log::{Append, Record};
 
 use crate::bound::Bound;
 use crate::cluster::{BEGINS_IN, Cluster, GENERATOR, Nodes};
-use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
 use crate::kafka::{PARTITIONS, topic};
 use crate::limit::consumer::{BareConsumer, From};

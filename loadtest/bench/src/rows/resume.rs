@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use headwater_loadtest::failure::Failure;
+
 use crate::bound::Bound;
-use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
 use crate::link::Link;

@@ -1,7 +1,8 @@
 //! Row 15: what one changed pod costs on the wire.
 
+use headwater_loadtest::failure::Failure;
+
 use crate::bound::Bound;
-use crate::failure::Failure;
 use crate::figure::{Figure, RowResult};
 use crate::limit::patch;
 use crate::link::Link;

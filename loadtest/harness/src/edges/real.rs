@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use headwater_event::NodeName;
+use headwater_proto::local::EdgeStatus;
 use headwater_proto::local::meta_client::MetaClient;
-use headwater_proto::local::{EdgeStatus, StatusRequest};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Error};
 
@@ -62,10 +62,7 @@ impl RealEdges {
     }
 
     pub(super) async fn status(&self, edge: usize) -> Option<EdgeStatus> {
-        let asking = async {
-            let mut client = connect(self.sockets.get(edge)?).await.ok()?;
-            Some(client.status(StatusRequest {}).await.ok()?.into_inner())
-        };
+        let asking = socket::edge_status(self.sockets.get(edge)?);
         tokio::time::timeout(ANSWER_MAX, asking).await.ok().flatten()
     }
 

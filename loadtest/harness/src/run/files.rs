@@ -6,8 +6,9 @@ use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use crate::failure::{Attempt, Failure};
 use crate::latency::Latency;
-use crate::record::{RecordError, Run};
+use crate::record::Run;
 use crate::scenario::{EdgeKind, Edges};
 
 /// Files that a real edge takes here: the connections to its local API.
@@ -23,25 +24,17 @@ const FILES_PER_HOP: usize = 5;
 /// Files that everything else holds open.
 const FILES_BESIDES: usize = 512;
 
-/// There are more edges than open files allow.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{edges} edges hold about {needed} files open, and this process may have {allowed}: raise the \
-     hard limit (`ulimit -Hn`), or ask for fewer edges"
-)]
-pub struct TooFewFiles {
-    edges: usize,
-    needed: u64,
-    allowed: u64,
-}
-
 /// Raises this process's soft limit to its hard one, as far as that helps; what it starts inherits
 /// it.
-pub(super) fn make_room(edges: &Edges) -> Result<(), TooFewFiles> {
+pub(super) fn make_room(edges: &Edges) -> Result<(), Failure> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let needed = needed(edges) as u64;
     if hard < needed {
-        return Err(TooFewFiles { edges: edges.count, needed, allowed: hard });
+        let edges = edges.count;
+        return Err(Failure::of(format!(
+            "{edges} edges hold about {needed} files open, and this process may have {hard}: raise \
+             the hard limit (`ulimit -Hn`), or ask for fewer edges"
+        )));
     }
     if soft < hard {
         // If it fails, the first file too many says so.
@@ -67,7 +60,7 @@ pub(super) fn write(
     out: &Path,
     propagation: &Latency,
     round_trip: &Latency,
-) -> Result<(), RecordError> {
+) -> Result<(), Failure> {
     for (name, latency, is_there) in [
         ("propagation.hlog", propagation, record.propagation.is_some()),
         ("round-trip.hlog", round_trip, record.round_trip.is_some()),
@@ -81,7 +74,7 @@ pub(super) fn write(
                 latency.write_log(&mut file, &comment)?;
                 file.flush()
             });
-            written.map_err(|source| RecordError::File { path, source })?;
+            written.tried(&path.display().to_string())?;
         }
     }
     record.write(out).map(drop)

@@ -1,4 +1,4 @@
-//! Why something could not be measured.
+//! Why something could not be run or measured.
 
 use std::error::Error;
 use std::fmt;
@@ -7,18 +7,19 @@ use headwater_telemetry::error_chain;
 
 /// What was tried, and why it failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) struct Failure {
+pub struct Failure {
     what: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Failure {
-    pub(crate) fn of(what: impl Into<String>) -> Self {
+    /// Nothing lies below it.
+    pub fn of(what: impl Into<String>) -> Self {
         Self { what: what.into(), source: None }
     }
 
     /// With all that lies below it.
-    pub(crate) fn chain(&self) -> String {
+    pub fn chain(&self) -> String {
         error_chain(self)
     }
 }
@@ -30,7 +31,7 @@ impl fmt::Display for Failure {
 }
 
 /// Adds to a failure what was tried.
-pub(crate) trait Attempt<T> {
+pub trait Attempt<T> {
     /// `what` was tried.
     ///
     /// # Errors
