@@ -113,7 +113,7 @@ impl Cluster {
         let began = Instant::now() + BEGINS_IN;
         let load = Load { began, measured_from, latency: latency.clone() };
         let driving = self.testbed.drive(turns.into(), load);
-        let lag = self.runtime.block_on(driving).tried("saying changes")?;
+        let lag = self.runtime.block_on(driving).tried("sending changes")?;
         let written = self.runtime.block_on(self.testbed.written());
         let seen = self.wait(self.unmeasured..self.connected)?;
         let processor = self.processor_times().into_iter().map(|(name, taken)| {
@@ -125,19 +125,19 @@ impl Cluster {
         Ok(Taken { latency: latency.whole(), lag, processor, delivered, written, seen })
     }
 
-    /// Says changes, and returns when they are written, whoever sees them.
+    /// Sends changes, and returns when the objects socket has them. Edges may not have them yet.
     ///
     /// # Errors
-    /// When they cannot be said.
+    /// When they cannot be sent.
     pub(crate) fn say(&self, turns: Vec<Turn>) -> Result<Instant, Failure> {
         let latency = Arc::new(Latency::new(SEEN_WITHIN));
         let load = Load { began: Instant::now(), measured_from: Duration::ZERO, latency };
         let driving = self.testbed.drive(turns.into(), load);
-        self.runtime.block_on(driving).tried("saying changes")?;
+        self.runtime.block_on(driving).tried("sending changes")?;
         Ok(self.runtime.block_on(self.testbed.written()))
     }
 
-    /// Waits until all that was said is seen, and gives when the last of it was.
+    /// Waits until every change that was sent is visible, and returns when the last one was.
     ///
     /// # Errors
     /// When it is not.
@@ -226,7 +226,7 @@ impl Cluster {
     /// Waits until every edge and the cloud have everything, stops all, and compares what they hold.
     ///
     /// # Errors
-    /// When an edge, or the cloud, holds something else than was said.
+    /// When an edge, or the cloud, holds something else than was sent.
     pub(crate) fn end(self) -> Result<(), Failure> {
         self.wait(0..self.connected)?;
         let deadline = Instant::now() + SEEN_WITHIN;

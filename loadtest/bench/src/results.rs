@@ -1,6 +1,6 @@
 //! `RESULTS.md`: every row as it was measured last.
 //!
-//! The page is the only place where rows are kept: what a run does not measure stays as it stands there.
+//! The page is the only place where rows are kept. A row that a run does not measure stays as it is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -170,7 +170,9 @@ impl Deployment {
         let mut client = OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
         let objects = client.get(request).await.tried(&silent)?.into_inner().objects;
         let objects = objects.iter().map(|object| serde_json::from_slice(object));
-        objects.collect::<Result<_, serde_json::Error>>().tried("an object that the controller shows")
+        objects
+            .collect::<Result<_, serde_json::Error>>()
+            .tried("an object that the controller shows")
     }
 
     /// Returns once the controller has read it all.

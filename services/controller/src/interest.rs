@@ -36,7 +36,7 @@ pub struct EntryId {
 ///
 /// Where the last user of an object leaves, the object stays. The sources that exist, the manifest
 /// folder and the objects socket, list every object once, used or not, and send it again only when
-/// it changes: nobody can ask them for it. The object has to be here when the next pod names it.
+/// it changes: no request makes them send it again. The object has to be here when the next pod names it.
 /// It costs no more than one that was never used, and both are bounded by what a person or a program
 /// gave the source. The picture shows them too.
 ///

@@ -64,7 +64,7 @@ impl Picture {
         self.changes.subscribe()
     }
 
-    /// Whether somebody subscribes to the changes.
+    /// Whether the changes have a subscriber.
     #[cfg(test)]
     pub(crate) fn is_watched(&self) -> bool {
         self.changes.is_watched()

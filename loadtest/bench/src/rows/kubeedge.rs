@@ -227,8 +227,8 @@ impl World {
         self.cluster.hop(0)
     }
 
-    /// Cuts the link while changes are said; gives what coming back took on the wire, and for how
-    /// many milliseconds from the first byte.
+    /// Cuts the link while changes are sent. Returns what the return took on the wire, and its
+    /// milliseconds from the first byte.
     fn away(&self, turns: Vec<Turn>) -> Result<(Traffic, f64), Failure> {
         self.rest()?;
         let hop = self.hop()?;

@@ -29,6 +29,9 @@ use crate::pods::{PODS_PER_NODE, pods};
 use crate::run::Run;
 use crate::samples::Samples;
 
+/// One quantile of many.
+type Quantile = fn(&Quantiles) -> Option<f64>;
+
 const OBJECT_BYTES: usize = 2 << 10;
 const NODE: &str = "node-1";
 
@@ -131,7 +134,7 @@ fn show(measured: &mut RowResult, rate: u32, taken: &[[Taken; 2]]) {
         Figure::excess(&format!("{rate}/s: ms more, p50"), of(0, &p50), limit, of(1, &p50))
             .held_to(Bound::at_most(1.0, 1.0)),
     ];
-    let quantiles: [(&str, fn(&Quantiles) -> Option<f64>, f64); 2] =
+    let quantiles: [(&str, Quantile, f64); 2] =
         [("p99", |of| of.p99_ms, 2.0), ("p99.9", |of| of.p999_ms, 3.0)];
     for (name, quantile, target) in quantiles {
         // A quantile that the samples of a turn do not carry is not shown.

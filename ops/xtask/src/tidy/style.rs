@@ -18,8 +18,8 @@ const WORDS: [(&str, &str); 8] = [
 
 /// Words in `-ed` that may name a type: nouns, facts of the log in the past tense, the set of
 /// objects that a source must provide, and the marker of rows that are folded from a log.
-const NOUNS: [&str; 8] =
-    ["Applied", "Edged", "Feed", "Folded", "Removed", "Seed", "Speed", "Wanted"];
+const NOUNS: [&str; 9] =
+    ["Applied", "Edged", "Feed", "Folded", "Removed", "Seed", "Speed", "Testbed", "Wanted"];
 
 /// Irregular participles.
 const PARTICIPLES: [&str; 14] = [

@@ -14,8 +14,8 @@ use super::terminations::{EndedPod, LoggedTermination, Terminations};
 /// Records in one append: a small fraction of what a log takes at once.
 const REMOVALS_AT_ONCE: usize = 256;
 
-/// The wait between two looks at the terminations that the log has. A termination that stays a
-/// moment longer harms nobody.
+/// The interval of the checks of the terminations in the log. A termination that stays a moment
+/// longer does no harm.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ReportFold {

@@ -53,7 +53,7 @@ pub(super) struct Terminations {
     appended: BTreeSet<EndedPod>,
 }
 
-/// What a termination's record tells.
+/// The order of a termination among those of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TerminationOrder {
     /// It is the newest of its key.

@@ -368,11 +368,7 @@ async fn heads(subject: &dyn Subject) {
     let mut writer = follower.claim(1).await.expect("claims");
     writer.append(vec![applied("a"), removed("a")]).await.expect("alive");
     assert_eq!(writer.append_heads().await.expect("alive"), 1);
-    assert_eq!(
-        writer.append_heads().await.expect("alive"),
-        0,
-        "a second head would add nothing"
-    );
+    assert_eq!(writer.append_heads().await.expect("alive"), 0, "a second head would add nothing");
     follower.read_to_end().await;
     for forward_ms in [settings.replay_window_ms, settings.delete_retention_ms] {
         subject.set_clock_forward(forward_ms + 1);

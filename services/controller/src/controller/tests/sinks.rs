@@ -76,7 +76,7 @@ async fn a_pod_that_ended_before_its_deletion_is_removed_once_it_is_under_deleti
     world.check("node/a", &[]).await;
 }
 
-/// A source whose pods are deleted by somebody else.
+/// A source whose pods are deleted by another client.
 struct ForeignPods(Box<dyn Source>);
 
 #[async_trait]
