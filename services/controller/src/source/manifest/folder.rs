@@ -2,7 +2,10 @@
 //!
 //! Pure but for its arguments: the scan, the nodes, what was published, and identities (UIDs and
 //! times). A file that does not read leaves what it described before in place; so does a folder
-//! that cannot be looked into. Looking twice at the same files says nothing.
+//! that cannot be looked into, and a mount that is gone, also at the first look after a restart.
+//! Looking twice at the same files says nothing.
+
+mod mounts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,10 +17,11 @@ use headwater_telemetry::error_chain;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use self::mounts::Mounts;
 use super::ManifestError;
 use super::description::{DescribedObject, Description, describe};
 use super::entry::{Entries, Entry};
-use super::origin::{MANIFEST_ANNOTATION, is_from_manifest};
+use super::origin::{MANIFEST_ANNOTATION, MOUNT_ANNOTATION, is_from_manifest};
 use super::parse::Finding;
 use super::scan::Scan;
 use crate::source::identity::is_same_object;
@@ -40,6 +44,7 @@ pub struct Folder {
     /// Whether to go on when every manifest is gone at once.
     allow_empty: bool,
     device: Option<u64>,
+    mounts: Mounts,
     nodes: BTreeSet<NodeName>,
     files: BTreeMap<PathBuf, File>,
     objects: BTreeMap<ResourceKey, Object>,
@@ -66,6 +71,7 @@ impl Folder {
             name: name.into(),
             allow_empty,
             device: None,
+            mounts: Mounts::default(),
             nodes: BTreeSet::new(),
             files: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -82,13 +88,14 @@ impl Folder {
     /// When the folder is emptied or replaced: nothing is taken in, and the source has to stop.
     pub fn update(
         &mut self,
-        scan: Scan,
+        mut scan: Scan,
         nodes: &BTreeSet<NodeName>,
         published: &dyn PublishedObjects,
         identities: &mut dyn FnMut() -> ObjectIdentity,
     ) -> Result<Vec<SourceEvent>, ManifestError> {
         self.refuse_what_looks_like_an_accident(&scan, published)?;
         self.device = Some(scan.device);
+        self.hide_missing_mounts(&mut scan, published);
         let is_changed = self.take_files(&scan, published) || self.nodes != *nodes;
         self.nodes.clone_from(nodes);
         let mut events = Vec::new();
@@ -133,11 +140,38 @@ impl Folder {
         Ok(())
     }
 
+    /// Lets the manifests of mounts that are gone be hidden, whatever lies in their place.
+    fn hide_missing_mounts(&mut self, scan: &mut Scan, published: &dyn PublishedObjects) {
+        if self.is_first_look {
+            self.mounts = Mounts::published(published);
+        }
+        let missing = if self.allow_empty { Vec::new() } else { self.mounts.missing(scan) };
+        scan.files.retain(|path, _| missing.iter().all(|mount| !path.starts_with(mount)));
+        scan.skipped.extend(missing.iter().map(|mount| Notice {
+            file: Some(mount.clone()),
+            line: None,
+            kind: NoticeKind::Skipped,
+            text: "was a mount with manifests and is none now; its objects stay. Mount it again, or \
+                   start with --allow-empty to remove them"
+                .to_owned(),
+        }));
+        scan.unreadable_folders.extend(missing);
+        self.mounts.update(scan, &scan.unreadable_folders);
+    }
+
     /// Reads the files that changed; says whether any did.
     fn take_files(&mut self, scan: &Scan, published: &dyn PublishedObjects) -> bool {
         let mut is_changed = false;
         let is_hidden =
             |path: &Path| scan.unreadable_folders.iter().any(|dir| path.starts_with(dir));
+        if self.is_first_look && !scan.unreadable_folders.is_empty() {
+            for (path, entries) in published_files(published) {
+                if is_hidden(&path) {
+                    let content = Err("hidden since an earlier run".to_owned());
+                    self.files.insert(path, File { content, entries, findings: Vec::new() });
+                }
+            }
+        }
         self.files.retain(|path, _| {
             let stays = scan.files.contains_key(path) || is_hidden(path);
             is_changed |= !stays;
@@ -189,7 +223,9 @@ impl Folder {
         }
         let (mut objects, mut made_of) = (BTreeMap::new(), BTreeMap::new());
         for (key, described) in description.objects {
-            let ingredients = ingredients(&described);
+            let file = described.origin.file.clone();
+            let mount = self.mounts.of(&file);
+            let ingredients = ingredients(&described, mount);
             if let (Some(object), Some(before)) = (self.objects.get(&key), self.made_of.get(&key))
                 && *before == ingredients
             {
@@ -198,16 +234,15 @@ impl Folder {
                 continue;
             }
             let past = self.past(&key, published);
-            let file = described.origin.file.clone();
             let line = described.origin.line;
-            match finish(&key, described, past.as_ref(), identities) {
+            match finish(&key, described, mount, past.as_ref(), identities) {
                 Ok(object) => {
                     objects.insert(key.clone(), object);
                     made_of.insert(key, ingredients);
                 }
                 Err(error) => {
                     let text = error_chain(&error);
-                    let (file, line) = (Some(file), Some(line));
+                    let (file, line) = (Some(file.clone()), Some(line));
                     notices.insert(Notice { file, line, kind: NoticeKind::Invalid, text });
                     if let Some(object) = self.objects.get(&key) {
                         objects.insert(key, object.clone());
@@ -288,6 +323,20 @@ fn described(published: &dyn PublishedObjects) -> usize {
     published.keys().iter().filter(|key| is_described(key)).count()
 }
 
+/// What an earlier run published, by its file.
+fn published_files(published: &dyn PublishedObjects) -> BTreeMap<PathBuf, Vec<Entry>> {
+    let mut files: BTreeMap<PathBuf, Vec<Entry>> = BTreeMap::new();
+    for object in published.keys().into_iter().filter_map(|key| published.get(&key)) {
+        let value = object.value();
+        let file = value["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str();
+        let file = file.map(PathBuf::from);
+        if let (Some(file), Some(entry)) = (file, Entries::restored(value)) {
+            files.entry(file).or_default().push(entry);
+        }
+    }
+    files
+}
+
 /// What an earlier run published from a file.
 fn restored(path: &Path, published: &dyn PublishedObjects) -> Vec<Entry> {
     let path = path.to_string_lossy();
@@ -299,10 +348,13 @@ fn restored(path: &Path, published: &dyn PublishedObjects) -> Vec<Entry> {
 }
 
 /// The content of an object without its identity: equal content and past make the same object.
-fn ingredients(described: &DescribedObject) -> blake3::Hash {
+fn ingredients(described: &DescribedObject, mount: Option<&Path>) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&canonical(&described.value));
     hasher.update(described.origin.file.as_os_str().as_encoded_bytes());
+    // No path has a zero byte.
+    hasher.update(&[0]);
+    hasher.update(mount.map_or(&[][..], |mount| mount.as_os_str().as_encoded_bytes()));
     hasher.finalize()
 }
 
@@ -316,6 +368,7 @@ struct Past {
 fn finish(
     key: &ResourceKey,
     described: DescribedObject,
+    mount: Option<&Path>,
     past: Option<&Past>,
     identities: &mut dyn FnMut() -> ObjectIdentity,
 ) -> Result<Object, ObjectError> {
@@ -344,6 +397,11 @@ fn finish(
         if let Some(annotations) = annotations.as_object_mut() {
             let file = origin.file.to_string_lossy().into_owned();
             annotations.insert(MANIFEST_ANNOTATION.to_owned(), file.into());
+            annotations.remove(MOUNT_ANNOTATION);
+            if let Some(mount) = mount {
+                let mount = mount.to_string_lossy().into_owned();
+                annotations.insert(MOUNT_ANNOTATION.to_owned(), mount.into());
+            }
         }
     }
     Object::from_value(value)

@@ -1,4 +1,4 @@
-//! The annotation by which an object names the manifest that it comes from.
+//! The annotations by which an object names the manifest that it comes from, and its mount.
 //!
 //! A person finds the file by it. After a restart the source finds the objects of a file that does
 //! not parse any more, and the objects socket finds that an object is not its own.
@@ -8,15 +8,20 @@ use serde_json::Value;
 /// The annotation: the path of the file, relative to the folder.
 pub const MANIFEST_ANNOTATION: &str = "headwater/manifest";
 
+/// The annotation of an object whose manifest lies in a mount inside the folder: the path of the
+/// mount, relative to the folder. After a restart the source knows by it that a mount is missing.
+pub(crate) const MOUNT_ANNOTATION: &str = "headwater/manifest-mount";
+
 /// Whether a manifest describes `object`.
 pub(crate) fn is_from_manifest(object: &Value) -> bool {
     !object["metadata"]["annotations"][MANIFEST_ANNOTATION].is_null()
 }
 
-/// Removes the annotation, as of an object that was copied out of Headwater.
+/// Removes the annotations, as of an object that was copied out of Headwater.
 pub(crate) fn remove_origin(object: &mut Value) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations {
         annotations.remove(MANIFEST_ANNOTATION);
+        annotations.remove(MOUNT_ANNOTATION);
     }
 }

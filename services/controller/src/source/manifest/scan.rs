@@ -47,7 +47,10 @@ pub struct Scan {
     pub device: u64,
     /// The text of each manifest, by its path in the folder, or why it cannot be read.
     pub files: BTreeMap<PathBuf, Result<String, String>>,
-    /// Folders that cannot be looked into just now; what was found in them is not gone.
+    /// Folders on another device than the folder that they lie in, and their device.
+    pub mounts: BTreeMap<PathBuf, u64>,
+    /// Folders that cannot be looked into just now; what was found in them is not gone. A path whose
+    /// type cannot be found out counts as one.
     pub unreadable_folders: Vec<PathBuf>,
     /// What is not looked at, and why.
     pub skipped: Vec<Notice>,
@@ -99,34 +102,50 @@ impl Walk<'_> {
         }
         names.sort();
         for name in names {
-            self.visit(folder.join(name), depth);
+            self.visit(folder.join(name), metadata.dev(), depth);
         }
         Ok(())
     }
 
-    fn visit(&mut self, path: PathBuf, depth: usize) {
+    /// Looks at an entry of a folder that lies on the device `parent`.
+    fn visit(&mut self, path: PathBuf, parent: u64, depth: usize) {
         match fs::metadata(self.root.join(&path)) {
             Ok(metadata) if metadata.is_dir() => {
+                if metadata.dev() != parent {
+                    self.scan.mounts.insert(path.clone(), metadata.dev());
+                }
                 if let Err(error) = self.enter(&path, &metadata, depth + 1) {
                     self.cannot_enter(path, &error);
                 }
             }
-            _ if !is_manifest(&path) => {}
+            Ok(_) if !is_manifest(&path) => {}
             Ok(metadata) if metadata.is_file() => self.read(path),
             Ok(_) => self.skip(&path, "not a plain file (a pipe, socket or device)"),
-            // It left while we looked.
-            Err(error) if error.kind() == ErrorKind::NotFound && !self.is_link(&path) => {}
-            Err(error) => {
-                self.scan.files.insert(path, Err(format!("cannot be read: {error}")));
+            // The link's target may come back: it is a manifest or a folder of them.
+            Err(error) if error.kind() != ErrorKind::NotFound || self.is_link(&path) => {
+                if is_manifest(&path) {
+                    self.scan.files.insert(path.clone(), Err(format!("cannot be read: {error}")));
+                }
+                // A folder, too, may have the name of a manifest.
+                self.hide(path, &error);
             }
+            // It left during the scan.
+            Err(_) => {}
         }
     }
 
     fn cannot_enter(&mut self, folder: PathBuf, error: &io::Error) {
         if error.kind() != ErrorKind::NotFound {
-            self.skip(&folder, format!("cannot be looked into: {error}"));
-            self.scan.unreadable_folders.push(folder);
+            self.hide(folder, error);
         }
+    }
+
+    fn hide(&mut self, folder: PathBuf, error: &io::Error) {
+        // The finding of a manifest names it already.
+        if !self.scan.files.contains_key(&folder) {
+            self.skip(&folder, format!("cannot be looked into: {error}; its objects stay"));
+        }
+        self.scan.unreadable_folders.push(folder);
     }
 
     fn is_link(&self, path: &Path) -> bool {
@@ -237,6 +256,29 @@ mod tests {
         assert!(scan.files[Path::new("d.yaml")].is_err());
         assert_eq!(scan.skipped.len(), 1);
         assert!(scan.skipped[0].to_string().starts_with("a/loop: a link"), "{}", scan.skipped[0]);
+    }
+
+    #[test]
+    fn a_folder_behind_a_link_that_leads_nowhere_or_in_a_circle_is_not_taken_for_empty() {
+        let folder = folder();
+        symlink("/nowhere/at/all", folder.path().join("away")).expect("linked");
+        symlink("round", folder.path().join("round")).expect("linked");
+        let scan = look(&folder);
+        assert_eq!(scan.unreadable_folders, [PathBuf::from("away"), PathBuf::from("round")]);
+        assert_eq!(scan.skipped.len(), 2, "{:?}", scan.skipped);
+    }
+
+    #[test]
+    fn a_folder_on_another_device_is_a_mount() {
+        let folder = folder();
+        fs::create_dir(folder.path().join("a")).expect("created");
+        assert!(look(&folder).mounts.is_empty());
+        let device = |path: &str| fs::metadata(path).expect("there").dev();
+        let (proc, here) = (device("/proc/self/fdinfo"), look(&folder).device);
+        assert_ne!(proc, here, "procfs is a device of its own");
+        symlink("/proc/self/fdinfo", folder.path().join("a/mount")).expect("linked");
+        let mounts = look(&folder).mounts;
+        assert_eq!(mounts.into_iter().collect::<Vec<_>>(), [(PathBuf::from("a/mount"), proc)]);
     }
 
     #[test]

@@ -10,6 +10,8 @@ struct Story {
     folder: Folder,
     scan: Vec<(&'static str, Result<String, String>)>,
     device: u64,
+    mounts: BTreeMap<PathBuf, u64>,
+    unreadable_folders: Vec<PathBuf>,
     nodes: BTreeSet<NodeName>,
     published: BTreeMap<ResourceKey, PublishedObject>,
     identities: u64,
@@ -27,6 +29,8 @@ impl Story {
             folder: Folder::new("manifests", false),
             scan: Vec::new(),
             device: 1,
+            mounts: BTreeMap::new(),
+            unreadable_folders: Vec::new(),
             nodes: ["a", "b"].into_iter().map(|node| node.parse().expect("ok")).collect(),
             published: BTreeMap::new(),
             identities: 0,
@@ -44,7 +48,13 @@ impl Story {
 
     fn try_update(&mut self) -> Result<Vec<SourceEvent>, ManifestError> {
         let files = self.scan.iter().map(|(path, text)| (PathBuf::from(path), text.clone()));
-        let scan = Scan { device: self.device, files: files.collect(), ..Scan::default() };
+        let scan = Scan {
+            device: self.device,
+            files: files.collect(),
+            mounts: self.mounts.clone(),
+            unreadable_folders: self.unreadable_folders.clone(),
+            skipped: Vec::new(),
+        };
         let identities = &mut self.identities;
         let events = self.folder.update(scan, &self.nodes, &self.published, &mut || {
             *identities += 1;
@@ -370,12 +380,82 @@ fn what_lies_in_a_folder_that_cannot_be_entered_stays() {
     let mut story = Story::new();
     story.write("locked/c.yaml", config_map("c", "1"));
     story.update();
-    let scan = Scan { device: 1, unreadable_folders: vec!["locked".into()], ..Scan::default() };
-    let nodes = story.nodes.clone();
-    let mut identities = || ObjectIdentity { uid: "never".to_owned(), time: Timestamp::UNIX_EPOCH };
-    let events =
-        story.folder.update(scan, &nodes, &story.published, &mut identities).expect("fine");
-    assert!(events.is_empty(), "{events:?}");
+    story.delete("locked/c.yaml");
+    story.unreadable_folders = vec!["locked".into()];
+    assert_eq!(story.update().events, NOTHING);
+}
+
+#[test]
+fn a_restart_before_a_folder_that_cannot_be_entered_keeps_what_was_published_from_it() {
+    let mut story = Story::new();
+    story.write("locked/d.json", deployment("d", 2, "i"));
+    story.write("locked/c.yaml", config_map("c", "1"));
+    story.write("open.yaml", config_map("open", "1"));
+    story.update();
+    let before = story.published.clone();
+    story.delete("locked/d.json");
+    story.delete("locked/c.yaml");
+    story.unreadable_folders = vec!["locked".into()];
+    story.restart();
+    story.update();
+    assert_eq!(story.published, before, "the list is whole, with the same UIDs");
+    // A look later it is as it was, and what really went then goes.
+    story.unreadable_folders.clear();
+    story.write("locked/c.yaml", config_map("c", "1"));
+    let events = story.update().events;
+    assert_eq!(events.len(), 2, "both pods: {events:?}");
+    assert!(events.iter().all(|event| event.starts_with("-default/pod/d-")), "{events:?}");
+}
+
+#[test]
+fn a_mount_that_goes_is_no_removal_neither_in_a_run_nor_over_a_restart() {
+    let mut story = Story::new();
+    story.write("usb/c.yaml", config_map("c", "1"));
+    story.write("c2.yaml", config_map("c2", "1"));
+    story.mounts.insert("usb".into(), 7);
+    story.update();
+    assert_eq!(
+        story.object("default/configmap/c")["metadata"]["annotations"][MOUNT_ANNOTATION],
+        "usb"
+    );
+    let before = story.published.clone();
+    // What lies below the mount point now comes to light.
+    story.mounts.clear();
+    story.write("usb/c.yaml", config_map("c", "other"));
+    story.write("usb/hidden.yaml", config_map("hidden", "1"));
+    let outcome = story.update();
+    assert_eq!(outcome.events, NOTHING);
+    assert_eq!(outcome.notices.len(), 1, "{:?}", outcome.notices);
+    assert!(outcome.notices[0].starts_with("usb: was a mount"), "{:?}", outcome.notices);
+    assert_eq!(story.update().notices, NOTHING, "named once");
+    story.delete("usb/c.yaml");
+    story.delete("usb/hidden.yaml");
+    assert_eq!(story.update().events, NOTHING, "the mount point is gone, too");
+    story.restart();
+    assert_eq!(story.update().notices.len(), 1);
+    assert_eq!(story.published, before);
+    // Something else, and empty, is mounted there; and then the right one, under another number.
+    story.mounts.insert("usb".into(), 8);
+    assert_eq!(story.update().events, NOTHING);
+    story.mounts.insert("usb".into(), 9);
+    story.write("usb/c.yaml", config_map("c", "1"));
+    assert_eq!(story.update().events, NOTHING);
+    story.delete("usb/c.yaml");
+    assert_eq!(story.update().events, ["-default/configmap/c u1"], "a deletion in a mount");
+}
+
+#[test]
+fn a_mount_that_is_gone_for_good_is_given_up_with_allow_empty() {
+    let mut story = Story::new();
+    story.write("usb/c.yaml", config_map("c", "1"));
+    story.write("c2.yaml", config_map("c2", "1"));
+    story.mounts.insert("usb".into(), 7);
+    story.update();
+    story.mounts.clear();
+    story.delete("usb/c.yaml");
+    story.folder = Folder::new("manifests", true);
+    story.update();
+    assert_eq!(story.published.len(), 1);
 }
 
 #[test]

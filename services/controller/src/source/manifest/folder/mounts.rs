@@ -1,0 +1,69 @@
+//! The mounts inside the folder, and those that are gone.
+//!
+//! A mount that goes leaves an empty folder, or none: its manifests are hidden, not deleted. An
+//! object of a manifest in a mount carries the mount's path in an annotation, so that a restart
+//! knows the mounts of an earlier run. Numbers of devices do not survive a restart of the machine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::source::PublishedObjects;
+use crate::source::manifest::origin::MOUNT_ANNOTATION;
+use crate::source::manifest::scan::Scan;
+
+/// The mounts that had manifests when they were last there.
+#[derive(Debug, Default)]
+pub(super) struct Mounts(BTreeMap<PathBuf, Device>);
+
+/// The device of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Device {
+    /// Its number, in this run.
+    Number(u64),
+    /// The mount is known from an earlier run.
+    Earlier,
+}
+
+impl Mounts {
+    /// The mounts of an earlier run.
+    pub(super) fn published(published: &dyn PublishedObjects) -> Self {
+        let objects = published.keys().into_iter().filter_map(|key| published.get(&key));
+        let mounts = objects.filter_map(|object| {
+            let value: Value = object.value();
+            let mount = value["metadata"]["annotations"][MOUNT_ANNOTATION].as_str()?;
+            Some((PathBuf::from(mount), Device::Earlier))
+        });
+        Self(mounts.collect())
+    }
+
+    /// The mounts that a scan does not find, or finds on another device and without a manifest.
+    pub(super) fn missing(&self, scan: &Scan) -> Vec<PathBuf> {
+        let is_missing = |(path, device): &(&PathBuf, &Device)| match scan.mounts.get(*path) {
+            // What is in a folder that cannot be entered is not missing.
+            None => !scan.unreadable_folders.iter().any(|folder| path.starts_with(folder)),
+            Some(now) => **device != Device::Number(*now) && !has_manifests(scan, path),
+        };
+        self.0.iter().filter(is_missing).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Takes the mounts of a scan. The `hidden` ones stay as they were.
+    pub(super) fn update(&mut self, scan: &Scan, hidden: &[PathBuf]) {
+        self.0.retain(|path, _| hidden.iter().any(|folder| path.starts_with(folder)));
+        for (path, device) in &scan.mounts {
+            if has_manifests(scan, path) {
+                self.0.insert(path.clone(), Device::Number(*device));
+            }
+        }
+    }
+
+    /// The innermost mount that a file lies in.
+    pub(super) fn of<'a>(&self, file: &'a Path) -> Option<&'a Path> {
+        file.ancestors().find(|folder| self.0.contains_key(*folder))
+    }
+}
+
+fn has_manifests(scan: &Scan, folder: &Path) -> bool {
+    scan.files.range(folder.to_owned()..).next().is_some_and(|(path, _)| path.starts_with(folder))
+}
