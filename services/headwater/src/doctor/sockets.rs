@@ -126,7 +126,7 @@ mod tests {
             .collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0].2, "a process answers");
-        assert!(found[1].0 == "socket nodes/gw/edge.sock" && found[1].2.contains("left behind"));
+        assert!(found[1].0 == "socket nodes/gw/edge.sock" && found[1].2.contains("left it behind"));
         assert!(found.iter().all(|(_, result, _)| *result == Verdict::Ok), "{found:?}");
         drop(alive);
     }
