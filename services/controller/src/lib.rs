@@ -48,7 +48,7 @@ pub use controller::{
 };
 pub use interest::{EntryId, Interest};
 pub use metrics::ControllerMetrics;
-pub use picture::{ChangeSubscription, Filter, Picture, PictureChange, is_reachable};
+pub use picture::{ChangeSubscription, Filter, Picture, PictureChange, Termination, is_reachable};
 pub use publisher::{
     HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, UuidGenerator, WriterTimings,
 };

@@ -28,6 +28,18 @@ pub struct Picture {
     changes: ChangeFeed,
 }
 
+/// The report of a node that all containers of a pod under deletion have stopped. The pod may be
+/// bound to another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Termination {
+    /// The node that reported it.
+    pub node: NodeName,
+    /// The pod.
+    pub pod: ResourceKey,
+    /// The UID of the pod.
+    pub uid: String,
+}
+
 /// Selects objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter<'a> {
@@ -152,20 +164,25 @@ impl Picture {
             .collect()
     }
 
-    /// Every pod whose node reported that all its containers have stopped, and its UID.
+    /// Every termination that nodes reported, by node and pod.
     ///
     /// # Errors
     /// When the picture cannot be read.
-    pub fn terminated(&self) -> Result<Vec<(ResourceKey, String)>, EngineError> {
-        TERMINATIONS.rows(&*self.engine).collect()
+    pub fn terminations(&self) -> Result<Vec<Termination>, EngineError> {
+        let rows = TERMINATIONS.rows(&*self.engine);
+        rows.map(|row| row.map(|((node, pod), uid)| Termination { node, pod, uid })).collect()
     }
 
-    /// The UID of `pod`, if its node reported that all its containers have stopped.
+    /// The UID of `pod`, if `node` reported that all its containers have stopped.
     ///
     /// # Errors
     /// When the picture cannot be read.
-    pub fn termination(&self, pod: &ResourceKey) -> Result<Option<String>, EngineError> {
-        TERMINATIONS.get(&*self.engine, pod)
+    pub fn termination(
+        &self,
+        node: &NodeName,
+        pod: &ResourceKey,
+    ) -> Result<Option<String>, EngineError> {
+        TERMINATIONS.get(&*self.engine, &(node.clone(), pod.clone()))
     }
 }
 

@@ -40,7 +40,7 @@ use self::termination_removal::LOOK_INTERVAL;
 use self::terminations::Terminations;
 use crate::metrics::ReportFoldMetrics;
 use crate::picture::changes::ChangeFeed;
-use crate::picture::tables::NODE_PROGRESS;
+use crate::picture::tables::{EARLIER_TERMINATIONS, NODE_PROGRESS};
 use crate::publisher::{Command, Progress};
 
 /// The first and the longest wait before a lost log is read again; the wait doubles in between.
@@ -120,6 +120,11 @@ impl ReportFold {
     }
 
     async fn fold(&self, waits: &mut ExponentialBackoff) -> Result<Infallible, FoldError> {
+        if EARLIER_TERMINATIONS.rows(&*self.engine).next().transpose()?.is_some() {
+            tracing::info!("the picture is of an earlier version; folding the reports again");
+            discard_fold(&*self.engine)?;
+            self.changes.publish_everything();
+        }
         let (cursors, is_resumed) = self.cursors().await?;
         let mut ends = CatchUpTarget::ahead_of(&*self.log, &cursors).await?;
         let mut fold = Fold {

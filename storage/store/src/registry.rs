@@ -62,7 +62,8 @@ pub enum TableId {
     StatusPictures = 0x51,
     /// Per node: its progress, as the hubs report it.
     NodeProgress = 0x52,
-    /// Pods under deletion whose containers have all stopped, as their nodes report.
+    /// Of earlier versions: pods under deletion whose containers have all stopped, by any node's
+    /// report.
     Terminations = 0x55,
     /// Keys whose last record in the log is older than the key's valid report.
     StaleReports = 0x56,
@@ -70,6 +71,9 @@ pub enum TableId {
     OwnClaim = 0x57,
     /// Per node and pod: the termination that the upstream log has.
     LoggedTerminations = 0x58,
+    /// Per node and pod: pods under deletion whose containers have all stopped, as their nodes
+    /// report.
+    NodeTerminations = 0x59,
 
     /// Objects that an earlier log had, and that the present log may still lack.
     InheritedEntries = 0x60,
@@ -122,6 +126,7 @@ impl TableId {
         Self::StaleReports,
         Self::OwnClaim,
         Self::LoggedTerminations,
+        Self::NodeTerminations,
         Self::InheritedEntries,
         Self::HighestEpoch,
         Self::SessionReports,
@@ -181,6 +186,7 @@ mod tests {
                 "56 StaleReports",
                 "57 OwnClaim",
                 "58 LoggedTerminations",
+                "59 NodeTerminations",
                 "60 InheritedEntries",
                 "61 HighestEpoch",
                 "62 SessionReports",

@@ -12,9 +12,14 @@ pub(crate) const NODES: Table<NodeName, Json<NodeReport>, Folded> =
 pub(crate) const NODE_PROGRESS: Table<NodeName, Json<NodeProgress>, Folded> =
     Table::new(TableId::NodeProgress);
 
-/// Pods under deletion whose containers have all stopped, and their UIDs, until their nodes no
-/// longer have them.
-pub(crate) const TERMINATIONS: Table<ResourceKey, String, Folded> =
+/// Per node and pod under deletion whose containers have all stopped: the pod's UID, until the node
+/// no longer has it. Any node may report any pod, so a report counts only for the node that sent it.
+pub(crate) const TERMINATIONS: Table<(NodeName, ResourceKey), String, Folded> =
+    Table::new(TableId::NodeTerminations);
+
+/// The terminations of earlier versions, which did not keep the node. A fold that has rows of it
+/// begins anew.
+pub(crate) const EARLIER_TERMINATIONS: Table<ResourceKey, String, Folded> =
     Table::new(TableId::Terminations);
 
 /// The Node object that a node reported.

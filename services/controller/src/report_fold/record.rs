@@ -134,9 +134,11 @@ impl ReportFold {
         }
         match folded {
             // The node no longer has the pod.
-            ReportOutcome::Removed(pod) => batch.delete(&TERMINATIONS, &pod),
+            ReportOutcome::Removed(pod) => batch.delete(&TERMINATIONS, &(node.clone(), pod)),
             ReportOutcome::Closed { dropped, agrees, .. } => {
-                dropped.iter().for_each(|pod| batch.delete(&TERMINATIONS, pod));
+                for pod in dropped {
+                    batch.delete(&TERMINATIONS, &(node.clone(), pod));
+                }
                 if !agrees {
                     differing.push(node.clone());
                 }
@@ -164,14 +166,15 @@ impl ReportFold {
                     uid: uid.clone(),
                     is_covered: false,
                 };
-                let order = terminations.note((node.clone(), pod.clone()), logged, batch);
+                let ended = (node.clone(), pod.clone());
+                let order = terminations.note(ended.clone(), logged, batch);
                 if order == TerminationOrder::NoRoom {
                     tracing::debug!(%node, %pod, "too many terminations; this one stays in the log");
                 }
                 if order == TerminationOrder::Stale {
                     self.metrics.ignored_stale();
                 } else {
-                    batch.put(&TERMINATIONS, pod, uid);
+                    batch.put(&TERMINATIONS, &ended, uid);
                     changed.object(pod);
                 }
             }
@@ -197,14 +200,13 @@ impl ReportFold {
         batch: &mut Batch<Folded>,
     ) -> Result<(), EngineError> {
         let Some(removed) = decode_termination_removed(record) else { return Ok(()) };
-        let ended = (removed.node, removed.pod.clone());
-        let Some(logged) = fold.terminations.note_removed(ended, removed.id, batch) else {
-            return Ok(());
-        };
-        // Another node may have ended a later pod of this name.
-        let shown = batch.get(&*self.engine, &TERMINATIONS, &removed.pod)?;
+        let ended = (removed.node, removed.pod);
+        let logged = fold.terminations.note_removed(ended.clone(), removed.id, batch);
+        let Some(logged) = logged else { return Ok(()) };
+        // A later pod of this name may have ended, too, without room to remember its termination.
+        let shown = batch.get(&*self.engine, &TERMINATIONS, &ended)?;
         if shown.is_some_and(|uid| uid == logged.uid) {
-            batch.delete(&TERMINATIONS, &removed.pod);
+            batch.delete(&TERMINATIONS, &ended);
         }
         Ok(())
     }

@@ -4,10 +4,12 @@
 //! stopped. Without an API server the object comes from a source that does not know when that is,
 //! so this sink removes it from the streams.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use headwater_event::ResourceKey;
+use headwater_event::{NodeName, ResourceKey};
+use headwater_object::Object;
 use headwater_store::EngineError;
 use headwater_telemetry::error_chain;
 use tokio::time::sleep;
@@ -63,26 +65,34 @@ impl Sink for PodRemoval {
     }
 }
 
-/// The pods among `change` that have ended, and their UIDs.
+/// The pods among `change` that have ended, and their UIDs. The report of a node counts only for pods
+/// that are bound to it: a UID is no secret.
 fn ended(
     picture: &Picture,
     change: &PictureChange,
 ) -> Result<Vec<(ResourceKey, String)>, EngineError> {
-    let mut terminated = match change {
-        PictureChange::Everything => picture.terminated()?,
+    let pods: BTreeSet<ResourceKey> = match change {
+        PictureChange::Everything => {
+            picture.terminations()?.into_iter().map(|ended| ended.pod).collect()
+        }
         PictureChange::Keys(keys) => {
-            let mut found = Vec::new();
-            for pod in keys.iter().filter(|key| key.kind() == "pod") {
-                found.extend(picture.termination(pod)?.map(|uid| (pod.clone(), uid)));
-            }
-            found
+            keys.iter().filter(|key| key.kind() == "pod").cloned().collect()
         }
     };
-    terminated.retain(|(pod, uid)| {
-        picture.object(pod).is_some_and(|object| {
-            let deletion = object.value().pointer("/metadata/deletionTimestamp").cloned();
-            object.uid() == uid && deletion.is_some_and(|time| !time.is_null())
-        })
-    });
-    Ok(terminated)
+    let mut ended = Vec::new();
+    for pod in pods {
+        let Some(object) = picture.object(&pod) else { continue };
+        let Some(node) = node_under_deletion(&object) else { continue };
+        if picture.termination(&node, &pod)?.is_some_and(|uid| uid == object.uid()) {
+            ended.push((pod, object.uid().to_owned()));
+        }
+    }
+    Ok(ended)
+}
+
+/// The node that a pod under deletion is bound to.
+fn node_under_deletion(pod: &Object) -> Option<NodeName> {
+    let value = pod.value();
+    value.pointer("/metadata/deletionTimestamp").filter(|time| !time.is_null())?;
+    value.pointer("/spec/nodeName")?.as_str()?.parse().ok()
 }

@@ -2,8 +2,10 @@
 
 use headwater_event::upstream::encode_termination_removed;
 use headwater_log::{CatchUpTarget, start_cursors};
+use headwater_store::{Batch, Durability, Free, Table, TableId};
 
 use super::*;
+use crate::picture::tables::EARLIER_TERMINATIONS;
 
 impl World {
     /// The values of the records in the upstream log under the key of the termination of `pod` at
@@ -50,8 +52,8 @@ async fn the_log_keeps_no_termination_of_a_pod_that_is_gone() {
     until_true("the tombstone", async || world.logged_terminations("p").await.len() == 2).await;
     assert_eq!(world.logged_terminations("p").await, [terminated(), None]);
     until_true("an empty picture", async || {
-        let shown = running.controller.picture().terminated().expect("readable");
-        shown.iter().all(|(pod, _)| pod.name() == "q")
+        let shown = running.controller.picture().terminations().expect("readable");
+        shown.iter().all(|ended| ended.pod.name() == "q")
     })
     .await;
     running.controller.stop().await;
@@ -93,7 +95,8 @@ async fn the_termination_of_a_later_pod_outlives_the_tombstone_of_the_earlier_on
     world.append_upstream(&node, record).await;
     until_true("the repair", async || world.logged_terminations("p").await.len() == 3).await;
     assert_eq!(world.logged_terminations("p").await, [terminated(), None, terminated()]);
-    let shown = running.controller.picture().termination(&pod_key()).expect("readable");
+    let node = "a".parse().expect("a name");
+    let shown = running.controller.picture().termination(&node, &pod_key()).expect("readable");
     assert_eq!(shown.as_deref(), Some("u-p"));
     running.controller.stop().await;
 }
@@ -109,5 +112,53 @@ async fn a_removal_of_unknown_outcome_is_made_again() {
     world.terminate(1, "p", "u-p").await;
     until_true("the tombstone", async || world.logged_terminations("p").await.len() == 2).await;
     assert_eq!(world.logged_terminations("p").await, [terminated(), None]);
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_does_not_end_the_pod_of_another_node() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([dying("p"), dying("q"), config("c", 1, "x")]).await;
+    let pod: ResourceKey = "d/pod/p".parse().expect("a key");
+    world.report("b", 1, ReportBody::PodTerminated { pod, uid: "u-p".to_owned() }).await;
+    running.folds("b").await;
+    // The sink takes the changes in order.
+    world.terminate(1, "q", "u-q").await;
+    let left = |pod: &'static str| {
+        let world = &world;
+        async move { world.events_in("node/a").await.contains(&format!("-d/pod/{pod}")) }
+    };
+    until_true("the removal of q", async || left("q").await).await;
+    assert!(!left("p").await, "node b does not run it");
+    // The report of the other node does not hide that of its own.
+    world.terminate(2, "p", "u-p").await;
+    until_true("the removal of p", async || left("p").await).await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_picture_that_does_not_know_the_nodes_of_its_terminations_is_folded_anew() {
+    let world = World::new();
+    let running = world.start().await;
+    world.terminate(1, "p", "u-p").await;
+    running.folds("a").await;
+    running.controller.stop().await;
+    // As an earlier version left it: without the node.
+    let earlier: Table<ResourceKey, String, Free> = Table::new(TableId::Terminations);
+    let present: Table<(NodeName, ResourceKey), String, Free> =
+        Table::new(TableId::NodeTerminations);
+    let mut batch = Batch::new();
+    batch.delete(&present, &("a".parse().expect("a name"), pod_key()));
+    batch.put(&earlier, &pod_key(), &"u-p".to_owned());
+    batch.write(&*world.picture, Durability::Buffered).expect("written");
+
+    let running = world.start().await;
+    running.list([dying("p"), pod("q", "c")]).await;
+    until_true("the removal", async || {
+        world.events_in("node/a").await.contains(&"-d/pod/p".to_owned())
+    })
+    .await;
+    assert!(EARLIER_TERMINATIONS.rows(&*world.picture).next().is_none());
     running.controller.stop().await;
 }
