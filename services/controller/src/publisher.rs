@@ -8,7 +8,8 @@
 //!
 //! One task owns everything here. While another controller writes the log it is a standby;
 //! otherwise it claims the log, compares everything, and then appends what changes. A few appends are
-//! in flight at a time; a comparison takes the log as it will be after them. Nothing is appended
+//! in flight at a time while it compares and in bursts; a comparison takes the log as it will be after
+//! them. Otherwise a group of changes waits for the append before it. Nothing is appended
 //! before the sources have listed. After a failed append the writer is discarded; the next one claims
 //! a higher epoch and compares everything.
 //!
@@ -80,7 +81,10 @@ pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
 
 /// Source events applied before their differences are appended: enough that one sync serves many,
 /// few enough that the first does not wait for the last.
-const GROUP_EVENTS: usize = 512;
+const GROUP_EVENTS: usize = if cfg!(test) { GROUP_EVENTS_IN_TESTS } else { 512 };
+
+/// One, so that a test fills a group with each event.
+const GROUP_EVENTS_IN_TESTS: usize = 1;
 
 /// Commands executed before their differences are appended.
 const COMMANDS_AT_ONCE: usize = 512;
@@ -272,7 +276,12 @@ impl Publisher {
         heads.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = Vec::new();
         let mut commands = Vec::new();
+        let mut was_full = false;
         loop {
+            // Behind a full group more events wait, and the next append begins at once. Otherwise a
+            // change waits for the append before it, and those that come meanwhile go with it: small
+            // appends in flight cost a busy machine more than they save.
+            let takes_events = log.is_idle() || was_full && log.has_room();
             // Before the list is complete it is unknown which pods exist.
             let takes_commands = self.intake.has_listed() && log.has_room();
             let next_request = self.snapshot_requests.next_due().filter(|_| takes_commands);
@@ -292,10 +301,11 @@ impl Publisher {
                 () = sleep_until(request_at), if next_request.is_some() => {
                     self.request_snapshots(log).await?;
                 }
-                received = self.source.recv_many(&mut events, GROUP_EVENTS), if log.has_room() => {
+                received = self.source.recv_many(&mut events, GROUP_EVENTS), if takes_events => {
                     if received == 0 {
                         return Ok(());
                     }
+                    was_full = received == GROUP_EVENTS;
                     self.publish_events(log, &mut events).await?;
                     while self.intake.has_listed()
                         && commands.len() < COMMANDS_AT_ONCE

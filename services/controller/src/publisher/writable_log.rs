@@ -112,6 +112,11 @@ impl WritableLog {
         self.follower.acceptance().streams().map(|(stream, _)| stream.clone()).collect()
     }
 
+    /// Whether every append has finished and was read back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.writer.pending() == 0 && self.writer.in_flight() == 0
+    }
+
     /// Whether another append may begin without waiting for those in flight.
     pub(super) fn has_room(&self) -> bool {
         self.writer.pending() < APPENDS_IN_FLIGHT_MAX
@@ -213,7 +218,7 @@ impl WritableLog {
 
     /// Waits until every append has finished and was read back: the fold is what the log holds.
     pub(super) async fn flush(&mut self) -> Result<(), PublishError> {
-        while self.writer.pending() > 0 || self.writer.in_flight() > 0 {
+        while !self.is_idle() {
             self.advance().await?;
         }
         Ok(())
