@@ -122,8 +122,7 @@ impl ReportFold {
     async fn fold(&self, waits: &mut ExponentialBackoff) -> Result<Infallible, FoldError> {
         if EARLIER_TERMINATIONS.rows(&*self.engine).next().transpose()?.is_some() {
             tracing::info!("the picture is of an earlier version; folding the reports again");
-            discard_fold(&*self.engine)?;
-            self.changes.publish_everything();
+            self.begin_anew(false).await?;
         }
         let (cursors, is_resumed) = self.cursors().await?;
         let mut ends = CatchUpTarget::ahead_of(&*self.log, &cursors).await?;

@@ -165,10 +165,13 @@ impl Folder {
         let is_hidden =
             |path: &Path| scan.unreadable_folders.iter().any(|dir| path.starts_with(dir));
         if self.is_first_look && !scan.unreadable_folders.is_empty() {
-            for (path, entries) in published_files(published) {
-                if is_hidden(&path) {
-                    let content = Err("hidden since an earlier run".to_owned());
-                    self.files.insert(path, File { content, entries, findings: Vec::new() });
+            for (path, object) in published_manifests(published) {
+                let path = PathBuf::from(path);
+                if is_hidden(&path)
+                    && let Some(entry) = Entries::restored(object)
+                {
+                    let file = self.files.entry(path).or_insert_with(File::hidden);
+                    file.entries.push(entry);
                 }
             }
         }
@@ -223,8 +226,7 @@ impl Folder {
         }
         let (mut objects, mut made_of) = (BTreeMap::new(), BTreeMap::new());
         for (key, described) in description.objects {
-            let file = described.origin.file.clone();
-            let mount = self.mounts.of(&file);
+            let mount = self.mounts.of(&described.origin.file);
             let ingredients = ingredients(&described, mount);
             if let (Some(object), Some(before)) = (self.objects.get(&key), self.made_of.get(&key))
                 && *before == ingredients
@@ -234,6 +236,7 @@ impl Folder {
                 continue;
             }
             let past = self.past(&key, published);
+            let file = described.origin.file.clone();
             let line = described.origin.line;
             match finish(&key, described, mount, past.as_ref(), identities) {
                 Ok(object) => {
@@ -242,7 +245,7 @@ impl Folder {
                 }
                 Err(error) => {
                     let text = error_chain(&error);
-                    let (file, line) = (Some(file.clone()), Some(line));
+                    let (file, line) = (Some(file), Some(line));
                     notices.insert(Notice { file, line, kind: NoticeKind::Invalid, text });
                     if let Some(object) = self.objects.get(&key) {
                         objects.insert(key, object.clone());
@@ -278,6 +281,12 @@ impl Folder {
 }
 
 impl File {
+    /// A file that cannot be seen since an earlier run.
+    fn hidden() -> Self {
+        let content = Err("hidden since an earlier run".to_owned());
+        Self { content, entries: Vec::new(), findings: Vec::new() }
+    }
+
     fn read(
         path: &Path,
         text: &Result<String, String>,
@@ -323,28 +332,22 @@ fn described(published: &dyn PublishedObjects) -> usize {
     published.keys().iter().filter(|key| is_described(key)).count()
 }
 
-/// What an earlier run published, by its file.
-fn published_files(published: &dyn PublishedObjects) -> BTreeMap<PathBuf, Vec<Entry>> {
-    let mut files: BTreeMap<PathBuf, Vec<Entry>> = BTreeMap::new();
-    for object in published.keys().into_iter().filter_map(|key| published.get(&key)) {
-        let value = object.value();
-        let file = value["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str();
-        let file = file.map(PathBuf::from);
-        if let (Some(file), Some(entry)) = (file, Entries::restored(value)) {
-            files.entry(file).or_default().push(entry);
-        }
-    }
-    files
+/// The objects that an earlier run published from manifests, each with the path of its file.
+fn published_manifests(
+    published: &dyn PublishedObjects,
+) -> impl Iterator<Item = (String, Value)> + '_ {
+    published.keys().into_iter().filter_map(|key| {
+        let object = published.get(&key)?.value();
+        let file = object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str()?.to_owned();
+        Some((file, object))
+    })
 }
 
 /// What an earlier run published from a file.
 fn restored(path: &Path, published: &dyn PublishedObjects) -> Vec<Entry> {
     let path = path.to_string_lossy();
-    let from_file = |object: &Value| {
-        object["metadata"]["annotations"][MANIFEST_ANNOTATION].as_str() == Some(&*path)
-    };
-    let objects = published.keys().into_iter().filter_map(|key| published.get(&key));
-    objects.map(|object| object.value()).filter(from_file).filter_map(Entries::restored).collect()
+    let from_file = published_manifests(published).filter(|(file, _)| *file == path);
+    from_file.filter_map(|(_, object)| Entries::restored(object)).collect()
 }
 
 /// The content of an object without its identity: equal content and past make the same object.

@@ -59,8 +59,9 @@ impl Mounts {
     }
 
     /// The innermost mount that a file lies in.
-    pub(super) fn of<'a>(&self, file: &'a Path) -> Option<&'a Path> {
-        file.ancestors().find(|folder| self.0.contains_key(*folder))
+    pub(super) fn of(&self, file: &Path) -> Option<&Path> {
+        let mount = file.ancestors().find_map(|folder| self.0.get_key_value(folder));
+        mount.map(|(path, _)| path.as_path())
     }
 }
 
