@@ -7,7 +7,7 @@ use std::time::Duration;
 use headwater_log::{Append, AppendError, RecordPosition};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer, PurgeConfig};
+use rdkafka::producer::{BaseRecord, Producer};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -56,7 +56,7 @@ impl KafkaAppender {
     /// Discards the records that the client has not written. After [`AppendError::Unknown`] the
     /// caller purges and drops this client: records that it has not sent are then never written.
     pub(crate) fn purge(&self) {
-        self.producer.purge(PurgeConfig::default().queue().inflight());
+        self.producer.discard_unwritten();
     }
 
     /// What a failed call means for its caller.

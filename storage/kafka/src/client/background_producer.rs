@@ -55,6 +55,11 @@ impl BackgroundProducer {
             .map_err(|error| invalid(format!("its thread cannot be started: {error}")))?;
         Ok(Self { producer, is_over, thread: Some(thread) })
     }
+
+    /// Discards the records that are not written yet. The outcome of each follows.
+    pub(crate) fn discard_unwritten(&self) {
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+    }
 }
 
 impl Deref for BackgroundProducer {
@@ -68,7 +73,7 @@ impl Deref for BackgroundProducer {
 impl Drop for BackgroundProducer {
     fn drop(&mut self) {
         // Nothing is written while the thread polls for the last time.
-        self.producer.purge(PurgeConfig::default().queue().inflight());
+        self.discard_unwritten();
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.unpark();
