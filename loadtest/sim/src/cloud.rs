@@ -169,6 +169,7 @@ impl SimController {
             nodes: self.nodes.clone(),
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: WriterTimings::default(),
+            group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: false,
             metrics,
         };

@@ -56,6 +56,8 @@ pub struct ControllerDependencies {
     pub wall_clock: WallClock,
     /// How it shares the log with other controllers.
     pub timings: WriterTimings,
+    /// How many source events are applied before their differences are appended; at least 1.
+    pub group_events: usize,
     /// Whether no other process can write the log, as where the log lies in a directory that this
     /// process holds locked. The controller then claims at once. Otherwise it claims a log that
     /// another controller claimed last, and has not released, only after a silence.
@@ -80,7 +82,7 @@ pub enum ControllerError {
 pub struct Controller;
 
 impl Controller {
-    /// Starts a controller. Its sources list while it claims the log, or while it is a standby.
+    /// Starts a controller. Its sources list first; then it claims the log, or is a standby.
     ///
     /// # Errors
     /// See [`ControllerError`].
@@ -133,6 +135,8 @@ impl Controller {
             uses,
             nodes: dependencies.nodes,
             source,
+            group_events: dependencies.group_events,
+            source_states: source_states.clone(),
             source_open: events.clone(),
             uid_assignments,
             notices: notices_sender,

@@ -16,6 +16,7 @@
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
@@ -46,7 +47,7 @@ pub struct EntryId {
 /// that decides by `Wanted` and sends a deletion is late, and deletes what a pod has named since.
 #[derive(Debug, Default)]
 pub struct Interest {
-    objects: HashMap<ResourceKey, Object>,
+    objects: BTreeMap<ResourceKey, Object>,
     nodes: BTreeMap<NodeName, NodeInterest>,
     /// For each object that some node uses, those nodes: the other direction of `uses`.
     users: HashMap<ResourceKey, BTreeSet<NodeName>>,
@@ -189,10 +190,8 @@ impl Interest {
     /// Every entry that should exist, in an order in which they may be published: what a pod
     /// names before the pod.
     pub fn entries(&self) -> Vec<EntryId> {
-        let mut shared: Vec<_> = self.objects.keys().filter(|key| is_shared(key)).collect();
-        shared.sort();
+        let shared = self.objects.keys().filter(|key| is_shared(key));
         let mut entries: Vec<EntryId> = shared
-            .into_iter()
             .map(|key| EntryId { stream: StreamId::Cluster, key: key.clone().into() })
             .collect();
         for (node, interest) in &self.nodes {
@@ -204,9 +203,22 @@ impl Interest {
         entries
     }
 
-    /// Every object, in no order.
+    /// How many objects there are.
+    pub fn objects_count(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Every object, in key order.
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         self.objects.values()
+    }
+
+    /// The objects behind the key `after`, or all, in key order.
+    pub fn objects_after(
+        &self,
+        after: Option<&ResourceKey>,
+    ) -> impl Iterator<Item = (&ResourceKey, &Object)> {
+        self.objects.range((after.map_or(Unbounded, Excluded), Unbounded))
     }
 
     /// The object at `key`, if it exists.
@@ -217,6 +229,11 @@ impl Interest {
     /// The nodes that have a stream.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         self.nodes.keys()
+    }
+
+    /// The nodes behind `after`, or all, that have a stream, in order.
+    pub fn nodes_after(&self, after: Option<&NodeName>) -> impl Iterator<Item = &NodeName> {
+        self.nodes.range((after.map_or(Unbounded, Excluded), Unbounded)).map(|(node, _)| node)
     }
 
     /// Whether `node` has a stream.

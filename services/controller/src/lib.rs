@@ -48,9 +48,12 @@ pub use controller::{
 };
 pub use interest::{EntryId, Interest};
 pub use metrics::ControllerMetrics;
-pub use picture::{ChangeSubscription, Filter, Picture, PictureChange, Termination, is_reachable};
+pub use picture::{
+    ChangeSubscription, Filter, Picture, PictureChange, PicturePage, Termination, is_reachable,
+};
 pub use publisher::{
-    HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, UuidGenerator, WriterTimings,
+    GROUP_EVENTS, HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, SOURCE_LOSS_MAX,
+    UuidGenerator, WriterTimings,
 };
 pub use sink::{ObjectRemovals, PodRemoval, Sink, SinkContext};
 pub use source::{

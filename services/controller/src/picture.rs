@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 mod merge;
+mod page;
 pub(crate) mod tables;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::interest::SharedInterest;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
 pub use self::merge::is_reachable;
+pub use self::page::PicturePage;
 
 /// Reads the cloud's picture.
 #[derive(Clone)]
@@ -52,6 +54,11 @@ pub struct Filter<'a> {
 }
 
 impl Filter<'_> {
+    /// Whether the filter may select Nodes.
+    fn selects_nodes(&self) -> bool {
+        self.kind.is_empty() || self.kind == "node"
+    }
+
     /// Whether the filter selects `key`.
     pub fn matches(&self, key: &ResourceKey) -> bool {
         (self.kind.is_empty() || self.kind == key.kind())
@@ -82,8 +89,8 @@ impl Picture {
         self.changes.is_watched()
     }
 
-    /// The objects that `filter` selects, in key order, with their statuses. `now_ms` decides which
-    /// nodes are reachable.
+    /// The objects that `filter` selects, in key order, with their statuses; [`Picture::page`] reads
+    /// them in parts. `now_ms` decides which nodes are reachable.
     ///
     /// # Errors
     /// When the picture cannot be read.
@@ -92,26 +99,16 @@ impl Picture {
         filter: &Filter<'_>,
         now_ms: i64,
     ) -> Result<BTreeMap<ResourceKey, Value>, EngineError> {
-        let mut found: BTreeMap<ResourceKey, Value> = BTreeMap::new();
-        {
-            let interest = self.interest.read();
-            for object in interest.objects().filter(|object| filter.matches(object.key())) {
-                found.insert(object.key().clone(), object.value());
-            }
-            if filter.kind.is_empty() || filter.kind == "node" {
-                for node in interest.nodes() {
-                    add_node(&mut found, filter, node);
-                }
+        let mut found = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let PicturePage { objects, next } = self.page(filter, after.as_ref(), now_ms)?;
+            found.extend(objects);
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
             }
         }
-        let from = self.engine.snapshot();
-        for row in NODES.rows(&*from) {
-            add_node(&mut found, filter, &row?.0);
-        }
-        for (key, object) in &mut found {
-            merge(&*from, key, object, now_ms)?;
-        }
-        Ok(found)
     }
 
     /// One object, as [`Picture::objects`] returns it.
@@ -133,7 +130,7 @@ impl Picture {
         let from = self.engine.snapshot();
         let object = match (object, &node) {
             (None, Some(node)) if has_stream || NODES.get(&*from, node)?.is_some() => {
-                Some(bare_node(node))
+                Some(bare_node(node.as_str()))
             }
             (object, _) => object,
         };
@@ -186,16 +183,14 @@ impl Picture {
     }
 }
 
-fn add_node(found: &mut BTreeMap<ResourceKey, Value>, filter: &Filter<'_>, node: &NodeName) {
-    let Ok(key) = ResourceKey::new(None, "node", node.as_str()) else { return };
-    if filter.matches(&key) {
-        found.entry(key).or_insert_with(|| bare_node(node));
-    }
+fn key_of_node(node: &NodeName) -> Option<ResourceKey> {
+    // Every node name makes a key.
+    ResourceKey::new(None, "node", node.as_str()).ok()
 }
 
 /// The Node object of a node that no source describes.
-fn bare_node(node: &NodeName) -> Value {
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.as_str()}})
+fn bare_node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@
 //! One task owns everything here. While another controller writes the log it is a standby;
 //! otherwise it claims the log, compares everything, and then appends what changes. A few appends are
 //! in flight at a time while it compares and in bursts; a comparison takes the log as it will be after
-//! them. Otherwise a group of changes waits for the append before it. Nothing is appended
-//! before the sources have listed. After a failed append the writer is discarded; the next one claims
-//! a higher epoch and compares everything.
+//! them. Otherwise a group of changes waits for the append before it. A controller claims only when
+//! its sources have listed. After a failed append the writer is discarded; the next one claims a
+//! higher epoch and compares everything.
 //!
 //! | module | what it owns |
 //! |---|---|
 //! | `leadership` | when this controller claims the log |
-//! | `standby` | following another writer |
+//! | `standby` | the wait for a claim: following another writer |
+//! | `source_health` | whether the sources follow |
 //! | `log_fold` | opening the log and its fold |
 //! | `intake` | source events into the interest |
 //! | `identity` | UIDs where one controller writes after another |
@@ -43,6 +44,7 @@ mod log_fold;
 mod log_generation;
 mod progress;
 mod snapshot_requests;
+mod source_health;
 mod standby;
 mod timings;
 mod writable_log;
@@ -59,32 +61,31 @@ use headwater_telemetry::error_chain;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use self::heartbeat::HeartbeatTask;
 use self::identity::IdentityMap;
-use self::intake::{Intake, IntakeResult};
+use self::intake::{Intake, IntakeChanges};
 use self::leadership::{Leadership, WonClaim};
 use self::snapshot_requests::SnapshotRequests;
+use self::source_health::SourceHealth;
 use self::timings::heads_interval;
 use self::writable_log::WritableLog;
 use crate::interest::SharedInterest;
 use crate::metrics::PublisherMetrics;
 use crate::picture::changes::ChangeFeed;
-use crate::source::{Notice, SourceEvent, UidAssignment};
+use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment};
 
 pub(crate) use self::command::Command;
 use self::error::PublishError;
 pub(crate) use self::log_fold::DownstreamLog;
-pub use self::log_fold::{OpenError, UuidGenerator};
+pub use self::log_fold::OpenError;
 pub use self::progress::Progress;
-pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, WriterTimings};
+pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, SOURCE_LOSS_MAX, WriterTimings};
 
 /// Source events applied before their differences are appended: enough that one sync serves many,
 /// few enough that the first does not wait for the last.
-const GROUP_EVENTS: usize = if cfg!(test) { GROUP_EVENTS_IN_TESTS } else { 512 };
-
-/// One, so that a test fills a group with each event.
-const GROUP_EVENTS_IN_TESTS: usize = 1;
+pub const GROUP_EVENTS: usize = 512;
 
 /// Commands executed before their differences are appended.
 const COMMANDS_AT_ONCE: usize = 512;
@@ -92,6 +93,9 @@ const COMMANDS_AT_ONCE: usize = 512;
 /// The first and the longest wait before a lost log is opened again; the wait doubles in between.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Generates random UUIDs: of claims, of a log that is created, and of objects.
+pub type UuidGenerator = Arc<dyn Fn() -> Uuid + Send + Sync>;
 
 /// What a publisher needs from outside.
 pub(crate) struct PublisherDependencies {
@@ -109,6 +113,10 @@ pub(crate) struct PublisherDependencies {
     pub(crate) nodes: Vec<NodeName>,
     /// The events of the sources.
     pub(crate) source: mpsc::Receiver<SourceEvent>,
+    /// How many source events are applied before their differences are appended.
+    pub(crate) group_events: usize,
+    /// The states of the sources.
+    pub(crate) source_states: watch::Receiver<SourceStates>,
     /// Keeps the channel open after the sources stopped: their objects stay published.
     pub(crate) source_open: mpsc::Sender<SourceEvent>,
     /// How the sources assign UIDs.
@@ -137,6 +145,8 @@ pub(crate) struct Publisher {
     engine: Arc<dyn Engine>,
     new_uuid: UuidGenerator,
     source: mpsc::Receiver<SourceEvent>,
+    group_events: usize,
+    sources: SourceHealth,
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
     snapshot_requests: SnapshotRequests,
@@ -171,6 +181,8 @@ impl Publisher {
             engine,
             new_uuid,
             source: dependencies.source,
+            group_events: dependencies.group_events,
+            sources: SourceHealth::new(dependencies.source_states),
             _source_open: dependencies.source_open,
             commands: dependencies.commands,
             snapshot_requests: SnapshotRequests::default(),
@@ -215,15 +227,11 @@ impl Publisher {
         }
     }
 
-    /// Becomes the writer, after a standby where another controller writes.
+    /// Becomes the writer, once the sources have listed and no other controller keeps the log.
     async fn acquire(&mut self) -> Result<WritableLog, PublishError> {
         let mut follower = self.leadership.follower().await?;
+        self.wait_to_claim(&mut follower).await?;
         if self.leadership.is_standby() {
-            self.progress.send_modify(|progress| {
-                progress.is_standby = true;
-                progress.trouble = None;
-            });
-            self.stand_by(&mut follower).await?;
             self.leadership.end_standby();
             self.intake.another_wrote();
         }
@@ -250,11 +258,9 @@ impl Publisher {
             waiting.push(event);
         }
         let _ = self.intake.apply(waiting.into_iter());
-        let period = self.timings.heartbeat_interval;
-        let mut heartbeats = HeartbeatTask::start(log.heartbeats(), period);
-        if self.intake.has_listed() {
-            self.compare_everything(&mut log).await?;
-        }
+        let mut heartbeats =
+            HeartbeatTask::start(log.heartbeats(), self.timings, self.sources.clone());
+        self.compare_everything(&mut log).await?;
         self.publish_changes(&mut log, &mut heartbeats).await?;
         heartbeats.stop().await;
         if let Err(error) = log.release().await {
@@ -282,8 +288,7 @@ impl Publisher {
             // change waits for the append before it, and those that come meanwhile go with it: small
             // appends in flight cost a busy machine more than they save.
             let takes_events = log.is_idle() || was_full && log.has_room();
-            // Before the list is complete it is unknown which pods exist.
-            let takes_commands = self.intake.has_listed() && log.has_room();
+            let takes_commands = log.has_room();
             let next_request = self.snapshot_requests.next_due().filter(|_| takes_commands);
             let request_at = next_request.unwrap_or_else(Instant::now);
             // The rare branches come first: a source that always has events must not delay the
@@ -301,14 +306,13 @@ impl Publisher {
                 () = sleep_until(request_at), if next_request.is_some() => {
                     self.request_snapshots(log).await?;
                 }
-                received = self.source.recv_many(&mut events, GROUP_EVENTS), if takes_events => {
+                received = self.source.recv_many(&mut events, self.group_events), if takes_events => {
                     if received == 0 {
                         return Ok(());
                     }
-                    was_full = received == GROUP_EVENTS;
+                    was_full = received == self.group_events;
                     self.publish_events(log, &mut events).await?;
-                    while self.intake.has_listed()
-                        && commands.len() < COMMANDS_AT_ONCE
+                    while commands.len() < COMMANDS_AT_ONCE
                         && let Ok(command) = self.commands.try_recv()
                     {
                         commands.push(command);
@@ -328,13 +332,8 @@ impl Publisher {
         log: &mut WritableLog,
         events: &mut Vec<SourceEvent>,
     ) -> Result<(), PublishError> {
-        match self.intake.apply(events.drain(..)) {
-            IntakeResult::Changes { changes, spans } if self.intake.has_listed() => {
-                self.publish(log, changes, spans).await
-            }
-            IntakeResult::Changes { .. } => Ok(()),
-            IntakeResult::Listed => self.compare_everything(log).await,
-        }
+        let IntakeChanges { entries, spans } = self.intake.apply(events.drain(..));
+        self.publish(log, entries, spans).await
     }
 
     /// Executes commands. Requests for snapshots wait until they are due.

@@ -81,14 +81,18 @@ pub struct Claim {
     pub address: Option<String>,
 }
 
-/// The value of a writer's heartbeat: an empty object, except in the last heartbeat.
+/// The value of a writer's heartbeat: an empty object while the writer keeps the log. Older readers
+/// ignore both fields and see an ordinary heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// The writer has stopped in order and appends no more. A standby need not wait until the
-    /// writer's heartbeats have been absent for long enough. Older readers ignore this field and
-    /// see an ordinary heartbeat.
+    /// writer's heartbeats have been absent for long enough.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
+    /// The writer has lost its sources. It goes on writing, and a standby whose sources follow may
+    /// claim at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub yields: bool,
 }
 
 /// Why a record key cannot be decoded.
@@ -288,7 +292,7 @@ mod tests {
     #[test]
     fn every_heartbeat_except_the_last_is_an_empty_object() {
         for (released, json) in [(false, "{}"), (true, r#"{"released":true}"#)] {
-            let heartbeat = Heartbeat { released };
+            let heartbeat = Heartbeat { released, ..Heartbeat::default() };
             assert_eq!(serde_json::to_string(&heartbeat).expect("serializable"), json);
             assert_eq!(serde_json::from_str::<Heartbeat>(json).expect("readable"), heartbeat);
         }

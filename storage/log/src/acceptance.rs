@@ -160,9 +160,19 @@ impl Acceptance {
 
     /// Whether the newest writer has stopped in order. If so, a standby may claim at once.
     pub fn is_released(&self) -> bool {
-        let is_released =
-            |state: &PartitionState| state.claim.is_some() && state.released == state.claimed();
-        self.partitions.get(&Partition(0)).is_some_and(is_released)
+        self.newest_writer_is(|state| state.released)
+    }
+
+    /// Whether the newest writer has lost its sources. If so, a standby whose sources follow may
+    /// claim at once.
+    pub fn is_yielded(&self) -> bool {
+        self.newest_writer_is(|state| state.yielded)
+    }
+
+    /// Whether `epoch` of partition 0 is the epoch of the newest claim.
+    fn newest_writer_is(&self, epoch: impl FnOnce(&PartitionState) -> WriterEpoch) -> bool {
+        let state = self.partitions.get(&Partition(0)).filter(|state| state.claim.is_some());
+        state.is_some_and(|state| epoch(state) == state.claimed())
     }
 
     /// Whether the reader has read every partition to the high watermark at the start of its fold.
@@ -223,8 +233,9 @@ impl Acceptance {
             }
             Ok(RecordKey::Heartbeat(epoch)) => match state.claimed() == epoch {
                 true => {
-                    let Heartbeat { released } = decode_heartbeat(&recorded.record);
+                    let Heartbeat { released, yields } = decode_heartbeat(&recorded.record);
                     state.released = if released { epoch } else { WriterEpoch::default() };
+                    state.yielded = if yields { epoch } else { WriterEpoch::default() };
                     Outcome::Heartbeat { epoch, time_ms: recorded.time_ms, released }
                 }
                 false => Outcome::Ignored(IgnoreReason::FormerWriter),

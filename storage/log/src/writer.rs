@@ -20,7 +20,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::record::{Claim, LogMetadata};
+use headwater_event::record::{Claim, Heartbeat, LogMetadata};
 use headwater_event::{
     Applied, EntryKey, Event, EventHeader, HashKey, ObjectHash, Partition, RecordKey, Removed, Seq,
     StateHash, StreamId, WriterEpoch,
@@ -356,7 +356,8 @@ impl Writer {
     /// As [`Writer::append`].
     pub async fn release(mut self) -> Result<(), WriterError> {
         self.finish_all().await?;
-        self.send(vec![heartbeat(self.claim.epoch, true)]).await
+        let last = Heartbeat { released: true, ..Heartbeat::default() };
+        self.send(vec![heartbeat(self.claim.epoch, last)]).await
     }
 
     /// Takes note of what its owner read from the log after the claim: what came back is no

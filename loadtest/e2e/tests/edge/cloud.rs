@@ -59,6 +59,7 @@ impl Cloud {
             sink: Box::new(PodRemoval),
             nodes: Vec::new(),
             timings: WriterTimings::default(),
+            group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: true,
             wall_clock: clock.clone(),
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),

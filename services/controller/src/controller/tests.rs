@@ -25,6 +25,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::picture::Filter;
+use crate::publisher::GROUP_EVENTS;
 use crate::sink::PodRemoval;
 use crate::source::scripted::ScriptedSource;
 use crate::source::{Cause, SourceContext, SourceError, SourceEvent};
@@ -58,6 +59,7 @@ struct World {
     published: Arc<MemoryEngine>,
     picture: Arc<MemoryEngine>,
     timings: WriterTimings,
+    group_events: usize,
     sole_writer: bool,
 }
 
@@ -87,6 +89,7 @@ impl World {
             published: Arc::new(MemoryEngine::new()),
             picture: Arc::new(MemoryEngine::new()),
             timings: WriterTimings::default(),
+            group_events: GROUP_EVENTS,
             sole_writer: false,
         }
     }
@@ -166,6 +169,7 @@ impl World {
             nodes: Vec::new(),
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: self.timings,
+            group_events: self.group_events,
             sole_writer: self.sole_writer,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
@@ -340,8 +344,10 @@ async fn only_differences_are_appended_and_what_a_pod_names_keeps_to_its_side_of
     let running = world.start().await;
     running.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
     running.send([SourceEvent::InitApply(config("c", 1, "x"))]).await;
-    until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
-    assert!(world.events_in("node/a").await.is_empty(), "nothing before everything is listed");
+    let listed = config("c", 1, "x");
+    let is_there = async || running.controller.picture().object(listed.key()).is_some();
+    until_true("the part that is listed", is_there).await;
+    assert_eq!(world.newest_epoch().await, WriterEpoch(0), "no claim before everything is listed");
     running.send([SourceEvent::InitDone]).await;
     running.reconciled(0).await;
     assert_eq!(world.events_in("node/a").await, ["+d/configmap/c", "+d/pod/p"]);

@@ -62,7 +62,7 @@ impl Collector for Scrape {
         let Some((source, interest)) = found else { return Vec::new() };
         self.queue.set(level(source.max_capacity() - source.capacity()));
         let interest = interest.read();
-        self.objects.set(level(interest.objects().count()));
+        self.objects.set(level(interest.objects_count()));
         self.nodes.set(level(interest.nodes().count()));
         drop(interest);
         [&self.queue, &self.objects, &self.nodes].into_iter().flat_map(Collector::collect).collect()

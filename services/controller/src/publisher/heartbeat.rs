@@ -1,26 +1,39 @@
 //! Heartbeats in a task of their own: a writer that compares everything for minutes still lives.
 
-use std::time::Duration;
-
 use headwater_log::{Heartbeats, WriterError};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::PublishError;
+use super::source_health::SourceHealth;
+use super::{PublishError, WriterTimings};
 
 /// Appends the heartbeats of one writer until it is dropped.
 pub(super) struct HeartbeatTask(AbortOnDropHandle<WriterError>);
 
 impl HeartbeatTask {
-    /// Starts the task. The claim counts as the first heartbeat, so the next one follows after
-    /// `period`.
-    pub(super) fn start(heartbeats: Heartbeats, period: Duration) -> Self {
+    /// Starts the task. The claim counts as the first heartbeat, so the next one follows after the
+    /// interval. The heartbeats yield the log while `sources` have been lost for too long.
+    pub(super) fn start(
+        heartbeats: Heartbeats,
+        timings: WriterTimings,
+        mut sources: SourceHealth,
+    ) -> Self {
+        let period = timings.heartbeat_interval;
         let mut ticks = interval_at(Instant::now() + period, period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self(AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut yielded = false;
             loop {
                 ticks.tick().await;
-                if let Err(error) = heartbeats.append().await {
+                let yields = sources.lost_for(Instant::now()) > timings.source_loss_max;
+                if yields && !yielded {
+                    tracing::warn!(
+                        "the sources are lost; this writer yields the log to a standby whose \
+                         sources follow"
+                    );
+                }
+                yielded = yields;
+                if let Err(error) = heartbeats.append(yields).await {
                     return error;
                 }
             }

@@ -27,12 +27,11 @@ pub(super) struct Intake {
     metrics: PublisherMetrics,
 }
 
-/// The result of a group of source events.
-pub(super) enum IntakeResult {
-    /// These entries may have changed. The spans are those of the changes.
-    Changes { changes: Vec<EntryChange>, spans: Vec<Span> },
-    /// The list became complete: every entry may have changed.
-    Listed,
+/// What a group of source events may have changed.
+pub(super) struct IntakeChanges {
+    pub(super) entries: Vec<EntryChange>,
+    /// The spans of the changes.
+    pub(super) spans: Vec<Span>,
 }
 
 /// An entry that may have changed, and the trace context of the change.
@@ -70,10 +69,9 @@ impl Intake {
     }
 
     /// Applies events in order.
-    pub(super) fn apply(&mut self, events: impl Iterator<Item = SourceEvent>) -> IntakeResult {
-        let mut changes = Vec::new();
+    pub(super) fn apply(&mut self, events: impl Iterator<Item = SourceEvent>) -> IntakeChanges {
+        let mut entries = Vec::new();
         let mut spans = Vec::new();
-        let mut is_complete = false;
         let mut group = self.changes.begin();
         for event in events {
             let (affected, cause) = match event {
@@ -85,7 +83,7 @@ impl Intake {
                     (self.interest.write().apply(object), Cause::default())
                 }
                 SourceEvent::InitDone => {
-                    is_complete = true;
+                    self.has_listed = true;
                     continue;
                 }
                 SourceEvent::Apply(object, mut cause) => {
@@ -110,15 +108,14 @@ impl Intake {
                 }
             };
             group.nodes_of(&affected);
-            changes.extend(affected.into_iter().map(|entry| {
+            entries.extend(affected.into_iter().map(|entry| {
                 let traceparent = cause.traceparent.clone();
                 EntryChange { entry, traceparent }
             }));
         }
         self.changes.publish(group);
         self.publish_uses();
-        self.has_listed |= is_complete;
-        if is_complete { IntakeResult::Listed } else { IntakeResult::Changes { changes, spans } }
+        IntakeChanges { entries, spans }
     }
 
     /// Removes an object that its source still has.

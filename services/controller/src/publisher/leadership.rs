@@ -67,9 +67,19 @@ impl Leadership {
         self.is_standby
     }
 
-    /// CatchUpTarget the standby: the other writer was silent for long enough, or has stopped in order.
+    /// Notes that another controller has claimed the log.
+    pub(super) fn begin_standby(&mut self) {
+        self.is_standby = true;
+    }
+
+    /// Notes that the other writer has left the log to this controller.
     pub(super) fn end_standby(&mut self) {
         self.is_standby = false;
+    }
+
+    /// Whether the newest writer that `follower` knows is this controller.
+    pub(super) fn wrote_last(&self, follower: &Follower<()>) -> Result<bool, EngineError> {
+        wrote_last(&*self.downstream.engine, follower)
     }
 
     /// Notes why publishing stopped. A controller that lost the log to another one becomes its
@@ -115,10 +125,12 @@ impl Leadership {
 /// Whether the newest writer that the fold knows may be another controller that still runs.
 fn may_be_anothers(engine: &dyn Engine, follower: &Follower<()>) -> Result<bool, EngineError> {
     let acceptance = follower.acceptance();
-    let Some(newest) = acceptance.writer() else { return Ok(false) };
-    if acceptance.is_released() {
-        return Ok(false);
-    }
-    let own = OWN_CLAIM.get(engine, &())?;
-    Ok(own.is_none_or(|Json(own)| own != newest.writer))
+    let has_writer = acceptance.writer().is_some() && !acceptance.is_released();
+    Ok(has_writer && !wrote_last(engine, follower)?)
+}
+
+/// Whether the newest claim that the fold knows is the last one of this database.
+fn wrote_last(engine: &dyn Engine, follower: &Follower<()>) -> Result<bool, EngineError> {
+    let own = OWN_CLAIM.get(engine, &())?.map(|Json(own)| own);
+    Ok(own.is_some() && own == follower.acceptance().writer().map(|claim| claim.writer))
 }

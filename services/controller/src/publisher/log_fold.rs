@@ -5,14 +5,10 @@ use std::sync::Arc;
 use headwater_follow::{FollowError, Follower, WallClock};
 use headwater_log::{CatchUpTarget, Log, MetadataProposal, read_or_create_metadata};
 use headwater_store::Engine;
-use uuid::Uuid;
 
-use super::PublishError;
 use super::backup;
 use super::log_generation::last_generation;
-
-/// Generates random UUIDs: of claims, of a log that is created, and of objects.
-pub type UuidGenerator = Arc<dyn Fn() -> Uuid + Send + Sync>;
+use super::{PublishError, UuidGenerator};
 
 /// The downstream log, and the engine that holds its fold.
 #[derive(Clone)]

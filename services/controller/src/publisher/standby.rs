@@ -1,40 +1,74 @@
-//! The standby: follows the log of another writer, keeps the interest up to date, and waits until
-//! the other has stopped in order or was silent for long enough.
+//! The wait for a claim: follows the log, keeps the interest up to date, and waits until this
+//! controller can list and no other controller keeps the log.
 
 use std::pin::pin;
 
 use headwater_follow::Follower;
 use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
-use super::{Command, GROUP_EVENTS, PublishError, Publisher};
+use super::{Command, PublishError, Publisher};
 
 impl Publisher {
-    /// Returns when the log may be claimed.
-    pub(super) async fn stand_by(
+    /// Returns when this controller may claim the log: its sources have listed, and the other
+    /// writer, if there is one, released or yielded the log, or was silent for long enough.
+    pub(super) async fn wait_to_claim(
         &mut self,
         follower: &mut Follower<()>,
     ) -> Result<(), PublishError> {
         let silence_max = self.timings.silence_max();
         let mut silence = pin!(sleep(silence_max));
+        let mut is_silent = false;
+        let newest = newest_writer(follower);
         let mut events = Vec::new();
-        // The writer may have released the log before this standby began.
-        while !follower.acceptance().is_released() {
+        if self.leadership.is_standby() {
+            self.show_standby();
+        }
+        while !self.may_claim(follower, is_silent)? {
             tokio::select! {
                 biased;
                 step = follower.next() => {
                     step?;
+                    is_silent = false;
                     silence.as_mut().reset(Instant::now() + silence_max);
+                    if !self.leadership.is_standby() && newest_writer(follower) != newest {
+                        self.leadership.begin_standby();
+                        self.show_standby();
+                    }
                 }
-                () = &mut silence => return Ok(()),
+                () = &mut silence, if !is_silent => is_silent = true,
+                () = self.sources.changed() => {}
                 Some(command) = self.commands.recv() => self.keep(command),
                 // The channel stays open.
-                _ = self.source.recv_many(&mut events, GROUP_EVENTS) => {
+                _ = self.source.recv_many(&mut events, self.group_events) => {
                     let _ = self.intake.apply(events.drain(..));
                 }
             }
         }
-        tracing::info!("the other writer has released the log");
         Ok(())
+    }
+
+    /// Whether this controller may claim; `is_silent`: the log had no record for a whole silence.
+    ///
+    /// Objects of a source that is lost may be older than what another writer has published since.
+    /// A controller that wrote last itself has published nothing newer.
+    fn may_claim(&self, follower: &Follower<()>, is_silent: bool) -> Result<bool, PublishError> {
+        let acceptance = follower.acceptance();
+        let is_free = !self.leadership.is_standby()
+            || is_silent
+            || acceptance.is_released()
+            || acceptance.is_yielded();
+        if !is_free || !self.intake.has_listed() {
+            return Ok(false);
+        }
+        Ok(self.sources.is_well() || self.leadership.wrote_last(follower)?)
+    }
+
+    fn show_standby(&self) {
+        self.progress.send_modify(|progress| {
+            progress.is_standby = true;
+            progress.trouble = None;
+        });
     }
 
     /// Keeps a command until this controller is the writer: at most one for each node.
@@ -45,4 +79,8 @@ impl Publisher {
             Command::RemoveObject { .. } => {}
         }
     }
+}
+
+fn newest_writer(follower: &Follower<()>) -> Option<Uuid> {
+    follower.acceptance().writer().map(|claim| claim.writer)
 }

@@ -9,6 +9,9 @@ pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// for a while is no silence.
 pub const HEARTBEATS_MISSED: u32 = 4;
 
+/// How long a writer keeps the log after it has lost its sources: an API server restarts within it.
+pub const SOURCE_LOSS_MAX: Duration = Duration::from_secs(60);
+
 /// The longest between two rounds of heads: rare enough to cost nothing.
 const HEADS_INTERVAL_MAX: Duration = Duration::from_secs(600);
 
@@ -31,6 +34,9 @@ pub struct WriterTimings {
     pub heartbeat_interval: Duration,
     /// How many heartbeats a standby misses before it claims.
     pub heartbeats_missed: u32,
+    /// How long the sources of a writer may be lost before it yields the log to a standby whose
+    /// sources follow.
+    pub source_loss_max: Duration,
 }
 
 impl WriterTimings {
@@ -42,7 +48,11 @@ impl WriterTimings {
 
 impl Default for WriterTimings {
     fn default() -> Self {
-        Self { heartbeat_interval: HEARTBEAT_INTERVAL, heartbeats_missed: HEARTBEATS_MISSED }
+        Self {
+            heartbeat_interval: HEARTBEAT_INTERVAL,
+            heartbeats_missed: HEARTBEATS_MISSED,
+            source_loss_max: SOURCE_LOSS_MAX,
+        }
     }
 }
 

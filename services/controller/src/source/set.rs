@@ -120,17 +120,18 @@ async fn run_all(sources: Vec<Box<dyn Source>>, context: SetContext) -> Result<(
             deliver(&events, &stop, SourceEvent::InitDone).await?;
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return Ok(()),
-            (from, event) = merge.next(is_listing) => {
-                if let Some(event) = merge.admit(from, event) {
-                    deliver(&events, &stop, event).await?;
-                }
-            }
             Some(ended) = running.join_next() => {
                 // One that was stopped is one of all; after a failure the others must not report
                 // states any longer.
                 running.shutdown().await;
                 return flatten(ended);
+            }
+            (from, event) = merge.next(is_listing) => {
+                if let Some(event) = merge.admit(from, event) {
+                    deliver(&events, &stop, event).await?;
+                }
             }
         }
     }

@@ -67,6 +67,11 @@ impl SourceStates {
         self.0.iter()
     }
 
+    /// Whether every part has listed and follows.
+    pub fn all_follow(&self) -> bool {
+        self.0.values().all(|state| *state == SourceState::Following)
+    }
+
     /// The parts that do not follow, in words; empty when all do.
     pub fn unready(&self) -> Vec<String> {
         let waiting = self.0.iter().filter(|(_, state)| **state != SourceState::Following);
@@ -85,7 +90,8 @@ impl SourceStates {
                 Some(format!("the source {part} failed{} and tries again: {cause}", at(*since_ms)))
             }
             SourceState::Failed { cause, since_ms, retry_ms: None } => Some(format!(
-                "the source {part} stopped{}, what runs goes on: {cause}; start again to follow it",
+                "the source {part} stopped{}: {cause}; pods keep running; restart the controller to \
+                 follow the source again",
                 at(*since_ms)
             )),
         };

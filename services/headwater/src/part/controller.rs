@@ -75,6 +75,7 @@ impl Part for ControllerPart {
             nodes,
             wall_clock: dependencies.clock.clone(),
             timings: settings.timings(),
+            group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: false,
             metrics: ControllerMetrics::new(&dependencies.metrics.registry)?,
         })

@@ -38,6 +38,9 @@ pub(crate) struct ControllerSettings {
     pub(crate) heartbeat_interval: Duration,
     /// The number of missed heartbeats after which a standby claims the log.
     pub(crate) heartbeats_missed: u32,
+    /// How long the sources may be lost before the writer yields the log to a standby.
+    #[serde(with = "duration_text")]
+    pub(crate) source_loss_max: Duration,
     /// The settings of Kafka.
     pub(crate) kafka: Kafka,
     /// The data directory.
@@ -60,6 +63,7 @@ impl Default for ControllerSettings {
             allow_empty: false,
             heartbeat_interval: timings.heartbeat_interval,
             heartbeats_missed: timings.heartbeats_missed,
+            source_loss_max: timings.source_loss_max,
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),
@@ -115,6 +119,7 @@ impl ControllerSettings {
         WriterTimings {
             heartbeat_interval: self.heartbeat_interval,
             heartbeats_missed: self.heartbeats_missed,
+            source_loss_max: self.source_loss_max,
         }
     }
 

@@ -105,6 +105,7 @@ impl Cloud {
             nodes,
             wall_clock: clock.clone(),
             timings: WriterTimings::default(),
+            group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: log.is_embedded(),
             metrics: ControllerMetrics::new(&seen.registry)?,
         })

@@ -299,7 +299,7 @@ async fn play(acts: Vec<Act>) {
                 engine = Arc::new(engine.crash(Survival::Everything));
                 log.advance_clock(ms);
                 let beats = owner.writer.as_ref().expect("claimed").heartbeats();
-                beats.append().await.expect("appended");
+                beats.append(false).await.expect("appended");
                 owner.read().await;
                 follower = open(&log, &engine).await;
             }

@@ -39,6 +39,9 @@ pub struct PartitionState {
     /// The highest epoch whose writer has stopped in order, with no later heartbeat.
     #[serde(default)]
     pub released: WriterEpoch,
+    /// The highest epoch whose writer yields the log, with no later heartbeat that does not.
+    #[serde(default)]
+    pub yielded: WriterEpoch,
     /// The offset after the last record.
     pub met: Offset,
     /// The first record after the last gap in the offsets of a fold.
@@ -100,6 +103,7 @@ impl PartitionState {
             claim: None,
             reconciled: WriterEpoch::default(),
             released: WriterEpoch::default(),
+            yielded: WriterEpoch::default(),
             met: range.start.next,
             last_gap: None,
             caught_up_ms: Some(now_ms),

@@ -337,11 +337,11 @@ async fn reconciled(subject: &dyn Subject) {
     assert!(follower.acceptance.is_reconciled());
     let mut second = follower.claim(2).await.expect("claims");
     first.reconciled().await.expect("it does not know of its successor");
-    first.heartbeats().append().await.expect("it does not know of its successor");
+    first.heartbeats().append(false).await.expect("it does not know of its successor");
     follower.read_to_end().await;
     assert!(!follower.acceptance.is_reconciled());
     second.reconciled().await.expect("alive");
-    second.heartbeats().append().await.expect("alive");
+    second.heartbeats().append(false).await.expect("alive");
     follower.read_to_end().await;
     assert!(follower.acceptance.is_reconciled());
     let beats = follower.seen.iter().filter(|it| matches!(it, Outcome::Heartbeat { .. }));
@@ -355,10 +355,15 @@ async fn reconciled(subject: &dyn Subject) {
     });
     assert_eq!(released.collect::<Vec<_>>(), [2], "the release of a former writer does not count");
     let third = follower.claim(3).await.expect("claims");
-    third.heartbeats().append().await.expect("alive");
+    third.heartbeats().append(false).await.expect("alive");
     follower.read_to_end().await;
     let last = follower.seen.last();
     assert!(matches!(last, Some(Outcome::Heartbeat { released: false, .. })), "{last:?}");
+    for yields in [true, false] {
+        third.heartbeats().append(yields).await.expect("alive");
+        follower.read_to_end().await;
+        assert_eq!(follower.acceptance.is_yielded(), yields);
+    }
 }
 
 async fn heads(subject: &dyn Subject) {

@@ -16,22 +16,23 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Appends a heartbeat. When this returns `Ok`, every standby can read it.
+    /// Appends a heartbeat. When this returns `Ok`, every standby can read it. `yields`: a standby
+    /// whose sources follow may claim at once.
     ///
     /// # Errors
     /// As [`super::Writer::finished`]. The owner ends the writer: its appends go to the same log.
-    pub async fn append(&self) -> Result<(), WriterError> {
-        let result = self.log.append(vec![heartbeat(self.epoch, false)]).await;
+    pub async fn append(&self, yields: bool) -> Result<(), WriterError> {
+        let value = Heartbeat { yields, ..Heartbeat::default() };
+        let result = self.log.append(vec![heartbeat(self.epoch, value)]).await;
         result.map(drop).map_err(|error| failure(self.epoch, error))
     }
 }
 
-/// The record of a heartbeat; the last one `is_release`.
-pub(super) fn heartbeat(epoch: WriterEpoch, is_release: bool) -> Append {
+/// The record of a heartbeat.
+pub(super) fn heartbeat(epoch: WriterEpoch, value: Heartbeat) -> Append {
     let mut append = sign(&RecordKey::Heartbeat(epoch), Partition(0));
-    if is_release {
-        let released = serde_json::to_vec(&Heartbeat { released: true });
-        append.record.value = released.ok().map(Into::into);
+    if let Ok(value) = serde_json::to_vec(&value) {
+        append.record.value = Some(value.into());
     }
     append
 }

@@ -27,6 +27,7 @@ async fn goes_on(world: &World) {
         nodes: Vec::new(),
         wall_clock: Arc::new(move || clock.now_ms()),
         timings: world.timings,
+        group_events: GROUP_EVENTS,
         sole_writer: true,
         metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
     };

@@ -22,7 +22,7 @@ impl World {
     }
 
     /// The highest epoch that was claimed.
-    async fn newest_epoch(&self) -> WriterEpoch {
+    pub(super) async fn newest_epoch(&self) -> WriterEpoch {
         let (_, follower) = self.read().await;
         follower.acceptance().writer().map_or(WriterEpoch::default(), |claim| claim.epoch)
     }
@@ -120,8 +120,11 @@ async fn a_standby_takes_over_at_once_when_the_writer_stops_in_order() {
 
 #[tokio::test]
 async fn a_standby_takes_over_from_a_writer_that_died_after_its_silence() {
-    let timings =
-        WriterTimings { heartbeat_interval: Duration::from_millis(200), heartbeats_missed: 3 };
+    let timings = WriterTimings {
+        heartbeat_interval: Duration::from_millis(200),
+        heartbeats_missed: 3,
+        ..WriterTimings::default()
+    };
     let world = World { timings, ..World::new() };
     let (writing, standby) = world.pair().await;
     let epoch = writing.controller.progress().borrow().epoch;
@@ -134,7 +137,7 @@ async fn a_standby_takes_over_from_a_writer_that_died_after_its_silence() {
     standby.controller.stop().await;
 }
 
-/// An engine whose reads wait while it is shut.
+/// An engine whose scans wait while it is shut.
 #[derive(Debug)]
 struct ShutEngine {
     engine: Arc<MemoryEngine>,
@@ -166,7 +169,6 @@ impl Drop for Shut<'_> {
 
 impl Read for ShutEngine {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        self.wait();
         self.engine.get(key)
     }
 
@@ -176,7 +178,6 @@ impl Read for ShutEngine {
     }
 
     fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
-        self.wait();
         self.engine.last(range)
     }
 }
@@ -197,8 +198,11 @@ impl Engine for ShutEngine {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
-    let timings =
-        WriterTimings { heartbeat_interval: Duration::from_millis(50), heartbeats_missed: 4 };
+    let timings = WriterTimings {
+        heartbeat_interval: Duration::from_millis(50),
+        heartbeats_missed: 4,
+        ..WriterTimings::default()
+    };
     let world = World { timings, ..World::new() };
     let before = world.start().await;
     before.list([pod("p", "c")]).await;
@@ -213,16 +217,17 @@ async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
     let (controller, registry) =
         world.start_over(logs, engine.clone(), Box::new(PodRemoval), vec![script]).await;
     let writing = Running { controller, log, source, registry };
-    let mut progress = writing.controller.progress();
-    let claimed = timeout(SOON, progress.wait_for(|now| now.epoch.0 == 2)).await;
-    claimed.expect("soon").expect("it runs");
-    let standby = world.elsewhere().start().await;
-    standby.stands_by().await;
-
     // Everything is published already, so the comparison appends nothing.
     let shut = engine.shut();
     writing.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
     writing.send([SourceEvent::InitDone]).await;
+    let mut progress = writing.controller.progress();
+    let claimed = timeout(SOON, progress.wait_for(|now| now.epoch.0 == 2)).await;
+    claimed.expect("soon").expect("it runs");
+    let standby = world.elsewhere().start().await;
+    standby.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    standby.send([SourceEvent::InitDone]).await;
+    standby.stands_by().await;
     let beats = || async { world.signs().await.iter().filter(|(epoch, _)| epoch.0 == 2).count() };
     let enough = beats().await + 5 * timings.heartbeats_missed as usize;
     until_true("heartbeats for several silences", async || beats().await >= enough).await;
@@ -231,6 +236,95 @@ async fn a_writer_keeps_the_log_while_it_compares_for_longer_than_a_silence() {
     assert_eq!(writing.reconciled(0).await, WriterEpoch(2));
     assert_eq!(world.newest_epoch().await, WriterEpoch(2));
     writing.controller.stop().await;
+}
+
+impl World {
+    /// A controller whose source follows until the test drops the sender.
+    async fn start_failing(&self) -> (Running, mpsc::Sender<SourceEvent>) {
+        let (sender, source) = ScriptedSource::new(SourceKind::OTHER);
+        let running = self.start_with(vec![Box::new(source.failing())], sender.clone()).await;
+        // The other sender is never dropped before the controller.
+        let (source, _) = mpsc::channel(1);
+        (Running { source, ..running }, sender)
+    }
+}
+
+#[tokio::test]
+async fn a_controller_claims_only_when_its_sources_have_listed() {
+    let world = World::new();
+    let writing = world.start().await;
+    writing.list([pod("p", "c")]).await;
+    let unlisted = world.elsewhere().start().await;
+    unlisted.stands_by().await;
+    writing.controller.stop().await;
+    // A log that is free is left to another one that can list.
+    let listed = world.elsewhere().start().await;
+    listed.list([pod("p", "c"), pod("q", "c")]).await;
+    assert_eq!(listed.controller.progress().borrow().epoch, WriterEpoch(2));
+    listed.controller.stop().await;
+    unlisted.send([SourceEvent::Init, SourceEvent::InitApply(pod("p", "c"))]).await;
+    unlisted.send([SourceEvent::InitDone]).await;
+    assert_eq!(unlisted.reconciled(2).await, WriterEpoch(3));
+    unlisted.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_writer_that_lost_its_sources_yields_to_a_standby_whose_sources_follow() {
+    let timings = WriterTimings {
+        heartbeat_interval: Duration::from_millis(50),
+        heartbeats_missed: 10,
+        source_loss_max: Duration::from_millis(100),
+    };
+    let world = World { timings, ..World::new() };
+    let (lost, source) = world.start_failing().await;
+    let list = [SourceEvent::Init, SourceEvent::InitApply(pod("p", "c")), SourceEvent::InitDone];
+    for event in list {
+        source.send(event).await.expect("listened to");
+    }
+    lost.reconciled(0).await;
+    drop(source);
+    // It writes on while no other controller can.
+    let yielded = || async { world.read().await.1.acceptance().is_yielded() };
+    until_true("a heartbeat that yields", yielded).await;
+    let unlisted = world.elsewhere().start().await;
+    unlisted.stands_by().await;
+    until_true("heartbeats", async || world.signs().await.len() > 10).await;
+    assert_eq!(world.newest_epoch().await, WriterEpoch(1));
+
+    let follows = world.elsewhere().start().await;
+    follows.list([pod("p", "c"), pod("q", "c")]).await;
+    assert_eq!(follows.controller.progress().borrow().epoch, WriterEpoch(2));
+    lost.stands_by().await;
+    assert!(!yielded().await, "the new writer keeps the log");
+
+    // What the lost sources listed is older than what was published since: a silence changes
+    // nothing for that controller.
+    drop(follows);
+    let next = world.elsewhere().start().await;
+    next.list([pod("p", "c"), pod("q", "c")]).await;
+    assert_eq!(next.controller.progress().borrow().epoch, WriterEpoch(3));
+    world.check("node/a", &["d/pod/p", "d/pod/q"]).await;
+    assert_eq!(world.events_in("node/a").await, ["+d/pod/p", "+d/pod/q"]);
+    next.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_writer_that_lost_its_sources_claims_its_own_log_again() {
+    let world = World::new();
+    let (lost, source) = world.start_failing().await;
+    for event in [SourceEvent::Init, SourceEvent::InitApply(pod("p", "c")), SourceEvent::InitDone] {
+        source.send(event).await.expect("listened to");
+    }
+    lost.reconciled(0).await;
+    drop(source);
+    until_true("the loss", async || !lost.controller.source_states().borrow().all_follow()).await;
+    lost.log.inject_fault(AppendFault::UnknownLost);
+    // A report that does not match asks for a snapshot, which is an append.
+    let closed =
+        SnapshotClosed { hash: StateHash::EMPTY, pods: 3, full: false, first: ReportId::default() };
+    world.report("a", 1, ReportBody::SnapshotClosed(closed)).await;
+    lost.reconciled(1).await;
+    lost.controller.stop().await;
 }
 
 #[tokio::test]

@@ -87,7 +87,7 @@ async fn a_snapshot_that_does_not_add_up_is_asked_for_down_the_stream() {
         })
     };
     world.report("a", 1, closed(3)).await;
-    until_true("a writer", async || running.controller.progress().borrow().epoch.0 == 1).await;
+    running.folds("a").await;
     assert!(world.events_in("node/a").await.is_empty(), "nothing before everything is listed");
     running.list([pod("p", "c")]).await;
     until_true("a request", async || {

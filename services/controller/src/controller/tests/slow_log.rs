@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use headwater_event::Cursor;
+use headwater_event::{Cursor, RecordKey};
 use headwater_log::{AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition};
 use tokio::sync::Mutex;
 
@@ -15,13 +15,16 @@ struct SlowLog {
     turns: Mutex<()>,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
+    /// Appends of entries.
+    appends: AtomicUsize,
 }
 
 impl SlowLog {
     fn new(log: MemoryLog) -> Arc<Self> {
         let (is_held, turns) = (watch::Sender::new(false), Mutex::default());
         let (in_flight, most_in_flight) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { log, is_held, turns, in_flight, most_in_flight })
+        let appends = AtomicUsize::new(0);
+        Arc::new(Self { log, is_held, turns, in_flight, most_in_flight, appends })
     }
 
     async fn has_in_flight(&self, count: usize) {
@@ -37,6 +40,10 @@ impl Log for SlowLog {
     }
 
     async fn append(&self, records: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
+        let is_entry = |append: &Append| {
+            matches!(RecordKey::decode(&append.record.key), Ok(RecordKey::Entry(..)))
+        };
+        self.appends.fetch_add(usize::from(records.iter().any(is_entry)), Ordering::SeqCst);
         let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_in_flight.fetch_max(in_flight, Ordering::SeqCst);
         let turn = self.turns.lock().await;
@@ -91,7 +98,7 @@ impl World {
 
 #[tokio::test]
 async fn a_few_appends_are_in_flight_and_each_change_is_compared_with_the_one_before_it() {
-    let world = World::new();
+    let world = World { group_events: 1, ..World::new() };
     let (running, slow) = world.start_slow().await;
     running.set(config("c", 2, "y")).await;
     slow.has_in_flight(1).await;
@@ -122,9 +129,32 @@ async fn a_few_appends_are_in_flight_and_each_change_is_compared_with_the_one_be
 }
 
 #[tokio::test]
+async fn changes_that_wait_for_an_append_go_together_with_the_next_one() {
+    let world = World::new();
+    let (running, slow) = world.start_slow().await;
+    let appends = slow.appends.load(Ordering::SeqCst);
+    running.set(config("c", 2, "y")).await;
+    slow.has_in_flight(1).await;
+    for version in 3..100 {
+        running.set(config("c", version, &format!("z{version}"))).await;
+    }
+    let queue = "headwater_controller_publish_queue_events";
+    until_true("they wait", async || metrics::value(&running.registry, queue) == Some(97.0)).await;
+    assert_eq!(slow.in_flight.load(Ordering::SeqCst), 1, "the others wait");
+    slow.is_held.send_replace(false);
+    until_true("the last change", async || {
+        world.data().await.last().is_some_and(|data| data == "z99")
+    })
+    .await;
+    assert_eq!(world.data().await, ["x", "y", "z99"], "one event for the last state of a key");
+    assert_eq!(slow.appends.load(Ordering::SeqCst) - appends, 2);
+    running.controller.stop().await;
+}
+
+#[tokio::test]
 async fn an_append_that_fails_among_others_costs_an_epoch_and_no_change() {
     for fault in [AppendFault::UnknownLost, AppendFault::UnknownWritten, AppendFault::Rejected] {
-        let world = World::new();
+        let world = World { group_events: 1, ..World::new() };
         let (running, slow) = world.start_slow().await;
         let before = running.controller.progress().borrow().epoch;
         running.log.inject_fault(fault);
@@ -144,7 +174,7 @@ async fn an_append_that_fails_among_others_costs_an_epoch_and_no_change() {
 
 #[tokio::test]
 async fn a_controller_that_stops_first_waits_for_its_appends() {
-    let world = World::new();
+    let world = World { group_events: 1, ..World::new() };
     let (running, slow) = world.start_slow().await;
     running.set(config("c", 2, "y")).await;
     slow.has_in_flight(1).await;

@@ -162,21 +162,23 @@ async fn one_that_fails_stops_all_and_their_states_say_why() {
         unready,
         ["first: failed: as the test asks".to_owned(), format!("second: failed: {by_the_first}")]
     );
-    let stopped = "stopped at 1970-01-01T00:00:00Z, what runs goes on";
+    let stopped = |source, cause| {
+        format!(
+            "the source {source} stopped at 1970-01-01T00:00:00Z: {cause}; pods keep running; \
+             restart the controller to follow the source again"
+        )
+    };
     assert_eq!(
         set.states.borrow().troubles(),
-        [
-            format!("the source first {stopped}: as the test asks; start again to follow it"),
-            format!("the source second {stopped}: {by_the_first}; start again to follow it"),
-        ]
+        [stopped("first", "as the test asks"), stopped("second", by_the_first),]
     );
 }
 
 /// A source with a defect.
-struct Panicking;
+struct PanicSource;
 
 #[async_trait::async_trait]
-impl Source for Panicking {
+impl Source for PanicSource {
     fn kind(&self) -> SourceKind {
         FIRST
     }
@@ -192,7 +194,7 @@ async fn one_that_panics_has_stopped_alone_or_with_others() {
     let others: [Vec<Box<dyn Source>>; 2] = [Vec::new(), vec![Box::new(second)]];
     for mut sources in others {
         let count = sources.len() + 1;
-        sources.push(Box::new(Panicking));
+        sources.push(Box::new(PanicSource));
         let mut set = Running::start(sources);
         while set.events.recv().await.is_some() {}
         let error = set.ended.await.expect("no panic of the set").expect_err("a source fails");
@@ -225,8 +227,8 @@ async fn each_part_that_does_not_follow_is_a_trouble_until_it_follows_or_its_sou
     assert!(troubles().is_empty());
     sender.end("no more".to_owned());
     sender.end("a later cause".to_owned());
-    let stopped = "the source first stopped at 1970-01-01T00:01:01Z, what runs goes on: no more; \
-                   start again to follow it";
+    let stopped = "the source first stopped at 1970-01-01T00:01:01Z: no more; pods keep running; \
+                   restart the controller to follow the source again";
     assert_eq!(troubles(), [stopped]);
     let following = registry
         .gather()

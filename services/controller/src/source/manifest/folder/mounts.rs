@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::source::PublishedObjects;
 use crate::source::manifest::origin::MOUNT_ANNOTATION;
 use crate::source::manifest::scan::Scan;
+use crate::source::{PublishedObject, PublishedObjects};
 
 /// The mounts that had manifests when they were last there.
 #[derive(Debug, Default)]
@@ -30,7 +30,11 @@ impl Mounts {
     /// The mounts of an earlier run.
     pub(super) fn published(published: &dyn PublishedObjects) -> Self {
         let objects = published.keys().into_iter().filter_map(|key| published.get(&key));
-        let mounts = objects.filter_map(|object| {
+        // Few objects have the annotation, and only those are parsed.
+        let is_named = |object: &PublishedObject| {
+            str::from_utf8(&object.payload).is_ok_and(|text| text.contains(MOUNT_ANNOTATION))
+        };
+        let mounts = objects.filter(is_named).filter_map(|object| {
             let value: Value = object.value();
             let mount = value["metadata"]["annotations"][MOUNT_ANNOTATION].as_str()?;
             Some((PathBuf::from(mount), Device::Earlier))

@@ -1,0 +1,223 @@
+//! One page of a list of the picture. A list of any size takes the memory of a page, and the
+//! publisher waits for no more than the keys of one.
+
+use std::collections::BTreeMap;
+
+use headwater_event::{NodeName, ResourceKey};
+use headwater_object::Object;
+use headwater_store::{EngineError, Read};
+use serde_json::Value;
+
+use super::merge::merge;
+use super::tables::NODES;
+use super::{Filter, Picture, bare_node, key_of_node};
+
+/// Keys that one page visits, selected or not: bounds how long the interest is locked.
+const PAGE_KEYS_MAX: usize = 1024;
+
+/// Objects of one page.
+const PAGE_OBJECTS_MAX: usize = 256;
+
+/// Bytes of the objects of one page, as their sources have them; one object may exceed it.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// What the keys of nodes begin with.
+const FIRST_NODE_KEY: &str = "null/node/";
+
+/// One page of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PicturePage {
+    /// The objects in key order, with their statuses.
+    pub objects: Vec<(ResourceKey, Value)>,
+    /// The key after which the next page begins; `None` after the last page.
+    pub next: Option<ResourceKey>,
+}
+
+impl Picture {
+    /// The objects that `filter` selects after the key `after`, as they are now: the next page of a
+    /// list. A page without objects may have a next one. `now_ms` decides which nodes are
+    /// reachable.
+    ///
+    /// # Errors
+    /// When the picture cannot be read.
+    pub fn page(
+        &self,
+        filter: &Filter<'_>,
+        after: Option<&ResourceKey>,
+        now_ms: i64,
+    ) -> Result<PicturePage, EngineError> {
+        let from = self.engine.snapshot();
+        let mut keys = self.keys(&*from, filter, after)?;
+        let mut next = None;
+        if keys.len() > PAGE_KEYS_MAX {
+            keys.pop_last();
+            next = keys.keys().next_back().cloned();
+        }
+        let mut objects = Vec::new();
+        let mut bytes = 0;
+        let mut keys = keys.into_iter().filter(|(key, _)| filter.matches(key));
+        for (key, object) in &mut keys {
+            let mut value = object.as_ref().map_or_else(|| bare_node(key.name()), Object::value);
+            merge(&*from, &key, &mut value, now_ms)?;
+            bytes += object.map_or(0, |object| object.payload().len());
+            objects.push((key, value));
+            if objects.len() >= PAGE_OBJECTS_MAX || bytes >= PAGE_BYTES_MAX {
+                break;
+            }
+        }
+        if keys.next().is_some() {
+            next = objects.last().map(|(key, _)| key.clone());
+        }
+        Ok(PicturePage { objects, next })
+    }
+
+    /// The next keys after `after`, one more than a page visits if there are so many. A node that no
+    /// source describes has no object.
+    fn keys(
+        &self,
+        from: &dyn Read,
+        filter: &Filter<'_>,
+        after: Option<&ResourceKey>,
+    ) -> Result<BTreeMap<ResourceKey, Option<Object>>, EngineError> {
+        let max = PAGE_KEYS_MAX + 1;
+        let mut keys = BTreeMap::new();
+        if filter.selects_nodes()
+            && let Some(node) = node_after(after)
+        {
+            let reported = NODES.chunk(from, node.as_ref(), max)?;
+            let interest = self.interest.read();
+            let streams = interest.nodes_after(node.as_ref()).take(max);
+            let nodes = reported.iter().map(|(node, _)| node).chain(streams);
+            keys.extend(nodes.filter_map(key_of_node).map(|key| (key, None)));
+        }
+        let interest = self.interest.read();
+        let objects = interest.objects_after(after).take(max);
+        keys.extend(objects.map(|(key, object)| (key.clone(), Some(object.clone()))));
+        // Each part has the smallest of its keys, so the smallest of all are complete.
+        Ok(keys.into_iter().take(max).collect())
+    }
+}
+
+/// After which node the nodes behind the key `after` begin, `None` for the first; `None` when no
+/// node is behind it.
+#[expect(clippy::option_option, reason = "the caller skips the nodes, or starts at the first")]
+fn node_after(after: Option<&ResourceKey>) -> Option<Option<NodeName>> {
+    let Some(after) = after else { return Some(None) };
+    if after.namespace().is_none() && after.kind() == "node" {
+        return after.name().parse().ok().map(Some);
+    }
+    (after.as_str() < FIRST_NODE_KEY).then_some(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
+    use headwater_store::{Batch, Durability, Folded, Json, MemoryEngine};
+    use serde_json::json;
+
+    use super::*;
+    use crate::interest::SharedInterest;
+    use crate::picture::changes::ChangeFeed;
+    use crate::picture::tables::NodeReport;
+
+    fn config(name: &str, bytes: usize) -> Object {
+        Object::from_value(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "d", "uid": name},
+            "data": {"k": "x".repeat(bytes)},
+        }))
+        .expect("an object")
+    }
+
+    /// ConfigMaps before and behind the nodes in key order, nodes with a stream, and nodes that only
+    /// reported themselves.
+    fn picture(count: usize, bytes: usize) -> (Picture, Vec<String>) {
+        let interest = SharedInterest::default();
+        let engine = Arc::new(MemoryEngine::new());
+        let mut batch = Batch::<Folded>::new();
+        let mut keys = Vec::new();
+        for number in 0..count {
+            let object = config(&format!("c{number}"), bytes);
+            keys.push(object.key().to_string());
+            interest.write().apply(object);
+            let declared: NodeName = format!("a{number}").parse().expect("a name");
+            interest.write().declare(&declared);
+            let reported: NodeName = format!("b{number}").parse().expect("a name");
+            let report = NodeReport { id: Default::default(), object: "{}".into(), first_ms: 0 };
+            batch.put(&NODES, &reported, &Json(report));
+            keys.extend([declared, reported].map(|node| format!("null/node/{node}")));
+        }
+        let cursor = Cursor {
+            partition: Partition(0),
+            next: Offset(0),
+            leader_epoch: LeaderEpoch::default(),
+            topic: TopicId(uuid::Uuid::nil()),
+        };
+        batch.commit(&*engine, &[cursor], Durability::Buffered).expect("written");
+        keys.sort();
+        (Picture::new(interest, engine, ChangeFeed::new()), keys)
+    }
+
+    fn pages(picture: &Picture, filter: &Filter<'_>) -> Vec<PicturePage> {
+        let mut pages: Vec<PicturePage> = Vec::new();
+        loop {
+            let after = pages.last().and_then(|page| page.next.clone());
+            pages.push(picture.page(filter, after.as_ref(), 0).expect("readable"));
+            if pages.last().is_some_and(|page| page.next.is_none()) {
+                return pages;
+            }
+        }
+    }
+
+    fn keys(pages: &[PicturePage]) -> Vec<String> {
+        pages.iter().flat_map(|page| &page.objects).map(|(key, _)| key.to_string()).collect()
+    }
+
+    #[test]
+    fn the_pages_of_a_list_have_every_object_once_in_key_order() {
+        let (picture, all) = picture(1500, 10);
+        for (filter, expected) in [
+            (Filter::default(), all.iter().collect::<Vec<_>>()),
+            (
+                Filter { kind: "node", ..Filter::default() },
+                all.iter().filter(|key| key.contains("/node/")).collect(),
+            ),
+            (
+                Filter { kind: "configmap", namespace: "d", name: "" },
+                all.iter().filter(|key| key.contains("/configmap/")).collect(),
+            ),
+            (
+                Filter { name: "b7", ..Filter::default() },
+                all.iter().filter(|key| *key == "null/node/b7").collect(),
+            ),
+            (Filter { kind: "pod", ..Filter::default() }, Vec::new()),
+        ] {
+            let pages = pages(&picture, &filter);
+            assert_eq!(keys(&pages).iter().collect::<Vec<_>>(), expected, "{filter:?}");
+            assert!(pages.iter().all(|page| page.objects.len() <= PAGE_OBJECTS_MAX), "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn large_objects_make_small_pages() {
+        let bytes = PAGE_BYTES_MAX / 4;
+        let (picture, all) = picture(9, bytes);
+        let pages = pages(&picture, &Filter { kind: "configmap", ..Filter::default() });
+        assert_eq!(keys(&pages).len(), 9);
+        assert!(all.len() == 27 && pages.iter().all(|page| page.objects.len() <= 4));
+    }
+
+    #[test]
+    fn an_object_behind_a_page_that_goes_or_comes_meanwhile_is_as_it_is_then() {
+        let (picture, _) = picture(300, 10);
+        let filter = Filter { kind: "configmap", ..Filter::default() };
+        let first = picture.page(&filter, None, 0).expect("readable");
+        let last = first.next.clone().expect("another page");
+        picture.interest.write().apply(config("z", 1));
+        picture.interest.write().remove(&last, last.name());
+        let rest = picture.page(&filter, Some(&last), 0).expect("readable");
+        assert_eq!(rest.objects.len(), 300 - PAGE_OBJECTS_MAX + 1);
+    }
+}
