@@ -85,6 +85,7 @@ fn a_slip_of_the_finger_is_named() {
         (&["describe", "deployments"], 2, "there is no type"),
         (&["get", "pods", "--bogus"], 2, "--bogus"),
         (&["link", "cut", "node-9"], 1, "nodes \"node-9\" not found; there are node-1, node-2"),
+        (&["node", "release", "node-1"], 1, "node node-1 is not held; this hub holds no node"),
         (&["up", folder], 1, "in use by another headwater"),
     ] {
         let output = headwater().args(args).args(["--data", data]).output().expect("it starts");

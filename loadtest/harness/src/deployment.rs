@@ -168,7 +168,11 @@ impl Deployment {
         };
         let channel = socket::connect(&self.operator).await.tried(&silent)?;
         let mut client = OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let objects = client.get(request).await.tried(&silent)?.into_inner().objects;
+        let mut parts = client.get(request).await.tried(&silent)?.into_inner();
+        let mut objects = Vec::new();
+        while let Some(part) = parts.message().await.tried(&silent)? {
+            objects.extend(part.objects);
+        }
         let objects = objects.iter().map(|object| serde_json::from_slice(object));
         objects
             .collect::<Result<_, serde_json::Error>>()

@@ -67,6 +67,8 @@ pub enum Command {
     Status(Status),
     /// Cut or restore the link between a node and its hub: a fault for experiments
     Link(Link),
+    /// Release a node that a hub holds because two machines use its identity
+    Node(Node),
     /// Compare state hashes: stored, recomputed, folded from the log (exit status 3: they differ)
     Verify(Verify),
     /// Create, check or describe the topics of a log on Kafka (exit status 3: they would lose data)
@@ -397,6 +399,24 @@ pub enum LinkAction {
     Cut,
     /// Allow the node to connect again
     Restore,
+}
+
+#[derive(Debug, Args)]
+pub struct Node {
+    /// Action on the node
+    pub action: NodeAction,
+    /// The node
+    #[arg(add = ArgValueCompleter::new(candidates::nodes))]
+    pub node: String,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NodeAction {
+    /// Let the node connect again. Re-enrol one of the two machines before: the hub holds the node
+    /// again when both connect
+    Release,
 }
 
 #[derive(Debug, Args)]

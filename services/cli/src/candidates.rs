@@ -1,4 +1,4 @@
-//! The candidates of a completion: types are known; names are asked of the running process, if it
+//! The candidates of a completion. The types are known; the running process returns the names, if it
 //! answers in time.
 
 use std::ffi::{OsStr, OsString};
@@ -18,7 +18,7 @@ use crate::object_selection::replicated;
 /// The time limit of a completion after Tab.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// Flags of the asking commands whose value is the next word.
+/// Flags, of the commands that query the running process, whose value is the next word.
 const FLAGS_WITH_VALUE: [&str; 12] = [
     "-n",
     "--namespace",
@@ -34,7 +34,7 @@ const FLAGS_WITH_VALUE: [&str; 12] = [
     "-c",
 ];
 
-/// Types; behind a type, names of it; behind `TYPE/`, such names too.
+/// Completes a type; after a type, or `TYPE/`, the name of an object of it.
 pub(crate) fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
     let line = Line::typed();
     let current = current.to_string_lossy();
@@ -44,7 +44,7 @@ pub(crate) fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
     }
     let positions = line.positions();
     match positions.first() {
-        // What is completed is itself the first.
+        // The first position may be the word that is completed.
         Some(first) if positions.len() > 1 || *first != current => {
             let of = ObjectType::named(first);
             matching(&current, of.map(|of| names(&line, of.name)).unwrap_or_default())
@@ -76,8 +76,8 @@ fn matching(
     current: &str,
     candidates: impl IntoIterator<Item = String>,
 ) -> Vec<CompletionCandidate> {
-    let begin_so = candidates.into_iter().filter(|candidate| candidate.starts_with(current));
-    begin_so.map(CompletionCandidate::new).collect()
+    let matches = candidates.into_iter().filter(|candidate| candidate.starts_with(current));
+    matches.map(CompletionCandidate::new).collect()
 }
 
 /// What was typed so far.
@@ -104,7 +104,7 @@ impl Line {
         positions
     }
 
-    /// The value of a flag, where it was given.
+    /// The value of a flag, if the line has it.
     fn value(&self, flags: &[&str]) -> Option<&str> {
         let mut words = self.0.iter().map(String::as_str);
         while let Some(word) = words.next() {
@@ -133,7 +133,7 @@ impl Line {
     }
 }
 
-/// Names of objects of a type, as far as they can be had.
+/// The names of objects of a type; empty if the process does not respond.
 fn names(line: &Line, kind: &str) -> Vec<String> {
     let is_namespaced = ObjectType::named(kind).is_some_and(|of| of.namespaced);
     let request = GetRequest {
@@ -142,9 +142,14 @@ fn names(line: &Line, kind: &str) -> Vec<String> {
         node: line.value(&["--node"]).unwrap_or_default().to_owned(),
         ..GetRequest::default()
     };
-    let objects = had(async {
+    let objects = fetched(async {
         let mut operator = client::connect(&line.data()).await.ok()?;
-        Some(operator.get(request).await.ok()?.into_inner().objects)
+        let mut parts = operator.get(request).await.ok()?.into_inner();
+        let mut objects = Vec::new();
+        while let Some(part) = parts.message().await.ok()? {
+            objects.extend(part.objects);
+        }
+        Some(objects)
     });
     let name = |object: bytes::Bytes| {
         let object: Value = serde_json::from_slice(&object).ok()?;
@@ -154,18 +159,18 @@ fn names(line: &Line, kind: &str) -> Vec<String> {
 }
 
 fn node_names(line: &Line) -> Vec<String> {
-    let nodes = had(async {
+    let nodes = fetched(async {
         let mut operator = client::connect(&line.data()).await.ok()?;
         Some(operator.status(StatusRequest {}).await.ok()?.into_inner().nodes)
     });
     nodes.into_iter().map(|node| node.name).collect()
 }
 
-/// The response, if it comes in time; errors are dropped, because a shell waits.
-fn had<T>(asking: impl Future<Output = Option<Vec<T>>>) -> Vec<T> {
+/// The response; empty after an error or a timeout, because a shell waits.
+fn fetched<T>(request: impl Future<Output = Option<Vec<T>>>) -> Vec<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
-    let answered = runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, asking).await });
+    let answered = runtime.block_on(async { tokio::time::timeout(ANSWER_MAX, request).await });
     answered.ok().flatten().unwrap_or_default()
 }
 

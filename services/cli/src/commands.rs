@@ -7,6 +7,7 @@ mod get;
 mod history;
 mod link;
 mod logs;
+mod node;
 mod status;
 mod verify;
 
@@ -40,6 +41,7 @@ async fn ask(command: Command) -> CommandResult {
         Command::Diff(args) => diff::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Link(args) => link::run(args).await,
+        Command::Node(args) => node::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Up(_)
         | Command::Controller(_)

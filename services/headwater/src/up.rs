@@ -261,6 +261,7 @@ fn operator_dependencies(
 ) -> OperatorDependencies {
     let (troubles, stores) = (troubles.clone(), stores.clone());
     let of_controller = part::controller::troubles(&cloud.controller);
+    let of_hub = cloud.hub.view();
     let root = data.root().to_owned();
     let node_dir = {
         let root = root.clone();
@@ -282,7 +283,8 @@ fn operator_dependencies(
         troubles: Arc::new(move || {
             let of_stores = stores.troubles();
             let others = troubles.all().into_iter().chain(damaged::kept(&root));
-            of_controller().into_iter().chain(of_stores).chain(others).collect()
+            let of_cloud = of_controller().into_iter().chain(of_hub.troubles());
+            of_cloud.chain(of_stores).chain(others).collect()
         }),
     }
 }

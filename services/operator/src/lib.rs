@@ -36,13 +36,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
-use headwater_event::StreamId;
+use headwater_event::{NodeName, StreamId};
 use headwater_proto::FILE_DESCRIPTOR_SET;
 use headwater_proto::operator::operator_server::{Operator, OperatorServer};
 use headwater_proto::operator::{
     GetEvent, GetRequest, GetResponse, HistoryEvent, HistoryRequest, LogsChunk, LogsRequest,
-    SetLinkRequest, SetLinkResponse, StateRequest, StateResponse, StatusRequest, StatusResponse,
-    StoryRequest, StoryResponse, VerifyRequest, VerifyResponse, VersionRequest, VersionResponse,
+    ReleaseNodeRequest, ReleaseNodeResponse, SetLinkRequest, SetLinkResponse, StateRequest,
+    StateResponse, StatusRequest, StatusResponse, StoryRequest, StoryResponse, VerifyRequest,
+    VerifyResponse, VersionRequest, VersionResponse,
 };
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -50,7 +51,7 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use self::admission::{Admission, hold_permit};
+use self::admission::{Admission, hold_permit, send_parts};
 use crate::client::RESPONSE_BYTES_MAX;
 
 pub use self::dependencies::{ControllerView, LinkRecorder, Logs, OperatorDependencies, PartKind};
@@ -139,12 +140,13 @@ impl Operator for OperatorService {
         Ok(Response::new(VersionResponse { version: env!("CARGO_PKG_VERSION").to_owned() }))
     }
 
-    async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        let _permit = self.admission.request().await?;
-        objects::get(&self.dependencies, &request.into_inner())
-            .await
-            .map(Response::new)
-            .map_err(brief)
+    type GetStream = ResponseStream<GetResponse>;
+
+    async fn get(&self, request: Request<GetRequest>) -> Result<Response<Self::GetStream>, Status> {
+        let permit = self.admission.request().await?;
+        let parts =
+            objects::get(self.dependencies.clone(), request.into_inner()).await.map_err(brief)?;
+        Ok(Response::new(send_parts(permit, parts)))
     }
 
     type WatchStream = ResponseStream<GetEvent>;
@@ -229,6 +231,34 @@ impl Operator for OperatorService {
             }
         }
         Ok(Response::new(SetLinkResponse {}))
+    }
+
+    async fn release_node(
+        &self,
+        request: Request<ReleaseNodeRequest>,
+    ) -> Result<Response<ReleaseNodeResponse>, Status> {
+        let request = request.into_inner();
+        // A node that no stream names may be held too.
+        let node: NodeName = request
+            .node
+            .parse()
+            .map_err(|error| Status::invalid_argument(format!("{:?}: {error}", request.node)))
+            .map_err(brief)?;
+        let Some(hub) = &self.dependencies.hub else {
+            return Err(Status::failed_precondition(
+                "only a hub holds nodes: ask the data directory of the hub that refuses this one",
+            ));
+        };
+        if hub.release(&node) {
+            tracing::info!(%node, "an operator released the node; it may connect again");
+            return Ok(Response::new(ReleaseNodeResponse {}));
+        }
+        let held = hub.held_nodes();
+        let held = match held.is_empty() {
+            true => "no node".to_owned(),
+            false => some_of(held.iter().map(NodeName::as_str)),
+        };
+        Err(Status::not_found(format!("node {node} is not held; this hub holds {held}")))
     }
 
     type LogsStream = ResponseStream<LogsChunk>;

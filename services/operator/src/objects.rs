@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_controller::Filter;
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use headwater_controller::{Filter, Picture, PicturePage};
 use headwater_event::{NodeName, ResourceKey, Seq, StreamId};
+use headwater_hub::WallClock;
 use headwater_log::history::{PastState, Until};
 use headwater_proto::local::meta_client::MetaClient;
 use headwater_proto::local::{Operation, operation::Verb, operation_result::Outcome};
@@ -23,17 +26,72 @@ const CHUNK_ENTRIES: usize = 256;
 
 pub(super) type Objects = BTreeMap<ResourceKey, Value>;
 
-/// Returns the requested objects.
+/// The bytes of the objects of one response; one object may exceed it.
+const RESPONSE_PART_BYTES: usize = 1 << 20;
+
+/// Streams the requested objects. The cloud's picture is read as the client receives.
 pub(super) async fn get(
-    dependencies: &OperatorDependencies,
-    request: &GetRequest,
-) -> Result<GetResponse, Status> {
-    let (mut objects, positions) = find(dependencies, request).await?;
-    if !request.show_secrets {
-        objects.iter_mut().for_each(|(key, object)| mask(key.kind(), object));
+    dependencies: OperatorDependencies,
+    request: GetRequest,
+) -> Result<impl Stream<Item = Result<GetResponse, Status>> + Send, Status> {
+    if request.node.is_empty() && request.at.is_empty() && dependencies.own_node().is_none() {
+        let picture = dependencies.picture()?.clone();
+        return Ok(pages(picture, dependencies.wall_clock.clone(), request).left_stream());
     }
-    let objects = objects.into_values().map(|object| object.to_string().into()).collect();
-    Ok(GetResponse { objects, positions })
+    let (objects, positions) = find(&dependencies, &request).await?;
+    let parts = parts(objects, positions, request.show_secrets);
+    Ok(stream::iter(parts).map(Ok).right_stream())
+}
+
+/// Streams the pages of the picture: at least one, also of an empty list.
+fn pages(
+    picture: Picture,
+    clock: WallClock,
+    request: GetRequest,
+) -> impl Stream<Item = Result<GetResponse, Status>> + Send {
+    let first: Option<Option<ResourceKey>> = Some(None);
+    let state = (picture, clock, request, first);
+    stream::try_unfold(state, |(picture, clock, request, next)| async move {
+        let Some(mut after) = next else { return Ok(None) };
+        let (objects, next) = loop {
+            let page = picture.page(&filter(&request), after.as_ref(), clock());
+            let PicturePage { objects, next } = page.map_err(|error| internal(&error))?;
+            if objects.is_empty() && next.is_some() {
+                after = next;
+                tokio::task::yield_now().await;
+                continue;
+            }
+            break (objects, next);
+        };
+        let text = |(key, object): (ResourceKey, Value)| text(&key, object, request.show_secrets);
+        let objects = objects.into_iter().map(text).collect();
+        let response = GetResponse { objects, positions: Vec::new() };
+        Ok(Some((response, (picture, clock, request, next.map(Some)))))
+    })
+}
+
+/// The responses of a list that was read at once: at least one. The first one has the positions.
+fn parts(objects: Objects, positions: Vec<String>, show_secrets: bool) -> Vec<GetResponse> {
+    let mut parts = vec![GetResponse { objects: Vec::new(), positions }];
+    let mut bytes = 0;
+    for (key, object) in objects {
+        let object = text(&key, object, show_secrets);
+        if bytes + object.len() > RESPONSE_PART_BYTES && bytes > 0 {
+            parts.push(GetResponse::default());
+            bytes = 0;
+        }
+        bytes += object.len();
+        parts.last_mut().into_iter().for_each(|part| part.objects.push(object.clone()));
+    }
+    parts
+}
+
+/// An object as JSON text, a Secret's values hidden unless they are to be shown.
+fn text(key: &ResourceKey, mut object: Value, show_secrets: bool) -> Bytes {
+    if !show_secrets {
+        mask(key.kind(), &mut object);
+    }
+    object.to_string().into()
 }
 
 /// Returns the requested objects, and the positions of a past state.

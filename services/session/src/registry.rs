@@ -42,7 +42,8 @@ impl SessionRegistry {
             code: RefusalCode::Clone,
             message: format!(
                 "two machines use the identity of node {node} with incarnation {} and boot {}: \
-                 both are refused until one is re-enrolled and the node is released",
+                 both are refused until one is re-enrolled and the hub releases the node \
+                 (`headwater node release {node}`)",
                 identity.incarnation.0, identity.boot.number,
             ),
         };

@@ -196,7 +196,7 @@ async fn of_the_operator(operator: &mut OperatorClient<Channel>, chance: &mut Ch
         at: text(chance),
         show_secrets: chance.below(2) == 0,
     };
-    answered(in_time(operator.get(get.clone())).await, &short(&get));
+    listen(in_time(operator.get(get.clone())).await, &short(&get)).await;
     listen(in_time(operator.watch(get.clone())).await, &short(&get)).await;
     let state =
         asked::StateRequest { stream: text(chance), seq: number(chance), show_secrets: false };

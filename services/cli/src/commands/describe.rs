@@ -36,8 +36,13 @@ pub(super) async fn run(args: Describe) -> CommandResult {
     let mut stdout = std::io::stdout().lock();
     let (mut missing, mut first) = (Vec::new(), true);
     for selection in &selections {
-        let mut objects = get::fetch(&mut operator, selection, &args.scope, &mut missing).await?;
-        objects.retain(|object| selector.matches(object));
+        let mut objects = Vec::new();
+        let mut add = |object| {
+            if selector.matches(&object) {
+                objects.push(object);
+            }
+        };
+        get::fetch(&mut operator, selection, &args.scope, &mut missing, &mut add).await?;
         for object in objects {
             if !std::mem::take(&mut first) {
                 write!(stdout, "\n\n")?;
@@ -103,10 +108,13 @@ impl Description {
         let mut pods = Vec::new();
         if object_type.name == "node" && args.scope.at.is_none() {
             let request = GetRequest { r#type: "pod".to_owned(), ..GetRequest::default() };
-            for pod in operator.get(request).await?.into_inner().objects {
-                let pod: Value = serde_json::from_slice(&pod)?;
-                if pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(&node_name) {
-                    pods.push(pod);
+            let mut parts = operator.get(request).await?.into_inner();
+            while let Some(part) = parts.message().await? {
+                for pod in &part.objects {
+                    let pod: Value = serde_json::from_slice(pod)?;
+                    if pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(&node_name) {
+                        pods.push(pod);
+                    }
                 }
             }
         }

@@ -23,8 +23,21 @@ use crate::table::{Table, columns};
 /// The most positions that are printed for a past state; each node has one.
 const POSITIONS_SHOWN_MAX: usize = 4;
 
-/// The objects that were found, by type.
-type ObjectsByType = Vec<(&'static ObjectType, Vec<Value>)>;
+/// The objects of one type that were found. A list of any size is kept as the cells of its table,
+/// unless the objects themselves are printed or sorted.
+struct Listing {
+    object_type: &'static ObjectType,
+    objects: Vec<Value>,
+    rows: Vec<Vec<String>>,
+}
+
+/// How the objects become rows.
+struct RowFormat<'a> {
+    args: &'a Get,
+    /// Whether the type precedes each name.
+    prefixed: bool,
+    now: Timestamp,
+}
 
 pub(super) async fn run(args: Get) -> CommandResult {
     let selections = parse_selections(&args.objects)?;
@@ -41,17 +54,30 @@ pub(super) async fn run(args: Get) -> CommandResult {
     }
     let mut operator = client::connect(&args.target.data).await?;
     let mut missing = Vec::new();
-    let mut found: ObjectsByType = Vec::new();
+    let mut found = Vec::new();
+    let is_document = matches!(args.output, Output::Json | Output::Yaml);
+    let format = RowFormat { args: &args, prefixed: selections.len() > 1, now: Timestamp::now() };
     for selection in &selections {
-        let mut objects = fetch(&mut operator, selection, &args.scope, &mut missing).await?;
-        objects.retain(|object| selector.matches(object));
+        let mut listing =
+            Listing { object_type: selection.object_type, objects: Vec::new(), rows: Vec::new() };
+        let mut add = |object: Value| match is_document || order.is_some() {
+            _ if !selector.matches(&object) => {}
+            true => listing.objects.push(object),
+            false => listing.rows.push(format.row(listing.object_type, &object)),
+        };
+        fetch(&mut operator, selection, &args.scope, &mut missing, &mut add).await?;
         if let Some(path) = &order {
-            objects.sort_by(|a, b| compare(path.of(a), path.of(b)));
+            listing.objects.sort_by(|a, b| compare(path.of(a), path.of(b)));
         }
-        found.push((selection.object_type, objects));
+        if !is_document {
+            let rows =
+                listing.objects.drain(..).map(|object| format.row(listing.object_type, &object));
+            listing.rows.extend(rows);
+        }
+        found.push(listing);
     }
     // With several types, a name must exist for at least one of them.
-    let is_there = found.iter().any(|(_, objects)| !objects.is_empty());
+    let is_there = found.iter().any(|listing| !listing.is_empty());
     let shared = !args.objects[0].contains('/') && found.len() > 1;
     if shared && is_there {
         missing.clear();
@@ -63,32 +89,37 @@ pub(super) async fn run(args: Get) -> CommandResult {
     if missing.is_empty() { Ok(Outcome::Done) } else { Err(Failure::NotFound(missing)) }
 }
 
-/// Requests objects of one type; adds missing names to `missing`.
+/// Requests objects of one type and passes each to `each`; adds missing names to `missing`.
 pub(super) async fn fetch(
     operator: &mut OperatorClient<Channel>,
     selection: &ObjectSelection,
     scope: &Scope,
     missing: &mut Vec<String>,
-) -> Result<Vec<Value>, Failure> {
+    each: &mut (dyn FnMut(Value) + Send),
+) -> Result<(), Failure> {
     let object_type = selection.object_type;
     let names: Vec<Option<&str>> = match selection.names.as_slice() {
         [] => vec![None],
         names => names.iter().map(|name| Some(name.as_str())).collect(),
     };
-    let mut found = Vec::new();
+    let mut is_first = true;
     for name in names {
-        let answer = operator.get(request(object_type, name, scope)).await?.into_inner();
-        if found.is_empty() && !answer.positions.is_empty() {
-            eprintln!("{}", past(&answer.positions, object_type, scope));
-        }
-        match name {
-            Some(name) if answer.objects.is_empty() => {
-                missing.push(format!("{} {name:?} not found", object_type.plural));
+        let mut parts = operator.get(request(object_type, name, scope)).await?.into_inner();
+        let mut is_missing = true;
+        while let Some(part) = parts.message().await? {
+            if is_first && !part.positions.is_empty() {
+                eprintln!("{}", past(&part.positions, object_type, scope));
             }
-            _ => found.extend(parse(&answer.objects)?),
+            for object in &part.objects {
+                each(serde_json::from_slice(object)?);
+                (is_first, is_missing) = (false, false);
+            }
+        }
+        if let Some(name) = name.filter(|_| is_missing) {
+            missing.push(format!("{} {name:?} not found", object_type.plural));
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The line about the past state that is shown.
@@ -124,35 +155,41 @@ pub(super) fn request(object_type: &ObjectType, name: Option<&str>, scope: &Scop
     }
 }
 
-fn parse(objects: &[bytes::Bytes]) -> Result<Vec<Value>, serde_json::Error> {
-    objects.iter().map(|object| serde_json::from_slice(object)).collect()
+impl Listing {
+    fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.rows.is_empty()
+    }
 }
 
-fn print(args: &Get, one: bool, found: &ObjectsByType) -> Result<(), Failure> {
+impl RowFormat<'_> {
+    /// The cells of an object; with `-o name` its one line.
+    fn row(&self, object_type: &ObjectType, object: &Value) -> Vec<String> {
+        match self.args.output {
+            Output::Name => vec![format!("{}/{}", object_type.name, name_of(object))],
+            _ => row(self.args, object_type, object, self.prefixed, self.now),
+        }
+    }
+}
+
+fn print(args: &Get, one: bool, found: &[Listing]) -> Result<(), Failure> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     match args.output {
         Output::Json => writeln!(stdout, "{:#}", document(one, found))?,
         Output::Yaml => write!(stdout, "{}", render::yaml(&document(one, found)))?,
         Output::Name => {
-            for (object_type, objects) in found {
-                for object in objects {
-                    writeln!(stdout, "{}/{}", object_type.name, name_of(object))?;
-                }
+            for line in found.iter().flat_map(|listing| &listing.rows).flatten() {
+                writeln!(stdout, "{line}")?;
             }
         }
         Output::Table | Output::Wide => {
-            let now = Timestamp::now();
             let mut first = true;
-            for (object_type, objects) in found.iter().filter(|(_, objects)| !objects.is_empty()) {
+            for listing in found.iter().filter(|listing| !listing.is_empty()) {
                 if !first {
                     writeln!(stdout)?;
                 }
                 first = false;
-                let prefixed = found.len() > 1;
-                let mut table = new_table(args, object_type);
-                for object in objects {
-                    table.row(row(args, object_type, object, prefixed, now));
-                }
+                let mut table = new_table(args, listing.object_type);
+                listing.rows.iter().for_each(|row| table.row(row.clone()));
                 write!(stdout, "{table}")?;
             }
             if first {
@@ -165,8 +202,9 @@ fn print(args: &Get, one: bool, found: &ObjectsByType) -> Result<(), Failure> {
 }
 
 /// Returns the object itself if the command names one, else a Kubernetes `List`.
-fn document(one: bool, found: &ObjectsByType) -> Value {
-    let mut items: Vec<Value> = found.iter().flat_map(|(_, objects)| objects).cloned().collect();
+fn document(one: bool, found: &[Listing]) -> Value {
+    let mut items: Vec<Value> =
+        found.iter().flat_map(|listing| &listing.objects).cloned().collect();
     if one && items.len() == 1 {
         return items.remove(0);
     }
@@ -206,8 +244,8 @@ fn row(
     cells
 }
 
-fn nothing_found(args: &Get, found: &ObjectsByType) -> String {
-    let namespaced = found.iter().any(|(object_type, _)| object_type.namespaced);
+fn nothing_found(args: &Get, found: &[Listing]) -> String {
+    let namespaced = found.iter().any(|listing| listing.object_type.namespaced);
     if namespaced && !args.scope.all_namespaces {
         format!("No resources found in {} namespace.", args.scope.namespace)
     } else {
@@ -241,11 +279,11 @@ mod tests {
     #[test]
     fn one_named_object_stands_alone_and_several_are_a_list() {
         let config_map = ObjectType::named("cm").expect("a type");
-        let one = vec![(config_map, vec![config("a")])];
+        let listing = |objects| [Listing { object_type: config_map, objects, rows: Vec::new() }];
+        let one = listing(vec![config("a")]);
         assert_eq!(document(true, &one)["metadata"]["name"], "a");
         assert_eq!(document(false, &one)["kind"], "List");
-        let none: ObjectsByType = vec![(config_map, Vec::new())];
-        assert_eq!(document(true, &none)["items"], json!([]));
+        assert_eq!(document(true, &listing(Vec::new()))["items"], json!([]));
     }
 
     #[test]

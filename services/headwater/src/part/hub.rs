@@ -91,7 +91,7 @@ impl Part for HubPart {
         Some(OperatorDependencies {
             logs: Some(self.logs.clone()),
             hub: Some(self.hub.view()),
-            troubles: Arc::new(move || view.trouble().into_iter().chain(others()).collect()),
+            troubles: Arc::new(move || view.troubles().into_iter().chain(others()).collect()),
             ..base
         })
     }

@@ -181,6 +181,16 @@ impl Sessions {
         }
     }
 
+    /// The nodes that are held as clones.
+    pub(crate) fn held(&self) -> Vec<NodeName> {
+        self.lock().registry.clones().cloned().collect()
+    }
+
+    /// Releases a held node; `false`: it was not held.
+    pub(crate) fn release(&self, node: &NodeName) -> bool {
+        self.lock().registry.release(node)
+    }
+
     /// Asks a session's edge to continue at another hub.
     pub(crate) fn send_goodbye(&self, session: SessionId) {
         self.lock().dismiss(session, &Dismissal::Leaving);

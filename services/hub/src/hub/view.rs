@@ -83,9 +83,25 @@ impl HubView {
         self.hub.fold.state().writer_address.clone()
     }
 
-    /// Why the hub does not follow the log at present, if it does not.
-    pub fn trouble(&self) -> Option<String> {
-        self.hub.fold.state().trouble.clone()
+    /// Why the hub does not follow the log at present, and the nodes that it holds: a sentence each.
+    pub fn troubles(&self) -> Vec<String> {
+        let held = self.held_nodes().into_iter().map(|node| {
+            format!(
+                "node {node} is held, because two machines use its identity: re-enrol one of them, \
+                 then run `headwater node release {node}`"
+            )
+        });
+        self.hub.fold.state().trouble.clone().into_iter().chain(held).collect()
+    }
+
+    /// The nodes that the hub holds: two machines use the identity of each.
+    pub fn held_nodes(&self) -> Vec<NodeName> {
+        self.hub.sessions.held()
+    }
+
+    /// Releases a held node, which may connect again; `false`: the node was not held.
+    pub fn release(&self, node: &NodeName) -> bool {
+        self.hub.sessions.release(node)
     }
 
     /// Cuts or restores the link of a node.
