@@ -136,7 +136,7 @@ impl Target {
         let kafka = Cluster::start(ClusterSettings::default()).tried("Kafka does not run")?;
         let brokers = kafka.bootstrap();
         self.kafka = Some(kafka);
-        make_topics(&brokers)?;
+        create_topics(&brokers)?;
         let kafka = ["--kafka", &brokers, "--kafka-set", "topic.replication.factor=1"];
         let objects = self.objects.display().to_string();
         self.add(CONTROLLER, &[&["controller", "--objects", &objects][..], &kafka].concat());
@@ -317,8 +317,8 @@ impl Target {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Failure::of(format!("`headwater link {verb} {node}` failed: {said}")))
+        let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(Failure::of(format!("`headwater link {verb} {node}` failed: {error}")))
     }
 
     /// What a part answers to `headwater ARGS`; `None`: there is no such part.
@@ -376,14 +376,14 @@ pub(crate) fn impossible(act: Act, part: &str) -> Failure {
     Failure::of(format!("{act} cannot be done to {part}"))
 }
 
-/// Makes both topics.
-fn make_topics(brokers: &str) -> Result<(), Failure> {
+/// Creates both topics.
+fn create_topics(brokers: &str) -> Result<(), Failure> {
     let create = ["topics", "create", "--replication-factor", "1", "--kafka", brokers];
     let output = headwater().args(create).output();
-    let output = output.tried("the topics cannot be made")?;
+    let output = output.tried("the topics cannot be created")?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::of(format!("the topics cannot be made: {said}")))
+    let error = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::of(format!("the topics cannot be created: {error}")))
 }

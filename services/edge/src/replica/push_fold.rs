@@ -38,7 +38,7 @@ pub(super) struct VisibleChanges {
 }
 
 impl PushFold {
-    /// Opens the view in `engine`; all that it holds is durable then.
+    /// Opens the view in `engine`. Everything that the engine has is durable.
     pub(super) fn open(
         engine: Arc<dyn Engine>,
         settings: &ReplicaSettings,
