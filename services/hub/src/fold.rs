@@ -161,7 +161,13 @@ impl Fold {
         Ok(has_changed)
     }
 
-    /// The log cannot be followed: the hub serves nothing until it is followed again.
+    /// The log cannot be read for now: sessions continue from the fold as it is.
+    fn pause(&self, trouble: String) {
+        let mut state = self.state_mut();
+        *state = Arc::new(state.paused(trouble));
+    }
+
+    /// The fold may be emptied: the hub serves nothing until the log is followed again.
     fn suspend(&self, trouble: String) {
         let mut state = self.state_mut();
         *state = Arc::new(state.suspended(trouble));

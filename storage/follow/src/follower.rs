@@ -1,11 +1,14 @@
 //! The loop: read a batch of the log, accept, fold, commit.
 //!
 //! ```text
-//!  open ──► stored cursors valid, inside the window ──► follow
+//!  open ──► stored cursors valid, inside the window ──► follow ◄──► unavailable: reconnect
 //!   │                                                     │ expired, truncated, re-created
 //!   └─────► empty state, fold from the start ──► follow   ▼
 //!                         ▲────────────────────────── open again
 //! ```
+//!
+//! A log that is unavailable for a while changes nothing of what is folded. A follower that
+//! reconnects keeps its state and verifies nothing again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,6 +93,13 @@ pub enum FollowError {
         /// The next seq.
         expected: Seq,
     },
+    /// This reader was away for longer than half the replay window, so compaction may have dropped
+    /// unread records. Fold again from the start.
+    #[error("this reader was away from partition {partition} for too long to continue")]
+    Outdated {
+        /// The partition.
+        partition: Partition,
+    },
     /// A later writer continued below what is folded: the log lost the rest. Fold again from the
     /// start.
     #[error("stream {stream} continues at seq {found}, this reader expected {expected}")]
@@ -126,10 +136,23 @@ impl FollowError {
     /// Whether the stored fold must be discarded before opening again.
     pub fn needs_rebuild(&self) -> bool {
         match self {
-            Self::Diverged { .. } | Self::CompactedAway { .. } | Self::SeqRegressed { .. } => true,
+            Self::Diverged { .. }
+            | Self::CompactedAway { .. }
+            | Self::Outdated { .. }
+            | Self::SeqRegressed { .. } => true,
             Self::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
             Self::EmptyLog | Self::Metadata(_) | Self::Engine(_) => false,
         }
+    }
+
+    /// Whether the log cannot be read for now. What is folded is still a prefix of it, and
+    /// [`Follower::reconnect`] continues it.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::Read(ReadError::Unavailable { .. })
+                | Self::Metadata(MetadataError::Read(ReadError::Unavailable { .. }))
+        )
     }
 }
 
@@ -149,12 +172,11 @@ impl<R: DerivedRows> Follower<R> {
         let log_metadata = read_metadata(log).await?.ok_or(FollowError::EmptyLog)?;
         let description = log.describe().await?;
         if let Some(acceptance) = restore(&*engine, log_metadata)? {
-            let now_ms = clock();
-            let is_valid = |state: &PartitionState| {
-                state.cursor.topic == description.topic
-                    && is_recent(state, now_ms, description.replay_window_ms)
-            };
-            if acceptance.partitions().values().all(is_valid) && is_intact(&*engine)? {
+            let is_same = |state: &PartitionState| state.cursor.topic == description.topic;
+            if acceptance.partitions().values().all(is_same)
+                && outdated(&acceptance, clock(), description.replay_window_ms).is_none()
+                && is_intact(&*engine)?
+            {
                 match log.read(acceptance.cursors()).await {
                     Ok(reader) => {
                         let state = StreamState::open(engine, FoldBounds::default())?;
@@ -231,11 +253,27 @@ impl<R: DerivedRows> Follower<R> {
         self.folded
     }
 
+    /// Continues after the log was unavailable, with a new reader. The fold is the one that this
+    /// follower made, so nothing of it is read again.
+    ///
+    /// # Errors
+    /// See [`FollowError`]. While the log is unavailable ([`FollowError::is_unavailable`]) the
+    /// caller tries again; after another error the follower cannot be used.
+    pub async fn reconnect(&mut self, log: &dyn Log) -> Result<(), FollowError> {
+        let reader = log.read(self.acceptance.cursors()).await?;
+        let window_ms = log.describe().await?.replay_window_ms;
+        if let Some(partition) = outdated(&self.acceptance, (self.clock)(), window_ms) {
+            return Err(FollowError::Outdated { partition });
+        }
+        self.reader = reader;
+        Ok(())
+    }
+
     /// Waits for the next batch of the log, folds it and commits it with its cursor. The commit is
     /// buffered: after power loss, state and cursor fall back together. Cancel safe while it waits.
     ///
     /// # Errors
-    /// See [`FollowError`]; the follower cannot be used afterwards.
+    /// See [`FollowError`]. Unless the log is unavailable, the follower cannot be used afterwards.
     pub async fn next(&mut self) -> Result<Step, FollowError> {
         let batch = self.reader.next().await?;
         self.fold(&batch)
@@ -393,6 +431,13 @@ impl<R: DerivedRows> Follower<R> {
 /// One record of `batch`, with the cursor after it.
 fn only(recorded: &StoredRecord, cursor: Cursor, batch: &Batch) -> Batch {
     Batch { records: vec![recorded.clone()], cursor, high: batch.high }
+}
+
+/// The first partition in which compaction may have dropped records that this reader has not read.
+fn outdated(acceptance: &Acceptance, now_ms: i64, replay_window_ms: u64) -> Option<Partition> {
+    let mut partitions = acceptance.partitions().iter();
+    let outdated = partitions.find(|(_, state)| !is_recent(state, now_ms, replay_window_ms));
+    outdated.map(|(partition, _)| *partition)
 }
 
 /// Whether compaction can have dropped nothing that a reader in this state has not read. An

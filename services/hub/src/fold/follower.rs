@@ -10,6 +10,7 @@ use headwater_log::{Log, Outcome};
 use headwater_telemetry::error_chain;
 
 use super::Fold;
+use super::history::History;
 use crate::backoff::Backoff;
 use crate::metrics::FoldMetrics;
 
@@ -32,7 +33,7 @@ pub(crate) struct DownstreamFollower {
 }
 
 impl DownstreamFollower {
-    /// Follows the log, and opens it again after each failure.
+    /// Follows the log, and opens it again after each failure that ends the fold.
     pub(crate) async fn run(self) {
         let mut backoff = reopen_backoff();
         let mut rebuild = false;
@@ -45,10 +46,11 @@ impl DownstreamFollower {
                     error = &error as &dyn std::error::Error,
                     "the hub cannot follow the downstream log; it will try again"
                 );
-                rebuild = error.needs_rebuild();
+                // A rebuild that found no log is still due.
+                rebuild = error.needs_rebuild() || (rebuild && error.is_unavailable());
             }
             self.fold.suspend(error_chain(&error));
-            self.fold.subscriptions().notify_all();
+            self.notify_all();
             backoff.wait().await;
         }
     }
@@ -68,7 +70,14 @@ impl DownstreamFollower {
         self.fold.refresh(&follower)?;
         self.notify_all();
         loop {
-            let step = follower.next().await?;
+            let step = match follower.next().await {
+                Ok(step) => step,
+                Err(error) if error.is_unavailable() => {
+                    self.reconnect(&mut follower, error, backoff).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             backoff.reset();
             self.count(&step);
             if self.fold.refresh(&follower)? {
@@ -81,6 +90,33 @@ impl DownstreamFollower {
                 self.fold.subscriptions().notify(streams);
             }
         }
+    }
+
+    /// Waits until the log can be read again. The fold stays, and so do the sessions that read it:
+    /// ten thousand edges that connect again cost more than the pause.
+    async fn reconnect(
+        &self,
+        follower: &mut Follower<History>,
+        mut error: FollowError,
+        backoff: &mut Backoff,
+    ) -> Result<(), FollowError> {
+        loop {
+            self.metrics.failed(&error);
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the hub cannot read the downstream log; its sessions wait for it"
+            );
+            self.fold.pause(error_chain(&error));
+            backoff.wait().await;
+            match follower.reconnect(&*self.log).await {
+                Ok(()) => break,
+                Err(again) if again.is_unavailable() => error = again,
+                Err(other) => return Err(other),
+            }
+        }
+        // Nothing but the trouble has changed, which concerns no session.
+        self.fold.refresh(follower)?;
+        Ok(())
     }
 
     /// The state of the whole fold changed.

@@ -44,7 +44,13 @@ impl FoldState {
         }
     }
 
-    /// The state of a fold whose log cannot be followed, with the reason.
+    /// The state of a fold whose log cannot be read for now, with the reason. The fold stays, and
+    /// sessions continue from it.
+    pub(super) fn paused(&self, trouble: String) -> Self {
+        Self { trouble: Some(trouble), ..self.clone() }
+    }
+
+    /// The state of a fold that is emptied next, or whose log has no fold, with the reason.
     pub(super) fn suspended(&self, trouble: String) -> Self {
         let knows_identities = self.knows_identities;
         Self { knows_identities, trouble: Some(trouble), ..Self::default() }

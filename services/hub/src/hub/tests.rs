@@ -5,6 +5,7 @@ mod edge;
 mod handover;
 mod limits;
 mod metrics;
+mod pause;
 mod real;
 mod requests;
 mod tls;

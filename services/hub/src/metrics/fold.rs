@@ -82,7 +82,6 @@ impl FoldMetrics {
 
     /// Counts a failure to follow the downstream log.
     pub(crate) fn failed(&self, error: &FollowError) {
-        self.reconciled(false);
         let [metadata, read, engine, differs, _] = &self.setbacks;
         match error {
             // The log has no metadata yet.
@@ -90,6 +89,7 @@ impl FoldMetrics {
             FollowError::Metadata(_) => metadata.inc(),
             FollowError::Read(_)
             | FollowError::CompactedAway { .. }
+            | FollowError::Outdated { .. }
             | FollowError::SeqRegressed { .. } => read.inc(),
             FollowError::Engine(_) => engine.inc(),
             FollowError::Diverged { .. } => differs.inc(),

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::*;
 
 mod damaged;
+mod reconnect;
 
 const WINDOW_MS: u64 = 1_000_000;
 const PARTITIONS: u32 = 2;

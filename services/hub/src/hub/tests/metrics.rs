@@ -6,7 +6,7 @@ use prometheus::TextEncoder;
 use super::*;
 
 /// The value of a series of the hub, as a scraper reads it.
-fn value(registry: &Registry, series: &str) -> Option<f64> {
+pub(super) fn value(registry: &Registry, series: &str) -> Option<f64> {
     let text = TextEncoder::new().encode_to_string(&registry.gather()).expect("text");
     let series = format!("headwater_hub_{series} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&series))?;
@@ -14,7 +14,7 @@ fn value(registry: &Registry, series: &str) -> Option<f64> {
 }
 
 /// Waits until a series has a value.
-async fn until_value(registry: &Registry, series: &str, expected: f64) {
+pub(super) async fn until_value(registry: &Registry, series: &str, expected: f64) {
     let end = Instant::now() + SOON;
     while value(registry, series) != Some(expected) {
         let found = value(registry, series);
@@ -23,7 +23,7 @@ async fn until_value(registry: &Registry, series: &str, expected: f64) {
     }
 }
 
-async fn counted(cloud: &TestCloud, settings: HubSettings) -> (HubHandle, Registry) {
+pub(super) async fn counted(cloud: &TestCloud, settings: HubSettings) -> (HubHandle, Registry) {
     let registry = Registry::new();
     let engine = Arc::new(MemoryEngine::new());
     let hub = start_counted(&cloud.logs(), &engine, settings, limits(), &registry).await;

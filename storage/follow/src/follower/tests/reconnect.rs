@@ -1,0 +1,93 @@
+//! A follower whose log was away for a while continues with the fold that it has.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use headwater_store::KeyValue;
+
+use super::*;
+
+/// An engine that counts what is read of it.
+#[derive(Debug, Default)]
+struct ReadCounter {
+    engine: MemoryEngine,
+    reads: AtomicUsize,
+}
+
+impl ReadCounter {
+    fn count(&self) -> usize {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    fn counted(&self) -> &MemoryEngine {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        &self.engine
+    }
+}
+
+impl Read for ReadCounter {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.counted().get(key)
+    }
+
+    fn scan(&self, range: &Range, limit: usize) -> Result<Vec<KeyValue>, EngineError> {
+        self.counted().scan(range, limit)
+    }
+
+    fn last(&self, range: &Range) -> Result<Option<KeyValue>, EngineError> {
+        self.counted().last(range)
+    }
+}
+
+impl Engine for ReadCounter {
+    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<(), EngineError> {
+        self.engine.write(batch, durability)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.engine.sync()
+    }
+
+    fn snapshot(&self) -> Box<dyn Read + '_> {
+        self.counted().snapshot()
+    }
+}
+
+#[tokio::test]
+async fn a_follower_continues_after_a_pause_of_the_log_and_reads_nothing_of_its_fold_again() {
+    let log = log().await;
+    let (mut owner, s) = (Owner::new(&log).await, stream("node/a"));
+    owner.set(&s, 1, Some("{}")).await;
+    let engine = Arc::new(ReadCounter { engine: MemoryEngine::new(), ..ReadCounter::default() });
+    let mut follower = Follower::open(&log, engine.clone(), (), clock(&log)).await.expect("opened");
+    drain(&mut follower, &log).await;
+    let before = engine.count();
+    log.set_available(false);
+    for _ in 0..3 {
+        assert!(follower.next().await.expect_err("away").is_unavailable());
+        assert!(follower.reconnect(&log).await.expect_err("away").is_unavailable());
+    }
+    log.set_available(true);
+    follower.reconnect(&log).await.expect("back");
+    assert_eq!(engine.count(), before, "nothing is verified again");
+    assert!(follower.is_folded());
+    owner.set(&s, 2, Some("{}")).await;
+    drain(&mut follower, &log).await;
+    owner.check_replay(&follower).await;
+}
+
+#[tokio::test]
+async fn a_follower_reconnects_to_no_other_log_and_not_after_too_long() {
+    let (log, s) = (log().await, stream("node/a"));
+    let mut owner = Owner::new(&log).await;
+    owner.set(&s, 1, Some("{}")).await;
+    let mut follower = open(&log, &Arc::new(MemoryEngine::new())).await;
+    drain(&mut follower, &log).await;
+    owner.set(&s, 1, Some(r#"{"n":1}"#)).await;
+    owner.set(&s, 1, Some(r#"{"n":2}"#)).await;
+    log.advance_clock(WINDOW_MS);
+    let late = follower.reconnect(&log).await.expect_err("compaction may have passed it");
+    assert!(matches!(late, FollowError::Outdated { .. }) && late.needs_rebuild(), "{late}");
+    log.recreate(PARTITIONS);
+    let other = follower.reconnect(&log).await.expect_err("another log");
+    assert!(other.needs_rebuild() && !other.is_unavailable(), "{other}");
+}
