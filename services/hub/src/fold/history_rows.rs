@@ -47,8 +47,34 @@ pub(super) struct StreamHistory {
     pub(super) delta_from: Seq,
     /// Rows of [`CHANGES`] that are removals.
     pub(super) removals: u64,
-    /// The first seq of each epoch, in order.
+    /// The first seq of each of the newest epochs, in order.
     pub(super) epochs: Vec<(WriterEpoch, Seq)>,
+    /// The newest epoch that is no longer in `epochs`; 0 while all are.
+    #[serde(default)]
+    pub(super) epochs_discarded: WriterEpoch,
+}
+
+impl StreamHistory {
+    /// Notes that `epoch` begins at `first`, if it is a new one. At most `epochs_max` epochs stay.
+    pub(super) fn begin_epoch(&mut self, epoch: WriterEpoch, first: Seq, epochs_max: usize) {
+        if self.epochs.last().is_none_or(|(newest, _)| *newest < epoch) {
+            self.epochs.push((epoch, first));
+        }
+        let excess = self.epochs.len().saturating_sub(epochs_max);
+        if let Some((newest, _)) = self.epochs.drain(..excess).next_back() {
+            self.epochs_discarded = newest;
+        }
+    }
+
+    /// The first seq of the lowest epoch above `epoch`. If that epoch may be a discarded one, its
+    /// first seq is unknown and taken for the lowest possible: the replica may hold events that
+    /// the epoch replaced, and is compared with the fold instead of moved by a delta.
+    pub(super) fn next_epoch_from(&self, epoch: WriterEpoch) -> Option<Seq> {
+        if epoch < self.epochs_discarded {
+            return Some(Seq::ZERO);
+        }
+        self.epochs.iter().find(|(above, _)| *above > epoch).map(|(_, first)| *first)
+    }
 }
 
 /// An event, for tails. Tag 2 was the first seq of its epoch.

@@ -255,8 +255,7 @@ impl StreamSource for FoldSource<'_> {
         stream: &StreamId,
         epoch: WriterEpoch,
     ) -> Result<Option<Seq>, SourceError> {
-        let history = self.history(stream)?;
-        Ok(history.epochs.iter().find(|(above, _)| *above > epoch).map(|(_, first)| *first))
+        Ok(self.history(stream)?.next_epoch_from(epoch))
     }
 
     fn events(

@@ -189,6 +189,44 @@ fn hold(held: &mut BTreeMap<EntryKey, Applied>, event: &Envelope) {
     }
 }
 
+#[test]
+fn the_epochs_of_a_stream_are_bounded_and_a_replica_of_a_discarded_one_is_compared() {
+    let mut model = Model::new();
+    let epochs = 3 * EPOCHS_MAX as u64;
+    for number in 1..=epochs {
+        model.append(Some(1), Some(1));
+        let event = model.events.last_mut().expect("appended");
+        (event.epoch, event.epoch_first_seq) = (WriterEpoch(number), event.seq);
+    }
+    let engine = Arc::new(MemoryEngine::new());
+    fold(&engine, &model.events, Continuity::Dense, 7, Limits::default());
+    let row = STREAMS.get(&*engine, &model.stream).expect("readable");
+    let Json(history) = row.expect("folded");
+    assert_eq!(history.epochs.len(), EPOCHS_MAX);
+
+    let fold = Fold::new(engine.clone());
+    fold.assume_log(LOG);
+    let source = fold.source();
+    for number in 1..=epochs {
+        let next = source.next_epoch_from(&model.stream, WriterEpoch(number)).expect("readable");
+        // The next epoch is known, or may have begun anywhere below the replica's position.
+        let expected = match number {
+            _ if number == epochs => None,
+            _ if number >= epochs - EPOCHS_MAX as u64 => Some(Seq(number + 1)),
+            _ => Some(Seq::ZERO),
+        };
+        assert_eq!(next, expected, "the epoch after {number}");
+    }
+}
+
+#[test]
+fn a_row_of_an_earlier_build_has_all_its_epochs() {
+    let row = r#"{"seq":3,"raw_from":0,"delta_from":0,"removals":0,"epochs":[[1,1],[4,3]]}"#;
+    let history: StreamHistory = serde_json::from_str(row).expect("readable");
+    let next = [0, 1, 3, 4].map(|epoch| history.next_epoch_from(WriterEpoch(epoch)));
+    assert_eq!(next, [Some(Seq(1)), Some(Seq(3)), Some(Seq(3)), None]);
+}
+
 fn changes() -> impl Strategy<Value = Vec<(Option<u8>, Option<u8>)>> {
     let key = proptest::option::weighted(0.95, 0..8u8);
     proptest::collection::vec((key, proptest::option::of(0..20u8)), 1..80)
