@@ -124,7 +124,11 @@ impl Hub {
             upstream: appender,
             requests: RequestDispatcher::new(requests, &limits),
             sessions: Sessions::new(&limits, sessions_stop.clone()),
-            transfers: TransferLimiter::new(limits.transfers_max, limits.transfer_within),
+            transfers: TransferLimiter::new(
+                limits.transfers_max,
+                limits.transfers_held_max,
+                limits.transfer_within,
+            ),
             limits,
             wall_clock,
             chance: Box::new(chance),

@@ -82,12 +82,17 @@ pub const HANDOVER_WITHIN: Duration = Duration::from_secs(20);
 /// bursts that the remaining hubs admit absorb the difference, also when they are few.
 const HANDOVER_SPEED: u32 = 2;
 
-/// Sessions that may hold a delta or a snapshot in memory at once: some MiB each.
+/// Sessions that may begin a delta or a snapshot at once. Each reads a stream's state from the store.
 pub const TRANSFERS_MAX: usize = 64;
 
 /// How long a session may keep its transfer slot. After that another session gets the slot, and a
 /// slow edge still receives what its session holds.
 pub const TRANSFER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Sessions that may hold a delta or a snapshot in memory at once, slow ones included: some hundred
+/// KiB for a node of a hundred pods, some MiB at most. When slow edges hold all of them, another
+/// edge waits until one has its transfer, at most as long as a transfer may take.
+pub const TRANSFERS_HELD_MAX: usize = 256;
 
 /// Messages that wait for a session's socket. The session's own window bounds their bytes.
 pub const OUTBOUND_MESSAGES_MAX: usize = 256;
@@ -149,6 +154,8 @@ pub struct HubLimits {
     pub transfers_max: usize,
     /// See [`TRANSFER_WITHIN`].
     pub transfer_within: Duration,
+    /// See [`TRANSFERS_HELD_MAX`].
+    pub transfers_held_max: usize,
     /// See [`OUTBOUND_MESSAGES_MAX`].
     pub outbound_messages_max: usize,
     /// See [`OUTBOUND_WITHIN`].
@@ -184,6 +191,7 @@ impl Default for HubLimits {
             handover_within: HANDOVER_WITHIN,
             transfers_max: TRANSFERS_MAX,
             transfer_within: TRANSFER_WITHIN,
+            transfers_held_max: TRANSFERS_HELD_MAX,
             outbound_messages_max: OUTBOUND_MESSAGES_MAX,
             outbound_within: OUTBOUND_WITHIN,
             requests_max: REQUESTS_MAX,
