@@ -16,6 +16,11 @@ pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 /// wait to be accepted.
 pub const HANDSHAKES_MAX: usize = 1_024;
 
+/// Connections of one address that have not sent their hello: a quarter of [`HANDSHAKES_MAX`], so
+/// that no address keeps the others out. It is enough for a site behind one address: each
+/// connection needs some round trips, so a few hundred edges a second pass.
+pub const ADDRESS_PENDING_MAX: usize = 256;
+
 /// How long a connection may be silent before the hub pings it. With [`KEEPALIVE_TIMEOUT`] the hub
 /// detects a half-open connection before the 45 s after which a silent session ends. An edge sends
 /// heartbeats more often, so the hub does not ping an idle one.
@@ -116,6 +121,8 @@ pub struct HubLimits {
     pub handshake_within: Duration,
     /// See [`HANDSHAKES_MAX`].
     pub handshakes_max: usize,
+    /// See [`ADDRESS_PENDING_MAX`].
+    pub address_pending_max: usize,
     /// See [`KEEPALIVE_INTERVAL`].
     pub keepalive_interval: Duration,
     /// See [`KEEPALIVE_TIMEOUT`].
@@ -172,6 +179,7 @@ impl Default for HubLimits {
             hello_within: HELLO_WITHIN,
             handshake_within: HANDSHAKE_WITHIN,
             handshakes_max: HANDSHAKES_MAX,
+            address_pending_max: ADDRESS_PENDING_MAX,
             keepalive_interval: KEEPALIVE_INTERVAL,
             keepalive_timeout: KEEPALIVE_TIMEOUT,
             tcp_keepalive: TCP_KEEPALIVE,

@@ -27,7 +27,7 @@ pub(crate) use gauges::{GaugeSource, GaugeValues, HubGauges};
 pub(crate) use handshake::{HandshakeMetrics, HandshakeOutcome};
 pub(crate) use session::{EndReason, HelloOutcome, SessionMetrics};
 pub(crate) use upstream::{RecordKind, UpstreamMetrics};
-pub(crate) use wire::WireMetrics;
+pub(crate) use wire::{ConnectionLimit, WireMetrics};
 
 /// The metrics of a hub. Cheap to clone; one per registry.
 #[derive(Clone)]

@@ -4,6 +4,7 @@
 //! deadline here ends connections on which no stream is opened.
 
 mod counted;
+mod pending;
 
 use std::future::ready;
 use std::io::{self, IoSlice};
@@ -16,16 +17,19 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use headwater_identity::{Acceptor, HandshakeError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpIncoming};
 
 use self::counted::{CountedStream, counted, peer};
+use self::pending::{PendingConnection, PendingConnections};
 use super::Peer;
 use crate::limits::HubLimits;
-use crate::metrics::{HandshakeMetrics, HandshakeOutcome, HubMetrics};
+use crate::metrics::{
+    ConnectionLimit, HandshakeMetrics, HandshakeOutcome, HubMetrics, WireMetrics,
+};
 
 /// The time for the hello in units of [`HubLimits::hello_within`]: one to open a stream, one to
 /// send the hello on it.
@@ -36,8 +40,28 @@ pub(super) struct Socket {
     stream: Transport,
     peer: Peer,
     /// Until the hello.
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Option<HelloDeadline>,
     _slot: OwnedSemaphorePermit,
+}
+
+/// When a connection ends on which no hello came, and its share of its address.
+struct HelloDeadline {
+    at: Pin<Box<Sleep>>,
+    _pending: PendingConnection,
+}
+
+/// Admits accepted connections within the limits of the hub.
+struct ConnectionGate {
+    slots: Arc<Semaphore>,
+    pending: PendingConnections,
+    wire: WireMetrics,
+}
+
+/// A connection that the gate has admitted.
+struct AdmittedConnection {
+    stream: CountedStream,
+    slot: OwnedSemaphorePermit,
+    pending: PendingConnection,
 }
 
 enum Transport {
@@ -64,41 +88,35 @@ enum AcceptError {
     Handshake(#[from] HandshakeError),
 }
 
-/// The connections to `listener`. A connection beyond the limit is closed at once. Handshakes
-/// share this task, so that they use at most one processor, and count against the limit.
+/// The connections to `listener`. A connection beyond a limit is closed at once. Handshakes share
+/// this task, so that they use at most one processor, and count against the limits.
 pub(super) fn incoming(
     listener: TcpListener,
     limits: &HubLimits,
     tls: Option<Acceptor>,
     metrics: &HubMetrics,
 ) -> impl Stream<Item = io::Result<Socket>> + use<> {
-    let slots = limits.connections_max.min(Semaphore::MAX_PERMITS);
-    let slots = Arc::new(Semaphore::new(slots));
+    let gate = ConnectionGate::new(limits, metrics.wire.clone());
     let acceptor = ConnectionAcceptor {
         tls,
         handshake_within: limits.handshake_within,
         hello_within: limits.hello_within.saturating_mul(HELLO_DEADLINES),
         metrics: metrics.handshakes.clone(),
     };
-    let wire = metrics.wire.clone();
     TcpIncoming::from(listener)
         .with_nodelay(Some(true))
         .with_keepalive(Some(limits.tcp_keepalive))
         .filter_map(move |accepted| {
-            ready(match (accepted, slots.clone().try_acquire_owned()) {
-                (Ok(stream), Ok(slot)) => Some(Ok((counted(stream, &wire), slot))),
-                (Ok(_), Err(_)) => {
-                    tracing::debug!("connection closed: the hub is at its limit of connections");
-                    None
-                }
-                (Err(error), _) => Some(Err(error)),
+            ready(match accepted {
+                Ok(stream) => gate.admit(stream).map(Ok),
+                Err(error) => Some(Err(error)),
             })
         })
         .map(move |accepted| {
             let acceptor = acceptor.clone();
             async move {
                 match accepted {
-                    Ok((stream, slot)) => acceptor.accept(stream, slot).await.map(Ok),
+                    Ok(admitted) => acceptor.accept(admitted).await.map(Ok),
                     Err(error) => Some(Err(error)),
                 }
             }
@@ -107,8 +125,35 @@ pub(super) fn incoming(
         .filter_map(ready)
 }
 
+impl ConnectionGate {
+    fn new(limits: &HubLimits, wire: WireMetrics) -> Self {
+        let slots = limits.connections_max.min(Semaphore::MAX_PERMITS);
+        let pending = PendingConnections::new(limits.address_pending_max);
+        Self { slots: Arc::new(Semaphore::new(slots)), pending, wire }
+    }
+
+    /// Admits an accepted stream, or drops it. Logs at debug level only: strangers can connect as
+    /// often as they like.
+    fn admit(&self, stream: TcpStream) -> Option<AdmittedConnection> {
+        // A peer without an address has disconnected.
+        let address = stream.peer_addr().ok()?.ip();
+        let Ok(slot) = self.slots.clone().try_acquire_owned() else {
+            tracing::debug!("connection closed: the hub is at its limit of connections");
+            self.wire.closed(ConnectionLimit::Hub);
+            return None;
+        };
+        let Some(pending) = self.pending.add(address) else {
+            tracing::debug!(%address, "connection closed: too many without a hello");
+            self.wire.closed(ConnectionLimit::Address);
+            return None;
+        };
+        Some(AdmittedConnection { stream: counted(stream, &self.wire), slot, pending })
+    }
+}
+
 impl ConnectionAcceptor {
-    async fn accept(self, stream: CountedStream, slot: OwnedSemaphorePermit) -> Option<Socket> {
+    async fn accept(self, admitted: AdmittedConnection) -> Option<Socket> {
+        let AdmittedConnection { stream, slot, pending } = admitted;
         let from = peer(&stream);
         let (stream, peer) = match &self.tls {
             None => (Transport::Plain(stream), Peer::default()),
@@ -126,7 +171,8 @@ impl ConnectionAcceptor {
                 }
             }
         };
-        let deadline = Some(Box::pin(tokio::time::sleep(self.hello_within)));
+        let at = Box::pin(tokio::time::sleep(self.hello_within));
+        let deadline = Some(HelloDeadline { at, _pending: pending });
         Some(Socket { stream, peer, deadline, _slot: slot })
     }
 
@@ -187,7 +233,7 @@ impl AsyncRead for Socket {
             self.deadline = None;
         }
         if let Some(deadline) = &mut self.deadline
-            && deadline.as_mut().poll(context).is_ready()
+            && deadline.at.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }

@@ -140,6 +140,34 @@ async fn connections_are_counted_and_a_silent_one_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_has_a_bounded_number_of_connections_without_a_hello() {
+    let cloud = TestCloud::new(&["a", "b"]).await;
+    let patient = Duration::from_secs(3600);
+    let limits = HubLimits { address_pending_max: 1, hello_within: patient, ..limits() };
+    let hub = hub_within(&cloud, limits).await;
+    // A connection counts until its hello.
+    let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
+    edge.report(1).await;
+    edge.receive_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
+    let silent = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    let mut beyond = TcpStream::connect(hub.address()).await.expect("the hub listens");
+    // Closed, or reset: both end the reading.
+    let mut bytes = Vec::new();
+    let _ = timeout(SOON, beyond.read_to_end(&mut bytes)).await.expect("no room for it");
+    assert!(bytes.is_empty(), "nothing was served on it");
+    edge.report(2).await;
+    edge.receive_until("an acknowledgement", |edge| edge.unacknowledged() == 0).await;
+    drop(silent);
+    until_true("room for another edge", async || {
+        let address = format!("http://{}", hub.address());
+        let Ok(mut client) = ReplicationClient::connect(address).await else { return false };
+        client.session(tokio_stream::empty()).await.is_ok()
+    })
+    .await;
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_session_of_a_silent_edge_ends() {
     let silence_ms_max = HubSettings::default().silence_ms_max;
     assert!(silence_ms_max <= 45_000, "a half-open link ends within 45 s");
