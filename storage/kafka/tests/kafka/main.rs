@@ -4,6 +4,7 @@ mod conformance;
 mod page;
 mod replaced;
 mod rights;
+mod rights_table;
 mod safety;
 mod security;
 mod sizes;

@@ -1,10 +1,12 @@
 //! What the page "Kafka" of the documentation and the examples beside it say is what is done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use headwater_kafka::topics::{Direction, TopicPlan};
+
+use crate::rights_table::{ADMIN, PARTS, RIGHTS, Right};
 
 const PAGE: &str = include_str!("../../../../ops/docs/kafka.md");
 const STRIMZI: &str = include_str!("../../../../ops/deploy/strimzi/headwater.yaml");
@@ -81,6 +83,54 @@ fn the_topics_for_strimzi_are_as_topics_create_makes_them() {
             .collect();
         assert_eq!(config, plan.settings(), "{name}");
     }
+}
+
+#[test]
+fn the_page_names_every_right_and_no_other() {
+    let table = PAGE.split("\n## ACLs\n").nth(1).expect("the table");
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    let shown: BTreeSet<String> = rows.iter().flat_map(|row| rows_by_part(row)).collect();
+    let wanted = RIGHTS.iter().map(|right| {
+        let Right { user, resource, operations } = right;
+        format!("{user} | {} | {}", resource.on_page(), operations.join(", "))
+    });
+    assert_eq!(shown, wanted.collect());
+}
+
+#[test]
+fn the_users_for_strimzi_have_every_right_and_no_other() {
+    let documents = STRIMZI.split("\n---\n").filter(|text| text.contains("kind: KafkaUser"));
+    let documents: Vec<&str> = documents.collect();
+    assert_eq!(documents.len(), PARTS.len());
+    for (text, part) in documents.into_iter().zip(PARTS) {
+        assert!(text.contains(&format!("\n  name: headwater-{part}\n")), "{part}: {text}");
+        let rules = text.split("      - resource:\n").skip(1).map(|rule| {
+            let value = |name: &str| {
+                let line = rule.lines().find_map(|line| line.trim().strip_prefix(name));
+                line.unwrap_or_else(|| panic!("{part}: no {name} in {rule}")).to_owned()
+            };
+            ["type: ", "name: ", "patternType: ", "operations: "].map(value)
+        });
+        let wanted = RIGHTS.iter().filter(|right| right.user == part).map(|right| {
+            let [kind, name, pattern] = right.resource.for_strimzi().map(str::to_owned);
+            [kind, name, pattern, format!("[{}]", right.operations.join(", "))]
+        });
+        assert_eq!(rules.collect::<BTreeSet<_>>(), wanted.collect(), "{part}");
+    }
+}
+
+/// A row of the page's table of rights, for each user that it names.
+fn rows_by_part(row: &str) -> Vec<String> {
+    let (users, right) =
+        row.trim_matches(['|', ' ']).split_once(" | ").expect("a row has three columns");
+    let users: Vec<&str> = match users {
+        // The commands of an operator have one user.
+        _ if users.starts_with("`topics ") => vec![ADMIN],
+        _ => PARTS.into_iter().filter(|part| users.split(", ").any(|user| user == *part)).collect(),
+    };
+    assert!(!users.is_empty(), "a row without a user: {row}");
+    users.into_iter().map(|user| format!("{user} | {right}")).collect()
 }
 
 fn gather(folder: &Path, into: &mut String) {

@@ -9,10 +9,11 @@ use headwater_event::Partition;
 use headwater_kafka::topics;
 use headwater_kafka::{KafkaLog, KafkaMetrics, KafkaSettings};
 use headwater_log::conformance::Settings;
-use headwater_log::{Append, AppendError, Log, Reader, Record};
+use headwater_log::{Append, AppendError, DOWNSTREAM_TOPIC, Log, Reader, Record, UPSTREAM_TOPIC};
 use prometheus::Registry;
 use tokio::time::timeout;
 
+use crate::rights_table::{ADMIN, RIGHTS, Right};
 use crate::support::plan;
 
 /// How long an answer may take, be it no: nothing hangs.
@@ -65,6 +66,12 @@ fn record(key: &str) -> Append {
     Append { partition: Partition(0), record }
 }
 
+/// Removes the key, as a repair does.
+fn removal(key: &str) -> Append {
+    let Append { partition, record } = record(key);
+    Append { partition, record: Record { value: None, ..record } }
+}
+
 async fn reads(reader: &mut dyn Reader, key: &str) {
     loop {
         let batch = timeout(DEADLINE, reader.next()).await.expect("in time").expect("readable");
@@ -74,55 +81,44 @@ async fn reads(reader: &mut dyn Reader, key: &str) {
     }
 }
 
-/// The rights on the page "Kafka" of the documentation, and no others.
+/// The rights of the table, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_part_works_with_the_rights_that_it_needs_and_a_missing_one_is_named() {
-    const DOWN: &str = "headwater.downstream.v1";
-    const UP: &str = "headwater.upstream.v1";
-    let cluster = strict(&["admin", "controller", "hub", "nobody"]);
-    let mut rights = vec![
-        ["User:admin", "CREATE", "TOPIC", "headwater.*"],
-        ["User:admin", "DESCRIBE", "TOPIC", "headwater.*"],
-        ["User:admin", "DESCRIBE_CONFIGS", "TOPIC", "headwater.*"],
-        ["User:admin", "DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster"],
-    ];
-    for (user, operation, topic) in [
-        ("User:controller", "READ", DOWN),
-        ("User:controller", "WRITE", DOWN),
-        ("User:controller", "DESCRIBE_CONFIGS", DOWN),
-        ("User:controller", "READ", UP),
-        ("User:controller", "DESCRIBE_CONFIGS", UP),
-        ("User:hub", "READ", DOWN),
-        ("User:hub", "DESCRIBE_CONFIGS", DOWN),
-        ("User:hub", "READ", UP),
-        ("User:hub", "WRITE", UP),
-        ("User:hub", "DESCRIBE_CONFIGS", UP),
-    ] {
-        rights.push([user, operation, "TOPIC", topic]);
-    }
+    const DOWN: &str = DOWNSTREAM_TOPIC;
+    const UP: &str = UPSTREAM_TOPIC;
+    let cluster = strict(&[ADMIN, "controller", "hub", "nobody"]);
+    let rights: Vec<_> = RIGHTS.iter().flat_map(Right::for_broker).collect();
+    let rights: Vec<_> = rights.iter().map(|right| right.each_ref().map(String::as_str)).collect();
     cluster.allow(&rights).expect("granted");
 
     let (planned, nobody) = (plan(&Settings::default()), login(&cluster, "nobody", DOWN));
     let denied = topics::create(&nobody, &planned).await.expect_err("nobody may").to_string();
     assert!(denied.contains("denies this client a right to"), "{denied}");
     for topic in [DOWN, UP] {
-        let settings = login(&cluster, "admin", topic);
+        let settings = login(&cluster, ADMIN, topic);
         topics::create(&settings, &planned).await.expect("made");
         topics::describe(&settings).await.expect("described");
+        topics::offsets(&settings).await.expect("listed");
     }
-    topics::brokers(&login(&cluster, "admin", DOWN)).await.expect("described");
+    topics::brokers(&login(&cluster, ADMIN, DOWN)).await.expect("described");
     let denied = topics::brokers(&login(&cluster, "hub", DOWN)).await.expect_err("no right");
     let denied = std::error::Error::source(&denied).expect("a cause").to_string();
     assert!(denied.contains("the right DescribeConfigs of Broker(1)"), "{denied}");
 
-    for (user, writes, reads_too) in [("controller", DOWN, UP), ("hub", UP, DOWN)] {
-        let log = |topic| KafkaLog::new(login(&cluster, user, topic)).expect("good settings");
-        let (written, read) = (log(writes), log(reads_too));
-        timeout(DEADLINE, written.append(vec![record(user)])).await.expect("in time").expect(user);
-        for log in [&written, &read] {
-            let start = log.start(Partition(0)).await.expect(user);
-            log.read(vec![start]).await.expect(user);
-        }
+    // The controller appends to both logs: upstream it repairs keys and removes records.
+    for (user, topic, appends) in [
+        ("controller", DOWN, vec![record("k")]),
+        ("controller", UP, vec![record("k"), removal("k")]),
+        ("hub", UP, vec![record("k")]),
+        ("hub", DOWN, Vec::new()),
+    ] {
+        let settings = login(&cluster, user, topic);
+        topics::describe(&settings).await.expect("a part checks its topics");
+        let log = KafkaLog::new(settings).expect("good settings");
+        timeout(DEADLINE, log.append(appends)).await.expect("in time").expect(user);
+        let start = log.start(Partition(0)).await.expect(user);
+        let mut reader = log.read(vec![start]).await.expect(user);
+        reads(reader.as_mut(), "k").await;
     }
     // A hub that may not write downstream gets an error, and works once it may.
     let log = KafkaLog::new(login(&cluster, "hub", DOWN)).expect("good settings");
