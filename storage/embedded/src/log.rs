@@ -159,7 +159,7 @@ impl EmbeddedLog {
                 return Err(rejected(reason));
             }
             if partition.0 >= settings.partitions {
-                return Err(rejected(format!("there is no partition {partition}")));
+                return Err(AppendError::NoPartition { partition });
             }
             let stored = encode_record(&record).map_err(|error| rejected(error.to_string()))?;
             Ok(PreparedRecord { partition, record, stored })

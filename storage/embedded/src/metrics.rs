@@ -181,7 +181,7 @@ impl Counts {
     /// Counts failed appends.
     pub(crate) fn failed(&self, error: &AppendError, appends: usize) {
         let counter = match error {
-            AppendError::Rejected { .. } => &self.rejected,
+            AppendError::Rejected { .. } | AppendError::NoPartition { .. } => &self.rejected,
             AppendError::Unknown { .. } | AppendError::Fatal { .. } => &self.fatal,
         };
         counter.inc_by(appends as u64);

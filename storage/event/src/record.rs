@@ -17,6 +17,7 @@
 //!
 //! | upstream key | value | record |
 //! |---|---|---|
+//! | `!log <uuid>` | [`LogMetadata`] | in partition 0, first except behind reports of a version that wrote none |
 //! | `node/<name> !snapshot` | [`SnapshotClosed`](crate::report::SnapshotClosed) | end of a pod status snapshot |
 //! | `node/<name> !position` | [`NodeProgress`](crate::NodeProgress) | the node's positions, as a hub reports them |
 //! | `node/<name> <resource key>` | status, Node or message; null for a removal | a report |

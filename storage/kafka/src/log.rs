@@ -184,8 +184,8 @@ impl KafkaLog {
         // Nothing was sent, but whether later appends succeed is unknown too.
         let description =
             description.map_err(|error| AppendError::Unknown { reason: error.to_string() })?;
-        if let Some(reason) = refusal(&description, records) {
-            return Err(AppendError::Rejected { reason });
+        if let Some(refusal) = refusal(&description, records) {
+            return Err(refusal);
         }
         let appender = self.appender()?;
         let sent = appender.send(records).await;
@@ -234,14 +234,15 @@ fn close(used: Arc<KafkaAppender>) {
 }
 
 /// Returns why the topic would accept none of `records`.
-fn refusal(description: &Description, records: &[Append]) -> Option<String> {
+fn refusal(description: &Description, records: &[Append]) -> Option<AppendError> {
     let bytes_max = description.record_bytes_max;
     records.iter().find_map(|append| {
-        let bytes = append.record.bytes();
-        if bytes > bytes_max {
-            return Some(format!("the record has {bytes} bytes, the topic accepts {bytes_max}"));
+        let (partition, bytes) = (append.partition, append.record.bytes());
+        if partition.0 >= description.partitions {
+            return Some(AppendError::NoPartition { partition });
         }
-        let is_missing = append.partition.0 >= description.partitions;
-        is_missing.then(|| format!("there is no partition {}", append.partition))
+        (bytes > bytes_max).then(|| AppendError::Rejected {
+            reason: format!("the record has {bytes} bytes, the topic accepts {bytes_max}"),
+        })
     })
 }

@@ -170,6 +170,7 @@ impl Counts {
                 return;
             }
             Err(AppendError::Rejected { .. }) => "rejected",
+            Err(AppendError::NoPartition { .. }) => "no_partition",
             Err(AppendError::Unknown { .. }) => "unknown",
             Err(AppendError::Fatal { .. }) => "fatal",
         };

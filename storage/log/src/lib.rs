@@ -43,6 +43,9 @@ pub use log::{
     Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, ReadError, Reader,
     Record, RecordPosition, StoredRecord, UPSTREAM_TOPIC,
 };
-pub use memory::{AppendFault, MemoryLog, MemorySettings};
-pub use metadata::{MetadataError, MetadataProposal, read_metadata, read_or_create_metadata};
+pub use memory::{AppendFault, MemoryLog, MemorySettings, PartitionFault};
+pub use metadata::{
+    MetadataError, MetadataProposal, read_metadata, read_or_create_metadata,
+    read_or_create_upstream_metadata,
+};
 pub use writer::{Draft, EventPosition, Heartbeats, InFlightEntry, Writer, WriterError, repair};

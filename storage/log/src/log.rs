@@ -120,6 +120,13 @@ pub enum AppendError {
         /// The defect of the append.
         reason: String,
     },
+    /// Not written: the log has no such partition. The records are not at fault: the topic was
+    /// created again with fewer partitions.
+    #[error("the log has no partition {partition}: the topic was created again")]
+    NoPartition {
+        /// Which partition.
+        partition: Partition,
+    },
     /// Unknown: each record may be written, now or later. The caller stops writing, reads back, and
     /// continues under a new writer epoch.
     #[error("the outcome of the append is unknown: {reason}")]
@@ -203,8 +210,8 @@ pub trait Log: Send + Sync {
 
     /// Appends `records`, in order within each partition. When this returns `Ok`, every record is
     /// durable and readable. The result has one position per record, in the order of `records`. The
-    /// call is not atomic: after an error other than `Rejected`, the log may have any subset that
-    /// keeps the order within each partition.
+    /// call is not atomic: after an error other than `Rejected` and `NoPartition`, the log may have
+    /// any subset that keeps the order within each partition.
     ///
     /// Overlapping calls on one handle append in the order of their first poll, within each
     /// partition. After a call of unknown outcome the log may have records of the calls behind it.

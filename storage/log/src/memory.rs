@@ -9,6 +9,7 @@ mod faults;
 mod reader;
 mod topic;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +25,7 @@ use crate::log::{
     Append, AppendError, Bounds, Description, Log, ReadError, Reader, RecordPosition,
 };
 
-pub use self::faults::AppendFault;
+pub use self::faults::{AppendFault, PartitionFault};
 
 /// The settings of a [`MemoryLog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,7 @@ struct State {
     topic: Topic,
     clock_ms: i64,
     available: bool,
+    partition_faults: BTreeMap<Partition, PartitionFault>,
 }
 
 impl MemoryLog {
@@ -96,6 +98,7 @@ impl MemoryLog {
             topic: Topic::new(TopicId(new_uuid()), settings.partitions),
             clock_ms: settings.start_ms,
             available: true,
+            partition_faults: BTreeMap::new(),
         };
         let (state, new_uuid) = (Mutex::new(state), Box::new(new_uuid));
         let shared = SharedState { state, new_uuid, changed: Notify::new() };
@@ -164,10 +167,31 @@ impl MemoryLog {
         self.notify();
     }
 
+    /// Adds partitions to the topic, so that it has `partitions`.
+    pub fn add_partitions(&self, partitions: u32) {
+        let mut state = self.state();
+        state.settings.partitions = state.settings.partitions.max(partitions);
+        state.topic.grow(partitions);
+        drop(state);
+        self.notify();
+    }
+
     /// Makes the log reachable or unreachable for every handle. While it is unreachable, an append
     /// is `Unknown` and not written, and a read is `Unavailable`.
     pub fn set_available(&self, available: bool) {
         self.state().available = available;
+        self.notify();
+    }
+
+    /// Begins or ends a fault of one partition, for every handle. Appends to other partitions go on;
+    /// of a call that concerns both, those records are written that have a healthy partition.
+    pub fn set_partition_fault(&self, partition: Partition, fault: Option<PartitionFault>) {
+        let mut state = self.state();
+        match fault {
+            Some(fault) => state.partition_faults.insert(partition, fault),
+            None => state.partition_faults.remove(&partition),
+        };
+        drop(state);
         self.notify();
     }
 
@@ -224,6 +248,20 @@ impl MemoryLog {
         }
     }
 
+    /// Waits until no partition of `appends` hangs.
+    async fn wait_until_taken(&self, appends: &[Append]) {
+        loop {
+            let changed = self.shared.changed.notified();
+            let hangs = |append: &Append| {
+                self.state().partition_faults.get(&append.partition) == Some(&PartitionFault::Hangs)
+            };
+            if !appends.iter().any(hangs) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Applies `read` to the state, unless the log is unreachable.
     async fn with_state<T>(
         &self,
@@ -245,16 +283,17 @@ impl fmt::Debug for SharedState {
 }
 
 impl State {
-    /// The reason to reject `appends`, if there is one.
-    fn rejection(&self, appends: &[Append]) -> Option<String> {
+    /// Why the log takes none of `appends`, if there is a reason.
+    fn refusal(&self, appends: &[Append]) -> Option<AppendError> {
         let bytes_max = self.settings.record_bytes_max;
         appends.iter().find_map(|append| {
-            let bytes = append.record.bytes();
-            if bytes > bytes_max {
-                return Some(format!("a record has {bytes} bytes; the maximum is {bytes_max}"));
+            let (partition, bytes) = (append.partition, append.record.bytes());
+            if partition.0 >= self.settings.partitions {
+                return Some(AppendError::NoPartition { partition });
             }
-            let missing = append.partition.0 >= self.settings.partitions;
-            missing.then(|| format!("there is no partition {}", append.partition))
+            (bytes > bytes_max).then(|| AppendError::Rejected {
+                reason: format!("a record has {bytes} bytes; the maximum is {bytes_max}"),
+            })
         })
     }
 }
@@ -275,16 +314,23 @@ impl Log for MemoryLog {
 
     async fn append(&self, appends: Vec<Append>) -> Result<Vec<RecordPosition>, AppendError> {
         self.wait_until_thawed().await;
+        self.wait_until_taken(&appends).await;
         let mut faults = self.faults();
         let mut state = self.state();
         faults.check_fatal()?;
-        if let Some(reason) = state.rejection(&appends) {
-            return Err(AppendError::Rejected { reason });
+        if let Some(refusal) = state.refusal(&appends) {
+            return Err(refusal);
         }
         if !state.available {
             return Err(AppendError::Unknown { reason: "the log cannot be reached".to_owned() });
         }
-        let (appends, outcome) = faults.apply_next(appends);
+        let (mut appends, mut outcome) = faults.apply_next(appends);
+        let count = appends.len();
+        appends.retain(|append| !state.partition_faults.contains_key(&append.partition));
+        if appends.len() < count && outcome.is_ok() {
+            let reason = "a partition has no leader".to_owned();
+            outcome = Err(AppendError::Unknown { reason });
+        }
         let now_ms = state.clock_ms;
         let appended = appends.into_iter().map(|append| state.topic.push(append, now_ms)).collect();
         drop((state, faults));

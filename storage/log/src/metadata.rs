@@ -1,11 +1,13 @@
 //! The metadata of a log: the record that fixes its id and its partition count.
 //!
-//! It is the first record of partition 0. Only late appends of a writer of a former life of the
-//! topic can precede it; no claim in this life covers them, so readers skip them.
+//! It is the first record of partition 0. Downstream, only late appends of a writer of a former life
+//! of the topic can precede it; no claim in this life covers them, so readers skip them. Upstream,
+//! reports precede it in a topic of a version that wrote none. Partitions that are added to a topic
+//! later stay unused: every process spreads the streams over the partitions of the metadata.
 
 use bytes::Bytes;
 use headwater_event::record::LogMetadata;
-use headwater_event::{LogId, Partition, RecordKey};
+use headwater_event::{LogId, Partition, RecordKey, ReportKey};
 use uuid::Uuid;
 
 use crate::log::{Append, AppendError, Log, ReadError, Record};
@@ -18,6 +20,13 @@ pub struct MetadataProposal {
     /// A random UUID, drawn for every attempt. Two metadata records with one UUID would share a key,
     /// and compaction would drop the first, which is the valid one.
     pub uuid: Uuid,
+}
+
+/// Which records of Headwater a log has beside its metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Downstream,
+    Upstream,
 }
 
 /// Why a log has no usable metadata.
@@ -65,7 +74,11 @@ pub enum MetadataError {
 /// # Errors
 /// See [`MetadataError`].
 pub async fn read_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataError> {
-    let Some(metadata) = find_metadata(log).await? else { return Ok(None) };
+    read(log, Direction::Downstream).await
+}
+
+async fn read(log: &dyn Log, direction: Direction) -> Result<Option<LogMetadata>, MetadataError> {
+    let Some(metadata) = find_metadata(log, direction).await? else { return Ok(None) };
     let found = log.describe().await?.partitions;
     if metadata.partitions == 0 || metadata.partitions > found {
         return Err(MetadataError::Partitions { recorded: metadata.partitions, found });
@@ -84,27 +97,44 @@ pub async fn read_or_create_metadata(
     log: &dyn Log,
     wish: MetadataProposal,
 ) -> Result<LogMetadata, MetadataError> {
-    let metadata = match read_metadata(log).await? {
-        Some(metadata) => metadata,
-        None => {
-            let number = wish.previous.map_or(1, |previous| previous.number.saturating_add(1));
-            let partitions = log.describe().await?.partitions;
-            let log_id = LogId { number, uuid: wish.uuid };
-            let append = append(&LogMetadata { log_id, partitions })?;
-            log.append(vec![append]).await?;
-            let Some(metadata) = read_metadata(log).await? else {
-                let reason = "it is missing right after its append".to_owned();
-                return Err(MetadataError::Malformed { reason });
-            };
-            metadata
-        }
-    };
+    let metadata = read_or_append(log, Direction::Downstream, &wish).await?;
     match wish.previous {
         Some(known) if metadata.log_id != known && !metadata.log_id.follows(&known) => {
             Err(MetadataError::Regressed { known, found: metadata.log_id })
         }
         _ => Ok(metadata),
     }
+}
+
+/// As [`read_or_create_metadata`], of an upstream log. Each life has its own topic id, so its number
+/// is always 1. `uuid` is random.
+///
+/// # Errors
+/// See [`MetadataError`].
+pub async fn read_or_create_upstream_metadata(
+    log: &dyn Log,
+    uuid: Uuid,
+) -> Result<LogMetadata, MetadataError> {
+    read_or_append(log, Direction::Upstream, &MetadataProposal { previous: None, uuid }).await
+}
+
+async fn read_or_append(
+    log: &dyn Log,
+    direction: Direction,
+    wish: &MetadataProposal,
+) -> Result<LogMetadata, MetadataError> {
+    if let Some(metadata) = read(log, direction).await? {
+        return Ok(metadata);
+    }
+    let number = wish.previous.map_or(1, |previous| previous.number.saturating_add(1));
+    let partitions = log.describe().await?.partitions;
+    let log_id = LogId { number, uuid: wish.uuid };
+    let append = append(&LogMetadata { log_id, partitions })?;
+    log.append(vec![append]).await?;
+    read(log, direction).await?.ok_or_else(|| {
+        let reason = "it is missing right after its append".to_owned();
+        MetadataError::Malformed { reason }
+    })
 }
 
 fn append(metadata: &LogMetadata) -> Result<Append, MetadataError> {
@@ -122,7 +152,10 @@ fn append(metadata: &LogMetadata) -> Result<Append, MetadataError> {
 }
 
 /// The first metadata record in partition 0.
-async fn find_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataError> {
+async fn find_metadata(
+    log: &dyn Log,
+    direction: Direction,
+) -> Result<Option<LogMetadata>, MetadataError> {
     let partition = Partition(0);
     let bounds = log.bounds(partition).await?;
     if bounds.low >= bounds.high {
@@ -132,7 +165,7 @@ async fn find_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataErr
     loop {
         let batch = reader.next().await?;
         for recorded in &batch.records {
-            if let Some(metadata) = decode(&recorded.record)? {
+            if let Some(metadata) = decode(&recorded.record, direction)? {
                 return Ok(Some(metadata));
             }
         }
@@ -143,11 +176,13 @@ async fn find_metadata(log: &dyn Log) -> Result<Option<LogMetadata>, MetadataErr
 }
 
 /// Decodes a metadata record; `None` for another record of Headwater.
-fn decode(record: &Record) -> Result<Option<LogMetadata>, MetadataError> {
+fn decode(record: &Record, direction: Direction) -> Result<Option<LogMetadata>, MetadataError> {
+    let is_report = || ReportKey::decode(&record.key).is_ok();
     let uuid = match RecordKey::decode(&record.key) {
         Ok(RecordKey::Log(uuid)) => uuid,
-        Ok(_) => return Ok(None),
-        Err(_) => {
+        _ if direction == Direction::Upstream && is_report() => return Ok(None),
+        Ok(_) if direction == Direction::Downstream => return Ok(None),
+        _ => {
             let key = String::from_utf8_lossy(&record.key).into_owned();
             return Err(MetadataError::NotALog { key });
         }
@@ -195,6 +230,26 @@ mod tests {
         assert!(metadata.log_id.follows(&first.log_id));
         log.append(vec![record("!heartbeat 1")]).await.expect("taken");
         assert_eq!(read_metadata(&log).await.expect("readable"), Some(metadata));
+    }
+
+    #[tokio::test]
+    async fn the_metadata_of_an_upstream_log_fix_the_partitions_of_its_life() {
+        let log = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
+        let reports = ["node/a !position", "node/a !snapshot", "node/a d/podstatus/p"];
+        log.append(reports.map(record).to_vec()).await.expect("taken");
+        let metadata = read_or_create_upstream_metadata(&log, Uuid::new_v4()).await.expect("made");
+        assert_eq!(metadata.partitions, 2, "a log of a version without metadata gets them");
+        log.add_partitions(5);
+        let again = read_or_create_upstream_metadata(&log, Uuid::new_v4()).await.expect("there");
+        assert_eq!(again, metadata, "added partitions stay unused");
+        log.recreate(3);
+        let next = read_or_create_upstream_metadata(&log, Uuid::new_v4()).await.expect("made");
+        assert_eq!(next.partitions, 3);
+
+        let downstream = MemoryLog::new(MemorySettings::default());
+        downstream.append(vec![record("!heartbeat 1")]).await.expect("taken");
+        let refused = read_or_create_upstream_metadata(&downstream, Uuid::new_v4()).await;
+        assert!(matches!(refused, Err(MetadataError::NotALog { key }) if key == "!heartbeat 1"));
     }
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use headwater_check::fencing::ReaderOutcome;
-use headwater_event::ReportKey;
 use headwater_event::upstream::{ReportRecord, decode_report};
+use headwater_event::{RecordKey, ReportKey};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
     Batch, CatchUpTarget, Log, Outcome, StoredRecord, begin_fold, read_metadata, start_cursors,
@@ -91,6 +91,9 @@ fn report(evidence: &mut Evidence, recorded: &StoredRecord) -> Result<(), Box<Fa
         value: recorded.record.value.clone(),
         header: recorded.record.header.clone(),
     };
+    if let Ok(RecordKey::Log(_)) = RecordKey::decode(&record.key) {
+        return Ok(());
+    }
     if let Some((node, report)) = decode_report(&record, None)? {
         evidence.reports.entry(node).or_default().push(report);
     } else if let Some(value) = &record.value {

@@ -15,8 +15,8 @@ pub(crate) struct UpstreamMetrics {
     positions: IntCounter,
     batch_records: Histogram,
     append_seconds: Histogram,
-    /// Rejected, unknown, fatal.
-    failures: [IntCounter; 3],
+    /// Rejected, no partition, unknown, fatal.
+    failures: [IntCounter; 4],
     positions_left_out: IntCounter,
 }
 
@@ -52,7 +52,7 @@ impl UpstreamMetrics {
                 "headwater_hub_report_append_failures_total",
                 "Appends that failed; the hub retries all but rejected ones.",
                 "kind",
-                ["rejected", "unknown", "fatal"],
+                ["rejected", "no_partition", "unknown", "fatal"],
             )?,
             positions_left_out: families.counter(
                 "headwater_hub_positions_left_out_total",
@@ -78,9 +78,10 @@ impl UpstreamMetrics {
 
     /// Counts a failed append.
     pub(crate) fn failed(&self, error: &AppendError) {
-        let [rejected, unknown, fatal] = &self.failures;
+        let [rejected, no_partition, unknown, fatal] = &self.failures;
         match error {
             AppendError::Rejected { .. } => rejected.inc(),
+            AppendError::NoPartition { .. } => no_partition.inc(),
             AppendError::Unknown { .. } => unknown.inc(),
             AppendError::Fatal { .. } => fatal.inc(),
         }

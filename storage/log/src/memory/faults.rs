@@ -24,6 +24,15 @@ pub enum AppendFault {
     },
 }
 
+/// What appends to one partition meet, through every handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionFault {
+    /// `Unknown`, and not written: the partition has no leader.
+    Fails,
+    /// The append waits until the fault is over.
+    Hangs,
+}
+
 /// The faults of one handle.
 #[derive(Debug, Default)]
 pub(super) struct Faults {

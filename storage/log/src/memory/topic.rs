@@ -39,6 +39,12 @@ impl Topic {
         Self { id, partitions: (0..partitions).map(|_| PartitionRecords::new()).collect() }
     }
 
+    /// Adds empty partitions up to `partitions`.
+    pub(super) fn grow(&mut self, partitions: u32) {
+        let added = self.partitions.len()..partitions as usize;
+        self.partitions.extend(added.map(|_| PartitionRecords::new()));
+    }
+
     pub(super) fn partition(&self, partition: Partition) -> Result<&PartitionRecords, ReadError> {
         let index = partition.0 as usize;
         self.partitions.get(index).ok_or(ReadError::NoPartition { partition })

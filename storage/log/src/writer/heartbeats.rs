@@ -41,8 +41,8 @@ pub(super) fn heartbeat(epoch: WriterEpoch, value: Heartbeat) -> Append {
 pub(super) fn failure(epoch: WriterEpoch, error: AppendError) -> WriterError {
     match error {
         AppendError::Rejected { reason } => WriterError::Rejected { reason },
-        AppendError::Unknown { .. } | AppendError::Fatal { .. } => {
-            WriterError::Dead { epoch, reason: error.to_string() }
-        }
+        AppendError::NoPartition { .. }
+        | AppendError::Unknown { .. }
+        | AppendError::Fatal { .. } => WriterError::Dead { epoch, reason: error.to_string() },
     }
 }
