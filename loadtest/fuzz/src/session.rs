@@ -9,8 +9,8 @@ use headwater_event::{
 };
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, ReplicaPosition, Reports,
-    Request, RequestError, Response, StreamProgress, Summary, Welcome,
+    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
+    Reports, ReportsAcked, Request, RequestError, Response, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -271,7 +271,7 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
             streams: some(input, stream)?,
             known: if input.ratio(1, 4)? { Some(identity(input)?) } else { None },
         }),
-        2 => HubMessage::ReportsAcked(report_id(input)?),
+        2 => HubMessage::ReportsAcked(reports_acked(input)?),
         3 => HubMessage::Heartbeat(HubHeartbeat { tails: positions(input)? }),
         4 => HubMessage::Response(response(input)?),
         5 => HubMessage::ParkNotice(ParkNotice { stream: stream(input)?, reason: String::new() }),
@@ -280,6 +280,13 @@ fn hub_message(input: &mut Unstructured<'_>) -> Result<HubMessage> {
         8 => HubMessage::Compare(Compare { stream: stream(input)?, nonce: nonce(input)? }),
         _ => HubMessage::Push(push(input)?),
     })
+}
+
+fn reports_acked(input: &mut Unstructured<'_>) -> Result<ReportsAcked> {
+    let through = report_id(input)?;
+    let refused =
+        some(input, |input| Ok(RefusedReport { id: report_id(input)?, reason: String::new() }))?;
+    Ok(ReportsAcked { through, refused })
 }
 
 fn edge_input(input: &mut Unstructured<'_>) -> Result<EdgeInput> {
@@ -313,9 +320,10 @@ fn hub_input(input: &mut Unstructured<'_>) -> Result<HubInput> {
         2 => HubInput::Admitted { known: Some(identity(input)?) },
         3 => HubInput::Dismissed(refusal()),
         4 | 5 => HubInput::Advanced,
-        6 => HubInput::Appended(report_id(input)?),
+        6 => HubInput::Appended(reports_acked(input)?),
         7 => HubInput::Answered(response(input)?),
         8 => HubInput::Tick(number(input)?),
+        9 => HubInput::Unread,
         _ => HubInput::Received(edge_message(input)?),
     })
 }

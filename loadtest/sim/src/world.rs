@@ -8,7 +8,7 @@ use headwater_check::monotonic::Monotonic;
 use headwater_check::{durable, isolation};
 use headwater_event::{NodeName, Offset, Partition, ReportId, ReportKey, Seq, StreamId};
 use headwater_log::{Log, MemoryLog, MemorySettings};
-use headwater_session::message::{EdgeMessage, HubMessage, StreamProgress};
+use headwater_session::message::{EdgeMessage, HubMessage, ReportsAcked, StreamProgress};
 use headwater_store::Survival;
 use headwater_view::PodStatusFold;
 use tokio::time::sleep;
@@ -407,10 +407,11 @@ impl Inspect for Inspector {
                     self.frame.check(isolation::check_stream(&node, stream));
                 }
             }
-            HubMessage::ReportsAcked(through) => {
+            HubMessage::ReportsAcked(ReportsAcked { through, refused }) => {
                 let mut auditor = lock(&self.auditor);
                 auditor.read();
-                let acked = sent.iter().filter(|id| *id <= through);
+                let is_refused = |id: &ReportId| refused.iter().any(|it| it.id == *id);
+                let acked = sent.iter().filter(|id| *id <= through && !is_refused(id));
                 let checked =
                     headwater_check::acknowledged::check(&node, acked, auditor.logged(&node));
                 self.frame.check(checked);

@@ -3,14 +3,14 @@
 use headwater_event::{Applied, Change, RemovalRuns, Removed, Seq, StreamId};
 use headwater_session::message::{
     Compare, Goodbye, HubHeartbeat, HubMessage, ParkNotice, Push, PushMode, PushedChange, Refusal,
-    RefusalCode, RequestError, Response, Welcome,
+    RefusalCode, RefusedReport, ReportsAcked, RequestError, Response, Welcome,
 };
 
 use super::packed::{pack, unpack};
 use super::position::{hash, hash_bytes};
 use super::{
-    CHANGES_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most, entry_key,
-    optional, required, stream,
+    CHANGES_MAX, REPORTS_MAX, STREAMS_MAX, SUMMARY_ENTRIES_MAX, WireError, WireFault, at_most,
+    entry_key, optional, required, stream,
 };
 use crate::replication as wire;
 use wire::hub_message::Message;
@@ -22,9 +22,7 @@ impl From<HubMessage> for wire::HubMessage {
             HubMessage::Welcome(welcome) => Message::Welcome(welcome.into()),
             HubMessage::Push(push) => Message::Push(push.into()),
             HubMessage::Compare(compare) => Message::Compare(compare.into()),
-            HubMessage::ReportsAcked(through) => {
-                Message::ReportsAcked(wire::ReportsAcked { through: Some(through.into()) })
-            }
+            HubMessage::ReportsAcked(acked) => Message::ReportsAcked(acked.into()),
             HubMessage::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat.into()),
             HubMessage::Response(response) => Message::Response(response.into()),
             HubMessage::ParkNotice(notice) => Message::Parked(notice.into()),
@@ -45,9 +43,7 @@ impl TryFrom<wire::HubMessage> for HubMessage {
             Message::Welcome(welcome) => Self::Welcome(welcome.try_into()?),
             Message::Push(push) => Self::Push(push.try_into()?),
             Message::Compare(compare) => Self::Compare(compare.try_into()?),
-            Message::ReportsAcked(acked) => {
-                Self::ReportsAcked(required(acked.through, "ReportsAcked.through")?.into())
-            }
+            Message::ReportsAcked(acked) => Self::ReportsAcked(acked.try_into()?),
             Message::Heartbeat(heartbeat) => Self::Heartbeat(heartbeat.try_into()?),
             Message::Response(response) => Self::Response(response.try_into()?),
             Message::Parked(parked) => Self::ParkNotice(parked.try_into()?),
@@ -232,6 +228,32 @@ impl TryFrom<wire::Change> for PushedChange {
             None => Change::Removed(Removed { key, uid }),
         };
         Ok(Self { change, base, traceparent, appended_ms })
+    }
+}
+
+impl From<ReportsAcked> for wire::ReportsAcked {
+    fn from(acked: ReportsAcked) -> Self {
+        let refused = acked.refused.into_iter().map(|refused| wire::RefusedReport {
+            id: Some(refused.id.into()),
+            reason: refused.reason,
+        });
+        Self { through: Some(acked.through.into()), refused: refused.collect() }
+    }
+}
+
+impl TryFrom<wire::ReportsAcked> for ReportsAcked {
+    type Error = WireError;
+
+    fn try_from(acked: wire::ReportsAcked) -> Result<Self, WireError> {
+        at_most(&acked.refused, REPORTS_MAX, "ReportsAcked.refused")?;
+        let refused = acked.refused.into_iter().map(|refused| {
+            let id = required(refused.id, "RefusedReport.id")?.into();
+            Ok(RefusedReport { id, reason: refused.reason })
+        });
+        Ok(Self {
+            through: required(acked.through, "ReportsAcked.through")?.into(),
+            refused: refused.collect::<Result<_, _>>()?,
+        })
     }
 }
 

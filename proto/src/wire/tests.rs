@@ -9,8 +9,8 @@ use headwater_event::{
 };
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, ReplicaPosition, Reports,
-    Request, RequestError, Response, StreamProgress, Summary, Welcome,
+    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
+    Reports, ReportsAcked, Request, RequestError, Response, StreamProgress, Summary, Welcome,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -213,7 +213,10 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         push().prop_map(HubMessage::Push),
         (stream(), any::<u64>())
             .prop_map(|(stream, nonce)| HubMessage::Compare(Compare { stream, nonce })),
-        report_id().prop_map(HubMessage::ReportsAcked),
+        (report_id(), vec((report_id(), ".{0,8}"), 0..3)).prop_map(|(through, refused)| {
+            let refused = refused.into_iter().map(|(id, reason)| RefusedReport { id, reason });
+            HubMessage::ReportsAcked(ReportsAcked { through, refused: refused.collect() })
+        }),
         vec(position(), 0..3).prop_map(|tails| HubMessage::Heartbeat(HubHeartbeat { tails })),
         (any::<u64>(), outcome)
             .prop_map(|(id, outcome)| HubMessage::Response(Response { id, outcome })),

@@ -39,6 +39,7 @@ pub struct EdgeMetrics {
     outbox_records: IntGaugeVec,
     outbox_bytes: IntGaugeVec,
     outbox_dropped: IntCounterVec,
+    reports_refused: IntCounterVec,
     connected: IntGaugeVec,
     last_contact: GaugeVec,
     last_meta_sync: GaugeVec,
@@ -131,6 +132,11 @@ impl EdgeMetrics {
                 "Messages of functions that a full outbox discarded.",
                 of_node,
             )?,
+            reports_refused: counter(
+                "headwater_edge_reports_refused_total",
+                "Reports that the cloud never takes, for example because they are too large.",
+                of_node,
+            )?,
             connected: gauge(
                 "headwater_edge_connected",
                 "Whether a hub has welcomed the node's session (1) or not (0).",
@@ -183,6 +189,7 @@ impl EdgeMetrics {
             outbox_records: self.outbox_records.with_label_values(&of),
             outbox_bytes: self.outbox_bytes.with_label_values(&of),
             outbox_dropped: self.outbox_dropped.with_label_values(&of),
+            reports_refused: self.reports_refused.with_label_values(&of),
             connected: self.connected.with_label_values(&of),
             last_contact: self.last_contact.with_label_values(&of),
             last_meta_sync: self.last_meta_sync.with_label_values(&of),

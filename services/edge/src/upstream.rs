@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_event::{Identity, Report, ReportBody, ReportId, ResourceKey};
+use headwater_session::message::RefusedReport;
 use headwater_store::{Engine, EngineError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -99,6 +100,8 @@ pub(crate) enum UpstreamCommand {
     Tick(u64),
     /// Read reports behind `after`, at most `count`.
     Read { after: Option<ReportId>, count: usize },
+    /// The cloud never takes this report; `Forget` follows.
+    Refused(RefusedReport),
     /// Remove every report up to this one: the cloud has them.
     Forget(ReportId),
     /// Move the boot number past another start of this node.
@@ -148,7 +151,7 @@ pub(crate) struct UpstreamStatus {
     pub(crate) depth: usize,
     /// Wall clock in milliseconds; 0: never.
     pub(crate) last_meta_sync_ms: i64,
-    /// Why a report could not be stored.
+    /// Why a report could not be stored, or which the cloud refused.
     pub(crate) trouble: Option<String>,
 }
 

@@ -29,12 +29,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use uuid::{Builder, Uuid};
 
 pub use config::{HubConfig, HubDependencies, HubError};
 pub use lag::Lag;
 pub use view::HubView;
 
-use crate::admission::{Sessions, TransferLimiter};
+use crate::admission::{ReportLimiter, Sessions, TransferLimiter};
 use crate::fold::{DownstreamFollower, Fold, IdentityFollower};
 use crate::metrics::GaugeSource;
 use crate::requests::{FoldRequestHandler, RequestDispatcher};
@@ -99,15 +100,26 @@ impl Hub {
             dependencies;
         schema::HUB.check(&*engine)?;
         wipe_bases(&*engine)?;
-        let partitions = upstream.describe().await?.partitions;
+        // A hub that cannot reach the log says so at its start.
+        upstream.describe().await?;
 
         // Sessions end before the fold that they read, and the upstream appender ends last: it
         // appends the last positions of the sessions.
         let (stop, upstream_stop) = (CancellationToken::new(), CancellationToken::new());
         let sessions_stop = stop.child_token();
         let fold = Arc::new(Fold::new(engine));
-        let (appender, appending) =
-            UpstreamAppender::start(upstream.clone(), partitions, &metrics, &upstream_stop);
+        let chance = Arc::new(chance);
+        let new_uuid = {
+            let chance = chance.clone();
+            move || draw_uuid(&*chance)
+        };
+        let (appender, appending) = UpstreamAppender::start(
+            upstream.clone(),
+            limits.upstream_groups_max,
+            new_uuid,
+            &metrics,
+            &upstream_stop,
+        );
         let requests = Arc::new(FoldRequestHandler::new(fold.clone(), requests));
         let follower = DownstreamFollower {
             log: downstream,
@@ -124,6 +136,7 @@ impl Hub {
             upstream: appender,
             requests: RequestDispatcher::new(requests, &limits),
             sessions: Sessions::new(&limits, sessions_stop.clone()),
+            reports: ReportLimiter::new(&limits),
             transfers: TransferLimiter::new(
                 limits.transfers_max,
                 limits.transfers_held_max,
@@ -131,7 +144,7 @@ impl Hub {
             ),
             limits,
             wall_clock,
-            chance: Box::new(chance),
+            chance: Box::new(move || chance()),
             metrics: metrics.clone(),
             stop: sessions_stop,
             connections: TaskTracker::new(),
@@ -189,6 +202,14 @@ impl HubHandle {
             }
         }
     }
+}
+
+/// Draws a random UUID, 32 bits at a time.
+fn draw_uuid(chance: &dyn Fn() -> f64) -> Uuid {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^32")]
+    let draw = || u128::from((chance() * 4_294_967_296.0) as u32);
+    let bits = (0..4).fold(0, |bits, _| bits << 32 | draw());
+    Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
 }
 
 /// Sends a goodbye to one edge after the other. When the time is up, the remaining edges are

@@ -106,6 +106,18 @@ pub const OUTBOUND_MESSAGES_MAX: usize = 256;
 /// hub drops a session whose edge reads nothing; the edge resumes.
 pub const OUTBOUND_WITHIN: Duration = Duration::from_secs(45);
 
+/// Reports a second of one node that the hub appends; the others wait. A node of a hundred pods
+/// reports a few, and ten thousand such nodes together far less than a log takes.
+pub const NODE_REPORTS_PER_SECOND: u32 = 100;
+
+/// Reports of one node that the hub appends at once: the whole outbox of an edge that was offline.
+pub const NODE_REPORTS_AT_ONCE: u32 = 8_192;
+
+/// Groups of reports that wait for the log, over all partitions and edges; each partition has its
+/// share. A session queues a few, so only thousands of sessions reach the bound; the others wait in
+/// their sessions.
+pub const UPSTREAM_GROUPS_MAX: usize = 1_024;
+
 /// Requests of all nodes in flight at once. A further one fails, and its edge asks again.
 pub const REQUESTS_MAX: usize = 256;
 
@@ -167,6 +179,12 @@ pub struct HubLimits {
     pub outbound_messages_max: usize,
     /// See [`OUTBOUND_WITHIN`].
     pub outbound_within: Duration,
+    /// See [`NODE_REPORTS_PER_SECOND`].
+    pub node_reports_per_second: u32,
+    /// See [`NODE_REPORTS_AT_ONCE`].
+    pub node_reports_at_once: u32,
+    /// See [`UPSTREAM_GROUPS_MAX`].
+    pub upstream_groups_max: usize,
     /// See [`REQUESTS_MAX`].
     pub requests_max: usize,
     /// See [`NODE_REQUESTS_MAX`].
@@ -202,6 +220,9 @@ impl Default for HubLimits {
             transfers_held_max: TRANSFERS_HELD_MAX,
             outbound_messages_max: OUTBOUND_MESSAGES_MAX,
             outbound_within: OUTBOUND_WITHIN,
+            node_reports_per_second: NODE_REPORTS_PER_SECOND,
+            node_reports_at_once: NODE_REPORTS_AT_ONCE,
+            upstream_groups_max: UPSTREAM_GROUPS_MAX,
             requests_max: REQUESTS_MAX,
             node_requests_max: NODE_REQUESTS_MAX,
         }

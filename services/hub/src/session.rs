@@ -4,8 +4,8 @@
 //! fold, and carries the outputs out:
 //!
 //! ```text
-//!            messages of the edge, notifications of the fold, acknowledgements of the log,
-//!            responses, slots, deadlines, dismissal
+//!            messages of the edge, notifications of the fold, room in the queue of the log,
+//!            acknowledgements of the log, responses, slots, deadlines, dismissal
 //!                    │
 //!                    ▼ HubInput
 //!  fold ──────► HubSession::step ──────► HubOutput: send, append, ask, identify, close
@@ -17,7 +17,8 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `dependencies` | what every session needs from its hub |
-//! | `output` | the outputs that may have to wait: messages, reports; and requests |
+//! | `output` | the messages to the edge, which may have to wait; and requests |
+//! | `report_queue` | the reports that wait for room in the queue of the log |
 //! | `position` | when the position of the node is published, and its content |
 //! | `counters` | what the session counts |
 //! | `spans` | the spans of pushed events |
@@ -26,6 +27,7 @@ mod counters;
 mod dependencies;
 mod output;
 mod position;
+mod report_queue;
 mod spans;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -36,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use headwater_event::{Identity, NodeName, ReportId, StreamId};
+use headwater_event::{Identity, NodeName, StreamId};
 use headwater_proto::replication as wire;
 use headwater_session::message::{EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response};
 use headwater_session::{HubInput, HubOutput, HubSession, HubStreamStatus, SessionId};
@@ -47,12 +49,17 @@ use tonic::Status;
 
 use crate::admission::{Dismissal, HUB_STOPS, TransferSlot};
 use crate::metrics::{EndReason, HelloOutcome};
+use crate::upstream::AppendOutcome;
 use counters::SessionCounters;
 pub(crate) use dependencies::SessionDependencies;
 use position::PositionPublisher;
+use report_queue::ReportQueue;
 
 /// How often the session receives the time.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Why an edge must connect again after the upstream log was created again.
+const REPORTS_LOST: &str = "the upstream log was created again: send the reports once more";
 
 /// The messages to the edge. Boxed: the channel has room for dozens, and a hub has thousands of
 /// sessions.
@@ -69,8 +76,7 @@ pub(crate) struct SessionTask {
     /// Notified when the fold changes in a way that concerns the session.
     changed: Arc<Notify>,
     subscribed: BTreeSet<StreamId>,
-    /// The last report that the log has durably.
-    appended: watch::Sender<ReportId>,
+    reports: ReportQueue,
     /// Requests in flight; they end with the session.
     requests: JoinSet<Response>,
     transfer_slot: TransferSlot,
@@ -116,7 +122,7 @@ impl SessionTask {
             dismissed,
             changed: hub.fold.subscriptions().add(id),
             subscribed: BTreeSet::new(),
-            appended: watch::Sender::default(),
+            reports: ReportQueue::new(hub.upstream.clone()),
             requests: JoinSet::new(),
             transfer_slot: hub.transfers.slot(),
             position: PositionPublisher::new(contact_ms),
@@ -145,39 +151,55 @@ impl SessionTask {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let changed = self.changed.clone();
-        let mut appended = self.appended.subscribe();
+        let mut appended = self.reports.outcome().subscribe();
         let mut input = HubInput::Received(EdgeMessage::Hello(hello));
         loop {
             if let ControlFlow::Break(reason) = self.step(input).await {
                 return reason;
             }
             self.publish_position_if_due();
-            input = tokio::select! {
-                biased;
-                dismissal = dismissal(&mut self.dismissed) => match dismissal {
-                    Dismissal::Refused(refusal) => HubInput::Dismissed(refusal),
-                    Dismissal::Leaving => HubInput::Leaving(HUB_STOPS.to_owned()),
-                },
-                message = messages.next() => match message {
-                    Some(Ok(message)) => {
-                        self.position.contact((self.hub.wall_clock)());
-                        HubInput::Received(message)
+            input = loop {
+                let reads = self.reports.has_room();
+                break tokio::select! {
+                    biased;
+                    dismissal = dismissal(&mut self.dismissed) => match dismissal {
+                        Dismissal::Refused(refusal) => HubInput::Dismissed(refusal),
+                        Dismissal::Leaving => HubInput::Leaving(HUB_STOPS.to_owned()),
+                    },
+                    message = messages.next(), if reads => match message {
+                        Some(Ok(message)) => {
+                            self.position.contact((self.hub.wall_clock)());
+                            HubInput::Received(message)
+                        }
+                        Some(Err(status)) => {
+                            let _ = self.outbound.send(Box::new(Err(status))).await;
+                            return EndReason::Broken;
+                        }
+                        None => return EndReason::Left,
+                    },
+                    Ok(()) = appended.changed() => {
+                        appended.mark_unchanged();
+                        match AppendOutcome::take(self.reports.outcome()) {
+                            Some(acked) => HubInput::Appended(acked),
+                            None => HubInput::Leaving(REPORTS_LOST.to_owned()),
+                        }
                     }
-                    Some(Err(status)) => {
-                        let _ = self.outbound.send(Box::new(Err(status))).await;
-                        return EndReason::Broken;
+                    room = self.reports.room() => match room {
+                        Some(permit) => {
+                            self.reports.take_room(&self.node, permit);
+                            continue;
+                        }
+                        None => return EndReason::Upstream,
+                    },
+                    Some(Ok(response)) = self.requests.join_next() => HubInput::Answered(response),
+                    () = changed.notified() => HubInput::Advanced,
+                    () = self.transfer_slot.granted() => HubInput::Advanced,
+                    () = &mut expired => HubInput::Dismissed(certificate_expired(&self.node)),
+                    () = &mut too_old => HubInput::Leaving("the session is old".to_owned()),
+                    now = ticks.tick() => {
+                        HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
                     }
-                    None => return EndReason::Left,
-                },
-                Ok(()) = appended.changed() => HubInput::Appended(*appended.borrow_and_update()),
-                Some(Ok(response)) = self.requests.join_next() => HubInput::Answered(response),
-                () = changed.notified() => HubInput::Advanced,
-                () = self.transfer_slot.granted() => HubInput::Advanced,
-                () = &mut expired => HubInput::Dismissed(certificate_expired(&self.node)),
-                () = &mut too_old => HubInput::Leaving("the session is old".to_owned()),
-                now = ticks.tick() => {
-                    HubInput::Tick(u64::try_from((now - started).as_millis()).unwrap_or(u64::MAX))
-                }
+                };
             };
         }
     }
@@ -185,6 +207,9 @@ impl SessionTask {
     /// Steps the session and carries its outputs out; breaks when the session ends.
     async fn step(&mut self, input: HubInput) -> ControlFlow<EndReason> {
         let mut inputs = VecDeque::from([input]);
+        if matches!(inputs[0], HubInput::Tick(_)) && !self.reports.has_room() {
+            inputs.push_front(HubInput::Unread);
+        }
         while let Some(input) = inputs.pop_front() {
             let (outputs, wants_transfer) = {
                 let source = self.hub.fold.source().with_heads_of(&self.subscribed);
@@ -200,7 +225,10 @@ impl SessionTask {
                 match output {
                     HubOutput::Identify(identity) => inputs.push_back(self.identify(&identity)),
                     HubOutput::Send(message) => self.send(message).await?,
-                    HubOutput::AppendReports(reports) => self.append(reports).await?,
+                    HubOutput::AppendReports(reports) => {
+                        let wait = self.hub.reports.take(&self.node, &reports);
+                        self.reports.add(&self.node, reports, Instant::now() + wait);
+                    }
                     HubOutput::Ask(request) => self.request(request),
                     HubOutput::Alive(heartbeat) => self.position.heartbeat(heartbeat),
                     HubOutput::Progressed(_) => self.position.progressed(),

@@ -1,17 +1,32 @@
 //! The way of reports into the upstream log.
 //!
+//! ```text
+//!  session ──permit──► queue of the partition ──► partition appender ──► log
+//!     ▲                                                  │
+//!     └────────────────── receipt ◄──────────────────────┘
+//! ```
+//!
 //! | module | what it owns |
 //! |---|---|
-//! | `appender` | the task that appends reports and positions |
+//! | `appender` | the handle of the sessions: room in the queue of a partition |
+//! | `topic` | the topic in its present life: its partitions and their tasks |
+//! | `partition_appender` | the task that appends to one partition |
+//! | `record_group` | the records of one node that are appended in order |
+//! | `receipt` | what became of the reports of a session |
 //! | `bases` | on disk, the reports that the next patches of a session apply to |
 //! | `spans` | the span of a traced report |
 
 mod appender;
 mod bases;
+mod partition_appender;
+mod receipt;
+mod record_group;
 mod spans;
+mod topic;
 
-pub(crate) use appender::UpstreamAppender;
+pub(crate) use appender::{AppendPermit, UpstreamAppender};
 pub(crate) use bases::{ReportBases, wipe_bases};
+pub(crate) use receipt::AppendOutcome;
 
 #[cfg(test)]
 pub(crate) use bases::base_count;

@@ -269,8 +269,8 @@ impl EdgeSession {
         match log_id {
             (log_id, HubMessage::Push(push)) => self.pushed(push, &log_id, outputs),
             (_, HubMessage::Compare(compare)) => self.compare(compare, outputs),
-            (_, HubMessage::ReportsAcked(through)) => {
-                let forgotten = self.reports.acked(through, self.settings.reports_window);
+            (_, HubMessage::ReportsAcked(acked)) => {
+                let forgotten = self.reports.acked(acked, self.settings.reports_window);
                 let message = "an acknowledgement of reports that were not sent";
                 outputs.extend(forgotten.ok_or(EdgeCloseReason::Unexpected { message })?);
                 Ok(())

@@ -54,7 +54,8 @@ use stream_sender::StreamSender;
 
 use crate::message::{
     Ack, Divergence, EdgeMessage, Goodbye, HubHeartbeat, HubMessage, Refusal, RefusalCode,
-    ReplicaPosition, Reports, Request, RequestError, Response, StreamProgress, Summary,
+    ReplicaPosition, Reports, ReportsAcked, Request, RequestError, Response, StreamProgress,
+    Summary,
 };
 use crate::settings::HubSettings;
 use crate::source::{FoldStatus, Readiness, SourceError, StreamSource};
@@ -193,10 +194,15 @@ impl HubSession {
             HubInput::Dismissed(refusal) => Err(HubCloseReason::Refused(refusal)),
             HubInput::Leaving(reason) => Err(HubCloseReason::Left { reason }),
             HubInput::Advanced => self.advanced(source, outputs),
-            HubInput::Appended(through) => {
-                if let Some(acked) = self.pending_reports.appended(through) {
+            HubInput::Appended(ReportsAcked { through, refused }) => {
+                if let Some(through) = self.pending_reports.appended(through) {
+                    let acked = ReportsAcked { through, refused };
                     outputs.push(HubOutput::Send(HubMessage::ReportsAcked(acked)));
                 }
+                Ok(())
+            }
+            HubInput::Unread => {
+                self.received_ms = self.received_ms.map(|_| self.now_ms);
                 Ok(())
             }
             HubInput::Answered(response) => {

@@ -40,8 +40,8 @@ pub enum HubMessage {
     Push(Push),
     /// Asks for a summary of the edge's entries in a stream.
     Compare(Compare),
-    /// Every report up to this one, inclusive, is durable in the log.
-    ReportsAcked(ReportId),
+    /// Every report up to one of them is durable in the log, or refused.
+    ReportsAcked(ReportsAcked),
     /// A sign of life; a newer one supersedes an older one.
     Heartbeat(HubHeartbeat),
     /// The response to a request.
@@ -221,6 +221,24 @@ pub struct Reports {
     pub reports: Vec<Report>,
 }
 
+/// Acknowledges reports cumulatively.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportsAcked {
+    /// Every report up to this one, inclusive, is durable in the log, except the refused ones.
+    pub through: ReportId,
+    /// Reports since the last acknowledgement that the log never takes.
+    pub refused: Vec<RefusedReport>,
+}
+
+/// A report that the log never takes, whenever it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedReport {
+    /// The report.
+    pub id: ReportId,
+    /// The reason, for people.
+    pub reason: String,
+}
+
 /// An edge's sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdgeHeartbeat {
@@ -315,6 +333,13 @@ pub enum RefusalCode {
     Superseded,
     /// The hub stops or is full: the edge connects again, to another hub if possible.
     Unavailable,
+}
+
+impl From<ReportId> for ReportsAcked {
+    /// Without a refusal.
+    fn from(through: ReportId) -> Self {
+        Self { through, refused: Vec::new() }
+    }
 }
 
 impl EdgeMessage {

@@ -9,8 +9,8 @@ use headwater_event::{
 };
 use headwater_session::message::{
     Ack, Compare, Divergence, EdgeHeartbeat, EdgeMessage, Goodbye, Hello, HubHeartbeat, HubMessage,
-    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, ReplicaPosition, Reports,
-    Request, RequestError, Response, StreamProgress, Summary, Welcome,
+    ParkNotice, Push, PushMode, PushedChange, Refusal, RefusalCode, RefusedReport, ReplicaPosition,
+    Reports, ReportsAcked, Request, RequestError, Response, StreamProgress, Summary, Welcome,
 };
 use headwater_session::{
     EdgeInput, EdgeSession, EdgeSettings, EdgeState, HubInput, HubOutput, HubSession, HubSettings,
@@ -208,7 +208,7 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
         8 => push().prop_map(HubMessage::Push),
         2 => (stream(), nonce())
             .prop_map(|(stream, nonce)| HubMessage::Compare(Compare { stream, nonce })),
-        1 => report_id().prop_map(HubMessage::ReportsAcked),
+        1 => reports_acked().prop_map(HubMessage::ReportsAcked),
         1 => vec(position(), 0..3)
             .prop_map(|tails| HubMessage::Heartbeat(HubHeartbeat { tails })),
         1 => response().prop_map(HubMessage::Response),
@@ -216,6 +216,13 @@ fn hub_message() -> impl Strategy<Value = HubMessage> {
             .prop_map(|stream| HubMessage::ParkNotice(ParkNotice { stream, reason: String::new() })),
         1 => Just(HubMessage::Goodbye(Goodbye { reason: String::new() })),
     ]
+}
+
+fn reports_acked() -> impl Strategy<Value = ReportsAcked> {
+    (report_id(), vec(report_id(), 0..3)).prop_map(|(through, refused)| {
+        let refused = refused.into_iter().map(|id| RefusedReport { id, reason: String::new() });
+        ReportsAcked { through, refused: refused.collect() }
+    })
 }
 
 fn edge_input() -> impl Strategy<Value = EdgeInput> {
@@ -247,7 +254,8 @@ fn hub_input() -> impl Strategy<Value = HubInput> {
         1 => identity().prop_map(|known| HubInput::Admitted { known: Some(known) }),
         1 => Just(HubInput::Dismissed(refusal())),
         3 => Just(HubInput::Advanced),
-        2 => report_id().prop_map(HubInput::Appended),
+        2 => reports_acked().prop_map(HubInput::Appended),
+        1 => Just(HubInput::Unread),
         1 => response().prop_map(HubInput::Answered),
         1 => prop_oneof![0..60_000u64, number()].prop_map(HubInput::Tick),
     ]

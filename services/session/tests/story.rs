@@ -7,7 +7,7 @@ use headwater_event::{
 };
 use headwater_session::message::{
     Ack, EdgeMessage, Hello, HubMessage, PROTOCOL, Push, PushMode, Refusal, RefusalCode,
-    ReplicaPosition, Reports, Request, RequestError, Welcome,
+    RefusedReport, ReplicaPosition, Reports, ReportsAcked, Request, RequestError, Welcome,
 };
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState, HubCloseReason,
@@ -366,9 +366,16 @@ fn reports_are_acknowledged_after_their_append() {
     let sent = Reports { after: None, reports: reports.clone() };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(sent)));
     assert_eq!(outputs, [HubOutput::AppendReports(reports)]);
-    let outputs = hub.step(&source, HubInput::Appended(id(4)));
-    assert_eq!(outputs, [HubOutput::Send(HubMessage::ReportsAcked(id(4)))]);
-    // Reports 5 to 7 are lost.
+    let outputs = hub.step(&source, HubInput::Appended(id(4).into()));
+    assert_eq!(outputs, [HubOutput::Send(HubMessage::ReportsAcked(id(4).into()))]);
+    // A report that the log never takes is named, and forgotten with the others.
+    let (sent, refused) = (report(5), RefusedReport { id: id(5), reason: "too large".to_owned() });
+    let sent = Reports { after: Some(id(4)), reports: vec![sent] };
+    hub.step(&source, HubInput::Received(EdgeMessage::Reports(sent)));
+    let acked = ReportsAcked { through: id(5), refused: vec![refused] };
+    let outputs = hub.step(&source, HubInput::Appended(acked.clone()));
+    assert_eq!(outputs, [HubOutput::Send(HubMessage::ReportsAcked(acked))]);
+    // Reports 6 and 7 are lost.
     let later = Reports { after: Some(id(7)), reports: vec![report(8)] };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Reports(later)));
     assert!(matches!(

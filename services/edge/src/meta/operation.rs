@@ -17,6 +17,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use headwater_event::{KeyError, NodeName, ReportBody, ResourceKey};
+use headwater_object::OBJECT_BYTES_MAX;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -130,13 +131,19 @@ pub(crate) fn plan(node: &NodeName, operation: &Operation) -> Result<Plan, Opera
                     "the operation needs one object, not a whole type",
                 ));
             };
-            if source == OperationSource::Edged {
-                return of_edged(node, operation, key);
+            let plan = match (source, route(source, key.kind())) {
+                (OperationSource::Edged, _) => of_edged(node, operation, key),
+                (_, Route::Outbox) => message(operation, key),
+                (_, Route::To(group)) => Ok(Plan::Deliver(group)),
+            }?;
+            let bytes = operation.content.len();
+            if bytes > OBJECT_BYTES_MAX && matches!(plan, Plan::Report(_) | Plan::SetStatus { .. })
+            {
+                let reason =
+                    format!("the content has {bytes} bytes; the cloud takes {OBJECT_BYTES_MAX}");
+                return Err(invalid(&operation.resource, &reason));
             }
-            match route(source, key.kind()) {
-                Route::Outbox => message(operation, key),
-                Route::To(group) => Ok(Plan::Deliver(group)),
-            }
+            Ok(plan)
         }
         verb @ (Verb::Action
         | Verb::ActionResult

@@ -29,6 +29,7 @@ pub(super) struct Handles {
     pub(super) outbox_records: IntGauge,
     pub(super) outbox_bytes: IntGauge,
     pub(super) outbox_dropped: IntCounter,
+    pub(super) reports_refused: IntCounter,
     pub(super) connected: IntGauge,
     pub(super) last_contact: Gauge,
     pub(super) last_meta_sync: Gauge,
@@ -133,6 +134,13 @@ impl EdgeCounts {
     pub(crate) fn discarded(&self, messages: u64) {
         if let Some(handles) = &self.0 {
             handles.outbox_dropped.inc_by(messages);
+        }
+    }
+
+    /// Counts a report that the cloud refused.
+    pub(crate) fn refused(&self) {
+        if let Some(handles) = &self.0 {
+            handles.reports_refused.inc();
         }
     }
 

@@ -160,6 +160,11 @@ impl Outbox {
         Ok(reports)
     }
 
+    /// The key of a report.
+    pub(crate) fn key(&self, id: ReportId) -> Option<&ReportKey> {
+        self.by_id.get(&id).map(|entry| &entry.key)
+    }
+
     /// Whether there is a report of `key`.
     pub(crate) fn holds(&self, key: &ReportKey) -> bool {
         self.by_key.contains_key(key)

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_event::{Identity, Incarnation, NodeName, ReportBody, ReportId};
+use headwater_event::{Identity, Incarnation, NodeName, ReportBody, ReportId, ReportKey};
+use headwater_session::message::RefusedReport;
 use headwater_store::EngineError;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -32,6 +33,8 @@ pub(crate) struct EdgeUpstream {
     meta_sync: MetaSync,
     group: Group,
     stopping: bool,
+    /// The number of reports that the cloud refused since the start, and the last one.
+    refused: Option<(u64, String)>,
     session: mpsc::Sender<UpstreamEvent>,
     status: watch::Sender<UpstreamStatus>,
     clock: Arc<dyn Clock>,
@@ -80,6 +83,7 @@ impl EdgeUpstream {
             meta_sync: MetaSync::new(settings, statuses),
             group: Group::default(),
             stopping: false,
+            refused: None,
             session,
             status,
             clock,
@@ -175,6 +179,7 @@ impl EdgeUpstream {
             UpstreamCommand::Tick(now_ms) => self.meta_sync.tick(&self.writer, now_ms),
             UpstreamCommand::Stop => self.stopping = true,
             UpstreamCommand::Read { after, count } => self.group.reads.push((after, count)),
+            UpstreamCommand::Refused(refused) => self.refused(refused),
             UpstreamCommand::Forget(through) => {
                 if self.writer.forget(through) {
                     self.meta_sync.has_room();
@@ -201,6 +206,17 @@ impl EdgeUpstream {
             Ok(_) => Ok(Ok(true)),
             Err(error) => error.refusal().map(Err),
         }
+    }
+
+    /// The cloud never takes a report. It leaves the outbox with those that the cloud has.
+    fn refused(&mut self, refused: RefusedReport) {
+        let RefusedReport { id, reason } = refused;
+        // Another report of its key may have taken its place.
+        let key = self.writer.outbox.key(id).map_or("a report".to_owned(), ReportKey::to_string);
+        tracing::error!(key, %id, reason, "the cloud never takes a report; the edge discards it");
+        self.metrics.refused();
+        let count = self.refused.take().map_or(0, |(count, _)| count) + 1;
+        self.refused = Some((count, format!("{key}: {reason}")));
     }
 
     fn run_meta_sync(&mut self) -> Result<Result<bool, OperationError>, EngineError> {
@@ -235,13 +251,16 @@ impl EdgeUpstream {
             0 => None,
             dropped => Some(format!("the full outbox discarded {dropped} messages of functions")),
         };
+        let refused = self.refused.as_ref().map(|(count, last)| {
+            format!("the cloud refused {count} reports for good; the last: {last}")
+        });
         self.metrics.outbox(outbox.depth(), outbox.bytes());
         self.metrics.meta_synced(self.meta_sync.last_ms);
         let status = UpstreamStatus {
             identity: self.identity(),
             depth: outbox.depth(),
             last_meta_sync_ms: self.meta_sync.last_ms,
-            trouble: self.meta_sync.trouble.clone().or(dropped),
+            trouble: self.meta_sync.trouble.clone().or(refused).or(dropped),
         };
         self.status.send_if_modified(|current| {
             let is_modified = *current != status;

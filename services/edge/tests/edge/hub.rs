@@ -341,7 +341,7 @@ impl State {
                 }
                 let last = reports.last()?.id;
                 self.reports.extend(reports);
-                Some(HubInput::Appended(last))
+                Some(HubInput::Appended(last.into()))
             }
             HubOutput::Ask(request) => {
                 let outcome = Err(RequestError::NotFound);

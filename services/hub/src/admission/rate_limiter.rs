@@ -6,6 +6,7 @@ use std::time::Duration;
 use headwater_event::NodeName;
 
 use super::error::AdmissionError;
+use super::token_bucket::TokenBucket;
 use crate::limits::HubLimits;
 
 /// Nodes whose hellos are counted one by one. A node whose bucket is full again is dropped, so
@@ -53,53 +54,9 @@ impl RateLimiter {
     }
 }
 
-/// A token bucket, kept as the time at which it is full again.
-#[derive(Clone, Copy, Debug)]
-struct TokenBucket {
-    /// The time in which one token is added.
-    interval: Duration,
-    /// How far `full_at` may be ahead of the clock while the bucket still has a token.
-    ahead_max: Duration,
-    full_at: Duration,
-}
-
-impl TokenBucket {
-    /// A full bucket of `burst` tokens that gains `per_second` tokens a second; at least one each.
-    fn new(per_second: u32, burst: u32) -> Self {
-        let interval = Duration::from_secs(1) / per_second.max(1);
-        Self { interval, ahead_max: interval * (burst.max(1) - 1), full_at: Duration::ZERO }
-    }
-
-    /// Takes a token if there is one. `now` is of a monotonic clock.
-    fn take(&mut self, now: Duration) -> bool {
-        let full_at = self.full_at.max(now);
-        if full_at - now > self.ahead_max {
-            return false;
-        }
-        self.full_at = full_at + self.interval;
-        true
-    }
-
-    fn is_full(&self, now: Duration) -> bool {
-        self.full_at <= now
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_burst_passes_and_then_the_rate_holds() {
-        let mut bucket = TokenBucket::new(10, 3);
-        let mut taken = |ms| (0..9).filter(|_| bucket.take(Duration::from_millis(ms))).count();
-        assert_eq!(taken(5_000), 3);
-        assert_eq!(taken(5_099), 0);
-        assert_eq!(taken(5_100), 1);
-        assert_eq!(taken(5_300), 2);
-        assert_eq!(taken(60_000), 3, "the bucket holds no more");
-        assert!(TokenBucket::new(0, 0).take(Duration::ZERO), "no division by zero");
-    }
 
     #[test]
     fn a_node_that_connects_in_a_loop_does_not_use_up_the_rate_of_the_hub() {

@@ -9,6 +9,7 @@ mod pause;
 mod real;
 mod requests;
 mod tls;
+mod upstream;
 
 use std::time::Instant;
 

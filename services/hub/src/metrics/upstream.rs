@@ -17,6 +17,7 @@ pub(crate) struct UpstreamMetrics {
     append_seconds: Histogram,
     /// Rejected, no partition, unknown, fatal.
     failures: [IntCounter; 4],
+    refused: IntCounter,
     positions_left_out: IntCounter,
 }
 
@@ -54,6 +55,10 @@ impl UpstreamMetrics {
                 "kind",
                 ["rejected", "no_partition", "unknown", "fatal"],
             )?,
+            refused: families.counter(
+                "headwater_hub_reports_refused_total",
+                "Reports that the log never takes; the hub refused each to its edge by name.",
+            )?,
             positions_left_out: families.counter(
                 "headwater_hub_positions_left_out_total",
                 "Position records that were left out because the queue was full.",
@@ -85,6 +90,11 @@ impl UpstreamMetrics {
             AppendError::Unknown { .. } => unknown.inc(),
             AppendError::Fatal { .. } => fatal.inc(),
         }
+    }
+
+    /// Counts reports that the log never takes.
+    pub(crate) fn refused(&self, reports: usize) {
+        self.refused.inc_by(reports as u64);
     }
 
     /// Counts a position that was left out.

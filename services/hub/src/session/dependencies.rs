@@ -8,7 +8,7 @@ use headwater_session::HubSettings;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Sessions, TransferLimiter};
+use crate::admission::{ReportLimiter, Sessions, TransferLimiter};
 use crate::fold::Fold;
 use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
@@ -31,6 +31,8 @@ pub(crate) struct SessionDependencies {
     pub(crate) requests: RequestDispatcher,
     /// The sessions of the hub.
     pub(crate) sessions: Sessions,
+    /// The rates of reports.
+    pub(crate) reports: ReportLimiter,
     /// The slots of transfers.
     pub(crate) transfers: TransferLimiter,
     /// The hub's clock.

@@ -1,4 +1,4 @@
-//! The outputs of a session that may have to wait, and its requests.
+//! The messages of a session to its edge, which may have to wait, and its requests.
 //!
 //! A wait here blocks the session's next step. It ends with the dismissal of the session, and a
 //! transfer slot that is granted meanwhile expires in time.
@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_event::Report;
 use headwater_session::message::{HubMessage, Request, Response};
 use tokio::time::{Instant, sleep};
 
@@ -48,25 +47,6 @@ impl SessionTask {
                     tracing::warn!(node = %self.node, "session dropped: the edge takes no bytes");
                     return ControlFlow::Break(EndReason::Slow);
                 }
-            }
-        }
-    }
-
-    /// Queues reports for the upstream log; waits while the queue is full.
-    pub(super) async fn append(&mut self, reports: Vec<Report>) -> ControlFlow<EndReason> {
-        let appended = self.appended.clone();
-        let mut append = pin!(self.hub.upstream.append(&self.node, reports, appended));
-        loop {
-            tokio::select! {
-                biased;
-                is_queued = &mut append => return match is_queued {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(EndReason::Upstream),
-                },
-                dismissal = dismissal(&mut self.dismissed) => {
-                    return ControlFlow::Break(self.dropped(&dismissal));
-                }
-                () = self.transfer_slot.granted() => self.changed.notify_one(),
             }
         }
     }

@@ -1,233 +1,165 @@
-//! Appends the reports of edges to the upstream log: one task, and one append for the reports of
-//! many edges.
+//! The way of the sessions into the upstream log: a queue for each partition, and a task behind each
+//! ([`super::partition_appender`]).
 //!
 //! A session acknowledges a report once the log has it durably. An append whose outcome is unknown
 //! is made again: the report's id orders it, so a second copy has no effect.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use futures::FutureExt;
-use headwater_event::upstream::encode_report;
-use headwater_event::{NodeName, NodeProgress, Partition, Report, ReportId, ReportKey, StreamId};
-use headwater_log::{Append, AppendError, Log, Record};
+use headwater_event::{NodeName, NodeProgress, Partition, Report, ReportId};
+use headwater_log::Log;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Span;
+use uuid::Uuid;
 
-use super::spans;
-use crate::backoff::Backoff;
-use crate::metrics::{HubMetrics, RecordKind, UpstreamMetrics};
+use super::receipt::{AppendOutcome, AppendReceipt};
+use super::record_group::RecordGroup;
+use super::topic::{PartitionQueues, UpstreamTopic, queue_of};
+use crate::metrics::{HubMetrics, UpstreamMetrics};
 
-/// Groups of records that wait for the log, over all edges. A session queues a few at most, so
-/// only thousands of sessions reach the bound; the others wait in their sessions.
-const QUEUE_MAX: usize = 1024;
-
-/// Records of one append: bounds the memory of a burst, and the time to its first acknowledgement.
-const BATCH_RECORDS_MAX: usize = 2048;
-
-/// The first wait before an append of unknown outcome is made again. The waits double, so that a
-/// log that is away receives few appends.
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-
-/// The longest wait before an append of unknown outcome is made again.
-const RETRY_LONGEST: Duration = Duration::from_secs(5);
-
-/// How long the queued records may take when the hub stops. A log that works needs far less, and
-/// the hub does not wait for one that does not.
-const DRAIN_WITHIN: Duration = Duration::from_secs(2);
-
-/// A record for the upstream log.
-struct OutgoingRecord {
-    append: Append,
-    kind: RecordKind,
-    /// Ends when the log has the record.
-    span: Option<Span>,
-}
-
-/// Records that are appended in order.
-struct RecordGroup {
-    records: Vec<OutgoingRecord>,
-    /// Receives the id of the last report once all records are durable.
-    acked: Option<(watch::Sender<ReportId>, ReportId)>,
-}
-
-/// A handle on the task that appends upstream. Cheap to clone.
+/// A handle on the tasks that append upstream. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct UpstreamAppender {
-    queue: mpsc::Sender<RecordGroup>,
-    partitions: u32,
+    queues: watch::Receiver<PartitionQueues>,
     metrics: UpstreamMetrics,
+    stop: CancellationToken,
+}
+
+/// Room for one group of a node in the queue of its partition.
+pub(crate) struct AppendPermit {
+    node: NodeName,
+    partition: Partition,
+    room: mpsc::OwnedPermit<RecordGroup>,
 }
 
 impl UpstreamAppender {
-    /// Starts the task over `log`. Once `stop` is cancelled, the task takes no more records. It
-    /// ends when the queued ones are in the log, or after [`DRAIN_WITHIN`].
+    /// Starts the tasks over `log`. Once `stop` is cancelled, they take no more records. The
+    /// returned task ends when the queued ones are in the log, or after a short time.
     pub(crate) fn start(
         log: Arc<dyn Log>,
-        partitions: u32,
+        groups_max: usize,
+        new_uuid: impl Fn() -> Uuid + Send + Sync + 'static,
         metrics: &HubMetrics,
         stop: &CancellationToken,
     ) -> (Self, JoinHandle<()>) {
-        let (queue, groups) = mpsc::channel(QUEUE_MAX);
+        let (sender, queues) = watch::channel(PartitionQueues::default());
         let metrics = metrics.upstream.clone();
-        let task = tokio::spawn(run(log, groups, metrics.clone(), stop.clone()));
-        (Self { queue, partitions, metrics }, task)
+        let topic = UpstreamTopic {
+            log,
+            metrics: metrics.clone(),
+            groups_max,
+            new_uuid: Box::new(new_uuid),
+            queues: sender,
+            stop: stop.clone(),
+        };
+        let task = tokio::spawn(topic.run());
+        (Self { queues, metrics, stop: stop.clone() }, task)
     }
 
-    /// Queues the reports of `node`, in order. `acked` receives the last id once all of them are
-    /// durable. Returns whether the task still runs.
-    pub(crate) async fn append(
-        &self,
-        node: &NodeName,
-        reports: Vec<Report>,
-        acked: watch::Sender<ReportId>,
-    ) -> bool {
-        let Some(last) = reports.last().map(|report| report.id) else { return true };
-        let partition = self.partition(node);
-        let records = reports.into_iter().filter_map(|report| outgoing(node, partition, report));
-        let group = RecordGroup { records: records.collect(), acked: Some((acked, last)) };
-        self.queue.send(group).await.is_ok()
+    /// Room for a group of `node`, if there is some now.
+    pub(crate) fn try_reserve(&self, node: &NodeName) -> Option<AppendPermit> {
+        let queues = self.queues.borrow();
+        let (partition, queue) = queue_of(&queues, node)?;
+        let room = queue.clone().try_reserve_owned().ok()?;
+        Some(AppendPermit { node: node.clone(), partition, room })
+    }
+
+    /// Waits for room for a group of `node`; `None`: the hub takes no more reports.
+    pub(crate) async fn reserve(&self, node: &NodeName) -> Option<AppendPermit> {
+        let mut queues = self.queues.clone();
+        loop {
+            let (partition, queue) = {
+                let queues = queues.wait_for(|queues| !queues.is_empty()).await.ok()?;
+                let (partition, queue) = queue_of(&queues, node)?;
+                (partition, queue.clone())
+            };
+            if let Ok(room) = queue.reserve_owned().await {
+                return Some(AppendPermit { node: node.clone(), partition, room });
+            }
+            if self.stop.is_cancelled() {
+                return None;
+            }
+            // The queue belongs to a former life of the topic.
+            queues.changed().await.ok()?;
+        }
     }
 
     /// Queues the position of `node`, without a receipt. When the queue is full, the position is
     /// left out: a later one supersedes it.
     pub(crate) fn append_position(&self, node: &NodeName, position: &NodeProgress) {
-        let Ok(value) = serde_json::to_vec(position) else { return };
-        let record = Record {
-            key: ReportKey::Position.record_key(node).into(),
-            value: Some(value.into()),
-            header: Bytes::new(),
-            traceparent: None,
-        };
-        let append = Append { partition: self.partition(node), record };
-        let records = vec![OutgoingRecord { append, kind: RecordKind::Position, span: None }];
-        if self.queue.try_send(RecordGroup { records, acked: None }).is_err() {
+        let queues = self.queues.borrow();
+        let is_queued = queue_of(&queues, node).is_some_and(|(partition, queue)| {
+            let group = RecordGroup::of_position(node, partition, position);
+            group.is_some_and(|group| queue.try_send(group).is_ok())
+        });
+        if !is_queued {
             self.metrics.position_left_out();
             tracing::debug!(%node, "a position is left out: the upstream queue is full");
         }
     }
-
-    fn partition(&self, node: &NodeName) -> Partition {
-        StreamId::node(node).partition(self.partitions)
-    }
 }
 
-fn outgoing(node: &NodeName, partition: Partition, mut report: Report) -> Option<OutgoingRecord> {
-    let encoded = encode_report(node, &report)
-        .inspect_err(|error| {
-            tracing::error!(%node, id = %report.id, %error, "a report has no record key");
-        })
-        .ok()?;
-    let span = spans::append_report(&mut report, node, partition);
-    let kind = RecordKind::Report(report.body.kind());
-    let record = Record {
-        key: encoded.key,
-        value: encoded.value,
-        header: encoded.header,
-        traceparent: report.traceparent,
-    };
-    Some(OutgoingRecord { append: Append { partition, record }, kind, span })
-}
-
-async fn run(
-    log: Arc<dyn Log>,
-    mut queue: mpsc::Receiver<RecordGroup>,
-    metrics: UpstreamMetrics,
-    stop: CancellationToken,
-) {
-    let appending = async {
-        let mut groups = Vec::new();
-        let mut stopping = pin!(stop.cancelled().fuse());
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut stopping => queue.close(),
-                received = queue.recv_many(&mut groups, BATCH_RECORDS_MAX) => {
-                    if received == 0 {
-                        return;
-                    }
-                    append_groups(log.as_ref(), &metrics, &mut groups).await;
-                }
-            }
-        }
-    };
-    let too_long = async {
-        stop.cancelled().await;
-        tokio::time::sleep(DRAIN_WITHIN).await;
-    };
-    tokio::select! {
-        biased;
-        () = appending => {}
-        () = too_long => tracing::warn!("the hub stops before all reports are in the log"),
-    }
-}
-
-async fn append_groups(log: &dyn Log, metrics: &UpstreamMetrics, groups: &mut Vec<RecordGroup>) {
-    let records = groups.iter_mut().flat_map(|group| std::mem::take(&mut group.records)).collect();
-    append_durably(log, metrics, records).await;
-    for (acked, last) in groups.drain(..).filter_map(|group| group.acked) {
-        // The session may be over: its edge then sends the reports again.
-        acked.send_replace(last);
-    }
-}
-
-/// Returns once the log has every record, except those that it rejects.
-async fn append_durably(
-    log: &dyn Log,
-    metrics: &UpstreamMetrics,
-    mut records: Vec<OutgoingRecord>,
-) {
-    let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
-    while !records.is_empty() {
-        let batch = records.iter().take(BATCH_RECORDS_MAX);
-        let batch: Vec<Append> = batch.map(|outgoing| outgoing.append.clone()).collect();
-        let count = batch.len();
-        let began = Instant::now();
-        let outcome = log.append(batch).await;
-        if let Err(error) = &outcome {
-            metrics.failed(error);
-        }
-        match outcome {
-            Ok(_) => {
-                metrics.batch(count, began.elapsed());
-                for OutgoingRecord { kind, span, .. } in records.drain(..count) {
-                    metrics.appended(kind);
-                    drop(span);
-                }
-                backoff.reset();
-            }
-            Err(AppendError::Rejected { reason }) if count == 1 => {
-                let key = String::from_utf8_lossy(&records[0].append.record.key).into_owned();
-                tracing::error!(%key, %reason, "the log rejects a report; the hub leaves it out");
-                records.remove(0);
-            }
-            Err(AppendError::Rejected { .. }) => {
-                // The log rejects one of them: alone, each of the others passes.
-                for record in records.drain(..count).collect::<Vec<_>>() {
-                    Box::pin(append_durably(log, metrics, vec![record])).await;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the hub cannot append upstream; it will try again");
-                backoff.wait().await;
-            }
-        }
+impl AppendPermit {
+    /// Queues reports, in order, behind the group up to `after`. `outcome` receives what becomes of
+    /// them. Returns the last one.
+    pub(crate) fn append(
+        self,
+        reports: Vec<Report>,
+        after: ReportId,
+        outcome: &watch::Sender<AppendOutcome>,
+    ) -> ReportId {
+        let last = reports.last().map_or(after, |report| report.id);
+        let receipt = AppendReceipt::new(outcome.clone(), after, last);
+        self.room.send(RecordGroup::of_reports(&self.node, self.partition, reports, receipt));
+        last
     }
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use headwater_event::{Partition, ReportBody};
-    use headwater_log::{AppendFault, MemoryLog, MemorySettings};
+    use headwater_event::{Cursor, ReportBody, StreamId};
+    use headwater_log::{AppendFault, MemoryLog, MemorySettings, PartitionFault};
+    use headwater_session::message::ReportsAcked;
     use prometheus::{Registry, TextEncoder};
 
     use super::*;
+
+    /// What one session appends.
+    struct Session {
+        appender: UpstreamAppender,
+        node: NodeName,
+        outcome: watch::Sender<AppendOutcome>,
+        changed: watch::Receiver<AppendOutcome>,
+        queued: ReportId,
+    }
+
+    impl Session {
+        fn new(appender: &UpstreamAppender, node: &str) -> Self {
+            let (outcome, changed) = watch::channel(AppendOutcome::default());
+            let (appender, node) = (appender.clone(), node.parse().expect("a name"));
+            Self { appender, node, outcome, changed, queued: ReportId::default() }
+        }
+
+        async fn append(&mut self, reports: Vec<Report>) {
+            let permit = self.appender.reserve(&self.node).await.expect("the task runs");
+            self.queued = permit.append(reports, self.queued, &self.outcome);
+        }
+
+        async fn outcome(&mut self) -> Option<ReportsAcked> {
+            self.changed.changed().await.expect("the task runs");
+            AppendOutcome::take(&self.outcome)
+        }
+    }
+
+    fn start(
+        log: &MemoryLog,
+        metrics: &HubMetrics,
+        stop: &CancellationToken,
+    ) -> (UpstreamAppender, JoinHandle<()>) {
+        UpstreamAppender::start(Arc::new(log.handle()), 1, Uuid::new_v4, metrics, stop)
+    }
 
     fn metrics() -> HubMetrics {
         HubMetrics::new(&Registry::new()).expect("a fresh registry")
@@ -245,66 +177,175 @@ mod tests {
         }
     }
 
-    async fn next(acked: &mut watch::Receiver<ReportId>) -> ReportId {
-        acked.changed().await.expect("the task runs");
-        *acked.borrow_and_update()
+    fn large(seq: u64, bytes: usize) -> Report {
+        let mut large = report(seq);
+        if let ReportBody::PodStatus { status, .. } = &mut large.body {
+            *status = Bytes::from(vec![b' '; bytes]);
+        }
+        large
+    }
+
+    fn acked(seq: u64) -> Option<ReportsAcked> {
+        Some(report(seq).id.into())
+    }
+
+    /// How many reports each partition of the log has.
+    async fn counts(log: &MemoryLog) -> Vec<usize> {
+        let mut counts = Vec::new();
+        for partition in (0..log.describe().await.expect("there").partitions).map(Partition) {
+            let mut cursor: Cursor = log.start(partition).await.expect("there");
+            let high = log.bounds(partition).await.expect("there").high;
+            let mut reader = log.read(vec![cursor]).await.expect("readable");
+            let mut count = 0;
+            while cursor.next < high {
+                let batch = reader.next().await.expect("readable");
+                cursor = batch.cursor;
+                let reports = batch.records.iter().filter(|it| it.record.key.starts_with(b"node/"));
+                count += reports.count();
+            }
+            counts.push(count);
+        }
+        counts
+    }
+
+    /// The names of two nodes whose streams are in partitions 0 and 1 of two.
+    fn two_nodes() -> [String; 2] {
+        [0, 1].map(|partition| {
+            let names = (0..).map(|n| format!("n{n}"));
+            let of = |name: &String| StreamId::node(&name.parse().expect("a name")).partition(2);
+            names.filter(|name| of(name) == Partition(partition)).take(1).collect()
+        })
     }
 
     #[tokio::test]
     async fn a_report_is_acknowledged_once_the_log_has_it() {
-        let log = Arc::new(MemoryLog::new(MemorySettings::default()));
-        let partitions = log.describe().await.expect("there").partitions;
+        let log = MemoryLog::new(MemorySettings::default());
         let stop = CancellationToken::new();
-        let (appender, task) = UpstreamAppender::start(log.clone(), partitions, &metrics(), &stop);
-        let (through, mut acked) = watch::channel(ReportId::default());
-        let node: NodeName = "gw-1".parse().expect("a name");
-        assert!(appender.append(&node, vec![report(1), report(2)], through).await);
-        assert_eq!(next(&mut acked).await, report(2).id);
-        let partition = StreamId::node(&node).partition(partitions);
-        assert_eq!(log.bounds(partition).await.expect("there").high.0, 2);
+        let (appender, task) = start(&log, &metrics(), &stop);
+        let mut session = Session::new(&appender, "gw-1");
+        session.append(vec![report(1), report(2)]).await;
+        assert_eq!(session.outcome().await, acked(2));
+        assert_eq!(counts(&log).await, [2]);
 
         // Reports that were queued before the stop are in the log after it.
-        let (through, mut acked) = watch::channel(ReportId::default());
-        assert!(appender.append(&node, vec![report(3)], through.clone()).await);
+        session.append(vec![report(3)]).await;
         stop.cancel();
         task.await.expect("it ends");
-        assert_eq!(next(&mut acked).await, report(3).id);
-        assert!(
-            !appender.append(&node, vec![report(4)], through).await,
-            "it takes no more reports"
-        );
+        assert_eq!(session.outcome().await, acked(3));
+        let permit = appender.reserve(&session.node).await;
+        assert!(permit.is_none(), "it takes no more reports");
     }
 
     #[tokio::test]
-    async fn an_append_of_unknown_outcome_is_retried_and_a_rejected_report_delays_no_other() {
+    async fn an_append_of_unknown_outcome_is_retried_and_a_rejected_report_is_refused_by_name() {
         let settings = MemorySettings { record_bytes_max: 200, ..MemorySettings::default() };
         let log = MemoryLog::new(settings);
-        log.inject_fault(AppendFault::UnknownLost);
-        log.inject_fault(AppendFault::UnknownWritten);
         let counted = Registry::new();
         let metrics = HubMetrics::new(&counted).expect("a fresh registry");
         let stop = CancellationToken::new();
-        let (appender, _task) = UpstreamAppender::start(Arc::new(log.clone()), 1, &metrics, &stop);
-        let (through, mut acked) = watch::channel(ReportId::default());
-        let node: NodeName = "gw-1".parse().expect("a name");
-        let mut large = report(2);
-        if let ReportBody::PodStatus { status, .. } = &mut large.body {
-            *status = Bytes::from(vec![b' '; 300]);
-        }
-        assert!(appender.append(&node, vec![report(1), large, report(3)], through).await);
-        assert_eq!(next(&mut acked).await, report(3).id);
-        let start = log.start(Partition(0)).await.expect("there");
-        let mut reader = log.read(vec![start]).await.expect("there");
-        let count = reader.next().await.expect("readable").records.len();
-        assert_eq!(count, 3, "the first twice; the second is too large for the log");
+        let faulty = log.handle();
+        let log_of_hub = Arc::new(faulty.clone());
+        let (appender, _task) =
+            UpstreamAppender::start(log_of_hub, 1, Uuid::new_v4, &metrics, &stop);
+        let mut session = Session::new(&appender, "gw-1");
+        session.append(vec![report(1)]).await;
+        assert_eq!(session.outcome().await, acked(1));
+        faulty.inject_fault(AppendFault::UnknownLost);
+        faulty.inject_fault(AppendFault::UnknownWritten);
+        session.append(vec![report(2), large(3, 300), report(4)]).await;
+        let outcome = session.outcome().await.expect("nothing is lost");
+        assert_eq!(outcome.through, report(4).id);
+        let [refused] = &outcome.refused[..] else { panic!("{outcome:?}") };
+        assert_eq!(refused.id, report(3).id);
+        assert!(refused.reason.contains("the maximum is 200"), "{refused:?}");
+        assert_eq!(counts(&log).await, [4], "one twice; the third is too large for the log");
         let text = TextEncoder::new().encode_to_string(&counted.gather()).expect("text");
         for line in [
-            r#"headwater_hub_reports_appended_total{kind="pod_status"} 2"#,
+            r#"headwater_hub_reports_appended_total{kind="pod_status"} 3"#,
             r#"headwater_hub_report_append_failures_total{kind="unknown"} 2"#,
             r#"headwater_hub_report_append_failures_total{kind="rejected"} 2"#,
-            "headwater_hub_report_batch_records_count 2",
+            "headwater_hub_reports_refused_total 1",
+            "headwater_hub_report_batch_records_count 3",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_that_cannot_be_written_delays_no_other_and_repeats_none_of_it() {
+        for fault in [PartitionFault::Fails, PartitionFault::Hangs] {
+            let log = MemoryLog::new(MemorySettings { partitions: 2, ..Default::default() });
+            let stop = CancellationToken::new();
+            let (appender, _task) = start(&log, &metrics(), &stop);
+            let [stalled, healthy] = two_nodes().map(|node| Session::new(&appender, &node));
+            let (mut stalled, mut healthy) = (stalled, healthy);
+            stalled.append(vec![report(1)]).await;
+            assert_eq!(stalled.outcome().await, acked(1));
+            log.set_partition_fault(Partition(0), Some(fault));
+            stalled.append(vec![report(2)]).await;
+            for seq in 1..=50 {
+                healthy.append(vec![report(seq)]).await;
+                assert_eq!(healthy.outcome().await, acked(seq));
+            }
+            assert_eq!(counts(&log).await, [1, 50], "{fault:?}");
+            log.set_partition_fault(Partition(0), None);
+            assert_eq!(stalled.outcome().await, acked(2));
+            assert_eq!(counts(&log).await, [2, 50]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_acknowledged_that_a_topic_created_again_does_not_have() {
+        let log = MemoryLog::new(MemorySettings { partitions: 2, ..Default::default() });
+        let stop = CancellationToken::new();
+        let (appender, _task) = start(&log, &metrics(), &stop);
+        let [_, node] = two_nodes();
+        let mut session = Session::new(&appender, &node);
+        session.append(vec![report(1)]).await;
+        assert_eq!(session.outcome().await, acked(1));
+        log.recreate(1);
+        session.append(vec![report(2)]).await;
+        session.append(vec![report(3)]).await;
+        assert_eq!(session.outcome().await, None, "its edge sends them once more");
+        // In its next session.
+        let mut session = Session::new(&appender, &node);
+        session.append(vec![report(2), report(3)]).await;
+        assert_eq!(session.outcome().await, acked(3));
+        assert_eq!(counts(&log).await, [2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn partitions_that_are_added_to_the_topic_stay_unused() {
+        let log = MemoryLog::new(MemorySettings::default());
+        let stop = CancellationToken::new();
+        let (appender, _task) = start(&log, &metrics(), &stop);
+        let nodes: Vec<String> = (0..32).map(|n| format!("n{n}")).collect();
+        let mut session = Session::new(&appender, &nodes[0]);
+        session.append(vec![report(1)]).await;
+        assert_eq!(session.outcome().await, acked(1));
+        log.add_partitions(4);
+        // Also by a hub that starts now.
+        let (next, _task) = start(&log, &metrics(), &stop);
+        for node in &nodes {
+            let mut session = Session::new(&next, node);
+            session.append(vec![report(1)]).await;
+            assert_eq!(session.outcome().await, acked(1));
+        }
+        assert_eq!(counts(&log).await, [33, 0, 0, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reports_wait_while_the_topic_cannot_be_reached() {
+        let log = MemoryLog::new(MemorySettings::default());
+        log.set_available(false);
+        let stop = CancellationToken::new();
+        let (appender, _task) = start(&log, &metrics(), &stop);
+        let mut session = Session::new(&appender, "gw-1");
+        assert!(appender.try_reserve(&session.node).is_none());
+        let reserve = appender.reserve(&session.node);
+        log.set_available(true);
+        assert!(reserve.await.is_some());
+        session.append(vec![report(1)]).await;
+        assert_eq!(session.outcome().await, acked(1));
     }
 }

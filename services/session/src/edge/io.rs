@@ -6,8 +6,8 @@ use headwater_event::{
 };
 
 use crate::message::{
-    EdgeHeartbeat, EdgeMessage, HubMessage, ParkNotice, Push, Refusal, ReplicaPosition, Request,
-    Response,
+    EdgeHeartbeat, EdgeMessage, HubMessage, ParkNotice, Push, Refusal, RefusedReport,
+    ReplicaPosition, Request, Response,
 };
 
 /// The state on the edge's disk at its start, all of it durable.
@@ -117,7 +117,10 @@ pub enum EdgeOutput {
         /// The highest number of reports.
         count: usize,
     },
-    /// The log has every report up to this one, inclusive: remove them from the outbox.
+    /// The log never takes this report of the outbox. `Forget` follows: count it, and name it.
+    Refused(RefusedReport),
+    /// The log has every report up to this one, inclusive, or never takes it: remove them from the
+    /// outbox.
     Forget(ReportId),
     /// The cloud knows a later or another start of this node. Take a boot number above `known`'s with
     /// a fresh nonce, sync it, give every report of the outbox a new id, input `BootRaised`. Then

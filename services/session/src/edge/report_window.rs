@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use headwater_event::{Report, ReportId};
 
 use super::io::EdgeOutput;
-use crate::message::{EdgeMessage, Reports, report_bytes};
+use crate::message::{EdgeMessage, Reports, ReportsAcked, report_bytes};
 
 /// The reports in flight in one session.
 #[derive(Debug, Default)]
@@ -84,16 +84,24 @@ impl ReportWindow {
         outputs
     }
 
-    /// Every report up to `through` is durable in the log. `None`: that report was never sent.
-    pub(super) fn acked(&mut self, through: ReportId, max: usize) -> Option<Vec<EdgeOutput>> {
+    /// Every report up to one of them is durable in the log, or refused. `None`: that report was
+    /// never sent.
+    pub(super) fn acked(&mut self, acked: ReportsAcked, max: usize) -> Option<Vec<EdgeOutput>> {
+        let ReportsAcked { through, refused } = acked;
         if self.sent.is_none_or(|sent| sent < through) {
             return None;
+        }
+        let mut outputs = Vec::new();
+        for refused in refused {
+            // In the order of the ids, as they were sent.
+            if refused.id <= through && self.unacked.binary_search(&refused.id).is_ok() {
+                outputs.push(EdgeOutput::Refused(refused));
+            }
         }
         let before = self.unacked.len();
         while self.unacked.front().is_some_and(|id| *id <= through) {
             self.unacked.pop_front();
         }
-        let mut outputs = Vec::new();
         if self.unacked.len() < before {
             outputs.push(EdgeOutput::Forget(through));
         }

@@ -2,7 +2,9 @@
 
 use headwater_event::{Identity, NodeName, Report, ReportId, Seq, StreamId};
 
-use crate::message::{EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, Request, Response};
+use crate::message::{
+    EdgeHeartbeat, EdgeMessage, HubMessage, Refusal, ReportsAcked, Request, Response,
+};
 use crate::source::SourceError;
 
 /// An event at a hub that concerns one session.
@@ -22,12 +24,15 @@ pub enum HubInput {
     Leaving(String),
     /// The fold advanced in a stream of this node, became ready, or reads another log.
     Advanced,
-    /// Every report of [`HubOutput::AppendReports`] up to this one is durable in the log.
-    Appended(ReportId),
+    /// Every report of [`HubOutput::AppendReports`] up to one of them is durable in the log, or the
+    /// log never takes it.
+    Appended(ReportsAcked),
     /// The response to [`HubOutput::Ask`].
     Answered(Response),
     /// The monotonic clock, in milliseconds; at least once a second.
     Tick(u64),
+    /// The shell reads no messages of the edge: that none arrive is no silence.
+    Unread,
 }
 
 /// What the hub's shell must do for a session, in order.
@@ -38,7 +43,8 @@ pub enum HubOutput {
     /// Send this to the edge.
     Send(HubMessage),
     /// Append these reports of the node to the upstream log, in order. Input `Appended` once they
-    /// are durable there, in the same order.
+    /// are durable there, in the same order. A shell with too many reads no messages meanwhile; it
+    /// inputs `Unread` with each tick.
     AppendReports(Vec<Report>),
     /// Forward this request to the active controller; the node is allowed to make it. Input
     /// `Answered` within the request's timeout, with `Unavailable` if necessary.

@@ -209,6 +209,7 @@ impl Edge {
                 let reports = behind.take(count).cloned().collect();
                 self.step(EdgeInput::Outbox(reports));
             }
+            EdgeOutput::Refused(refused) => panic!("this cloud takes every report: {refused:?}"),
             EdgeOutput::Forget(through) => {
                 let logged = cloud.logged.get(&self.identity.node).cloned().unwrap_or_default();
                 let forgotten: BTreeSet<ReportId> =

@@ -223,7 +223,7 @@ impl World {
         self.cloud.report(&append.node, &append.reports);
         let last: Option<ReportId> = append.reports.last().map(|report| report.id);
         if let (Some(last), true) = (last, is_confirmed) {
-            self.step_hub(append.hub, append.session, HubInput::Appended(last));
+            self.step_hub(append.hub, append.session, HubInput::Appended(last.into()));
         }
     }
 

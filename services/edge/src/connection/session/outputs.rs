@@ -41,6 +41,7 @@ impl Session {
             EdgeOutput::ReadOutbox { after, count } => {
                 self.upstream.add(UpstreamCommand::Read { after, count });
             }
+            EdgeOutput::Refused(refused) => self.upstream.add(UpstreamCommand::Refused(refused)),
             EdgeOutput::Forget(through) => self.upstream.add(UpstreamCommand::Forget(through)),
             EdgeOutput::RaiseBoot { known } => self.upstream.add(UpstreamCommand::Raise { known }),
             EdgeOutput::Answered(response) => self.requests.complete(response),

@@ -98,6 +98,16 @@ fn a_malformed_operation_is_invalid() {
 }
 
 #[test]
+fn what_is_larger_than_an_object_is_refused_to_its_sender() {
+    let content = |bytes: usize| format!("\"{}\"", " ".repeat(bytes - 2));
+    let planned = |bytes| planned("function", Verb::Update, "d/result/f", &content(bytes));
+    assert!(matches!(planned(OBJECT_BYTES_MAX), Ok(Plan::Report(_))));
+    let refused = planned(OBJECT_BYTES_MAX + 1).expect_err("too large");
+    let text = "d/result/f: the content has 1572865 bytes; the cloud takes 1572864";
+    assert_eq!(refused.to_string(), text);
+}
+
+#[test]
 fn messages_of_functions_go_to_the_cloud() {
     assert_eq!(
         planned("function", Verb::Update, "d/result/f", "[1, 2]"),

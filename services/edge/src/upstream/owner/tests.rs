@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use futures::executor::block_on;
 use headwater_event::Boot;
 use headwater_event::report::SnapshotClosed;
@@ -138,7 +139,7 @@ fn pod(name: &str) -> ResourceKey {
     format!("d/pod/{name}").parse().expect("a key")
 }
 
-fn phase_of(phase: &str) -> bytes::Bytes {
+fn phase_of(phase: &str) -> Bytes {
     format!(r#"{{"phase":"{phase}"}}"#).into()
 }
 
@@ -327,7 +328,7 @@ fn a_raised_boot_issues_everything_anew_and_tells_everything() {
     bench.list(&[("a", "u1")]);
     bench.status("a", "u1", "Running").expect("known");
     bench.forget_all();
-    let object = bytes::Bytes::from_static(b"{}");
+    let object = Bytes::from_static(b"{}");
     let body = ReportBody::Node { object };
     let sent = body.clone();
     bench.answer(|reply| UpstreamCommand::Report { body, reply }).expect("room");
@@ -371,6 +372,21 @@ fn a_snapshot_that_finds_no_room_is_told_when_there_is_some() {
     assert_eq!(bench.status.borrow().trouble, None);
     assert_eq!(cloud.snapshot(), bench.upstream.meta_sync.statuses.snapshot());
     assert!(!cloud.differs() && cloud.snapshot().len() == 3);
+}
+
+#[test]
+fn a_report_that_the_cloud_refuses_is_named_and_leaves_the_outbox() {
+    let mut bench = Bench::new();
+    let key: ResourceKey = "d/result/f".parse().expect("a key");
+    let body = ReportBody::Message { key, content: Bytes::from_static(b"[]") };
+    let sent = bench.answer(|reply| UpstreamCommand::Report { body, reply });
+    sent.expect("there is room");
+    let id = bench.outbox()[0].id;
+    bench.ask(UpstreamCommand::Refused(RefusedReport { id, reason: "too large".to_owned() }));
+    bench.ask(UpstreamCommand::Forget(id));
+    assert_eq!(bench.outbox(), []);
+    let shown = "the cloud refused 1 reports for good; the last: d/result/f: too large";
+    assert_eq!(bench.status.borrow().trouble.as_deref(), Some(shown));
 }
 
 #[test]

@@ -143,7 +143,8 @@ impl TestCloud {
 
     async fn upstream_records(&self) -> Vec<ReportRecord> {
         let mut records = Vec::new();
-        for partition in (0..PARTITIONS).map(Partition) {
+        let partitions = self.upstream.describe().await.expect("there").partitions;
+        for partition in (0..partitions).map(Partition) {
             let mut cursor = self.upstream.start(partition).await.expect("there");
             let high = self.upstream.bounds(partition).await.expect("there").high;
             let mut reader = self.upstream.read(vec![cursor]).await.expect("readable");

@@ -14,7 +14,7 @@ use headwater_event::{
 use headwater_proto::replication as wire;
 use headwater_proto::replication::replication_client::ReplicationClient;
 use headwater_proto::wire::EdgeMessageEncoder;
-use headwater_session::message::{HubMessage, PushMode, ReplicaPosition};
+use headwater_session::message::{HubMessage, PushMode, RefusedReport, ReplicaPosition};
 use headwater_session::{
     EdgeCloseReason, EdgeInput, EdgeOutput, EdgeSession, EdgeSettings, EdgeState,
 };
@@ -47,6 +47,8 @@ pub(super) struct TestEdge {
     /// Each applied push: stream, mode, from, to.
     pub(super) pushes: Vec<(StreamId, PushMode, Seq, Seq)>,
     pub(super) parked: Vec<String>,
+    pub(super) refused: Vec<RefusedReport>,
+    pub(super) heartbeats: usize,
     pub(super) end: Option<EdgeCloseReason>,
 }
 
@@ -109,6 +111,8 @@ impl TestEdge {
             outbox: BTreeMap::new(),
             pushes: Vec::new(),
             parked: Vec::new(),
+            refused: Vec::new(),
+            heartbeats: 0,
             end: None,
         };
         edge.step(EdgeInput::Connected).await;
@@ -135,12 +139,16 @@ impl TestEdge {
     }
 
     pub(super) async fn report(&mut self, seq: u64) -> ReportId {
+        self.report_status(seq, Bytes::from_static(b"{}")).await
+    }
+
+    pub(super) async fn report_status(&mut self, seq: u64, status: Bytes) -> ReportId {
         let (incarnation, boot) = (self.identity.incarnation, self.identity.boot.number);
         let id = ReportId { incarnation, boot, seq };
         let body = ReportBody::PodStatus {
             pod: format!("d/pod/p{seq}").parse().expect("a key"),
             uid: "u".to_owned(),
-            status: Bytes::from_static(b"{}"),
+            status,
         };
         self.outbox.insert(id, Report { id, body, traceparent: None });
         self.step(EdgeInput::Reported).await;
@@ -172,6 +180,7 @@ impl TestEdge {
             Ok(Some(message)) => {
                 let message = HubMessage::try_from(message).expect("well-formed");
                 self.check_readable(&message);
+                self.heartbeats += usize::from(matches!(message, HubMessage::Heartbeat(_)));
                 self.step(EdgeInput::Received(message)).await;
             }
             ended => panic!("the hub closed the stream: {ended:?}, {:?}", self.end),
@@ -233,6 +242,7 @@ impl TestEdge {
                         let behind = self.outbox.values().filter(|report| Some(report.id) > after);
                         inputs.push(EdgeInput::Outbox(behind.take(count).cloned().collect()));
                     }
+                    EdgeOutput::Refused(refused) => self.refused.push(refused),
                     EdgeOutput::Forget(through) => self.outbox.retain(|id, _| *id > through),
                     EdgeOutput::Parked(parked) => self.parked.push(parked.reason),
                     EdgeOutput::Close(end) => self.end = Some(end),

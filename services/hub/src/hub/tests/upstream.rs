@@ -1,0 +1,120 @@
+//! What edges see of an upstream log that does not take everything.
+
+use bytes::Bytes;
+use headwater_event::Partition;
+use headwater_log::{MemorySettings, PartitionFault};
+
+use super::*;
+
+/// The names of two nodes whose streams are in partitions 0 and 1 of two.
+fn two_nodes() -> [String; 2] {
+    [0, 1].map(|partition| {
+        let names = (0..).map(|n| format!("n{n}"));
+        let of = |name: &String| StreamId::node(&name.parse().expect("a name")).partition(2);
+        names.filter(|name| of(name) == Partition(partition)).take(1).collect()
+    })
+}
+
+/// An edge of `node` that a hub has welcomed and that has its stream.
+async fn connected(hub: &HubHandle, node: &str) -> TestEdge {
+    let mut edge = TestEdge::connect(hub.address(), identity(node, 1, 1)).await;
+    let stream = format!("node/{node}");
+    edge.receive_until("a snapshot", |edge| edge.seq(&stream) > 0).await;
+    edge
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_cannot_be_written_stops_neither_its_pushes_nor_other_nodes() {
+    let [stalled_node, healthy_node] = two_nodes();
+    let mut cloud = TestCloud::new(&[&stalled_node, &healthy_node]).await;
+    // An edge whose messages wait is not silent.
+    let settings = HubSettings { silence_ms_max: 1_500, ..settings() };
+    let limits = HubLimits { upstream_groups_max: 1, ..limits() };
+    let hub = start(&cloud.logs(), &Arc::new(MemoryEngine::new()), settings, limits).await;
+    let mut stalled = connected(&hub, &stalled_node).await;
+    let mut healthy = connected(&hub, &healthy_node).await;
+    cloud.upstream.set_partition_fault(Partition(0), Some(PartitionFault::Hangs));
+    // More than the queue of a partition has room for, and more than a session lets wait.
+    let status = Bytes::from(format!("{{\"note\":\"{}\"}}", "x".repeat(4_000)));
+    for seq in 1..=60 {
+        stalled.report_status(seq, status.clone()).await;
+    }
+    for seq in 1..=20 {
+        healthy.report(seq).await;
+        healthy.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+    }
+    let reports = cloud.reports(healthy.node()).await;
+    assert_eq!(reports.len(), 20, "each report is appended once");
+    let stream = format!("node/{stalled_node}");
+    // The hub looks for silence when it sends a heartbeat.
+    for heartbeats in stalled.heartbeats..stalled.heartbeats + 4 {
+        let seq = stalled.seq(&stream);
+        cloud.set(&stream, "one", Some(format!("{{\"n\":{seq}}}"))).await;
+        let came = |edge: &TestEdge| edge.seq(&stream) > seq && edge.heartbeats > heartbeats;
+        stalled.receive_until("a push and a heartbeat", came).await;
+    }
+    assert!(stalled.end.is_none());
+    cloud.upstream.set_partition_fault(Partition(0), None);
+    stalled.receive_until("its answers", |edge| edge.unacknowledged() == 0).await;
+    assert_eq!(cloud.reports(stalled.node()).await.len(), 60);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_the_log_never_takes_is_refused_to_its_edge_by_name() {
+    let small = MemorySettings { partitions: 2, record_bytes_max: 10_000, ..Default::default() };
+    let logs = (logs().0, MemoryLog::new(small));
+    let mut cloud = TestCloud::over(&logs, None).await;
+    cloud.assign("a").await;
+    cloud.writer.reconciled().await.expect("appended");
+    let hub = hub(&cloud).await;
+    let mut edge = connected(&hub, "a").await;
+    let first = edge.report(1).await;
+    let large = edge.report_status(2, Bytes::from(vec![b' '; 10_000])).await;
+    let last = edge.report(3).await;
+    edge.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+    let refused: Vec<ReportId> = edge.refused.iter().map(|refused| refused.id).collect();
+    assert_eq!(refused, [large]);
+    assert!(edge.refused[0].reason.contains("the maximum is 10000"), "{:?}", edge.refused);
+    assert_eq!(cloud.reports(edge.node()).await, [first, last]);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upstream_topic_made_again_with_fewer_partitions_loses_no_report() {
+    let [_, node] = two_nodes();
+    let cloud = TestCloud::new(&[&node]).await;
+    let hub = hub(&cloud).await;
+    let mut edge = connected(&hub, &node).await;
+    let before = edge.report(1).await;
+    edge.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+    assert_eq!(cloud.reports(edge.node()).await, [before]);
+    cloud.upstream.recreate(1);
+    let after = edge.report(2).await;
+    assert!(matches!(edge.receive_end().await, EdgeCloseReason::Moved { .. }));
+    assert_eq!(edge.unacknowledged(), 1, "nothing was acknowledged that the log does not have");
+    let mut edge = TestEdge::resume(hub.address(), identity(&node, 1, 1), edge.replicas).await;
+    edge.receive_until("a welcome", TestEdge::is_open).await;
+    assert_eq!(edge.report(2).await, after);
+    edge.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+    assert_eq!(cloud.reports(edge.node()).await, [after]);
+    hub.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_reports_too_fast_waits_and_delays_no_other() {
+    let cloud = TestCloud::new(&["a", "b"]).await;
+    let limits = HubLimits { node_reports_per_second: 20, node_reports_at_once: 1, ..limits() };
+    let hub = start(&cloud.logs(), &Arc::new(MemoryEngine::new()), settings(), limits).await;
+    let (mut fast, mut other) = (connected(&hub, "a").await, connected(&hub, "b").await);
+    let began = Instant::now();
+    for seq in 1..=11 {
+        fast.report(seq).await;
+    }
+    other.report(1).await;
+    other.receive_until("an answer", |edge| edge.unacknowledged() == 0).await;
+    fast.receive_until("its answers", |edge| edge.unacknowledged() == 0).await;
+    assert!(began.elapsed() >= Duration::from_millis(500), "ten reports after the first");
+    assert_eq!(cloud.reports(fast.node()).await.len(), 11);
+    hub.stop().await;
+}
