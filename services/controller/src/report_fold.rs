@@ -12,7 +12,9 @@
 //! | `key_repair` | appending the report that counts once more |
 //! | `terminations` | terminations that the log has |
 //! | `termination_removal` | removing those of pods that are gone |
+//! | `departed_nodes` | forgetting nodes that are gone for long |
 
+mod departed_nodes;
 mod key_repair;
 mod record;
 mod stale_keys;
@@ -33,6 +35,7 @@ use headwater_view::PodStatusFold;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use self::departed_nodes::DEPARTURES_INTERVAL;
 use self::key_repair::AGAIN_AFTER;
 use self::record::is_lost;
 use self::stale_keys::StaleKeys;
@@ -65,6 +68,8 @@ struct Fold {
     statuses: PodStatusFold,
     stale: StaleKeys,
     terminations: Terminations,
+    /// The latest time of a record, in milliseconds since the Unix epoch.
+    newest_ms: i64,
 }
 
 /// The task that folds reports, and what it needs from outside.
@@ -130,6 +135,7 @@ impl ReportFold {
             statuses: PodStatusFold::open(&*self.engine)?,
             stale: StaleKeys::open(&*self.engine)?,
             terminations: Terminations::open(&*self.engine)?,
+            newest_ms: 0,
         };
         self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;
@@ -137,6 +143,7 @@ impl ReportFold {
             self.check_statuses(&fold.statuses, is_resumed).await?;
         }
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
+        let mut departures_from = Instant::now();
         loop {
             // Before the end of the log, a later record may repair a stale key.
             let repairs = ends.is_reached() && fold.stale.is_due();
@@ -160,6 +167,11 @@ impl ReportFold {
             let differing = self.fold_batch(&mut fold, &batch)?;
             self.metrics.read_to(&batch.cursor, batch.high);
             let had_caught_up = ends.is_reached();
+            if had_caught_up && departures_from <= Instant::now() {
+                if self.forget_departed(&mut fold, &batch.cursor)? {
+                    departures_from = Instant::now() + DEPARTURES_INTERVAL;
+                }
+            }
             if ends.pass(&batch.cursor) {
                 self.check_statuses(&fold.statuses, is_resumed).await?;
             }

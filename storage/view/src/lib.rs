@@ -19,8 +19,8 @@ mod stream;
 
 pub use materializer::{CommitBounds, Materializer, Release, SyncTicket};
 pub use pod_status::{
-    Closing, NodeStatuses, PodStatusFold, PodStatusSnapshot, ReportOutcome, ReportedStatus,
-    StatusDigest, metasync,
+    Closing, NODE_PODS_MAX, NodeStatuses, PodStatusFold, PodStatusSnapshot, ReportOutcome,
+    ReportedStatus, StatusDigest, metasync,
 };
 pub use projection::Projection;
 pub use stream::{

@@ -13,5 +13,5 @@ mod node_statuses;
 mod snapshot;
 
 pub use fold::{PodStatusFold, ReportedStatus};
-pub use node_statuses::{Closing, NodeStatuses, ReportOutcome};
+pub use node_statuses::{Closing, NODE_PODS_MAX, NodeStatuses, ReportOutcome};
 pub use snapshot::{PodStatusSnapshot, StatusDigest};

@@ -18,7 +18,7 @@ use headwater_log::{
 };
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
-use headwater_view::{PodStatusSnapshot, Selection, StreamReader};
+use headwater_view::{NODE_PODS_MAX, PodStatusFold, PodStatusSnapshot, Selection, StreamReader};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::time::timeout;

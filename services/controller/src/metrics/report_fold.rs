@@ -11,10 +11,12 @@ pub(crate) struct ReportFoldMetrics {
     reports: [IntCounter; ReportKind::ALL.len()],
     positions: IntCounter,
     voids: IntCounter,
+    metadata: IntCounter,
     unreadable: IntCounter,
     stale: IntCounter,
     repaired: IntCounter,
     terminations_removed: IntCounter,
+    nodes_forgotten: IntCounter,
     /// Reading, storing.
     failures: [IntCounter; 2],
     statuses: IntGauge,
@@ -28,6 +30,8 @@ pub(crate) enum RecordKind {
     Position,
     /// A tombstone.
     Void,
+    /// The metadata of the log.
+    Metadata,
     /// It cannot be read.
     Unreadable,
 }
@@ -43,6 +47,7 @@ impl ReportFoldMetrics {
             reports: ReportKind::ALL.map(|kind| records.with_label_values(&[kind.name()])),
             positions: records.with_label_values(&["position"]),
             voids: records.with_label_values(&["void"]),
+            metadata: records.with_label_values(&["metadata"]),
             unreadable: records.with_label_values(&["unreadable"]),
             stale: families.counter(
                 "headwater_controller_stale_reports_total",
@@ -55,6 +60,10 @@ impl ReportFoldMetrics {
             terminations_removed: families.counter(
                 "headwater_controller_removed_terminations_total",
                 "Terminations removed from the upstream log because their pods are gone.",
+            )?,
+            nodes_forgotten: families.counter(
+                "headwater_controller_forgotten_nodes_total",
+                "Nodes without a stream that left the picture because they were gone for long.",
             )?,
             failures: families.counters(
                 "headwater_controller_upstream_setbacks_total",
@@ -79,6 +88,7 @@ impl ReportFoldMetrics {
             RecordKind::Report(kind) => self.reports[kind as usize].inc(),
             RecordKind::Position => self.positions.inc(),
             RecordKind::Void => self.voids.inc(),
+            RecordKind::Metadata => self.metadata.inc(),
             RecordKind::Unreadable => self.unreadable.inc(),
         }
     }
@@ -93,6 +103,10 @@ impl ReportFoldMetrics {
     }
 
     /// Counts terminations that were removed from the log.
+    pub(crate) fn forgot_nodes(&self, nodes: usize) {
+        self.nodes_forgotten.inc_by(nodes as u64);
+    }
+
     pub(crate) fn removed_terminations(&self, count: usize) {
         self.terminations_removed.inc_by(count as u64);
     }

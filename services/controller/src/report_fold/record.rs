@@ -2,7 +2,7 @@
 
 use headwater_event::upstream::{ReportRecord, decode_report, decode_termination_removed};
 use headwater_event::{
-    Cursor, NodeName, NodeProgress, Partition, Report, ReportBody, ReportKey, ReportKind,
+    Cursor, NodeName, NodeProgress, Partition, RecordKey, Report, ReportBody, ReportKey, ReportKind,
 };
 use headwater_log::{Batch as LogBatch, StoredRecord};
 use headwater_store::{Batch, Durability, EngineError, Folded, Json};
@@ -48,12 +48,14 @@ impl ReportFold {
                     let (differing, spans) = (&mut differing, &mut spans);
                     self.fold_report(fold, recorded, &mut batch, differing, spans, &mut changed)?
                 }
+                Err(_) if is_metadata(recorded) => RecordKind::Metadata,
                 Err(error) => {
                     let (partition, offset) = (recorded.partition, recorded.offset);
                     tracing::warn!(%partition, %offset, %error, "a report record cannot be read and is not in the picture");
                     RecordKind::Unreadable
                 }
             };
+            fold.newest_ms = fold.newest_ms.max(recorded.time_ms);
             self.metrics.folded(kind);
             if batch.bytes() >= COMMIT_BYTES {
                 let (next, leader_epoch) = (recorded.offset.next(), recorded.leader_epoch);
@@ -98,7 +100,7 @@ impl ReportFold {
                 return Ok(RecordKind::Unreadable);
             }
         };
-        let Fold { statuses, stale, terminations } = fold;
+        let Fold { statuses, stale, terminations, .. } = fold;
         let kind = report.body.kind();
         spans.extend(spans::fold_report(recorded, report.id, kind.name()));
         let pods = |statuses: &PodStatusFold| {
@@ -167,13 +169,19 @@ impl ReportFold {
                     is_covered: false,
                 };
                 let ended = (node.clone(), pod.clone());
-                let order = terminations.note(ended.clone(), logged, batch);
-                if order == TerminationOrder::NoRoom {
-                    tracing::debug!(%node, %pod, "too many terminations; this one stays in the log");
-                }
-                if order == TerminationOrder::Stale {
-                    self.metrics.ignored_stale();
-                } else {
+                let counts = match terminations.note(ended.clone(), logged.clone(), batch) {
+                    TerminationOrder::Newest => true,
+                    TerminationOrder::Stale => {
+                        self.metrics.ignored_stale();
+                        false
+                    }
+                    // Only for a pod that the node has: it may name any number of others.
+                    TerminationOrder::NoRoom => {
+                        tracing::debug!(%node, %pod, "too many terminations; this one stays in the log");
+                        self.is_published(&ended, &logged)?
+                    }
+                };
+                if counts {
                     batch.put(&TERMINATIONS, &ended, uid);
                     changed.object(pod);
                 }
@@ -229,6 +237,11 @@ impl ReportFold {
             tracing::warn!(%node, %id, "too many stale records; the newest report is not appended behind this one");
         }
     }
+}
+
+/// Whether the record is the metadata of the log.
+fn is_metadata(recorded: &StoredRecord) -> bool {
+    matches!(RecordKey::decode(&recorded.record.key), Ok(RecordKey::Log(_)))
 }
 
 /// Whether the picture keeps the id of the newest report of such a key.

@@ -65,7 +65,7 @@ impl ReportFold {
     }
 
     /// Whether the stream of the node has the pod.
-    fn is_published(
+    pub(super) fn is_published(
         &self,
         (node, pod): &EndedPod,
         logged: &LoggedTermination,

@@ -27,6 +27,10 @@ use serde::{Deserialize, Serialize};
 /// each pod name there ever was; those beyond the bound wait until the log is folded anew.
 const TERMINATIONS_MAX: usize = 16_384;
 
+/// Terminations remembered of one node at most: twice the pods that a node may have under deletion
+/// at once, so that no node takes the room of the others.
+const NODE_TERMINATIONS_MAX: usize = 1_024;
+
 /// The terminations, by node and pod.
 const LOGGED: Table<(NodeName, ResourceKey), Json<LoggedTermination>, Folded> =
     Table::new(TableId::LoggedTerminations);
@@ -49,6 +53,8 @@ pub(super) type EndedPod = (NodeName, ResourceKey);
 #[derive(Debug, Default)]
 pub(super) struct Terminations {
     logged: BTreeMap<EndedPod, LoggedTermination>,
+    /// The number of those of each node.
+    counts: BTreeMap<NodeName, usize>,
     /// Those with a record on its way: it was appended and not read back yet.
     appended: BTreeSet<EndedPod>,
 }
@@ -67,12 +73,12 @@ pub(super) enum TerminationOrder {
 impl Terminations {
     /// The terminations that an earlier run left.
     pub(super) fn open(from: &dyn Read) -> Result<Self, EngineError> {
-        let mut logged = BTreeMap::new();
+        let mut terminations = Self::default();
         for row in LOGGED.rows(from) {
             let (ended, Json(termination)) = row?;
-            logged.insert(ended, termination);
+            terminations.insert(ended, termination);
         }
-        Ok(Self { logged, appended: BTreeSet::new() })
+        Ok(terminations)
     }
 
     /// Whether there is none.
@@ -93,11 +99,11 @@ impl Terminations {
                 self.cover(ended, batch);
                 return TerminationOrder::Stale;
             }
-            None if self.logged.len() >= TERMINATIONS_MAX => return TerminationOrder::NoRoom,
+            None if !self.has_room(&ended.0) => return TerminationOrder::NoRoom,
             _ => {}
         }
         batch.put(&LOGGED, &ended, &Json(read.clone()));
-        self.logged.insert(ended, read);
+        self.insert(ended, read);
         TerminationOrder::Newest
     }
 
@@ -115,6 +121,12 @@ impl Terminations {
             return None;
         }
         batch.delete(&LOGGED, &ended);
+        if let Some(count) = self.counts.get_mut(&ended.0) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&ended.0);
+            }
+        }
         self.logged.remove(&ended)
     }
 
@@ -150,6 +162,18 @@ impl Terminations {
     /// Notes that the outcome of the last append is unknown: everything appended is due again.
     pub(super) fn failed(&mut self) {
         self.appended.clear();
+    }
+
+    fn has_room(&self, node: &NodeName) -> bool {
+        let of_node = self.counts.get(node).copied().unwrap_or_default();
+        self.logged.len() < TERMINATIONS_MAX && of_node < NODE_TERMINATIONS_MAX
+    }
+
+    fn insert(&mut self, ended: EndedPod, termination: LoggedTermination) {
+        let node = ended.0.clone();
+        if self.logged.insert(ended, termination).is_none() {
+            *self.counts.entry(node).or_default() += 1;
+        }
     }
 
     fn cover(&mut self, ended: EndedPod, batch: &mut Batch<Folded>) {
@@ -261,10 +285,21 @@ mod tests {
     #[test]
     fn the_number_of_terminations_is_bounded() {
         let (mut terminations, mut batch) = (Terminations::default(), Batch::new());
-        for n in 0..TERMINATIONS_MAX {
-            terminations.note(ended(&format!("p{n}")), logged(1), &mut batch);
+        let of = |node: usize, pod: usize| {
+            (format!("n{node}").parse().expect("a name"), ended(&format!("p{pod}")).1)
+        };
+        for pod in 0..NODE_TERMINATIONS_MAX {
+            terminations.note(ended(&format!("p{pod}")), logged(1), &mut batch);
         }
-        let last = terminations.note(ended("q"), logged(1), &mut batch);
+        let beyond = terminations.note(ended("q"), logged(1), &mut batch);
+        assert_eq!(beyond, TerminationOrder::NoRoom, "the others have room");
+        for (node, pod) in (1..TERMINATIONS_MAX / NODE_TERMINATIONS_MAX)
+            .flat_map(|node| (0..NODE_TERMINATIONS_MAX).map(move |pod| (node, pod)))
+        {
+            let order = terminations.note(of(node, pod), logged(1), &mut batch);
+            assert_eq!(order, TerminationOrder::Newest);
+        }
+        let last = terminations.note(of(99, 1), logged(1), &mut batch);
         assert_eq!(last, TerminationOrder::NoRoom);
         let known = terminations.note(ended("p0"), logged(2), &mut batch);
         assert_eq!(known, TerminationOrder::Newest);

@@ -18,6 +18,11 @@ use headwater_event::{NodeName, ReportBody, ReportId, ResourceKey};
 
 use super::snapshot::{PodStatusSnapshot, StatusDigest};
 
+/// Pods of one node whose reports are remembered, removed ones included: some ten times the pods that
+/// a large node has. A node can name any pod; beyond the bound no further one counts, until a full
+/// snapshot takes the place of the others.
+pub const NODE_PODS_MAX: usize = 4_096;
+
 /// The pod statuses that one node reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatuses {
@@ -41,7 +46,8 @@ pub struct Closing {
 /// The effect of a report on the cloud's picture of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportOutcome {
-    /// None: the report was accepted before, or is not about a pod's status.
+    /// None: the report was accepted before, is not about a pod's status, or is about one pod more
+    /// than [`NODE_PODS_MAX`].
     NoChange,
     /// The report is stale: a later one of its key was accepted, or the pod was removed long ago.
     /// A log that keeps the last record of a key would keep this one, so the current report is to
@@ -59,7 +65,8 @@ pub enum ReportOutcome {
         dropped: Vec<ResourceKey>,
         /// Removed pods that are no longer remembered.
         forgotten: Vec<ResourceKey>,
-        /// Whether the cloud's snapshot equals the node's. If not, the cloud is to request a full one.
+        /// Whether the cloud's snapshot equals the node's, or has no room for more. If not, the cloud
+        /// is to request a full one.
         agrees: bool,
     },
 }
@@ -99,7 +106,9 @@ impl NodeStatuses {
     /// Whether the reports do not add up to the snapshot that the node closed, although no report
     /// is later: a full snapshot is to be requested.
     pub fn differs(&self) -> bool {
-        self.closed.as_ref().is_some_and(|closing| {
+        // What has no room would not come by another request.
+        let closed = self.closed.as_ref().filter(|_| !self.is_full());
+        closed.is_some_and(|closing| {
             !self.agrees_with(&closing.closed) && self.accepted.values().all(|id| *id < closing.id)
         })
     }
@@ -144,6 +153,9 @@ impl NodeStatuses {
         pod: &ResourceKey,
         digest: Option<StatusDigest>,
     ) -> ReportOutcome {
+        if self.is_full() && !self.accepted.contains_key(pod) {
+            return ReportOutcome::NoChange;
+        }
         let order = match self.accepted.get(pod) {
             Some(accepted) => id.cmp(accepted),
             None if id >= self.floor => Ordering::Greater,
@@ -199,7 +211,7 @@ impl NodeStatuses {
             }
             forgotten.extend(removed);
         }
-        ReportOutcome::Closed { dropped, forgotten, agrees }
+        ReportOutcome::Closed { dropped, forgotten, agrees: agrees || self.is_full() }
     }
 
     /// Forgets every pod whose report is below `first`. Pods with a status go to `dropped`; pods
@@ -224,6 +236,10 @@ impl NodeStatuses {
             }
         }
         forgotten
+    }
+
+    fn is_full(&self) -> bool {
+        self.accepted.len() >= NODE_PODS_MAX
     }
 
     fn agrees_with(&self, closed: &SnapshotClosed) -> bool {

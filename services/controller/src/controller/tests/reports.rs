@@ -195,3 +195,122 @@ async fn a_node_is_ready_while_its_hub_hears_of_it() {
     assert_eq!(ready(100_000), "Unknown");
     running.controller.stop().await;
 }
+
+#[tokio::test]
+async fn a_node_that_reports_the_pods_of_another_changes_nothing_of_them() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    world.report("a", 1, status("Running")).await;
+    until_true("a status", async || phase(&running).await.as_deref() == Some("Running")).await;
+    // Node b names the pod of node a, with its UID, in every kind of report.
+    let (pod, uid) = (pod_key(), "u-p".to_owned());
+    let removed = ReportBody::PodStatusRemoved { pod: pod.clone(), uid: uid.clone() };
+    world.report("b", 1, status("Failed")).await;
+    world.report("b", 2, removed).await;
+    world.report("b", 3, ReportBody::PodTerminated { pod, uid }).await;
+    let hash = PodStatusSnapshot::new(&"a".parse().expect("a name")).hash();
+    let first = ReportId { incarnation: Incarnation(1), boot: 1, seq: 4 };
+    let closed = SnapshotClosed { hash, pods: 0, full: true, first };
+    world.report("b", 4, ReportBody::SnapshotClosed(closed)).await;
+    running.folds("b").await;
+    assert_eq!(phase(&running).await.as_deref(), Some("Running"));
+    assert!(!world.events_in("node/a").await.contains(&"-d/pod/p".to_owned()));
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn what_one_node_adds_to_the_picture_is_bounded() {
+    const TERMINATIONS_MAX: usize = 1_024;
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    world.report("a", 1, status("Running")).await;
+    let of = |number: usize| format!("d/pod/x{number}").parse().expect("a key");
+    let mut seq = 1;
+    for number in 0..NODE_PODS_MAX + 500 {
+        let (uid, status) = (format!("u{number}"), Bytes::from_static(b"{}"));
+        let reported = ReportBody::PodStatus { pod: of(number), uid: uid.clone(), status };
+        for body in [reported, ReportBody::PodTerminated { pod: of(number), uid }] {
+            seq += 1;
+            world.report("a", seq, body).await;
+        }
+    }
+    world.report("a", seq + 1, status("Succeeded")).await;
+    until_true("its pod", async || phase(&running).await.as_deref() == Some("Succeeded")).await;
+    let node = "a".parse().expect("a name");
+    let kept = PodStatusFold::statuses(&*world.picture, &node, None, usize::MAX);
+    assert_eq!(kept.expect("readable").len(), NODE_PODS_MAX);
+    let ended = running.controller.picture().terminations().expect("readable").len();
+    assert!(ended <= TERMINATIONS_MAX, "{ended}");
+    // It is not asked again and again for what has no room.
+    let closed = SnapshotClosed {
+        hash: StateHash::from_bytes(&[7; 32]),
+        pods: 9_999,
+        full: false,
+        first: ReportId::default(),
+    };
+    world.report("a", seq + 2, ReportBody::SnapshotClosed(closed)).await;
+    world.report("a", seq + 3, status("Failed")).await;
+    until_true("the rest", async || phase(&running).await.as_deref() == Some("Failed")).await;
+    running.set(config("c", 2, "y")).await;
+    until_true("the change", async || world.events_in("node/a").await.len() > 2).await;
+    let asked = world.events_in("node/a").await.iter().any(|event| event.contains("request"));
+    assert!(!asked, "{:?}", world.events_in("node/a").await);
+    running.controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_without_a_stream_that_is_gone_for_long_leaves_the_picture() {
+    const WEEK_MS: i64 = 7 * 24 * 3600 * 1000;
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    let contact = |node: &str, contact_ms| {
+        let (world, node): (_, NodeName) = (&world, node.parse().expect("a name"));
+        async move {
+            let progress = NodeProgress {
+                hub: "hub".to_owned(),
+                connected: true,
+                incarnation: Incarnation(1),
+                boot: Boot::default(),
+                outbox_depth: 0,
+                contact_ms,
+                meta_sync_ms: 0,
+                streams: Vec::new(),
+            };
+            let record = Record {
+                key: ReportKey::Position.record_key(&node).into(),
+                value: Some(serde_json::to_vec(&progress).expect("encodes").into()),
+                header: Bytes::new(),
+                traceparent: None,
+            };
+            world.append_upstream(&node, record).await;
+        }
+    };
+    let long_ago = world.upstream.now_ms();
+    for node in ["a", "b", "c"] {
+        world.report(node, 1, status("Running")).await;
+        contact(node, long_ago).await;
+    }
+    world.upstream.advance_clock(u64::try_from(WEEK_MS).expect("positive") + 1);
+    contact("c", world.upstream.now_ms()).await;
+    running.folds("c").await;
+    running.controller.stop().await;
+    // A controller that starts looks at the nodes with the first record that it reads.
+    let running = world.start().await;
+    running.list([pod("p", "c"), config("c", 1, "x")]).await;
+    until_true("b to be forgotten", async || {
+        contact("c", world.upstream.now_ms()).await;
+        let known = running.controller.picture().node_progress().expect("readable");
+        known.len() == 2
+    })
+    .await;
+    let known = |node: &str| {
+        let node = node.parse().expect("a name");
+        let rows = PodStatusFold::statuses(&*world.picture, &node, None, usize::MAX);
+        rows.expect("readable").len()
+    };
+    assert_eq!(["a", "b", "c"].map(known), [1, 0, 1], "a has a stream, c was there today");
+    running.controller.stop().await;
+}

@@ -1,0 +1,69 @@
+//! Forgets nodes that are gone for long.
+//!
+//! No record says that a node will never come back. A node without a stream has no pod, no Node
+//! object and no declaration, so nothing is lost with what it reported; when it comes back after
+//! all, the fold misses its closing and asks it for a whole snapshot. The log keeps its records, and
+//! a fold from the start forgets the node once more.
+
+use std::time::Duration;
+
+use headwater_event::{Cursor, EntryKey, NodeName, NodeProgress, StreamId};
+use headwater_store::{Batch, Durability, EngineError, Json};
+use headwater_view::StreamReader;
+
+use super::{Fold, ReportFold};
+use crate::picture::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
+
+/// How long ago the last contact of such a node is, by the time of the log: longer than a machine
+/// is repaired, and no longer than a superseded record stays in the log.
+const GONE_AFTER_MS: i64 = 7 * 24 * 3600 * 1000;
+
+/// How often the nodes are looked at: ten thousand rows take some ten milliseconds.
+pub(super) const DEPARTURES_INTERVAL: Duration = Duration::from_secs(60);
+
+impl ReportFold {
+    /// Forgets nodes that are gone, while this controller is the writer: then the published streams
+    /// say which nodes have one. `cursor` is the position of the fold. Returns whether it looked.
+    pub(super) fn forget_departed(
+        &self,
+        fold: &mut Fold,
+        cursor: &Cursor,
+    ) -> Result<bool, EngineError> {
+        if !self.progress.borrow().reconciled {
+            return Ok(false);
+        }
+        let mut departed = Vec::new();
+        for row in NODE_PROGRESS.rows(&*self.engine) {
+            let (node, Json(progress)) = row?;
+            if is_gone(&progress, fold.newest_ms) && !self.has_stream(&node)? {
+                departed.push(node);
+            }
+        }
+        // One batch a node: each has as many rows as it had pods.
+        for node in &departed {
+            let before = fold.statuses.node(node).map_or(0, |statuses| statuses.snapshot().len());
+            let mut batch = Batch::new();
+            fold.statuses.forget(node, &mut batch);
+            batch.delete(&NODES, node);
+            batch.delete(&NODE_PROGRESS, node);
+            batch.delete_of(&TERMINATIONS, node);
+            batch.commit(&*self.engine, &[*cursor], Durability::Buffered)?;
+            self.metrics.statuses_moved(before, 0);
+            let mut changed = self.changes.begin();
+            changed.node(node);
+            self.changes.publish(changed);
+            tracing::info!(%node, "the node has no stream and is gone for long: forgotten");
+        }
+        self.metrics.forgot_nodes(departed.len());
+        Ok(true)
+    }
+
+    fn has_stream(&self, node: &NodeName) -> Result<bool, EngineError> {
+        let published = StreamReader::new(&*self.published);
+        Ok(published.entry(&StreamId::node(node), &EntryKey::Streams)?.is_some())
+    }
+}
+
+fn is_gone(progress: &NodeProgress, now_ms: i64) -> bool {
+    now_ms.saturating_sub(progress.contact_ms) > GONE_AFTER_MS
+}
