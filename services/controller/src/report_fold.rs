@@ -167,10 +167,11 @@ impl ReportFold {
             let differing = self.fold_batch(&mut fold, &batch)?;
             self.metrics.read_to(&batch.cursor, batch.high);
             let had_caught_up = ends.is_reached();
-            if had_caught_up && departures_from <= Instant::now() {
-                if self.forget_departed(&mut fold, &batch.cursor)? {
-                    departures_from = Instant::now() + DEPARTURES_INTERVAL;
-                }
+            if had_caught_up
+                && departures_from <= Instant::now()
+                && self.forget_departed(&mut fold, &batch.cursor)?
+            {
+                departures_from = Instant::now() + DEPARTURES_INTERVAL;
             }
             if ends.pass(&batch.cursor) {
                 self.check_statuses(&fold.statuses, is_resumed).await?;

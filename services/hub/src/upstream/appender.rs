@@ -118,13 +118,19 @@ impl AppendPermit {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
     use headwater_event::{Cursor, ReportBody, StreamId};
     use headwater_log::{AppendFault, MemoryLog, MemorySettings, PartitionFault};
     use headwater_session::message::ReportsAcked;
     use prometheus::{Registry, TextEncoder};
+    use tokio::time::timeout;
 
     use super::*;
+
+    /// How long a test waits for something that must happen.
+    const SOON: Duration = Duration::from_secs(60);
 
     /// What one session appends.
     struct Session {
@@ -148,7 +154,8 @@ mod tests {
         }
 
         async fn outcome(&mut self) -> Option<ReportsAcked> {
-            self.changed.changed().await.expect("the task runs");
+            let changed = timeout(SOON, self.changed.changed()).await;
+            changed.expect("soon").expect("the task runs");
             AppendOutcome::take(&self.outcome)
         }
     }
