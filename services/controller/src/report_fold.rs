@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use headwater_event::{Cursor, NodeName};
-use headwater_follow::discard_fold;
-use headwater_log::{CatchUpTarget, Log, ReadError, start_cursors};
+use headwater_event::NodeName;
+use headwater_follow::{ResumePoint, discard_fold, must_refold, resume_point};
+use headwater_log::{CatchUpTarget, Log, ReadError};
 use headwater_store::position::CURSORS;
 use headwater_store::{Engine, EngineError, Json};
 use headwater_view::PodStatusFold;
@@ -97,7 +97,7 @@ impl ReportFold {
                 FoldError::Engine(_) => self.metrics.cannot_store(),
             }
             let refold = match &error {
-                FoldError::Read(error) => !matches!(error, ReadError::Unavailable { .. }),
+                FoldError::Read(error) => must_refold(error),
                 FoldError::Differs => true,
                 FoldError::Engine(_) => false,
             };
@@ -129,7 +129,8 @@ impl ReportFold {
             tracing::info!("the picture is of an earlier version; folding the reports again");
             self.begin_anew(false).await?;
         }
-        let (cursors, is_resumed) = self.cursors().await?;
+        let resume = resume_point::<FoldError>(&*self.log, &*self.engine, &CURSORS).await?;
+        let ResumePoint { cursors, is_resumed } = resume;
         let mut ends = CatchUpTarget::ahead_of(&*self.log, &cursors).await?;
         let mut fold = Fold {
             statuses: PodStatusFold::open(&*self.engine)?,
@@ -210,19 +211,6 @@ impl ReportFold {
             }
         }
         Ok(())
-    }
-
-    /// The position in each partition, and whether an earlier fold left one.
-    async fn cursors(&self) -> Result<(Vec<Cursor>, bool), FoldError> {
-        let mut cursors = start_cursors(&*self.log).await?;
-        let mut is_resumed = false;
-        for cursor in &mut cursors {
-            if let Some(stored) = CURSORS.get(&*self.engine, &cursor.partition)? {
-                *cursor = stored;
-                is_resumed = true;
-            }
-        }
-        Ok((cursors, is_resumed))
     }
 }
 

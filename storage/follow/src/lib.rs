@@ -6,6 +6,8 @@
 
 mod derived_rows;
 mod follower;
+mod resume;
 
 pub use derived_rows::DerivedRows;
 pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, discard_fold};
+pub use resume::{ResumePoint, must_refold, resume_point};

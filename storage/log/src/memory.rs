@@ -11,6 +11,7 @@ mod topic;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -61,6 +62,7 @@ impl Default for MemorySettings {
 pub struct MemoryLog {
     shared: Arc<SharedState>,
     faults: Arc<Mutex<Faults>>,
+    records_read: Arc<AtomicU64>,
 }
 
 /// The state that all handles share.
@@ -102,13 +104,19 @@ impl MemoryLog {
         };
         let (state, new_uuid) = (Mutex::new(state), Box::new(new_uuid));
         let shared = SharedState { state, new_uuid, changed: Notify::new() };
-        Self { shared: Arc::new(shared), faults: Arc::default() }
+        Self { shared: Arc::new(shared), faults: Arc::default(), records_read: Arc::default() }
     }
 
     /// Returns another client of the same log, without the faults of this one.
     #[must_use]
     pub fn handle(&self) -> Self {
-        Self { shared: self.shared.clone(), faults: Arc::default() }
+        let shared = self.shared.clone();
+        Self { shared, faults: Arc::default(), records_read: Arc::default() }
+    }
+
+    /// Returns the number of records that the readers of this handle have returned.
+    pub fn records_read(&self) -> u64 {
+        self.records_read.load(Ordering::Relaxed)
     }
 
     /// Returns the time of the log's clock, in milliseconds since the Unix epoch.

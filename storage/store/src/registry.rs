@@ -82,6 +82,10 @@ pub enum TableId {
     /// Per session and number: a report of the edge, the base of later patches. Each session deletes
     /// its own rows.
     SessionReports = 0x62,
+    /// Per node: the highest identity that the upstream log named.
+    NodeIdentities = 0x63,
+    /// Per partition of the upstream log: the cursor up to which the identities are folded.
+    IdentityCursors = 0x64,
 }
 
 /// The end, exclusive, of the tables that a wipe of the fold deletes. Tables from this byte on
@@ -130,6 +134,8 @@ impl TableId {
         Self::InheritedEntries,
         Self::HighestEpoch,
         Self::SessionReports,
+        Self::NodeIdentities,
+        Self::IdentityCursors,
     ];
 
     /// Returns the first byte of each key of the table.
@@ -190,6 +196,8 @@ mod tests {
                 "60 InheritedEntries",
                 "61 HighestEpoch",
                 "62 SessionReports",
+                "63 NodeIdentities",
+                "64 IdentityCursors",
             ]
         );
     }

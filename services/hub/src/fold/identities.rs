@@ -2,17 +2,49 @@
 //!
 //! Every hub appends the positions of its nodes to the upstream log. Each record names the
 //! identity that the node had, so a fold of them knows identities that connected to other hubs.
+//! The fold is stored with its cursors, and a restart reads only the records behind them. A log that
+//! was made again is folded from its start; the identities that are known stay.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_event::{Identity, NodeName, NodeProgress, ReportKey};
-use headwater_log::{CatchUpTarget, Log, ReadError, start_cursors};
+use headwater_event::{Cursor, Identity, NodeName, NodeProgress, Partition, ReportKey};
+use headwater_follow::{must_refold, resume_point};
+use headwater_log::{
+    Batch as LogBatch, CatchUpTarget, Log, ReadError, StoredRecord, start_cursors,
+};
+use headwater_store::{
+    Batch, CommitPosition, Durability, EngineError, Folded, Json, Table, TableId,
+};
 
 use super::Fold;
 use super::follower::reopen_backoff;
 use crate::metrics::FoldMetrics;
+
+/// The identities, by node.
+const IDENTITIES: Table<NodeName, Json<Identity>, Folded> = Table::new(TableId::NodeIdentities);
+
+/// The cursor of each partition of the upstream log.
+const CURSORS: Table<Partition, Cursor, Folded> = Table::new(TableId::IdentityCursors);
+
+/// Commits a batch of identities with the cursor behind their records.
+struct IdentityCursor(Cursor);
+
+impl CommitPosition for IdentityCursor {
+    fn put(&self, batch: &mut Batch<Folded>) {
+        batch.put(&CURSORS, &self.0.partition, &self.0);
+    }
+}
+
+/// Why the upstream log is no longer followed.
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error("the upstream log cannot be read")]
+    Read(#[from] ReadError),
+    #[error("the identities of nodes cannot be stored")]
+    Engine(#[from] EngineError),
+}
 
 /// Identities by node.
 #[derive(Debug, Default)]
@@ -57,17 +89,32 @@ impl IdentityFollower {
     /// Follows the log, and opens it again after each failure.
     pub(crate) async fn run(self) {
         let mut backoff = reopen_backoff();
+        let mut anew = false;
         loop {
-            let Err(error) = self.follow().await;
+            let Err(error) = self.follow(anew).await;
             self.metrics.identities_failed();
-            tracing::warn!(%error, "the hub cannot follow the upstream log; it will try again");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the hub cannot follow the upstream log; it will try again"
+            );
+            anew = matches!(&error, FollowError::Read(error) if must_refold(error));
             backoff.wait().await;
         }
     }
 
-    async fn follow(&self) -> Result<Infallible, ReadError> {
-        let log = &*self.log;
-        let cursors = start_cursors(log).await?;
+    /// Follows the log from the stored cursors, or `anew` from its start. Until it has read a
+    /// partition again, the cursor of the former log stays, which is refused at the next start.
+    async fn follow(&self, anew: bool) -> Result<Infallible, FollowError> {
+        let (log, engine) = (&*self.log, &**self.fold.engine());
+        for row in IDENTITIES.rows(engine) {
+            let (_, Json(identity)) = row?;
+            self.fold.identities().observe(&identity);
+        }
+        let cursors = if anew {
+            start_cursors(log).await?
+        } else {
+            resume_point::<FollowError>(log, engine, &CURSORS).await?.cursors
+        };
         let mut ends = CatchUpTarget::ahead_of(log, &cursors).await?;
         let mut reader = log.read(cursors).await?;
         if ends.is_reached() {
@@ -75,26 +122,41 @@ impl IdentityFollower {
         }
         loop {
             let batch = reader.next().await?;
-            for recorded in &batch.records {
-                let Ok((node, ReportKey::Position)) = ReportKey::decode(&recorded.record.key)
-                else {
-                    continue;
-                };
-                let position = recorded.record.value.as_deref().map(serde_json::from_slice);
-                if let Some(Ok(NodeProgress { incarnation, boot, .. })) = position {
-                    self.fold.identities().observe(&Identity { node, incarnation, boot });
-                }
-            }
+            self.fold_batch(&batch)?;
             if ends.pass(&batch.cursor) {
                 self.complete();
             }
         }
     }
 
+    /// Folds the identities of a batch of records, and commits them with its cursor.
+    fn fold_batch(&self, records: &LogBatch) -> Result<(), EngineError> {
+        let engine = &**self.fold.engine();
+        let mut batch: Batch<Folded> = Batch::new();
+        for identity in records.records.iter().filter_map(identity) {
+            self.fold.identities().observe(&identity);
+            let stored = batch.get(engine, &IDENTITIES, &identity.node)?;
+            if stored.is_none_or(|Json(stored)| stored.rank() < identity.rank()) {
+                batch.put(&IDENTITIES, &identity.node.clone(), &Json(identity));
+            }
+        }
+        batch.commit(engine, &[IdentityCursor(records.cursor)], Durability::Buffered)
+    }
+
     fn complete(&self) {
         self.fold.identities_known();
         self.fold.subscriptions().notify_all();
     }
+}
+
+/// The identity that a position record names.
+fn identity(recorded: &StoredRecord) -> Option<Identity> {
+    let Ok((node, ReportKey::Position)) = ReportKey::decode(&recorded.record.key) else {
+        return None;
+    };
+    let progress = serde_json::from_slice(recorded.record.value.as_deref()?).ok()?;
+    let NodeProgress { incarnation, boot, .. } = progress;
+    Some(Identity { node, incarnation, boot })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod cloud;
 mod edge;
 mod handover;
+mod identities;
 mod limits;
 mod metrics;
 mod pause;

@@ -1,6 +1,7 @@
 //! Reads a log in memory.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use headwater_event::Cursor;
@@ -56,6 +57,7 @@ impl MemoryReader {
             }
             cursor.leader_epoch = content.epoch_before(cursor.next);
             self.turn = index + 1;
+            self.log.records_read.fetch_add(records.len() as u64, Ordering::Relaxed);
             return Ok(Some(Batch { records, cursor: *cursor, high: content.high }));
         }
         Ok(None)

@@ -314,3 +314,43 @@ async fn a_node_without_a_stream_that_is_gone_for_long_leaves_the_picture() {
     assert_eq!(["a", "b", "c"].map(known), [1, 0, 1], "a has a stream, c was there today");
     running.controller.stop().await;
 }
+
+/// The records of the upstream log that a controller over `world` reads until its picture has them
+/// all, and the status of the pod then.
+async fn read_at_start(world: &World) -> (u64, Option<String>) {
+    let upstream = world.upstream.handle();
+    let (source, script) = script();
+    let running = world.start_reading(upstream.clone(), vec![script], source).await;
+    running.list([pod("p", "c")]).await;
+    let last = status_seq(world).await.to_string();
+    until_true("the last", async || phase(&running).await.as_deref() == Some(&*last)).await;
+    let read = (upstream.records_read(), phase(&running).await);
+    running.controller.stop().await;
+    read
+}
+
+/// The number of records in the upstream log's partition of node `a`: each status names its own.
+async fn status_seq(world: &World) -> u64 {
+    let partition = StreamId::node(&"a".parse().expect("a name")).partition(2);
+    world.upstream.bounds(partition).await.expect("there").high.0
+}
+
+#[tokio::test]
+async fn a_controller_with_its_disk_reads_only_the_reports_since_and_one_without_reads_them_once() {
+    let world = World::new();
+    // The controller that creates the log reads the upstream log once more, for its generation.
+    let running = world.start().await;
+    running.list([pod("p", "c")]).await;
+    running.controller.stop().await;
+    for seq in 1..=40 {
+        world.report("a", seq, status(&seq.to_string())).await;
+    }
+    assert_eq!(read_at_start(&world).await, (40, Some("40".to_owned())));
+    assert_eq!(read_at_start(&world).await, (0, Some("40".to_owned())));
+    for seq in 41..=43 {
+        world.report("a", seq, status(&seq.to_string())).await;
+    }
+    assert_eq!(read_at_start(&world).await, (3, Some("43".to_owned())));
+    let without_disk = world.usurped();
+    assert_eq!(read_at_start(&without_disk).await, (43, Some("43".to_owned())));
+}

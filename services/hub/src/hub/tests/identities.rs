@@ -1,0 +1,108 @@
+//! What a hub reads of the upstream log when it starts.
+
+use headwater_event::{Boot, Incarnation, NodeName, NodeProgress, Offset, Partition, ReportKey};
+use headwater_log::{Append, Record};
+use headwater_session::StreamSource;
+
+use super::*;
+
+/// Appends the position of a start of `node`, as another hub does.
+async fn append_position(cloud: &TestCloud, node: &str, boot: u64) {
+    let node: NodeName = node.parse().expect("a name");
+    let progress = NodeProgress {
+        hub: "hub-2".to_owned(),
+        connected: true,
+        incarnation: Incarnation(1),
+        boot: Boot { number: boot, nonce: boot },
+        outbox_depth: 0,
+        contact_ms: 0,
+        meta_sync_ms: 0,
+        streams: Vec::new(),
+    };
+    let record = Record {
+        key: ReportKey::Position.record_key(&node).into(),
+        value: Some(serde_json::to_vec(&progress).expect("JSON").into()),
+        header: Default::default(),
+        traceparent: None,
+    };
+    let append = Append { partition: Partition(u32::from(node.as_str() > "m")), record };
+    cloud.upstream.append(vec![append]).await.expect("appended");
+}
+
+/// The boots of the nodes that `engine` has identities of, once a hub over it serves; and the
+/// records of the upstream log that this hub has read.
+async fn known_after_start(
+    cloud: &TestCloud,
+    engine: &Arc<MemoryEngine>,
+    nodes: &[&str],
+) -> (Vec<Option<u64>>, u64) {
+    let upstream = cloud.upstream.handle();
+    let dependencies = HubDependencies {
+        upstream: Arc::new(upstream.clone()),
+        ..dependencies(&cloud.logs(), engine, &Registry::new())
+    };
+    let hub = Hub::start(config(settings(), limits()), dependencies).await.expect("starts");
+    until_true("a hub that serves", async || hub.view().is_reconciled()).await;
+    let fold = &hub.hub.fold;
+    let boot = |node: &&str| {
+        let known = fold.source().known_identity(&node.parse().expect("a name"));
+        known.expect("readable").map(|known| known.boot.number)
+    };
+    let known = nodes.iter().map(boot).collect();
+    let read = upstream.records_read();
+    hub.stop().await;
+    (known, read)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_with_its_disk_reads_only_what_came_since_and_one_without_reads_it_once() {
+    let cloud = TestCloud::new(&["a", "z"]).await;
+    let disk = Arc::new(MemoryEngine::new());
+    for boot in 1..=50 {
+        append_position(&cloud, "a", boot).await;
+        append_position(&cloud, "z", boot).await;
+    }
+    let nodes = ["a", "z", "b"];
+    assert_eq!(
+        known_after_start(&cloud, &disk, &nodes).await,
+        (vec![Some(50), Some(50), None], 100)
+    );
+    assert_eq!(known_after_start(&cloud, &disk, &nodes).await, (vec![Some(50), Some(50), None], 0));
+    append_position(&cloud, "b", 7).await;
+    // A record of an earlier start comes late: the rank never goes back.
+    append_position(&cloud, "a", 3).await;
+    append_position(&cloud, "z", 51).await;
+    let (known, read) = known_after_start(&cloud, &disk, &nodes).await;
+    assert_eq!((known, read), (vec![Some(50), Some(51), Some(7)], 3));
+    let (known, read) = known_after_start(&cloud, &Arc::default(), &nodes).await;
+    assert_eq!((known, read), (vec![Some(50), Some(51), Some(7)], 103));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upstream_log_made_again_is_folded_anew_and_known_identities_stay() {
+    let cloud = TestCloud::new(&["a", "z"]).await;
+    let disk = Arc::new(MemoryEngine::new());
+    append_position(&cloud, "a", 5).await;
+    append_position(&cloud, "z", 5).await;
+    assert_eq!(known_after_start(&cloud, &disk, &["a", "z"]).await.1, 2);
+    cloud.upstream.recreate(2);
+    append_position(&cloud, "a", 2).await;
+    append_position(&cloud, "z", 6).await;
+    let (known, read) = known_after_start(&cloud, &disk, &["a", "z"]).await;
+    assert_eq!((known, read), (vec![Some(5), Some(6)], 2), "the lower one does not replace");
+    let (known, read) = known_after_start(&cloud, &disk, &["a", "z"]).await;
+    assert_eq!((known, read), (vec![Some(5), Some(6)], 0));
+
+    // The tail was lost, and others took its place.
+    append_position(&cloud, "a", 6).await;
+    assert_eq!(known_after_start(&cloud, &disk, &["a"]).await, (vec![Some(6)], 1));
+    cloud.upstream.truncate(Partition(0), Offset(1));
+    append_position(&cloud, "a", 7).await;
+    let (known, _) = known_after_start(&cloud, &disk, &["a", "z"]).await;
+    assert_eq!(known, [Some(7), Some(6)]);
+
+    // What a downstream log made again discards of the fold does not concern the identities.
+    headwater_follow::discard_fold(&*disk).expect("discarded");
+    let (known, read) = known_after_start(&cloud, &disk, &["a", "z"]).await;
+    assert_eq!((known, read), (vec![Some(7), Some(6)], 0));
+}
