@@ -21,6 +21,7 @@ mod stale_keys;
 mod termination_removal;
 mod terminations;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +71,8 @@ struct Fold {
     terminations: Terminations,
     /// The latest time of a record, in milliseconds since the Unix epoch.
     newest_ms: i64,
+    /// The time of the last report of each node that was read in this run.
+    reported_ms: BTreeMap<NodeName, i64>,
 }
 
 /// The task that folds reports, and what it needs from outside.
@@ -137,6 +140,7 @@ impl ReportFold {
             stale: StaleKeys::open(&*self.engine)?,
             terminations: Terminations::open(&*self.engine)?,
             newest_ms: 0,
+            reported_ms: BTreeMap::new(),
         };
         self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;

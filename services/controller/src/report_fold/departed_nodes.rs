@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use headwater_event::{Cursor, EntryKey, NodeName, NodeProgress, StreamId};
+use headwater_event::{Cursor, EntryKey, NodeName, StreamId};
 use headwater_store::{Batch, Durability, EngineError, Json};
 use headwater_view::StreamReader;
 
@@ -35,7 +35,11 @@ impl ReportFold {
         let mut departed = Vec::new();
         for row in NODE_PROGRESS.rows(&*self.engine) {
             let (node, Json(progress)) = row?;
-            if is_gone(&progress, fold.newest_ms) && !self.has_stream(&node)? {
+            // A position may be left out; a report that came since is a contact, too.
+            let reported_ms = fold.reported_ms.get(&node).copied().unwrap_or_default();
+            let contact_ms = progress.contact_ms.max(reported_ms);
+            let is_gone = fold.newest_ms.saturating_sub(contact_ms) > GONE_AFTER_MS;
+            if is_gone && !self.has_stream(&node)? {
                 departed.push(node);
             }
         }
@@ -44,6 +48,7 @@ impl ReportFold {
             let before = fold.statuses.node(node).map_or(0, |statuses| statuses.snapshot().len());
             let mut batch = Batch::new();
             fold.statuses.forget(node, &mut batch);
+            fold.reported_ms.remove(node);
             batch.delete(&NODES, node);
             batch.delete(&NODE_PROGRESS, node);
             batch.delete_of(&TERMINATIONS, node);
@@ -62,8 +67,4 @@ impl ReportFold {
         let published = StreamReader::new(&*self.published);
         Ok(published.entry(&StreamId::node(node), &EntryKey::Streams)?.is_some())
     }
-}
-
-fn is_gone(progress: &NodeProgress, now_ms: i64) -> bool {
-    now_ms.saturating_sub(progress.contact_ms) > GONE_AFTER_MS
 }

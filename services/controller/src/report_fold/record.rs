@@ -100,6 +100,7 @@ impl ReportFold {
                 return Ok(RecordKind::Unreadable);
             }
         };
+        fold.reported_ms.insert(node.clone(), recorded.time_ms);
         let Fold { statuses, stale, terminations, .. } = fold;
         let kind = report.body.kind();
         spans.extend(spans::fold_report(recorded, report.id, kind.name()));

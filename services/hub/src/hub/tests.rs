@@ -284,7 +284,7 @@ async fn two_machines_of_one_identity_are_both_refused_and_a_reconnect_takes_ove
     let mut held = TestEdge::connect(hub.address(), identity("a", 1, 2)).await;
     assert_eq!(refused(held.receive_end().await), RefusalCode::Clone);
     assert!(hub.view().release(&node) && !hub.view().release(&node));
-    let mut released = TestEdge::connect(hub.address(), identity("a", 1, 2)).await;
+    let mut released = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
     released.receive_until("a welcome", TestEdge::is_open).await;
     let mut other = TestEdge::connect(hub.address(), identity("b", 1, 1)).await;
     other.receive_until("a welcome", TestEdge::is_open).await;
