@@ -299,7 +299,7 @@ fn sources_that_stop_are_named_in_the_status_and_what_runs_goes_on() {
     fs::remove_dir_all(&manifests).expect("removed");
     let status = running.wait_for("the sources in the status", |running| {
         let text = running.text(&["status"])?;
-        (text.matches("the source ").count() == 2).then_some(text)
+        (text.matches("trouble  the source ").count() == 2).then_some(text)
     });
     let line = |kind: &str| {
         let begin = format!("trouble  the source {kind} stopped at ");
