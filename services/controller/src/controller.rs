@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use crate::interest::SharedInterest;
 use crate::metrics::ControllerMetrics;
-use crate::picture::Picture;
 use crate::picture::changes::ChangeFeed;
+use crate::picture::{Picture, PresenceReceiver};
 use crate::publisher::{
     DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, UuidGenerator,
     WriterTimings, backup,
@@ -156,7 +156,8 @@ impl Controller {
             progress: progress_receiver.clone(),
             metrics: metrics.report_fold,
         };
-        let picture = Picture::new(interest.clone(), picture, changes);
+        let presence = PresenceReceiver::new(changes.clone());
+        let picture = Picture::new(interest.clone(), picture, changes, presence.clone());
         let sink_context = SinkContext {
             picture: picture.clone(),
             progress: progress_receiver.clone(),
@@ -192,6 +193,7 @@ impl Controller {
         });
         Ok(ControllerHandle {
             picture,
+            presence,
             progress: progress_receiver,
             source_states,
             notices: Some(notices),

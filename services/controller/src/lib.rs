@@ -22,7 +22,7 @@
 //! | [`interest`] | which node needs which object |
 //! | `publisher` | differences between interest and log, the writer, the standby |
 //! | `report_fold` | reports of the nodes, in the order in which they count |
-//! | `picture` | objects with their statuses, and which of them change |
+//! | `picture` | objects with their statuses, which nodes are connected, and what changes |
 //! | [`sink`] | the contract of a sink; removing pods that have ended |
 //! | [`cloud`] | answers to the requests of nodes |
 //! | `controller` | starting and stopping all of it |
@@ -49,7 +49,8 @@ pub use controller::{
 pub use interest::{EntryId, Interest};
 pub use metrics::ControllerMetrics;
 pub use picture::{
-    ChangeSubscription, Filter, Picture, PictureChange, PicturePage, Termination, is_reachable,
+    ChangeSubscription, Filter, Picture, PictureChange, PicturePage, PresenceLink, PresenceReceiver,
+    Termination,
 };
 pub use publisher::{
     GROUP_EVENTS, HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, SOURCE_LOSS_MAX,

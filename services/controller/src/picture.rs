@@ -1,8 +1,10 @@
 //! The cloud's picture: the objects of the sources with what the edges report of them.
 
 pub(crate) mod changes;
+mod connection;
 mod merge;
 mod page;
+mod presence;
 pub(crate) mod tables;
 
 use std::collections::BTreeMap;
@@ -14,13 +16,14 @@ use headwater_store::{Engine, EngineError, Json};
 use serde_json::{Value, json};
 
 use self::changes::ChangeFeed;
+use self::connection::Connection;
 use self::merge::merge;
 use self::tables::{NODE_PROGRESS, NODES, TERMINATIONS};
 use crate::interest::SharedInterest;
 
 pub use self::changes::{ChangeSubscription, PictureChange};
-pub use self::merge::is_reachable;
 pub use self::page::PicturePage;
+pub use self::presence::{PresenceLink, PresenceReceiver};
 
 /// Reads the cloud's picture.
 #[derive(Clone)]
@@ -28,6 +31,7 @@ pub struct Picture {
     interest: SharedInterest,
     engine: Arc<dyn Engine>,
     changes: ChangeFeed,
+    presence: PresenceReceiver,
 }
 
 /// The report of a node that all containers of a pod under deletion have stopped. The pod may be
@@ -73,8 +77,9 @@ impl Picture {
         interest: SharedInterest,
         engine: Arc<dyn Engine>,
         changes: ChangeFeed,
+        presence: PresenceReceiver,
     ) -> Self {
-        Self { interest, engine, changes }
+        Self { interest, engine, changes, presence }
     }
 
     /// Subscribes to the keys of objects that may have changed. A Node also changes without an event
@@ -135,7 +140,7 @@ impl Picture {
             (object, _) => object,
         };
         let Some(mut object) = object else { return Ok(None) };
-        merge(&*from, key, &mut object, now_ms)?;
+        merge(&*from, &self.presence, key, &mut object, now_ms)?;
         Ok(Some(object))
     }
 
@@ -149,16 +154,24 @@ impl Picture {
         self.interest.read().nodes().cloned().collect()
     }
 
-    /// The last position record of each node.
+    /// The last position record of each node; connection and last contact as of `now_ms`.
     ///
     /// # Errors
     /// When the picture cannot be read.
-    pub fn node_progress(&self) -> Result<BTreeMap<NodeName, NodeProgress>, EngineError> {
+    pub fn node_progress(
+        &self,
+        now_ms: i64,
+    ) -> Result<BTreeMap<NodeName, NodeProgress>, EngineError> {
         let from = self.engine.snapshot();
-        NODE_PROGRESS
-            .rows(&*from)
-            .map(|row| row.map(|(node, Json(progress))| (node, progress)))
-            .collect()
+        let progress = NODE_PROGRESS.rows(&*from).map(|row| {
+            let (node, Json(mut progress)) = row?;
+            let contact = self.presence.contact(&node, Some(&progress));
+            let connection = Connection::of(contact, Some(&progress), now_ms);
+            progress.connected = connection.is_reachable;
+            progress.contact_ms = connection.contact_ms.unwrap_or(progress.contact_ms);
+            Ok((node, progress))
+        });
+        progress.collect()
     }
 
     /// Every termination that nodes reported, by node and pod.

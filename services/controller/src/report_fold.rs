@@ -21,7 +21,7 @@ mod stale_keys;
 mod termination_removal;
 mod terminations;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use headwater_event::NodeName;
 use headwater_follow::{ResumePoint, discard_fold, must_refold, resume_point};
-use headwater_log::{CatchUpTarget, Log, ReadError};
+use headwater_log::{CatchUpTarget, Log, ReadError, is_of_positions};
 use headwater_store::position::CURSORS;
 use headwater_store::{Engine, EngineError, Json};
 use headwater_view::PodStatusFold;
@@ -66,6 +66,10 @@ enum FoldError {
 
 /// The state of the fold in memory.
 struct Fold {
+    /// Whether the log keeps positions apart. Those among the reports are then of earlier versions.
+    keeps_positions_apart: bool,
+    /// Nodes whose position in the picture was read among the reports, although others are apart.
+    earlier_positions: HashSet<NodeName>,
     statuses: PodStatusFold,
     stale: StaleKeys,
     terminations: Terminations,
@@ -136,6 +140,8 @@ impl ReportFold {
         let ResumePoint { cursors, is_resumed } = resume;
         let mut ends = CatchUpTarget::ahead_of(&*self.log, &cursors).await?;
         let mut fold = Fold {
+            keeps_positions_apart: cursors.iter().any(|cursor| is_of_positions(cursor.partition)),
+            earlier_positions: HashSet::new(),
             statuses: PodStatusFold::open(&*self.engine)?,
             stale: StaleKeys::open(&*self.engine)?,
             terminations: Terminations::open(&*self.engine)?,

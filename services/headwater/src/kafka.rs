@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use headwater_kafka::topics::{Direction, TopicPlan};
 use headwater_kafka::{KafkaLog, KafkaMetrics, KafkaSettings, SettingsError};
+use headwater_log::UpstreamLog;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -77,10 +78,10 @@ pub(crate) enum KafkaTableError {
     Client(#[from] SettingsError),
 }
 
-/// The two logs on Kafka.
+/// The two logs on Kafka. The upstream log has two topics.
 pub(crate) struct KafkaLogs {
     pub(crate) downstream: Arc<KafkaLog>,
-    pub(crate) upstream: Arc<KafkaLog>,
+    pub(crate) upstream: Arc<UpstreamLog>,
 }
 
 impl Default for Kafka {
@@ -158,6 +159,7 @@ impl Kafka {
         match direction {
             Direction::Downstream => format!("{prefix}.downstream.v1"),
             Direction::Upstream => format!("{prefix}.upstream.v1"),
+            Direction::Positions => format!("{prefix}.positions.v1"),
         }
     }
 
@@ -187,7 +189,7 @@ impl Kafka {
         }
     }
 
-    /// Opens both logs for the part of this name; they count in `metrics`. Sends no request to
+    /// Opens the logs for the part of this name; they count in `metrics`. Sends no request to
     /// Kafka yet.
     ///
     /// # Errors
@@ -200,8 +202,11 @@ impl Kafka {
         let open = |direction| {
             KafkaLog::with_metrics(self.settings(direction, part), metrics).map(Arc::new)
         };
-        let (downstream, upstream) = (open(Direction::Downstream)?, open(Direction::Upstream)?);
-        Ok(KafkaLogs { downstream, upstream })
+        let (reports, positions) = (open(Direction::Upstream)?, open(Direction::Positions)?);
+        Ok(KafkaLogs {
+            downstream: open(Direction::Downstream)?,
+            upstream: Arc::new(UpstreamLog::new(reports, positions)),
+        })
     }
 }
 

@@ -10,14 +10,10 @@ use figment::Figment;
 use figment::providers::{Format, Serialized, Toml};
 use headwater_cli::args::topics::{Topics, TopicsAction, TopicsPlan};
 use headwater_cli::exit::{CommandResult, Failure};
-use headwater_kafka::topics::Direction;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::kafka::Kafka;
-
-/// Both topics, in the order of the output.
-const DIRECTIONS: [Direction; 2] = [Direction::Downstream, Direction::Upstream];
 
 /// The client id of this command.
 const PART: &str = "topics";

@@ -41,7 +41,7 @@ use crate::metrics::GaugeSource;
 use crate::requests::{FoldRequestHandler, RequestDispatcher};
 use crate::server::{IncomingMessage, OutgoingMessage, Peer, open_session, serve};
 use crate::session::SessionDependencies;
-use crate::upstream::{UpstreamAppender, wipe_bases};
+use crate::upstream::{PositionAppender, UpstreamAppender, wipe_bases};
 
 /// How long sessions, and after them the tasks of the hub, may take to end when it stops. Those
 /// that are left are dropped: edges resume from what they have.
@@ -101,10 +101,10 @@ impl Hub {
         schema::HUB.check(&*engine)?;
         wipe_bases(&*engine)?;
         // A hub that cannot reach the log says so at its start.
-        upstream.describe().await?;
+        let described = upstream.describe().await?;
 
-        // Sessions end before the fold that they read, and the upstream appender ends last: it
-        // appends the last positions of the sessions.
+        // Sessions end before the fold that they read, and the upstream appenders end last: they
+        // append the last reports and positions of the sessions.
         let (stop, upstream_stop) = (CancellationToken::new(), CancellationToken::new());
         let sessions_stop = stop.child_token();
         let fold = Arc::new(Fold::new(engine));
@@ -120,6 +120,8 @@ impl Hub {
             &metrics,
             &upstream_stop,
         );
+        let (positions, appending_positions) =
+            PositionAppender::start(upstream.clone(), described, &metrics, &upstream_stop);
         let requests = Arc::new(FoldRequestHandler::new(fold.clone(), requests));
         let follower = DownstreamFollower {
             log: downstream,
@@ -134,8 +136,10 @@ impl Hub {
             settings,
             fold,
             upstream: appender,
+            positions,
             requests: RequestDispatcher::new(requests, &limits),
             sessions: Sessions::new(&limits, sessions_stop.clone()),
+            presence: Arc::default(),
             reports: ReportLimiter::new(&limits),
             transfers: TransferLimiter::new(
                 limits.transfers_max,
@@ -155,6 +159,7 @@ impl Hub {
             spawn_owner(stop.clone(), follower.run()),
             spawn_owner(stop.clone(), identities.run()),
             appending,
+            appending_positions,
         ];
         Ok(HubHandle { address: listen, hub, stop: stop.drop_guard(), upstream_stop, tasks })
     }

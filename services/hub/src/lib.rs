@@ -14,6 +14,7 @@
 //! | `requests` | what nodes ask of the cloud: bounds, deadline, handlers |
 //! | `upstream` | appends reports and positions; keeps the bases of report patches |
 //! | `fold` | follows both logs; answers the questions of sessions; notifies them of changes |
+//! | `presence` | which nodes are connected, for the active controller |
 //! | `limits`, `backoff` | the bounds of a hub, and their defaults; the waits before retries |
 //! | `metrics` | what a hub counts |
 //!
@@ -30,6 +31,7 @@ mod fold;
 mod hub;
 pub mod limits;
 mod metrics;
+mod presence;
 mod requests;
 mod server;
 mod session;
@@ -40,6 +42,7 @@ pub use headwater_follow::WallClock;
 pub use hub::{Hub, HubConfig, HubDependencies, HubError, HubHandle, HubView, Lag};
 pub use limits::HubLimits;
 pub use metrics::HubMetrics;
+pub use presence::PresenceFeed;
 pub use requests::{
     NoRequestHandler, NodeRequest, NodeRequestError, RequestHandler, TooManyOf, Verb,
 };

@@ -231,7 +231,8 @@ impl SessionTask {
                     }
                     HubOutput::Ask(request) => self.request(request),
                     HubOutput::Alive(heartbeat) => self.position.heartbeat(heartbeat),
-                    HubOutput::Progressed(_) => self.position.progressed(),
+                    // The position is published after each step.
+                    HubOutput::Progressed(_) => {}
                     HubOutput::Close(end) => {
                         tracing::info!(node = %self.node, %end, "session ended");
                         return ControlFlow::Break(EndReason::of(&end));

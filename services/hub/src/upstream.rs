@@ -13,12 +13,14 @@
 //! | `partition_appender` | the task that appends to one partition |
 //! | `record_group` | the records of one node that are appended in order |
 //! | `receipt` | what became of the reports of a session |
+//! | `positions` | the task that appends positions |
 //! | `bases` | on disk, the reports that the next patches of a session apply to |
 //! | `spans` | the span of a traced report |
 
 mod appender;
 mod bases;
 mod partition_appender;
+mod positions;
 mod receipt;
 mod record_group;
 mod spans;
@@ -26,6 +28,7 @@ mod topic;
 
 pub(crate) use appender::{AppendPermit, UpstreamAppender};
 pub(crate) use bases::{ReportBases, wipe_bases};
+pub(crate) use positions::PositionAppender;
 pub(crate) use receipt::AppendOutcome;
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use headwater_controller::is_reachable;
 use headwater_edge::EdgeStatus;
 use headwater_event::{NodeName, NodeProgress, Seq, StreamId};
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
@@ -144,15 +143,10 @@ fn node_progress(
     now_ms: i64,
 ) -> BTreeMap<NodeName, Option<NodeProgress>> {
     let of_log = |cloud: &ControllerView| {
-        let mut known = cloud.picture.node_progress().unwrap_or_else(|error| {
+        cloud.picture.node_progress(now_ms).unwrap_or_else(|error| {
             tracing::warn!(%error, "the positions of the nodes cannot be read");
             BTreeMap::new()
-        });
-        // A hub that was killed did not report the end of its sessions.
-        known.values_mut().for_each(|progress| {
-            progress.connected = is_reachable(progress, now_ms);
-        });
-        known
+        })
     };
     let mut known = match &dependencies.hub {
         // The hub knows positions earlier than the log.

@@ -81,6 +81,7 @@ impl LogState {
             partitions: self.settings.partitions,
             record_bytes_max: self.settings.record_bytes_max,
             replay_window_ms: self.settings.replay_window_ms,
+            position_partitions: 0,
         }
     }
 

@@ -72,6 +72,7 @@
 //! | [`report`] | reports and their order |
 //! | [`upstream`] | reports as records of the upstream log |
 //! | [`node_progress`] | the progress of a node, as a hub reports it |
+//! | [`presence`] | which nodes are connected to a hub, beside the log |
 //! | [`record`] | the keys and reserved values of log records, for both topics |
 
 pub mod advance;
@@ -83,6 +84,7 @@ pub mod key;
 pub mod name;
 pub mod node_progress;
 pub mod position;
+pub mod presence;
 pub mod record;
 pub mod report;
 pub mod stream;
@@ -100,6 +102,7 @@ pub use node_progress::{NodeProgress, NodeStreamProgress};
 pub use position::{
     Checkpoint, Cursor, LeaderEpoch, LogId, Offset, Partition, Seq, TopicId, WriterEpoch,
 };
+pub use presence::{DisconnectedNode, PresenceUpdate};
 pub use record::{RecordKey, ReportKey};
 pub use report::{Boot, Identity, Incarnation, Report, ReportBody, ReportId, ReportKind};
 pub use stream::StreamId;

@@ -136,6 +136,7 @@ impl ClusterClient {
             partitions,
             record_bytes_max: bytes_max.saturating_sub(RECORD_OVERHEAD_BYTES),
             replay_window_ms: number(MIN_COMPACTION_LAG_MS).unwrap_or_default(),
+            position_partitions: 0,
         })
     }
 

@@ -53,7 +53,7 @@ impl CatchUpTarget {
 /// As [`Log::describe`] and [`Log::start`].
 pub async fn start_cursors(log: &dyn Log) -> Result<Vec<Cursor>, ReadError> {
     let mut cursors = Vec::new();
-    for partition in (0..log.describe().await?.partitions).map(Partition) {
+    for partition in log.describe().await?.all_partitions() {
         cursors.push(log.start(partition).await?);
     }
     Ok(cursors)

@@ -15,6 +15,7 @@
 //! | [`fold`] | the fold from the start, for a reader without usable state |
 //! | [`catch_up`] | the catch-up target: the ends that a reader must reach |
 //! | [`history`] | past states and events of one stream |
+//! | `upstream_log` | the upstream log on two topics: reports, positions |
 //! | [`value`] | the encoding of an object in a record's value |
 //! | [`memory`] | the in-memory twin with its faults |
 //! | `conformance` | the suite that every log must pass (feature `testing`) |
@@ -29,6 +30,7 @@ pub mod history;
 mod log;
 pub mod memory;
 pub mod metadata;
+mod upstream_log;
 pub mod value;
 pub mod writer;
 
@@ -40,12 +42,13 @@ pub use history::{
     HistoryError, PastEntry, PastState, StreamHistory, Until, fold_stream, stream_events,
 };
 pub use log::{
-    Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, ReadError, Reader,
-    Record, RecordPosition, StoredRecord, UPSTREAM_TOPIC,
+    Append, AppendError, Batch, Bounds, DOWNSTREAM_TOPIC, Description, Log, POSITIONS_FROM,
+    POSITIONS_TOPIC, ReadError, Reader, Record, RecordPosition, StoredRecord, UPSTREAM_TOPIC,
 };
 pub use memory::{AppendFault, MemoryLog, MemorySettings, PartitionFault};
 pub use metadata::{
     MetadataError, MetadataProposal, read_metadata, read_or_create_metadata,
     read_or_create_upstream_metadata,
 };
+pub use upstream_log::{UpstreamLog, is_of_positions};
 pub use writer::{Draft, EventPosition, Heartbeats, InFlightEntry, Writer, WriterError, repair};

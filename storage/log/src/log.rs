@@ -12,13 +12,20 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use headwater_event::{Cursor, LeaderEpoch, Offset, Partition, TopicId};
+use headwater_event::{Cursor, LeaderEpoch, NodeName, Offset, Partition, StreamId, TopicId};
 
 /// The topic of the events that the controller appends and the hubs fold.
 pub const DOWNSTREAM_TOPIC: &str = "headwater.downstream.v1";
 
-/// The topic of the reports of edges and of their positions.
+/// The topic of the reports of edges. Earlier versions appended positions to it, too.
 pub const UPSTREAM_TOPIC: &str = "headwater.upstream.v1";
+
+/// The topic of the positions of edges.
+pub const POSITIONS_TOPIC: &str = "headwater.positions.v1";
+
+/// The number of the first partition of positions, in a log that keeps them apart. It is above the
+/// number of partitions of any topic, and does not change when a topic gets more of them.
+pub const POSITIONS_FROM: u32 = 1 << 16;
 
 /// A record to append. A record without a value is a tombstone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +115,26 @@ pub struct Description {
     pub record_bytes_max: usize,
     /// The replay window: for how long a superseded record stays readable, in milliseconds.
     pub replay_window_ms: u64,
+    /// The number of partitions that keep positions apart from other records. They are numbered from
+    /// [`POSITIONS_FROM`]. Zero: positions are in the same partitions as everything else.
+    pub position_partitions: u32,
+}
+
+impl Description {
+    /// Every partition of the log.
+    pub fn all_partitions(&self) -> impl Iterator<Item = Partition> + use<> {
+        let positions = POSITIONS_FROM..POSITIONS_FROM.saturating_add(self.position_partitions);
+        (0..self.partitions).chain(positions).map(Partition)
+    }
+
+    /// The partition of the positions of `node`.
+    pub fn position_partition(&self, node: &NodeName) -> Partition {
+        let stream = StreamId::node(node);
+        if self.position_partitions == 0 {
+            return stream.partition(self.partitions);
+        }
+        Partition(POSITIONS_FROM.saturating_add(stream.partition(self.position_partitions).0))
+    }
 }
 
 /// Why an append failed, by what the caller knows then.

@@ -315,6 +315,7 @@ impl Log for MemoryLog {
                 partitions: state.settings.partitions,
                 record_bytes_max: state.settings.record_bytes_max,
                 replay_window_ms: state.settings.replay_window_ms,
+                position_partitions: 0,
             })
         })
         .await

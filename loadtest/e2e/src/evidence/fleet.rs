@@ -1,6 +1,9 @@
 //! Evidence of a fleet: the databases of its parts, running or not, and the topics between them.
 
+use std::sync::Arc;
+
 use headwater_kafka::{KafkaLog, KafkaSettings};
+use headwater_log::{DOWNSTREAM_TOPIC, POSITIONS_TOPIC, UPSTREAM_TOPIC, UpstreamLog};
 use headwater_rocks::Role;
 use headwater_store::schema;
 
@@ -48,8 +51,9 @@ impl Evidence {
                 settings.commit_positions = false;
                 KafkaLog::new(settings)
             };
-            let [downstream, upstream] = ["headwater.downstream.v1", "headwater.upstream.v1"];
-            log::read(&open(downstream)?, &open(upstream)?, &mut evidence)
+            let reports = Arc::new(open(UPSTREAM_TOPIC)?);
+            let upstream = UpstreamLog::new(reports, Arc::new(open(POSITIONS_TOPIC)?));
+            log::read(&open(DOWNSTREAM_TOPIC)?, &upstream, &mut evidence)
         })();
         read.map_err(|reason| unreadable("the log".as_ref(), &reason))?;
         Ok(evidence)

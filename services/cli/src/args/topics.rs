@@ -15,7 +15,7 @@ pub struct Topics {
 
 #[derive(Debug, Subcommand)]
 pub enum TopicsAction {
-    /// Create both topics with the settings that Headwater needs; check a topic that exists, and
+    /// Create the topics with the settings that Headwater needs; check a topic that exists, and
     /// leave it unchanged
     Create(TopicsCreate),
     /// Name every setting of topics and brokers that would lose data, with the command that

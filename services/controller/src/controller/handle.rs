@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cloud::Cloud;
-use crate::picture::Picture;
+use crate::picture::{Picture, PresenceReceiver};
 use crate::publisher::Progress;
 use crate::source::{Notice, SourceError, SourceStates};
 
@@ -23,6 +23,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// A running controller. Dropping the handle stops the controller without waiting.
 pub struct ControllerHandle {
     pub(super) picture: Picture,
+    pub(super) presence: PresenceReceiver,
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) source_states: watch::Receiver<SourceStates>,
     pub(super) notices: Option<mpsc::Receiver<Notice>>,
@@ -45,6 +46,11 @@ impl ControllerHandle {
     /// The cloud's picture.
     pub fn picture(&self) -> &Picture {
         &self.picture
+    }
+
+    /// The way of the presence of nodes into the picture.
+    pub fn presence(&self) -> PresenceReceiver {
+        self.presence.clone()
     }
 
     /// The answers to the requests of nodes.

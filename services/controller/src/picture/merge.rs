@@ -1,27 +1,26 @@
 //! Objects of the sources with what their nodes reported: pod statuses, Nodes, the Ready condition.
 
-use headwater_event::{NodeName, NodeProgress, ResourceKey};
+use headwater_event::{NodeName, ResourceKey};
 use headwater_store::{EngineError, Json, Read};
 use headwater_view::PodStatusFold;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::connection::Connection;
+use super::presence::PresenceReceiver;
 use super::tables::{NODE_PROGRESS, NODES};
 
-/// How long after its last contact a node counts as Ready: the grace period of the node lifecycle
-/// controller (40 s).
-const NODE_GRACE_MS: i64 = 40_000;
-
-/// Adds what the node reported of an object. `now_ms` decides whether a Node is Ready.
+/// Adds what the node reported of an object. `presence` and `now_ms` decide whether a Node is Ready.
 pub(super) fn merge(
     from: &dyn Read,
+    presence: &PresenceReceiver,
     key: &ResourceKey,
     object: &mut Value,
     now_ms: i64,
 ) -> Result<(), EngineError> {
     match key.kind() {
         "pod" => merge_status(from, key, object),
-        "node" => merge_node(from, key.name(), object, now_ms),
+        "node" => merge_node(from, presence, key.name(), object, now_ms),
         _ => Ok(()),
     }
 }
@@ -45,6 +44,7 @@ fn merge_status(from: &dyn Read, key: &ResourceKey, pod: &mut Value) -> Result<(
 /// Adds the Node object that the node reported, and sets its Ready condition from its last contact.
 fn merge_node(
     from: &dyn Read,
+    presence: &PresenceReceiver,
     name: &str,
     object: &mut Value,
     now_ms: i64,
@@ -71,7 +71,8 @@ fn merge_node(
         object["status"] = reported["status"].clone();
     }
     let progress = NODE_PROGRESS.get(from, &node)?.map(|Json(progress)| progress);
-    set_ready(object, progress.as_ref(), now_ms);
+    let contact = presence.contact(&node, progress.as_ref());
+    set_ready(object, Connection::of(contact, progress.as_ref(), now_ms));
     for part in ["labels", "annotations", "creationTimestamp"] {
         if object["metadata"][part].is_null()
             && let Some(metadata) = object["metadata"].as_object_mut()
@@ -82,17 +83,10 @@ fn merge_node(
     Ok(())
 }
 
-/// Whether a node is connected and its last contact is recent: a hub that died wrote no position
-/// record for the end of the session.
-pub fn is_reachable(progress: &NodeProgress, now_ms: i64) -> bool {
-    progress.connected && now_ms.saturating_sub(progress.contact_ms) <= NODE_GRACE_MS
-}
-
 /// Sets the Ready condition as the node lifecycle controller does: the node's own while the node is
 /// reachable, otherwise Unknown.
-fn set_ready(object: &mut Value, progress: Option<&NodeProgress>, now_ms: i64) {
-    let contact_ms = progress.map(|progress| progress.contact_ms);
-    let reachable = progress.is_some_and(|progress| is_reachable(progress, now_ms));
+fn set_ready(object: &mut Value, connection: Connection) {
+    let Connection { is_reachable, contact_ms } = connection;
     if !object["status"].is_object() {
         object["status"] = json!({});
     }
@@ -111,7 +105,7 @@ fn set_ready(object: &mut Value, progress: Option<&NodeProgress>, now_ms: i64) {
     if let Some(contact) = contact_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
         ready["lastHeartbeatTime"] = format!("{contact:.0}").into();
     }
-    if !reachable && ready["status"] != "Unknown" {
+    if !is_reachable && ready["status"] != "Unknown" {
         ready["status"] = "Unknown".into();
         ready["reason"] = "NodeStatusUnknown".into();
         ready["message"] = "the node is not connected to a hub".into();
@@ -134,34 +128,15 @@ fn merge_missing(into: &mut Value, from: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use headwater_event::{Boot, Incarnation};
-
     use super::*;
-
-    fn progress(connected: bool, contact_ms: i64) -> NodeProgress {
-        NodeProgress {
-            hub: "hub".to_owned(),
-            connected,
-            incarnation: Incarnation(1),
-            boot: Boot::default(),
-            outbox_depth: 0,
-            contact_ms,
-            meta_sync_ms: 0,
-            streams: Vec::new(),
-        }
-    }
-
-    fn ready(progress: Option<&NodeProgress>, now_ms: i64) -> String {
-        let mut node = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        set_ready(&mut node, progress, now_ms);
-        node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()
-    }
 
     #[test]
     fn a_node_is_ready_while_it_is_reachable() {
-        assert_eq!(ready(Some(&progress(true, 1_000)), 2_000), "True");
-        assert_eq!(ready(Some(&progress(true, 1_000)), 1_001 + NODE_GRACE_MS), "Unknown");
-        assert_eq!(ready(Some(&progress(false, 1_000)), 2_000), "Unknown");
-        assert_eq!(ready(None, 2_000), "Unknown");
+        let ready = |is_reachable| {
+            let mut node = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+            set_ready(&mut node, Connection { is_reachable, contact_ms: Some(1_000) });
+            node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()
+        };
+        assert_eq!([ready(true), ready(false)], ["True", "Unknown"]);
     }
 }

@@ -58,7 +58,7 @@ impl Picture {
         let mut keys = keys.into_iter().filter(|(key, _)| filter.matches(key));
         for (key, object) in &mut keys {
             let mut value = object.as_ref().map_or_else(|| bare_node(key.name()), Object::value);
-            merge(&*from, &key, &mut value, now_ms)?;
+            merge(&*from, &self.presence, &key, &mut value, now_ms)?;
             bytes += object.map_or(0, |object| object.payload().len());
             objects.push((key, value));
             if objects.len() >= PAGE_OBJECTS_MAX || bytes >= PAGE_BYTES_MAX {
@@ -119,6 +119,7 @@ mod tests {
 
     use super::*;
     use crate::interest::SharedInterest;
+    use crate::picture::PresenceReceiver;
     use crate::picture::changes::ChangeFeed;
     use crate::picture::tables::NodeReport;
 
@@ -157,7 +158,8 @@ mod tests {
         };
         batch.commit(&*engine, &[cursor], Durability::Buffered).expect("written");
         keys.sort();
-        (Picture::new(interest, engine, ChangeFeed::new()), keys)
+        let (changes, presence) = (ChangeFeed::new(), PresenceReceiver::new(ChangeFeed::new()));
+        (Picture::new(interest, engine, changes, presence), keys)
     }
 
     fn pages(picture: &Picture, filter: &Filter<'_>) -> Vec<PicturePage> {

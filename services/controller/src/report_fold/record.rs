@@ -4,8 +4,8 @@ use headwater_event::upstream::{ReportRecord, decode_report, decode_termination_
 use headwater_event::{
     Cursor, NodeName, NodeProgress, Partition, RecordKey, Report, ReportBody, ReportKey, ReportKind,
 };
-use headwater_log::{Batch as LogBatch, StoredRecord};
-use headwater_store::{Batch, Durability, EngineError, Folded, Json};
+use headwater_log::{Batch as LogBatch, StoredRecord, is_of_positions};
+use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json};
 use headwater_view::{NodeStatuses, PodStatusFold, ReportOutcome};
 use tracing::Span;
 
@@ -37,7 +37,18 @@ impl ReportFold {
         for recorded in &records.records {
             let kind = match ReportKey::decode(&recorded.record.key) {
                 Ok((node, ReportKey::Position)) => {
-                    let progress = fold_progress(&mut batch, &node, recorded);
+                    let may_be_old =
+                        fold.keeps_positions_apart && !is_of_positions(recorded.partition);
+                    let is_other = may_be_old || fold.earlier_positions.contains(&node);
+                    let under = is_other.then_some(&*self.engine);
+                    let progress = fold_progress(&mut batch, &node, recorded, under)?;
+                    if progress.is_some() {
+                        if may_be_old {
+                            fold.earlier_positions.insert(node.clone());
+                        } else {
+                            fold.earlier_positions.remove(&node);
+                        }
+                    }
                     changed.node(&node);
                     if progress.is_some_and(|it| is_lost(&node, &it, &fold.statuses)) {
                         differing.push(node);
@@ -251,27 +262,37 @@ fn is_ordered(kind: ReportKind) -> bool {
     matches!(kind, PodStatus | PodStatusRemoved | SnapshotClosed | Node)
 }
 
-/// Folds a position record and returns it.
+/// Folds a position record and returns it. One that an earlier version appended among the reports
+/// stays in the log for ever, and is read before or after those that are kept apart. So a record of
+/// the one kind replaces one of the other kind, `under` it, only if that one is not newer.
 fn fold_progress(
     batch: &mut Batch<Folded>,
     node: &NodeName,
     recorded: &StoredRecord,
-) -> Option<NodeProgress> {
+    under: Option<&dyn Engine>,
+) -> Result<Option<NodeProgress>, EngineError> {
     let Some(value) = &recorded.record.value else {
-        batch.delete(&NODE_PROGRESS, node);
-        return None;
-    };
-    match serde_json::from_slice::<NodeProgress>(value) {
-        Ok(progress) => {
-            batch.put(&NODE_PROGRESS, node, &Json(progress.clone()));
-            Some(progress)
+        if under.is_none() {
+            batch.delete(&NODE_PROGRESS, node);
         }
+        return Ok(None);
+    };
+    let progress = match serde_json::from_slice::<NodeProgress>(value) {
+        Ok(progress) => progress,
         Err(error) => {
             let (partition, offset) = (recorded.partition, recorded.offset);
             tracing::warn!(%partition, %offset, %error, "a position record cannot be read");
-            None
+            return Ok(None);
         }
+    };
+    if let Some(under) = under
+        && let Some(Json(known)) = batch.get(under, &NODE_PROGRESS, node)?
+        && known.contact_ms > progress.contact_ms
+    {
+        return Ok(None);
     }
+    batch.put(&NODE_PROGRESS, node, &Json(progress.clone()));
+    Ok(Some(progress))
 }
 
 /// Whether the log has lost the reports of this node: the node has closed a snapshot, and all its

@@ -4,7 +4,7 @@ use clap::Parser;
 use figment::Figment;
 use figment::providers::{Format, Serialized, Toml};
 use headwater_cli::args::kafka::KafkaArgs;
-use headwater_log::{DOWNSTREAM_TOPIC, UPSTREAM_TOPIC};
+use headwater_log::{DOWNSTREAM_TOPIC, POSITIONS_TOPIC, UPSTREAM_TOPIC};
 
 use super::*;
 
@@ -34,6 +34,7 @@ fn the_topics_have_the_names_that_the_log_says() {
     let kafka = Kafka::default();
     assert_eq!(kafka.topic(Direction::Downstream), DOWNSTREAM_TOPIC);
     assert_eq!(kafka.topic(Direction::Upstream), UPSTREAM_TOPIC);
+    assert_eq!(kafka.topic(Direction::Positions), POSITIONS_TOPIC);
     let kafka = Kafka { topic_prefix: "plant-a".to_owned(), ..kafka };
     assert_eq!(kafka.topic(Direction::Upstream), "plant-a.upstream.v1");
     let client_id = kafka.settings(Direction::Upstream, "hub.b").client_id;

@@ -43,13 +43,13 @@ pub(crate) struct TopicReport {
 }
 
 impl Kafka {
-    /// Checks both topics, and the brokers as far as they report their settings.
+    /// Checks all topics, and the brokers as far as they report their settings.
     ///
     /// # Errors
     /// When Kafka cannot be asked about a topic within the time of a few requests.
     pub(crate) async fn examine(&self) -> Result<TopicReport, TopicError> {
         let mut report = TopicReport::default();
-        for direction in [Direction::Downstream, Direction::Upstream] {
+        for direction in Direction::ALL {
             match describe(&self.settings(direction, ASKS)).await {
                 Ok(topic) => {
                     report.found.extend(findings(&topic, &self.plan(direction)));

@@ -1,4 +1,4 @@
-//! The log of a part of the cloud: two topics of Kafka. They are checked before any use.
+//! The logs of a part of the cloud: three topics of Kafka. They are checked before any use.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) async fn open_for_one(
     part: &str,
     registry: &Registry,
 ) -> Result<Logs, LogError> {
-    for direction in [Direction::Downstream, Direction::Upstream] {
+    for direction in Direction::ALL {
         let (settings, plan) = (kafka.settings(direction, part), kafka.plan(direction));
         match topics::create(&settings, &plan).await {
             Ok(()) => tracing::warn!(

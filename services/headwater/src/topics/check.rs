@@ -52,7 +52,7 @@ pub(super) async fn run(kafka: &Kafka, output: HistoryOutput) -> CommandResult {
 
 fn text(found: &[Finding], at: &str) -> String {
     if found.is_empty() {
-        return "Both topics are as planned.\n".to_owned();
+        return "All topics are as planned.\n".to_owned();
     }
     let of = |severity, head: &str| {
         let of = found.iter().filter(|finding| finding.severity == severity);

@@ -6,11 +6,11 @@ use headwater_cli::args::HistoryOutput;
 use headwater_cli::exit::{CommandResult, Outcome};
 use headwater_cli::table::Table;
 use headwater_event::Partition;
-use headwater_kafka::topics::{Topic, TopicPlan, describe, offsets};
+use headwater_kafka::topics::{Direction, Topic, TopicPlan, describe, offsets};
 use headwater_log::Bounds;
 use serde::Serialize;
 
-use super::{DIRECTIONS, PART};
+use super::PART;
 use crate::kafka::Kafka;
 
 /// The text of an empty cell.
@@ -52,7 +52,7 @@ struct Difference {
 
 pub(super) async fn run(kafka: &Kafka, output: HistoryOutput) -> CommandResult {
     let mut topics = Vec::new();
-    for direction in DIRECTIONS {
+    for direction in Direction::ALL {
         let settings = kafka.settings(direction, PART);
         let topic = describe(&settings).await?;
         let bounds = offsets(&settings).await?;

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use headwater_cli::args::Up;
 use headwater_controller::{
     Controller, ControllerDependencies, ControllerError, ControllerHandle, ControllerMetrics,
-    PodRemoval, WriterTimings,
+    PodRemoval, PresenceLink, WriterTimings,
 };
 use headwater_event::NodeName;
 use headwater_hub::{
-    Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, WallClock,
+    Hub, HubConfig, HubDependencies, HubError, HubHandle, HubLimits, HubMetrics, PresenceFeed,
+    WallClock,
 };
 use headwater_operator::Logs;
 use headwater_rocks::{DatabaseMemory, Role};
 use headwater_session::HubSettings;
 use headwater_store::{Engine, EngineError, schema};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::log::{LogError, UpLog};
 use super::requests::CloudRequestHandler;
@@ -38,6 +40,8 @@ pub(crate) struct Cloud {
     /// The controller's fold of the downstream log.
     pub(crate) published: Arc<dyn Engine>,
     log: UpLog,
+    /// Brings the presence of nodes from the hub to the controller.
+    presence: JoinHandle<()>,
     /// Never dropped, so that the set of nodes does not end.
     _nodes: watch::Sender<BTreeSet<NodeName>>,
 }
@@ -128,7 +132,10 @@ impl Cloud {
             },
         )
         .await?;
-        Ok(Self { logs: log.logs.clone(), hub, controller, published, log, _nodes: nodes_held })
+        let (feed, link) = (hub.view().presence(), controller.presence().connect(HUB_NAME));
+        let presence = tokio::spawn(bring(feed, link));
+        let logs = log.logs.clone();
+        Ok(Self { logs, hub, controller, published, log, presence, _nodes: nodes_held })
     }
 
     /// Whether the log is in the data directory.
@@ -139,7 +146,15 @@ impl Cloud {
     /// Stops hub, controller and log, in this order.
     pub(crate) async fn stop(self) {
         self.hub.stop().await;
+        self.presence.abort();
         self.controller.stop().await;
         self.log.close().await;
+    }
+}
+
+/// Brings the presence of nodes from the hub to the controller.
+async fn bring(mut feed: PresenceFeed, link: PresenceLink) {
+    loop {
+        link.receive(feed.next().await);
     }
 }

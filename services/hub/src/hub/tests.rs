@@ -7,6 +7,7 @@ mod identities;
 mod limits;
 mod metrics;
 mod pause;
+mod positions;
 mod real;
 mod requests;
 mod tls;

@@ -9,6 +9,7 @@ use headwater_store::{Engine, EngineError};
 use headwater_view::{StreamReader, Verification};
 
 use super::lag::{Lag, lag};
+use crate::presence::PresenceFeed;
 use crate::session::SessionDependencies;
 
 /// A running hub, as other parts of the process read it. Cheap to clone.
@@ -25,6 +26,11 @@ impl HubView {
     /// The position of each node that has been connected to this hub.
     pub fn node_positions(&self) -> BTreeMap<NodeName, NodeProgress> {
         self.hub.sessions.positions()
+    }
+
+    /// Which nodes are connected to this hub, and each change of it.
+    pub fn presence(&self) -> PresenceFeed {
+        self.hub.presence.feed()
     }
 
     /// The streams of a node.

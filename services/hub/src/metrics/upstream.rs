@@ -18,7 +18,6 @@ pub(crate) struct UpstreamMetrics {
     /// Rejected, no partition, unknown, fatal.
     failures: [IntCounter; 4],
     refused: IntCounter,
-    positions_left_out: IntCounter,
 }
 
 /// The kind of a record in the upstream log.
@@ -59,10 +58,6 @@ impl UpstreamMetrics {
                 "headwater_hub_reports_refused_total",
                 "Reports that the log never takes; the hub refused each to its edge by name.",
             )?,
-            positions_left_out: families.counter(
-                "headwater_hub_positions_left_out_total",
-                "Position records that were left out because the queue was full.",
-            )?,
         })
     }
 
@@ -95,10 +90,5 @@ impl UpstreamMetrics {
     /// Counts reports that the log never takes.
     pub(crate) fn refused(&self, reports: usize) {
         self.refused.inc_by(reports as u64);
-    }
-
-    /// Counts a position that was left out.
-    pub(crate) fn position_left_out(&self) {
-        self.positions_left_out.inc();
     }
 }

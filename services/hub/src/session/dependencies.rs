@@ -12,8 +12,9 @@ use crate::admission::{ReportLimiter, Sessions, TransferLimiter};
 use crate::fold::Fold;
 use crate::limits::HubLimits;
 use crate::metrics::HubMetrics;
+use crate::presence::NodePresence;
 use crate::requests::RequestDispatcher;
-use crate::upstream::UpstreamAppender;
+use crate::upstream::{PositionAppender, UpstreamAppender};
 
 /// What every session of a hub needs from the hub.
 pub(crate) struct SessionDependencies {
@@ -25,14 +26,18 @@ pub(crate) struct SessionDependencies {
     pub(crate) limits: HubLimits,
     /// The fold that sessions read.
     pub(crate) fold: Arc<Fold>,
-    /// The way into the upstream log.
+    /// The way of reports into the upstream log.
     pub(crate) upstream: UpstreamAppender,
+    /// The way of positions into the upstream log.
+    pub(crate) positions: PositionAppender,
     /// The way of requests to their handlers.
     pub(crate) requests: RequestDispatcher,
     /// The sessions of the hub.
     pub(crate) sessions: Sessions,
     /// The rates of reports.
     pub(crate) reports: ReportLimiter,
+    /// The nodes that are connected.
+    pub(crate) presence: Arc<NodePresence>,
     /// The slots of transfers.
     pub(crate) transfers: TransferLimiter,
     /// The hub's clock.
@@ -50,7 +55,7 @@ pub(crate) struct SessionDependencies {
 impl SessionDependencies {
     /// Records the position of a node, and appends it upstream, where every part sees it.
     pub(super) fn publish_position(&self, node: &NodeName, position: NodeProgress) {
-        self.upstream.append_position(node, &position);
+        self.positions.append(node, position.clone());
         self.sessions.record_position(node, position);
     }
 
@@ -58,7 +63,8 @@ impl SessionDependencies {
     /// live.
     pub(super) fn publish_last_position(&self, node: &NodeName, position: NodeProgress) {
         if let Some(position) = self.sessions.record_last_position(node, position) {
-            self.upstream.append_position(node, &position);
+            self.presence.disconnect(node);
+            self.positions.append(node, position);
         }
     }
 }

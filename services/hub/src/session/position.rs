@@ -1,5 +1,7 @@
 //! The position of a session's node: its content, and when the hub publishes it.
 
+mod schedule;
+
 use std::time::Duration;
 
 use headwater_event::{Identity, NodeName, NodeProgress, NodeStreamProgress};
@@ -7,11 +9,8 @@ use headwater_session::HubSession;
 use headwater_session::message::EdgeHeartbeat;
 use tokio::time::Instant;
 
+use self::schedule::AppendSchedule;
 use super::SessionDependencies;
-
-/// How often at most the position of a connected node is appended upstream. One small record a
-/// node: a fleet of thousands costs the log little.
-const APPEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often at most the position is recorded for readers of this hub.
 const RECORD_INTERVAL: Duration = Duration::from_millis(100);
@@ -22,9 +21,8 @@ pub(super) struct PositionPublisher {
     identity: Option<Identity>,
     heartbeat: EdgeHeartbeat,
     contact_ms: i64,
-    /// Whether there is something new to append.
-    is_due: bool,
-    appended_at: Option<Instant>,
+    contact_at: Instant,
+    schedule: AppendSchedule,
     recorded_at: Option<Instant>,
 }
 
@@ -35,8 +33,8 @@ impl PositionPublisher {
             identity: None,
             heartbeat: EdgeHeartbeat::default(),
             contact_ms,
-            is_due: false,
-            appended_at: None,
+            contact_at: Instant::now(),
+            schedule: AppendSchedule::default(),
             recorded_at: None,
         }
     }
@@ -44,28 +42,22 @@ impl PositionPublisher {
     /// The hub has taken the identity of the edge.
     pub(super) fn identified(&mut self, identity: Identity) {
         self.identity = Some(identity);
-        self.is_due = true;
-        self.appended_at = None;
+        self.schedule = AppendSchedule::default();
         self.recorded_at = None;
     }
 
     /// The edge has sent a message.
     pub(super) fn contact(&mut self, contact_ms: i64) {
         self.contact_ms = contact_ms;
+        self.contact_at = Instant::now();
     }
 
     /// The edge has sent a heartbeat.
     pub(super) fn heartbeat(&mut self, heartbeat: EdgeHeartbeat) {
         self.heartbeat = heartbeat;
-        self.is_due = true;
     }
 
-    /// The edge has acknowledged events.
-    pub(super) fn progressed(&mut self) {
-        self.is_due = true;
-    }
-
-    /// Records the position, and appends it upstream, as often as the intervals allow.
+    /// Records the position, and appends it upstream if it is due.
     pub(super) fn publish_if_due(
         &mut self,
         session: &HubSession,
@@ -78,14 +70,14 @@ impl PositionPublisher {
         }
         let Some(identity) = &self.identity else { return };
         let position = self.position(identity, session, hub, true);
-        self.recorded_at = Some(Instant::now());
-        let may_append = self.appended_at.is_none_or(|at| at.elapsed() >= APPEND_INTERVAL);
-        if !self.is_due || !may_append {
+        let now = Instant::now();
+        self.recorded_at = Some(now);
+        hub.presence.contact(node, self.contact_at);
+        if !self.schedule.is_due(&position, now) {
             hub.sessions.record_position(node, position);
             return;
         }
-        self.is_due = false;
-        self.appended_at = self.recorded_at;
+        self.schedule.appended(position.clone(), now);
         hub.fold.identities().observe(identity);
         hub.publish_position(node, position);
     }
@@ -97,7 +89,9 @@ impl PositionPublisher {
         node: &NodeName,
         hub: &SessionDependencies,
     ) {
-        if let (Some(identity), Some(_)) = (&self.identity, self.appended_at) {
+        if let Some(identity) = &self.identity
+            && self.schedule.has_appended()
+        {
             hub.publish_last_position(node, self.position(identity, session, hub, false));
         }
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use headwater_event::{NodeName, NodeProgress, Partition, Report, ReportId};
+use headwater_event::{NodeName, Partition, Report, ReportId};
 use headwater_log::Log;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -16,13 +16,12 @@ use uuid::Uuid;
 use super::receipt::{AppendOutcome, AppendReceipt};
 use super::record_group::RecordGroup;
 use super::topic::{PartitionQueues, UpstreamTopic, queue_of};
-use crate::metrics::{HubMetrics, UpstreamMetrics};
+use crate::metrics::HubMetrics;
 
 /// A handle on the tasks that append upstream. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct UpstreamAppender {
     queues: watch::Receiver<PartitionQueues>,
-    metrics: UpstreamMetrics,
     stop: CancellationToken,
 }
 
@@ -47,14 +46,14 @@ impl UpstreamAppender {
         let metrics = metrics.upstream.clone();
         let topic = UpstreamTopic {
             log,
-            metrics: metrics.clone(),
+            metrics,
             groups_max,
             new_uuid: Box::new(new_uuid),
             queues: sender,
             stop: stop.clone(),
         };
         let task = tokio::spawn(topic.run());
-        (Self { queues, metrics, stop: stop.clone() }, task)
+        (Self { queues, stop: stop.clone() }, task)
     }
 
     /// Room for a group of `node`, if there is some now.
@@ -82,20 +81,6 @@ impl UpstreamAppender {
             }
             // The queue belongs to a former life of the topic.
             queues.changed().await.ok()?;
-        }
-    }
-
-    /// Queues the position of `node`, without a receipt. When the queue is full, the position is
-    /// left out: a later one supersedes it.
-    pub(crate) fn append_position(&self, node: &NodeName, position: &NodeProgress) {
-        let queues = self.queues.borrow();
-        let is_queued = queue_of(&queues, node).is_some_and(|(partition, queue)| {
-            let group = RecordGroup::of_position(node, partition, position);
-            group.is_some_and(|group| queue.try_send(group).is_ok())
-        });
-        if !is_queued {
-            self.metrics.position_left_out();
-            tracing::debug!(%node, "a position is left out: the upstream queue is full");
         }
     }
 }

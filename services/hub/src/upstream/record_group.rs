@@ -1,8 +1,7 @@
 //! Records of one node that are appended in order.
 
-use bytes::Bytes;
 use headwater_event::upstream::encode_report;
-use headwater_event::{NodeName, NodeProgress, Partition, Report, ReportId, ReportKey};
+use headwater_event::{NodeName, Partition, Report, ReportId};
 use headwater_log::{Append, Record};
 use headwater_session::message::RefusedReport;
 use tracing::Span;
@@ -45,24 +44,6 @@ impl RecordGroup {
             group.add(node, partition, report);
         }
         group
-    }
-
-    /// The position of `node`; `None`: it has no record form.
-    pub(super) fn of_position(
-        node: &NodeName,
-        partition: Partition,
-        position: &NodeProgress,
-    ) -> Option<Self> {
-        let record = Record {
-            key: ReportKey::Position.record_key(node).into(),
-            value: Some(serde_json::to_vec(position).ok()?.into()),
-            header: Bytes::new(),
-            traceparent: None,
-        };
-        let append = Append { partition, record };
-        let records =
-            vec![OutgoingRecord { append, kind: RecordKind::Position, report: None, _span: None }];
-        Some(Self { records, refused: Vec::new(), receipt: None })
     }
 
     /// The bytes of the records that are left.

@@ -99,7 +99,7 @@ pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
             fix: planned.get(setting).cloned(),
         });
     };
-    let window_ms = i64::try_from(plan.replay_window.as_millis()).unwrap_or(i64::MAX);
+    let window_ms = i64::try_from(plan.compaction_lag().as_millis()).unwrap_or(i64::MAX);
     let at_least = |wanted: i64| format!("at least {wanted}");
 
     let policy = text("cleanup.policy");
@@ -116,6 +116,15 @@ pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
         let why = "events inside the replay window would be gone: resuming falls back to snapshots";
         let name = MIN_COMPACTION_LAG_MS;
         object(name, text(name), at_least(window_ms), why, Severity::Warning);
+    }
+    let segment_ms = i64::try_from(plan.segment().as_millis()).unwrap_or(i64::MAX);
+    if plan.direction == Direction::Positions
+        && number(MIN_COMPACTION_LAG_MS).is_some_and(|is| is > segment_ms)
+    {
+        let why =
+            "superseded positions stay: those of ten thousand nodes fill hundreds of gigabytes";
+        let name = MIN_COMPACTION_LAG_MS;
+        object(name, text(name), format!("at most {segment_ms}"), why, Severity::Warning);
     }
     if text("unclean.leader.election.enable") != "false" {
         let why = "a broker without all acknowledged records may become the leader";
@@ -150,10 +159,9 @@ pub fn findings(topic: &Topic, plan: &TopicPlan) -> Vec<Finding> {
         let why = "objects that Kubernetes accepts would be refused";
         object(MAX_MESSAGE_BYTES, text(MAX_MESSAGE_BYTES), at_least(bytes), why, Severity::Danger);
     }
-    let segment_ms = i64::try_from(plan.segment().as_millis()).unwrap_or(i64::MAX);
     if number("segment.ms").is_none_or(|is| is > window_ms.max(segment_ms)) {
         let why = "Kafka compacts no open segment: the log grows far beyond the window";
-        let wanted = format!("at most {window_ms}");
+        let wanted = format!("at most {}", window_ms.max(segment_ms));
         object("segment.ms", text("segment.ms"), wanted, why, Severity::Warning);
     }
     if plan.direction == Direction::Downstream && topic.partitions != plan.partitions {
@@ -240,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_topic_by_its_plan_has_no_findings() {
-        for direction in [Direction::Downstream, Direction::Upstream] {
+        for direction in Direction::ALL {
             let plan = TopicPlan::new(direction);
             assert_eq!(findings(&as_planned(&plan), &plan), []);
         }
@@ -281,6 +289,22 @@ mod tests {
         let severities: Vec<_> = found.iter().map(|finding| finding.severity).collect();
         assert_eq!(severities, [Severity::Danger, Severity::Warning], "{found:?}");
         assert!(found[0].command("k").is_some_and(|it| it.starts_with("kafka-reassign")));
+    }
+
+    #[test]
+    fn positions_that_stay_for_a_window_are_a_warning() {
+        let plan = TopicPlan::new(Direction::Positions);
+        assert_eq!(plan.settings()[MIN_COMPACTION_LAG_MS], "0");
+        let mut topic = as_planned(&plan);
+        topic.config.insert(MIN_COMPACTION_LAG_MS.to_owned(), "604800000".to_owned());
+        let found = findings(&topic, &plan);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].severity, Severity::Warning);
+        let command = found[0].command("k").expect("one fixes it");
+        assert!(command.ends_with("--add-config min.compaction.lag.ms=0"), "{command}");
+        topic.config = plan.settings();
+        topic.config.insert("segment.ms".to_owned(), "604800000".to_owned());
+        assert_eq!(findings(&topic, &plan)[0].wanted, "at most 600000");
     }
 
     #[test]

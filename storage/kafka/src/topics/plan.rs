@@ -16,6 +16,13 @@ const REPLAY_WINDOW: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// double the replay window.
 const SEGMENT: Duration = Duration::from_secs(60 * 60);
 
+/// How long a tombstone stays at least, so that a reader that was away for a day learns of it.
+const TOMBSTONES: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often a segment of positions is closed. An open one has every position, so it decides what
+/// positions take on a disk: those of ten minutes, and twice the newest of each node.
+const POSITIONS_SEGMENT: Duration = Duration::from_secs(10 * 60);
+
 /// The default number of partitions: enough for the readers of a dozen hubs, and few enough that a
 /// claim in each is quick.
 const PARTITIONS: u32 = 12;
@@ -30,6 +37,13 @@ pub enum Direction {
     Downstream,
     /// The reports of nodes.
     Upstream,
+    /// The positions of nodes, of which only the newest counts.
+    Positions,
+}
+
+impl Direction {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Downstream, Self::Upstream, Self::Positions];
 }
 
 /// The settings that a topic should have.
@@ -43,7 +57,8 @@ pub struct TopicPlan {
     pub replicas: u32,
     /// How many of them must have a record before it is acknowledged.
     pub replicas_min: u32,
-    /// How long every event stays readable; tombstones stay twice as long.
+    /// How long every event and report stays readable; tombstones stay twice as long. Positions
+    /// have no such window.
     pub replay_window: Duration,
     /// The largest record with what Kafka adds to it, in bytes.
     pub record_bytes: u64,
@@ -67,8 +82,8 @@ impl TopicPlan {
         let ms = |duration: Duration| duration.as_millis().to_string();
         let settings = [
             ("cleanup.policy", "compact".to_owned()),
-            (MIN_COMPACTION_LAG_MS, ms(self.replay_window)),
-            ("delete.retention.ms", ms(self.replay_window * 2)),
+            (MIN_COMPACTION_LAG_MS, ms(self.compaction_lag())),
+            ("delete.retention.ms", ms(self.tombstones())),
             ("segment.ms", ms(self.segment())),
             ("message.timestamp.type", "LogAppendTime".to_owned()),
             (MAX_MESSAGE_BYTES, self.record_bytes.to_string()),
@@ -79,8 +94,28 @@ impl TopicPlan {
         settings.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
+    /// How long a superseded record stays at least.
+    pub(super) fn compaction_lag(&self) -> Duration {
+        match self.direction {
+            Direction::Downstream | Direction::Upstream => self.replay_window,
+            Direction::Positions => Duration::ZERO,
+        }
+    }
+
+    fn tombstones(&self) -> Duration {
+        match self.direction {
+            Direction::Downstream | Direction::Upstream => self.replay_window * 2,
+            Direction::Positions => TOMBSTONES,
+        }
+    }
+
     /// Segments are closed several times within the window, so that compaction keeps to it.
     pub(super) fn segment(&self) -> Duration {
-        SEGMENT.min(self.replay_window / 4).max(Duration::from_millis(100))
+        match self.direction {
+            Direction::Downstream | Direction::Upstream => {
+                SEGMENT.min(self.replay_window / 4).max(Duration::from_millis(100))
+            }
+            Direction::Positions => POSITIONS_SEGMENT,
+        }
     }
 }

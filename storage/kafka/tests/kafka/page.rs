@@ -14,9 +14,13 @@ const SETTINGS: &str = include_str!("../../src/settings.rs");
 
 #[test]
 fn the_page_names_every_setting_of_a_topic_with_its_value() {
+    let positions = TopicPlan::new(Direction::Positions).settings();
     for (name, value) in TopicPlan::new(Direction::Downstream).settings() {
         let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{name}` | `{value}`")));
-        assert!(row.is_some(), "{name} = {value} is in no row");
+        let row = row.unwrap_or_else(|| panic!("{name} = {value} is in no row"));
+        let of_positions = &positions[&name];
+        let has_positions = row.contains(&format!("positions: `{of_positions}`"));
+        assert_eq!(has_positions, *of_positions != value, "{name} of positions: {row}");
     }
 }
 
@@ -68,6 +72,7 @@ fn the_topics_for_strimzi_are_as_topics_create_makes_them() {
     let named = [
         ("headwater.downstream.v1", Direction::Downstream),
         ("headwater.upstream.v1", Direction::Upstream),
+        ("headwater.positions.v1", Direction::Positions),
     ];
     assert_eq!(documents.len(), named.len());
     for (text, (name, direction)) in documents.into_iter().zip(named) {

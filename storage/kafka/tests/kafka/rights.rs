@@ -9,7 +9,9 @@ use headwater_event::Partition;
 use headwater_kafka::topics;
 use headwater_kafka::{KafkaLog, KafkaMetrics, KafkaSettings};
 use headwater_log::conformance::Settings;
-use headwater_log::{Append, AppendError, DOWNSTREAM_TOPIC, Log, Reader, Record, UPSTREAM_TOPIC};
+use headwater_log::{
+    Append, AppendError, DOWNSTREAM_TOPIC, Log, POSITIONS_TOPIC, Reader, Record, UPSTREAM_TOPIC,
+};
 use prometheus::Registry;
 use tokio::time::timeout;
 
@@ -86,6 +88,7 @@ async fn reads(reader: &mut dyn Reader, key: &str) {
 async fn each_part_works_with_the_rights_that_it_needs_and_a_missing_one_is_named() {
     const DOWN: &str = DOWNSTREAM_TOPIC;
     const UP: &str = UPSTREAM_TOPIC;
+    const POSITIONS: &str = POSITIONS_TOPIC;
     let cluster = strict(&[ADMIN, "controller", "hub", "nobody"]);
     let rights: Vec<_> = RIGHTS.iter().flat_map(Right::for_broker).collect();
     let rights: Vec<_> = rights.iter().map(|right| right.each_ref().map(String::as_str)).collect();
@@ -94,7 +97,7 @@ async fn each_part_works_with_the_rights_that_it_needs_and_a_missing_one_is_name
     let (planned, nobody) = (plan(&Settings::default()), login(&cluster, "nobody", DOWN));
     let denied = topics::create(&nobody, &planned).await.expect_err("nobody may").to_string();
     assert!(denied.contains("denies this client a right to"), "{denied}");
-    for topic in [DOWN, UP] {
+    for topic in [DOWN, UP, POSITIONS] {
         let settings = login(&cluster, ADMIN, topic);
         topics::create(&settings, &planned).await.expect("made");
         topics::describe(&settings).await.expect("described");
@@ -111,6 +114,8 @@ async fn each_part_works_with_the_rights_that_it_needs_and_a_missing_one_is_name
         ("controller", UP, vec![record("k"), removal("k")]),
         ("hub", UP, vec![record("k")]),
         ("hub", DOWN, Vec::new()),
+        ("hub", POSITIONS, vec![record("k")]),
+        ("controller", POSITIONS, Vec::new()),
     ] {
         let settings = login(&cluster, user, topic);
         topics::describe(&settings).await.expect("a part checks its topics");

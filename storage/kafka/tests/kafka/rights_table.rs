@@ -1,7 +1,7 @@
 //! The rights that each part needs of Kafka. The page, the file for Strimzi and the broker of the
 //! test of rights are compared with this table.
 
-use headwater_log::{DOWNSTREAM_TOPIC, UPSTREAM_TOPIC};
+use headwater_log::{DOWNSTREAM_TOPIC, POSITIONS_TOPIC, UPSTREAM_TOPIC};
 
 /// The prefix of all names of topics and groups.
 const PREFIX: &str = "headwater.";
@@ -41,11 +41,13 @@ const fn right(
 ///
 /// The controller appends to the upstream log too: it repairs keys and removes records that are
 /// superseded.
-pub(crate) const RIGHTS: [Right; 8] = [
+pub(crate) const RIGHTS: [Right; 10] = [
     right("controller", Resource::Topic(DOWNSTREAM_TOPIC), &["Read", "Write", "DescribeConfigs"]),
     right("controller", Resource::Topic(UPSTREAM_TOPIC), &["Read", "Write", "DescribeConfigs"]),
+    right("controller", Resource::Topic(POSITIONS_TOPIC), &["Read", "DescribeConfigs"]),
     right("hub", Resource::Topic(DOWNSTREAM_TOPIC), &["Read", "DescribeConfigs"]),
     right("hub", Resource::Topic(UPSTREAM_TOPIC), &["Read", "Write", "DescribeConfigs"]),
+    right("hub", Resource::Topic(POSITIONS_TOPIC), &["Read", "Write", "DescribeConfigs"]),
     right(ADMIN, Resource::Topics, &["Create", "Describe", "DescribeConfigs"]),
     right(ADMIN, Resource::Cluster, &["DescribeConfigs"]),
     right("controller", Resource::Groups, &["Read"]),

@@ -73,7 +73,7 @@ async fn a_node_whose_reports_the_log_has_lost_is_asked_again() {
         world.append_upstream(&node, position_record(&node, progress)).await;
     }
     let has_seen =
-        async || running.controller.picture().node_progress().is_ok_and(|s| !s.is_empty());
+        async || running.controller.picture().node_progress(0).is_ok_and(|s| !s.is_empty());
     until_true("its progress", has_seen).await;
     assert!(!is_asked(&world).await);
     let reported = NodeProgress { outbox_depth: 0, ..waits };

@@ -1,6 +1,10 @@
 //! What nodes report, as the cloud's picture shows it.
 
+use headwater_event::{DisconnectedNode, PresenceUpdate};
+use headwater_log::UpstreamLog;
+
 use super::*;
+use crate::picture::changes::PictureChange;
 
 #[tokio::test]
 async fn the_picture_has_the_newest_status_also_after_a_restart_and_a_cut() {
@@ -191,8 +195,20 @@ async fn a_node_is_ready_while_its_hub_hears_of_it() {
         let node = objects.values().next().cloned().unwrap_or_default();
         node["status"]["conditions"][0]["status"].as_str().unwrap_or_default().to_owned()
     };
+    // Only the log has its contact, by the clock of the hub.
     until_true("a ready node", async || ready(2_000) == "True").await;
-    assert_eq!(ready(100_000), "Unknown");
+    assert_eq!((ready(300_000), ready(400_000)), ("True".to_owned(), "Unknown".to_owned()));
+    // Its hub sends presence directly: its clock does not matter.
+    let mut changes = running.controller.picture().changes();
+    let link = running.controller.presence().connect("hub-1");
+    link.receive(PresenceUpdate::Connected(vec![node.clone()]));
+    link.receive(PresenceUpdate::Complete);
+    let key = "null/node/a".parse().expect("a key");
+    assert_eq!(changes.next().await, Some(PictureChange::Keys([key].into())));
+    assert_eq!(ready(400_000), "True");
+    let gone = DisconnectedNode { node, silent_for: Duration::ZERO };
+    link.receive(PresenceUpdate::Disconnected(vec![gone]));
+    assert_eq!(ready(2_000), "Unknown");
     running.controller.stop().await;
 }
 
@@ -302,7 +318,7 @@ async fn a_node_without_a_stream_that_is_gone_for_long_leaves_the_picture() {
     running.list([pod("p", "c"), config("c", 1, "x")]).await;
     until_true("b to be forgotten", async || {
         contact("c", world.upstream.now_ms()).await;
-        let known = running.controller.picture().node_progress().expect("readable");
+        let known = running.controller.picture().node_progress(0).expect("readable");
         known.len() == 2
     })
     .await;
@@ -353,4 +369,54 @@ async fn a_controller_with_its_disk_reads_only_the_reports_since_and_one_without
     assert_eq!(read_at_start(&world).await, (3, Some("43".to_owned())));
     let without_disk = world.usurped();
     assert_eq!(read_at_start(&without_disk).await, (43, Some("43".to_owned())));
+}
+
+#[tokio::test]
+async fn a_position_of_an_earlier_version_does_not_replace_one_that_is_kept_apart() {
+    let world = World::new();
+    let positions = MemoryLog::new(MemorySettings { partitions: 2, ..MemorySettings::default() });
+    let node: NodeName = "a".parse().expect("a name");
+    let upstream: Arc<dyn Log> =
+        Arc::new(UpstreamLog::new(Arc::new(world.upstream.clone()), Arc::new(positions)));
+    let apart = upstream.describe().await.expect("there").position_partition(&node);
+    let append = async |is_apart: bool, boot: u64, contact_ms: i64| {
+        let boot = Boot { number: boot, nonce: boot };
+        let progress = NodeProgress { contact_ms, boot, ..node_progress(Vec::new()) };
+        let partition = if is_apart { apart } else { StreamId::node(&node).partition(2) };
+        let record = position_record(&node, &progress);
+        upstream.append(vec![Append { partition, record }]).await.expect("appended");
+    };
+    append(false, 1, 1_000).await;
+    append(true, 2, 2_000).await;
+    // The order in which the topics are read is not fixed.
+    for _ in 0..4 {
+        let world = world.usurped();
+        let (_source, script) = script();
+        let logs =
+            Logs { downstream: Arc::new(world.downstream.handle()), upstream: upstream.clone() };
+        let (controller, registry) = world
+            .start_over(logs, world.published.clone(), Box::new(PodRemoval), vec![script])
+            .await;
+        for partition in [StreamId::node(&node).partition(2), apart] {
+            let lag =
+                format!("headwater_controller_upstream_lag_records{{partition=\"{partition}\"}}");
+            until_true("the fold", async || metrics::value(&registry, &lag) == Some(0.0)).await;
+        }
+        let known = controller.picture().node_progress(0).expect("readable");
+        assert_eq!(known[&node].boot.number, 2);
+        controller.stop().await;
+    }
+    // A hub of an earlier version that the node moves to is followed.
+    append(false, 3, 3_000).await;
+    let (_source, script) = script();
+    let logs = Logs { downstream: Arc::new(world.downstream.handle()), upstream: upstream.clone() };
+    let world = world.usurped();
+    let (controller, _) =
+        world.start_over(logs, world.published.clone(), Box::new(PodRemoval), vec![script]).await;
+    until_true("the later one", async || {
+        let known = controller.picture().node_progress(0).expect("readable");
+        known.get(&node).is_some_and(|known| known.boot.number == 3)
+    })
+    .await;
+    controller.stop().await;
 }

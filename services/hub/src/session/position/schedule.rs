@@ -1,0 +1,152 @@
+//! When the position of a node is appended to the upstream log.
+
+use std::time::Duration;
+
+use headwater_event::NodeProgress;
+use tokio::time::Instant;
+
+/// How often at most a position that changes is appended. A node that receives events all the time
+/// costs the log a record of some 500 bytes each time.
+const CHANGE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often a position that does not change is appended again. The contact in it is then at most
+/// that old for a controller that hears of the node only through the log, and a log that lost its
+/// tail has the position again.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
+/// Decides which positions of a session are appended: those that differ from the last one, and from
+/// time to time one that does not.
+#[derive(Debug, Default)]
+pub(super) struct AppendSchedule {
+    last: Option<(Instant, NodeProgress)>,
+}
+
+impl AppendSchedule {
+    /// Whether `position` is to be appended now.
+    pub(super) fn is_due(&self, position: &NodeProgress, now: Instant) -> bool {
+        let Some((at, last)) = &self.last else { return true };
+        let age = now.saturating_duration_since(*at);
+        age >= REFRESH_INTERVAL || (age >= CHANGE_INTERVAL && differs(last, position))
+    }
+
+    /// Notes that `position` is appended now.
+    pub(super) fn appended(&mut self, position: NodeProgress, now: Instant) {
+        self.last = Some((now, position));
+    }
+
+    /// Whether a position was appended.
+    pub(super) fn has_appended(&self) -> bool {
+        self.last.is_some()
+    }
+}
+
+/// Whether two positions differ in more than the time of the contact and of the last snapshot, which
+/// move while nothing happens. That there was a snapshot at all is a difference.
+fn differs(last: &NodeProgress, now: &NodeProgress) -> bool {
+    let NodeProgress {
+        hub,
+        connected,
+        incarnation,
+        boot,
+        outbox_depth,
+        contact_ms: _,
+        meta_sync_ms,
+        streams,
+    } = now;
+    (hub, connected, incarnation, boot, outbox_depth, streams)
+        != (
+            &last.hub,
+            &last.connected,
+            &last.incarnation,
+            &last.boot,
+            &last.outbox_depth,
+            &last.streams,
+        )
+        || (*meta_sync_ms > 0) != (last.meta_sync_ms > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Boot, Incarnation, NodeStreamProgress, Seq, StreamId};
+
+    use super::*;
+
+    fn position(acked: u64) -> NodeProgress {
+        let seq = Seq(acked);
+        NodeProgress {
+            hub: "hub-1".to_owned(),
+            connected: true,
+            incarnation: Incarnation(1),
+            boot: Boot { number: 1, nonce: 1 },
+            outbox_depth: 0,
+            contact_ms: 0,
+            meta_sync_ms: 1,
+            streams: vec![NodeStreamProgress {
+                stream: StreamId::Cluster,
+                log_id: String::new(),
+                tail: seq,
+                sent: seq,
+                applied: seq,
+                durable: seq,
+                acked: seq,
+            }],
+        }
+    }
+
+    /// The seconds at which positions are appended, of a session that has `at(second)` in each
+    /// second of an hour.
+    fn appended(at: impl Fn(u64) -> NodeProgress) -> Vec<u64> {
+        let start = Instant::now();
+        let mut schedule = AppendSchedule::default();
+        let is_due = |second: &u64| {
+            let (position, now) = (at(*second), start + Duration::from_secs(*second));
+            let is_due = schedule.is_due(&position, now);
+            if is_due {
+                schedule.appended(position, now);
+            }
+            is_due
+        };
+        (0..3600).filter(is_due).collect()
+    }
+
+    #[test]
+    fn an_idle_node_costs_twelve_records_an_hour() {
+        // Each heartbeat has a new contact and a new snapshot of the same statuses.
+        let idle = |second| {
+            let times = i64::try_from(second).expect("small") * 1_000;
+            NodeProgress { contact_ms: times, meta_sync_ms: times + 1, ..position(7) }
+        };
+        let expected: Vec<u64> = (0..12).map(|n| n * 300).collect();
+        assert_eq!(appended(idle), expected);
+    }
+
+    #[test]
+    fn a_change_is_appended_at_once_and_many_changes_at_a_bounded_rate() {
+        let once = |second| position(if second < 100 { 7 } else { 8 });
+        assert_eq!(appended(once)[..3], [0, 100, 400]);
+        let always = appended(position);
+        assert_eq!(always.len(), 360);
+        assert_eq!(always[..3], [0, 10, 20]);
+        let soon_again = |second| position(7 + u64::from(second >= 3) + u64::from(second >= 5));
+        assert_eq!(appended(soon_again)[..3], [0, 10, 310], "the last of several is not lost");
+    }
+
+    #[test]
+    fn every_part_of_a_position_counts_but_the_times() {
+        let base = position(7);
+        let changed = [
+            NodeProgress { hub: "hub-2".to_owned(), ..base.clone() },
+            NodeProgress { connected: false, ..base.clone() },
+            NodeProgress { incarnation: Incarnation(2), ..base.clone() },
+            NodeProgress { boot: Boot { number: 2, nonce: 1 }, ..base.clone() },
+            NodeProgress { outbox_depth: 1, ..base.clone() },
+            NodeProgress { meta_sync_ms: 0, ..base.clone() },
+            NodeProgress { streams: Vec::new(), ..base.clone() },
+        ];
+        for changed in &changed {
+            assert!(differs(&base, changed), "{changed:?}");
+        }
+        let times = NodeProgress { contact_ms: 9, meta_sync_ms: 9, ..base.clone() };
+        assert!(!differs(&base, &times));
+    }
+}

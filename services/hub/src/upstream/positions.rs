@@ -1,0 +1,272 @@
+//! Appends the positions of nodes to the upstream log, apart from their reports: one task, and one
+//! append for the positions of many nodes.
+//!
+//! Only the newest position of a node counts, so a position that still waits is replaced by the next
+//! one. A log that is away costs no more than one position of each node.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use headwater_event::{NodeName, NodeProgress, Partition, ReportKey};
+use headwater_log::{Append, AppendError, Description, Log, Record};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::metrics::{HubMetrics, RecordKind, UpstreamMetrics};
+
+/// Positions of one append, some 500 bytes each: a small fraction of what a log takes at once.
+const BATCH_POSITIONS_MAX: usize = 1_024;
+
+/// The first wait before a failed append is made again. The waits double, so that a log that is away
+/// receives few appends.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+
+/// The longest wait before a failed append is made again.
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
+
+/// How long the positions that wait may take when the hub stops. The hub does not wait for a log
+/// that does not work.
+const DRAIN_WITHIN: Duration = Duration::from_secs(2);
+
+/// A handle on the task that appends positions. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct PositionAppender {
+    waiting: Arc<WaitingPositions>,
+}
+
+/// The positions that are not in the log yet.
+#[derive(Default)]
+struct WaitingPositions {
+    /// Bounded by the nodes that the hub knows.
+    positions: Mutex<BTreeMap<NodeName, NodeProgress>>,
+    added: Notify,
+}
+
+impl PositionAppender {
+    /// Starts the task over `log`, which `described` describes. Once `stop` is cancelled, the task
+    /// ends when the waiting positions are in the log, or after [`DRAIN_WITHIN`].
+    pub(crate) fn start(
+        log: Arc<dyn Log>,
+        described: Description,
+        metrics: &HubMetrics,
+        stop: &CancellationToken,
+    ) -> (Self, JoinHandle<()>) {
+        let waiting = Arc::<WaitingPositions>::default();
+        let (metrics, stop) = (metrics.upstream.clone(), stop.clone());
+        let task = AppenderTask { log, described, waiting: waiting.clone(), metrics };
+        (Self { waiting }, tokio::spawn(task.run(stop)))
+    }
+
+    /// Appends the position of `node` soon, unless a later one replaces it before.
+    pub(crate) fn append(&self, node: &NodeName, position: NodeProgress) {
+        self.waiting.lock().insert(node.clone(), position);
+        self.waiting.added.notify_one();
+    }
+}
+
+impl WaitingPositions {
+    /// Takes positions for one append.
+    fn take(&self) -> Vec<(NodeName, NodeProgress)> {
+        let mut positions = self.lock();
+        let count = positions.len().min(BATCH_POSITIONS_MAX);
+        (0..count).map_while(|_| positions.pop_first()).collect()
+    }
+
+    /// Puts back positions that may not be in the log, where no later one waits.
+    fn put_back(&self, taken: Vec<(NodeName, NodeProgress)>) {
+        let mut positions = self.lock();
+        for (node, position) in taken {
+            positions.entry(node).or_insert(position);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeName, NodeProgress>> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.positions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that appends positions.
+struct AppenderTask {
+    log: Arc<dyn Log>,
+    described: Description,
+    waiting: Arc<WaitingPositions>,
+    metrics: UpstreamMetrics,
+}
+
+impl AppenderTask {
+    async fn run(self, stop: CancellationToken) {
+        let appending = async {
+            loop {
+                // The positions of before the stop are appended after it.
+                let is_last = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => true,
+                    () = self.waiting.added.notified() => false,
+                };
+                self.append_all().await;
+                if is_last {
+                    return;
+                }
+            }
+        };
+        let too_long = async {
+            stop.cancelled().await;
+            sleep(DRAIN_WITHIN).await;
+        };
+        tokio::select! {
+            biased;
+            () = appending => {}
+            () = too_long => tracing::warn!("the hub stops before all positions are in the log"),
+        }
+    }
+
+    /// Appends until no position waits.
+    async fn append_all(&self) {
+        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+        loop {
+            // Partitions fail by themselves: one without a leader delays no other.
+            let mut groups: BTreeMap<Partition, Vec<_>> = BTreeMap::new();
+            for taken in self.waiting.take() {
+                let partition = self.described.position_partition(&taken.0);
+                groups.entry(partition).or_default().push(taken);
+            }
+            if groups.is_empty() {
+                return;
+            }
+            let appending =
+                groups.into_iter().map(|(partition, taken)| self.append(partition, taken));
+            if join_all(appending).await.into_iter().all(|is_appended| is_appended) {
+                backoff.reset();
+            } else {
+                backoff.wait().await;
+            }
+        }
+    }
+
+    /// Appends positions to a partition. Returns whether none of them must be appended again; the
+    /// others wait then.
+    async fn append(&self, partition: Partition, taken: Vec<(NodeName, NodeProgress)>) -> bool {
+        let appends: Vec<Append> = taken
+            .iter()
+            .filter_map(|(node, position)| record(node, position))
+            .map(|record| Append { partition, record })
+            .collect();
+        let count = appends.len();
+        let Err(error) = self.log.append(appends).await else {
+            (0..count).for_each(|_| self.metrics.appended(RecordKind::Position));
+            return true;
+        };
+        self.metrics.failed(&error);
+        if let AppendError::Rejected { .. } = error {
+            tracing::error!(%partition, %error, "the log rejects positions of nodes; the hub leaves them out");
+            return true;
+        }
+        tracing::warn!(%partition, %error, "the hub cannot append positions; it will try again");
+        self.waiting.put_back(taken);
+        false
+    }
+}
+
+fn record(node: &NodeName, position: &NodeProgress) -> Option<Record> {
+    let value = serde_json::to_vec(position).ok()?;
+    Some(Record {
+        key: ReportKey::Position.record_key(node).into(),
+        value: Some(value.into()),
+        header: Bytes::new(),
+        traceparent: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{Boot, Incarnation};
+    use headwater_log::{AppendFault, CatchUpTarget, MemoryLog, MemorySettings, start_cursors};
+    use prometheus::Registry;
+
+    use super::*;
+
+    fn node(name: &str) -> NodeName {
+        name.parse().expect("a name")
+    }
+
+    fn position(contact_ms: i64) -> NodeProgress {
+        NodeProgress {
+            hub: "hub-1".to_owned(),
+            connected: true,
+            incarnation: Incarnation(1),
+            boot: Boot::default(),
+            outbox_depth: 0,
+            contact_ms,
+            meta_sync_ms: 0,
+            streams: Vec::new(),
+        }
+    }
+
+    async fn start(
+        log: &MemoryLog,
+        stop: &CancellationToken,
+    ) -> (PositionAppender, JoinHandle<()>) {
+        let described = log.describe().await.expect("there");
+        let metrics = HubMetrics::new(&Registry::new()).expect("a fresh registry");
+        PositionAppender::start(Arc::new(log.clone()), described, &metrics, stop)
+    }
+
+    /// The positions in the log, in order: node and contact.
+    async fn appended(log: &MemoryLog) -> Vec<(String, i64)> {
+        let cursors = start_cursors(log).await.expect("there");
+        let mut ends = CatchUpTarget::ahead_of(log, &cursors).await.expect("there");
+        let mut reader = log.read(cursors).await.expect("readable");
+        let mut found = Vec::new();
+        while !ends.is_reached() {
+            let batch = reader.next().await.expect("readable");
+            for recorded in &batch.records {
+                let (node, _) = ReportKey::decode(&recorded.record.key).expect("a key");
+                let value = recorded.record.value.as_deref().expect("a value");
+                let position: NodeProgress = serde_json::from_slice(value).expect("JSON");
+                found.push((node.to_string(), position.contact_ms));
+            }
+            ends.pass(&batch.cursor);
+        }
+        found
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_position_of_each_node_is_appended_and_none_waits_after_the_stop() {
+        let log = MemoryLog::new(MemorySettings::default());
+        let stop = CancellationToken::new();
+        let (appender, task) = start(&log, &stop).await;
+        log.inject_fault(AppendFault::UnknownLost);
+        appender.append(&node("a"), position(1));
+        appender.append(&node("b"), position(1));
+        tokio::task::yield_now().await;
+        // The append has failed: a later position replaces one that waits for the next.
+        appender.append(&node("a"), position(2));
+        while appended(&log).await.is_empty() {
+            tokio::time::advance(RETRY_FIRST).await;
+        }
+        assert_eq!(appended(&log).await, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
+        appender.append(&node("b"), position(3));
+        stop.cancel();
+        task.await.expect("it ends");
+        assert_eq!(appended(&log).await.last(), Some(&("b".to_owned(), 3)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_is_away_delays_the_stop_by_a_bound_only() {
+        let log = MemoryLog::new(MemorySettings::default());
+        let stop = CancellationToken::new();
+        let (appender, task) = start(&log, &stop).await;
+        log.set_available(false);
+        appender.append(&node("a"), position(1));
+        stop.cancel();
+        let stopped = tokio::time::timeout(DRAIN_WITHIN + RETRY_LONGEST, task).await;
+        stopped.expect("in time").expect("it ends");
+    }
+}
