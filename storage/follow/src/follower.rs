@@ -158,8 +158,8 @@ impl FollowError {
 
 impl<R: DerivedRows> Follower<R> {
     /// Opens the fold in `engine` and continues from its cursors. If they no longer mark a prefix of
-    /// the log, or are older than half its replay window, it discards the stored fold and folds
-    /// again from the start.
+    /// the log, or records are unread since more than half its replay window, it discards the stored
+    /// fold and folds again from the start.
     ///
     /// # Errors
     /// See [`FollowError`].
@@ -171,10 +171,11 @@ impl<R: DerivedRows> Follower<R> {
     ) -> Result<Self, FollowError> {
         let log_metadata = read_metadata(log).await?.ok_or(FollowError::EmptyLog)?;
         let description = log.describe().await?;
-        if let Some(acceptance) = restore(&*engine, log_metadata)? {
+        if let Some(mut acceptance) = restore(&*engine, log_metadata)? {
             let is_same = |state: &PartitionState| state.cursor.topic == description.topic;
+            let window_ms = description.replay_window_ms;
             if acceptance.partitions().values().all(is_same)
-                && outdated(&acceptance, clock(), description.replay_window_ms).is_none()
+                && outdated(log, &mut acceptance, clock(), window_ms).await?.is_none()
                 && is_intact(&*engine)?
             {
                 match log.read(acceptance.cursors()).await {
@@ -262,7 +263,8 @@ impl<R: DerivedRows> Follower<R> {
     pub async fn reconnect(&mut self, log: &dyn Log) -> Result<(), FollowError> {
         let reader = log.read(self.acceptance.cursors()).await?;
         let window_ms = log.describe().await?.replay_window_ms;
-        if let Some(partition) = outdated(&self.acceptance, (self.clock)(), window_ms) {
+        let now_ms = (self.clock)();
+        if let Some(partition) = outdated(log, &mut self.acceptance, now_ms, window_ms).await? {
             return Err(FollowError::Outdated { partition });
         }
         self.reader = reader;
@@ -434,10 +436,28 @@ fn only(recorded: &StoredRecord, cursor: Cursor, batch: &Batch) -> Batch {
 }
 
 /// The first partition in which compaction may have dropped records that this reader has not read.
-fn outdated(acceptance: &Acceptance, now_ms: i64, replay_window_ms: u64) -> Option<Partition> {
-    let mut partitions = acceptance.partitions().iter();
-    let outdated = partitions.find(|(_, state)| !is_recent(state, now_ms, replay_window_ms));
-    outdated.map(|(partition, _)| *partition)
+/// It may have dropped none where nothing is unread, however long the partition had no records.
+///
+/// # Errors
+/// As [`Log::bounds`].
+async fn outdated(
+    log: &dyn Log,
+    acceptance: &mut Acceptance,
+    now_ms: i64,
+    replay_window_ms: u64,
+) -> Result<Option<Partition>, ReadError> {
+    let is_outdated = |state: &PartitionState| {
+        (!is_recent(state, now_ms, replay_window_ms)).then_some(state.cursor)
+    };
+    let cursors: Vec<Cursor> = acceptance.partitions().values().filter_map(is_outdated).collect();
+    for Cursor { partition, next, .. } in cursors {
+        let is_folding = acceptance.partitions()[&partition].mode != Mode::Follow;
+        if is_folding || next < log.bounds(partition).await?.high {
+            return Ok(Some(partition));
+        }
+        acceptance.note_end(partition, now_ms);
+    }
+    Ok(None)
 }
 
 /// Whether compaction can have dropped nothing that a reader in this state has not read. An

@@ -199,6 +199,15 @@ impl Acceptance {
         })
     }
 
+    /// Notes that `partition` ended at the reader's cursor at `now_ms`, the reader's clock: nothing
+    /// was unread then. See [`PartitionState::inside_window`].
+    pub fn note_end(&mut self, partition: Partition, now_ms: i64) {
+        if let Some(state) = self.partitions.get_mut(&partition) {
+            state.caught_up_ms = Some(now_ms);
+            self.changed.partitions.insert(partition);
+        }
+    }
+
     /// Accepts or rejects each record of a batch and moves the cursor to its end. `now_ms` is the
     /// reader's clock; see [`PartitionState::inside_window`].
     pub fn accept_batch(&mut self, batch: &Batch, now_ms: i64) -> Vec<Outcome> {
