@@ -18,8 +18,8 @@ use crate::metrics::ControllerMetrics;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::{Picture, PresenceReceiver};
 use crate::publisher::{
-    DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, UuidGenerator,
-    WriterTimings, backup,
+    DownstreamLog, OpenError, Progress, Publisher, PublisherDependencies, SharedSnapshotRequests,
+    UuidGenerator, WriterTimings, backup,
 };
 use crate::report_fold::ReportFold;
 use crate::sink::{ObjectRemovals, Sink, SinkContext};
@@ -121,6 +121,7 @@ impl Controller {
         let (states, source_states) = watch::channel(SourceStates::default());
         let (failed, stopped_sources) = mpsc::channel(1);
         let (commands, commands_receiver) = mpsc::channel(COMMANDS_MAX);
+        let snapshot_requests = SharedSnapshotRequests::default();
         let (notices_sender, notices) = mpsc::channel(NOTICES_MAX);
         let (progress, progress_receiver) = watch::channel(Progress::default());
         metrics.scrape.look_at(&events, &interest);
@@ -141,6 +142,7 @@ impl Controller {
             uid_assignments,
             notices: notices_sender,
             commands: commands_receiver,
+            snapshot_requests: snapshot_requests.clone(),
             progress,
             metrics: metrics.publisher.clone(),
             timings: dependencies.timings,
@@ -151,7 +153,7 @@ impl Controller {
             log: dependencies.upstream,
             engine: picture.clone(),
             published,
-            commands: commands.clone(),
+            snapshot_requests,
             changes: changes.clone(),
             progress: progress_receiver.clone(),
             metrics: metrics.report_fold,

@@ -67,7 +67,6 @@ use self::heartbeat::HeartbeatTask;
 use self::identity::IdentityMap;
 use self::intake::{Intake, IntakeChanges};
 use self::leadership::{Leadership, WonClaim};
-use self::snapshot_requests::SnapshotRequests;
 use self::source_health::SourceHealth;
 use self::timings::heads_interval;
 use self::writable_log::WritableLog;
@@ -81,6 +80,7 @@ use self::error::PublishError;
 pub(crate) use self::log_fold::DownstreamLog;
 pub use self::log_fold::OpenError;
 pub use self::progress::Progress;
+pub(crate) use self::snapshot_requests::SharedSnapshotRequests;
 pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, SOURCE_LOSS_MAX, WriterTimings};
 
 /// Source events applied before their differences are appended: enough that one sync serves many,
@@ -125,6 +125,8 @@ pub(crate) struct PublisherDependencies {
     pub(crate) notices: mpsc::Sender<Notice>,
     /// The commands of other tasks.
     pub(crate) commands: mpsc::Receiver<Command>,
+    /// The nodes that the fold of reports wants to be asked.
+    pub(crate) snapshot_requests: SharedSnapshotRequests,
     /// Gets the progress.
     pub(crate) progress: watch::Sender<Progress>,
     /// What it counts.
@@ -149,7 +151,7 @@ pub(crate) struct Publisher {
     sources: SourceHealth,
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
-    snapshot_requests: SnapshotRequests,
+    snapshot_requests: SharedSnapshotRequests,
     progress: watch::Sender<Progress>,
     metrics: PublisherMetrics,
     timings: WriterTimings,
@@ -185,7 +187,7 @@ impl Publisher {
             sources: SourceHealth::new(dependencies.source_states),
             _source_open: dependencies.source_open,
             commands: dependencies.commands,
-            snapshot_requests: SnapshotRequests::default(),
+            snapshot_requests: dependencies.snapshot_requests,
             progress: dependencies.progress,
             metrics,
             timings: dependencies.timings,
@@ -306,6 +308,8 @@ impl Publisher {
                 () = sleep_until(request_at), if next_request.is_some() => {
                     self.request_snapshots(log).await?;
                 }
+                // It may be due before the others.
+                () = self.snapshot_requests.added(), if takes_commands => {}
                 received = self.source.recv_many(&mut events, self.group_events), if takes_events => {
                     if received == 0 {
                         return Ok(());
@@ -336,7 +340,7 @@ impl Publisher {
         self.publish(log, entries, spans).await
     }
 
-    /// Executes commands. Requests for snapshots wait until they are due.
+    /// Executes commands.
     async fn execute(
         &mut self,
         log: &mut WritableLog,
@@ -345,7 +349,6 @@ impl Publisher {
         let mut changes = Vec::new();
         for command in commands.drain(..) {
             match command {
-                Command::RequestSnapshot(node) => self.snapshot_requests.add(node, Instant::now()),
                 Command::RemoveObject { key, uid } => {
                     changes.extend(self.intake.remove(&key, &uid));
                 }

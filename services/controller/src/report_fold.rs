@@ -3,7 +3,7 @@
 //! One task reads the upstream log and commits pod statuses, Nodes and position records with the
 //! cursor. A report counts only if its id is greater than the id of the last one that counted for
 //! its key. A node whose reports do not match what was folded is asked for its whole pod status
-//! snapshot ([`Command::RequestSnapshot`]).
+//! snapshot ([`SharedSnapshotRequests`]), which never delays the fold.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -33,7 +33,7 @@ use headwater_log::{CatchUpTarget, Log, ReadError, is_of_positions};
 use headwater_store::position::CURSORS;
 use headwater_store::{Engine, EngineError, Json};
 use headwater_view::PodStatusFold;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use self::departed_nodes::DEPARTURES_INTERVAL;
@@ -45,7 +45,7 @@ use self::terminations::Terminations;
 use crate::metrics::ReportFoldMetrics;
 use crate::picture::changes::ChangeFeed;
 use crate::picture::tables::{EARLIER_TERMINATIONS, NODE_PROGRESS};
-use crate::publisher::{Command, Progress};
+use crate::publisher::{Progress, SharedSnapshotRequests};
 
 /// The first and the longest wait before a lost log is read again; the wait doubles in between.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -85,7 +85,8 @@ pub(crate) struct ReportFold {
     pub(crate) engine: Arc<dyn Engine>,
     /// The publisher's fold of the downstream log.
     pub(crate) published: Arc<dyn Engine>,
-    pub(crate) commands: mpsc::Sender<Command>,
+    /// Gets the nodes that are to be asked for a snapshot.
+    pub(crate) snapshot_requests: SharedSnapshotRequests,
     /// Gets the keys of the objects whose statuses change.
     pub(crate) changes: ChangeFeed,
     /// Whether this controller is the writer.
@@ -110,7 +111,7 @@ impl ReportFold {
             };
             tracing::warn!(%error, refold, "the fold of reports stopped; trying again");
             let has_lost = matches!(error, FoldError::Read(_));
-            if refold && let Err(error) = self.begin_anew(has_lost).await {
+            if refold && let Err(error) = self.begin_anew(has_lost) {
                 tracing::error!(%error, "the cloud's picture cannot be emptied");
             }
             sleep(waits.next().unwrap_or(RETRY_MAX)).await;
@@ -119,11 +120,11 @@ impl ReportFold {
 
     /// Empties the picture. A log that has lost records, or was created again, may have lost
     /// reports that it had acknowledged, so every node is asked for a snapshot.
-    async fn begin_anew(&self, has_lost: bool) -> Result<(), EngineError> {
+    fn begin_anew(&self, has_lost: bool) -> Result<(), EngineError> {
         if has_lost {
             let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
             for (node, _) in known? {
-                self.request_snapshot(node).await;
+                self.snapshot_requests.add(node);
             }
         }
         let emptied = discard_fold(&*self.engine);
@@ -134,7 +135,7 @@ impl ReportFold {
     async fn fold(&self, waits: &mut ExponentialBackoff) -> Result<Infallible, FoldError> {
         if EARLIER_TERMINATIONS.rows(&*self.engine).next().transpose()?.is_some() {
             tracing::info!("the picture is of an earlier version; folding the reports again");
-            self.begin_anew(false).await?;
+            self.begin_anew(false)?;
         }
         let resume = resume_point::<FoldError>(&*self.log, &*self.engine, &CURSORS).await?;
         let ResumePoint { cursors, is_resumed } = resume;
@@ -151,7 +152,7 @@ impl ReportFold {
         self.metrics.statuses(fold.statuses.pods());
         let mut reader = self.log.read(cursors).await?;
         if ends.is_reached() {
-            self.check_statuses(&fold.statuses, is_resumed).await?;
+            self.check_statuses(&fold.statuses, is_resumed)?;
         }
         let (mut repairs_from, mut removals_from) = (Instant::now(), Instant::now());
         let mut departures_from = Instant::now();
@@ -185,39 +186,30 @@ impl ReportFold {
                 departures_from = Instant::now() + DEPARTURES_INTERVAL;
             }
             if ends.pass(&batch.cursor) {
-                self.check_statuses(&fold.statuses, is_resumed).await?;
+                self.check_statuses(&fold.statuses, is_resumed)?;
             }
             // Before the end of the log, a later record may make up a difference.
             if had_caught_up {
                 for node in differing {
-                    self.request_snapshot(node).await;
+                    self.snapshot_requests.add(node);
                 }
             }
         }
     }
 
-    async fn request_snapshot(&self, node: NodeName) {
-        // The publisher ends with the controller.
-        let _ = self.commands.send(Command::RequestSnapshot(node)).await;
-    }
-
     /// At the end of the log, asks each node whose statuses do not match for a snapshot. A picture
     /// that continued an earlier fold is folded anew first.
-    async fn check_statuses(
-        &self,
-        statuses: &PodStatusFold,
-        is_resumed: bool,
-    ) -> Result<(), FoldError> {
+    fn check_statuses(&self, statuses: &PodStatusFold, is_resumed: bool) -> Result<(), FoldError> {
         for node in statuses.differing() {
             if is_resumed {
                 return Err(FoldError::Differs);
             }
-            self.request_snapshot(node.clone()).await;
+            self.snapshot_requests.add(node.clone());
         }
         let known: Result<Vec<_>, _> = NODE_PROGRESS.rows(&*self.engine).collect();
         for (node, Json(progress)) in known? {
             if is_lost(&node, &progress, statuses) {
-                self.request_snapshot(node).await;
+                self.snapshot_requests.add(node);
             }
         }
         Ok(())

@@ -1,12 +1,10 @@
 //! Commands of the controller's other tasks to the publisher.
 
-use headwater_event::{NodeName, ResourceKey};
+use headwater_event::ResourceKey;
 
 /// A change that another task of the controller asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Ask the node for its whole pod status snapshot. A standby keeps the command.
-    RequestSnapshot(NodeName),
     /// Remove an object, though its source still has it. A standby discards the command: the sink
     /// of the next writer repeats it.
     RemoveObject {

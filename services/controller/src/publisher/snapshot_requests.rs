@@ -4,17 +4,28 @@
 //! of them, while the changes of all other nodes wait.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headwater_event::NodeName;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The shortest time between two requests to one node: longer than a healthy node takes to answer.
 pub(super) const REQUEST_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The requests as the fold of reports adds them and the publisher appends them. The fold never
+/// waits for the publisher, which appends nothing before the first list, as a standby, or while the
+/// log is away: the picture goes on meanwhile.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedSnapshotRequests {
+    requests: Arc<Mutex<SnapshotRequests>>,
+    added: Arc<Notify>,
+}
+
 /// The nodes that wait for a request, at most once each, and those that were asked lately.
 #[derive(Debug, Default)]
-pub(super) struct SnapshotRequests {
+struct SnapshotRequests {
     /// By the time from which the request may be appended.
     due: BTreeSet<(Instant, NodeName)>,
     nodes: HashMap<NodeName, NodeState>,
@@ -28,9 +39,37 @@ struct NodeState {
     last_request: Option<Instant>,
 }
 
+impl SharedSnapshotRequests {
+    /// Notes that `node` is to be asked. A node that waits already waits once.
+    pub(crate) fn add(&self, node: NodeName) {
+        self.lock().add(node, Instant::now());
+        self.added.notify_one();
+    }
+
+    /// Waits until a request was added. Cancel safe.
+    pub(super) async fn added(&self) {
+        self.added.notified().await;
+    }
+
+    /// See [`SnapshotRequests::next_due`].
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.lock().next_due()
+    }
+
+    /// See [`SnapshotRequests::take_due`].
+    pub(super) fn take_due(&self, now: Instant, max: usize) -> Vec<NodeName> {
+        self.lock().take_due(now, max)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SnapshotRequests> {
+        // No code here panics while it holds the lock; a poisoned one is still whole.
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl SnapshotRequests {
     /// Notes that `node` is to be asked. A node that waits already waits once.
-    pub(super) fn add(&mut self, node: NodeName, now: Instant) {
+    fn add(&mut self, node: NodeName, now: Instant) {
         let state = self.nodes.entry(node.clone()).or_default();
         if std::mem::replace(&mut state.is_waiting, true) {
             return;
@@ -40,13 +79,13 @@ impl SnapshotRequests {
     }
 
     /// When the next node may be asked; `None` while no node waits.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
     /// Takes up to `max` nodes that may be asked at `now`, the longest waiting first. They count as
     /// asked from here on.
-    pub(super) fn take_due(&mut self, now: Instant, max: usize) -> Vec<NodeName> {
+    fn take_due(&mut self, now: Instant, max: usize) -> Vec<NodeName> {
         self.forget_before(now);
         let mut nodes = Vec::new();
         while nodes.len() < max

@@ -38,7 +38,8 @@ impl Publisher {
                 }
                 () = &mut silence, if !is_silent => is_silent = true,
                 () = self.sources.changed() => {}
-                Some(command) = self.commands.recv() => self.keep(command),
+                // The sink of the next writer repeats it.
+                Some(Command::RemoveObject { .. }) = self.commands.recv() => {}
                 // The channel stays open.
                 _ = self.source.recv_many(&mut events, self.group_events) => {
                     let _ = self.intake.apply(events.drain(..));
@@ -69,15 +70,6 @@ impl Publisher {
             progress.is_standby = true;
             progress.trouble = None;
         });
-    }
-
-    /// Keeps a command until this controller is the writer: at most one for each node.
-    fn keep(&mut self, command: Command) {
-        match command {
-            Command::RequestSnapshot(node) => self.snapshot_requests.add(node, Instant::now()),
-            // The sink of the next writer finds it again.
-            Command::RemoveObject { .. } => {}
-        }
     }
 }
 

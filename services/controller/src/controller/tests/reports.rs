@@ -107,6 +107,28 @@ async fn a_snapshot_that_does_not_add_up_is_asked_for_down_the_stream() {
 }
 
 #[tokio::test]
+async fn reports_are_folded_before_the_first_list_however_many_nodes_are_to_be_asked() {
+    const NODES: u64 = 2_000;
+    let world = World::new();
+    let running = world.start().await;
+    for n in 0..NODES {
+        let hash = StateHash::from_bytes(&[7; 32]);
+        let closed = SnapshotClosed { hash, pods: 3, full: false, first: ReportId::default() };
+        world.report(&format!("n{n}"), 1, ReportBody::SnapshotClosed(closed)).await;
+    }
+    let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    let body = ReportBody::Node { object: object.to_string().into() };
+    world.report("a", 1, body).await;
+    let filter = Filter { kind: "node", name: "a", ..Filter::default() };
+    until_true("the last report", async || {
+        let nodes = running.controller.picture().objects(&filter, 0).expect("readable");
+        !nodes.is_empty()
+    })
+    .await;
+    running.controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_node_whose_snapshots_never_match_is_asked_once_and_delays_no_other() {
     const CLOSINGS: u64 = 3_000;
     let world = World::new();
