@@ -105,9 +105,10 @@ fn an_edge_answers_with_what_it_has_and_says_whom_to_ask_for_the_rest() {
     assert_eq!(stream["tail"], stream["applied"]);
     assert!(stream["sent"].is_null() && stream["acked"].is_null(), "only a hub knows: {stream}");
 
-    let named = edge.text(&["get", "pods", "--node", NODE]).expect("its replica");
-    assert_eq!(named, edge.text(&["get", "pods"]).expect("its replica"));
-    assert!(named.contains("Running"), "{named}");
+    let named = edge.text(&["get", "pods", "--node", NODE, "-o", "json"]).expect("its replica");
+    assert_eq!(named, edge.text(&["get", "pods", "-o", "json"]).expect("its replica"));
+    let pods = edge.text(&["get", "pods"]).expect("its replica");
+    assert!(pods.contains("Running"), "{pods}");
     let secret = edge.text(&["get", "secret", "hush", "-o", "yaml"]).expect("its replica");
     assert!(!secret.contains("cXVpZXQ="), "masked: {secret}");
     assert!(edge.text(&["describe", "pod", "keeper"]).expect("described").contains("Running"));
