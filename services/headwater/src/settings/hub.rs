@@ -40,6 +40,8 @@ pub(crate) struct HubSettings {
     pub(crate) hellos_per_second: u32,
     /// The sessions that it admits at once before that rate applies.
     pub(crate) hellos_at_once: u32,
+    /// The connections of one address that have not sent their hello.
+    pub(crate) address_pending_max: usize,
     /// The time limit of the handover of edges at a stop.
     #[serde(with = "duration_text")]
     pub(crate) handover_within: Duration,
@@ -68,6 +70,7 @@ impl Default for HubSettings {
             insecure_loopback: false,
             hellos_per_second: limits.hellos_per_second,
             hellos_at_once: limits.hellos_at_once,
+            address_pending_max: limits.address_pending_max,
             handover_within: limits.handover_within,
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
@@ -92,10 +95,13 @@ impl Settings for HubSettings {
                 format!("{listen} is not loopback: without TLS a hub listens on loopback only");
             return Err(InvalidSetting::new("listen", what));
         }
-        for (setting, count) in
-            [("hellos_per_second", self.hellos_per_second), ("hellos_at_once", self.hellos_at_once)]
-        {
-            if count == 0 {
+        let counts = [
+            ("hellos_per_second", self.hellos_per_second == 0),
+            ("hellos_at_once", self.hellos_at_once == 0),
+            ("address_pending_max", self.address_pending_max == 0),
+        ];
+        for (setting, is_zero) in counts {
+            if is_zero {
                 return Err(InvalidSetting::new(setting, "want at least 1: no edge could connect"));
             }
         }
@@ -128,6 +134,7 @@ impl HubSettings {
         HubLimits {
             hellos_per_second: self.hellos_per_second,
             hellos_at_once: self.hellos_at_once,
+            address_pending_max: self.address_pending_max,
             handover_within: self.handover_within,
             ..HubLimits::default()
         }
