@@ -238,6 +238,7 @@ fn edge_message(input: &mut Unstructured<'_>) -> Result<EdgeMessage> {
             identity: identity(input)?,
             positions: positions(input)?,
             window_bytes: number(input)?,
+            connection: number(input)?,
         }),
         1 => {
             let received_bytes =

@@ -67,6 +67,7 @@ impl From<Hello> for wire::Hello {
             identity: Some(hello.identity.into()),
             window_bytes: hello.window_bytes,
             log_id: log_id.map(Into::into),
+            connection: hello.connection,
         }
     }
 }
@@ -95,6 +96,7 @@ impl TryFrom<wire::Hello> for Hello {
             positions: positions.collect::<Result<_, _>>()?,
             identity,
             window_bytes: hello.window_bytes,
+            connection: hello.connection,
         })
     }
 }

@@ -159,9 +159,15 @@ fn push() -> impl Strategy<Value = Push> {
 
 fn edge_message() -> impl Strategy<Value = EdgeMessage> {
     prop_oneof![
-        (any::<u32>(), identity(), vec(position(), 0..3), any::<u64>()).prop_map(
-            |(protocol, identity, positions, window_bytes)| {
-                EdgeMessage::Hello(Hello { protocol, identity, positions, window_bytes })
+        (any::<u32>(), identity(), vec(position(), 0..3), any::<u64>(), any::<u64>()).prop_map(
+            |(protocol, identity, positions, window_bytes, connection)| {
+                EdgeMessage::Hello(Hello {
+                    protocol,
+                    identity,
+                    positions,
+                    window_bytes,
+                    connection,
+                })
             }
         ),
         (any::<u64>(), vec(progress(), 0..3)).prop_map(|(received_bytes, progress)| {

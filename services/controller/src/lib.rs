@@ -49,8 +49,8 @@ pub use controller::{
 pub use interest::{EntryId, Interest};
 pub use metrics::ControllerMetrics;
 pub use picture::{
-    ChangeSubscription, Filter, Picture, PictureChange, PicturePage, PresenceLink, PresenceReceiver,
-    Termination,
+    ChangeSubscription, Filter, Picture, PictureChange, PicturePage, PresenceLink,
+    PresenceReceiver, Termination,
 };
 pub use publisher::{
     GROUP_EVENTS, HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, OpenError, Progress, SOURCE_LOSS_MAX,

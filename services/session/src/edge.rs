@@ -53,6 +53,8 @@ pub struct EdgeSession {
     /// Streams dropped within this connection: the hub still counts them as held by the edge.
     dropped: BTreeSet<StreamId>,
     phase: Phase,
+    /// The connections on which a hello was sent.
+    connections: u64,
     reports: ReportWindow,
     requests: PendingRequests,
     /// The newest heartbeat that could not be sent yet.
@@ -112,6 +114,7 @@ impl EdgeSession {
             receivers,
             dropped: BTreeSet::new(),
             phase: Phase::Disconnected,
+            connections: 0,
             reports: ReportWindow::default(),
             requests: PendingRequests::default(),
             heartbeat: None,

@@ -35,6 +35,7 @@ mod catch_up_plan;
 mod handshake;
 mod io;
 mod pending_reports;
+mod request_interest;
 mod send_window;
 mod serve;
 mod status;
@@ -48,6 +49,7 @@ use headwater_event::{Identity, LogId, NodeName, StreamId};
 use handshake::stale;
 pub use io::{COUNTER_MAX, HubCloseReason, HubInput, HubOutput, Violation};
 use pending_reports::PendingReports;
+use request_interest::RequestInterest;
 use send_window::SendWindow;
 pub use status::HubStreamStatus;
 use stream_sender::StreamSender;
@@ -65,6 +67,8 @@ pub struct HubSession {
     settings: HubSettings,
     node: NodeName,
     phase: Phase,
+    /// The edge's number of this connection; zero before the hello.
+    connection: u64,
     /// The positions in the hello of streams that are not served yet.
     hello_positions: BTreeMap<StreamId, ReplicaPosition>,
     /// Boxed: a node of the map has room for eleven, and most edges have two.
@@ -73,6 +77,7 @@ pub struct HubSession {
     pending_reports: PendingReports,
     /// Ids of the edge's requests without a response.
     requests: BTreeSet<u64>,
+    request_interest: RequestInterest,
     /// Snapshots that the edge asked for with a divergence.
     resets: u32,
     now_ms: u64,
@@ -108,11 +113,13 @@ impl HubSession {
             settings,
             node,
             phase: Phase::AwaitingHello,
+            connection: 0,
             hello_positions: BTreeMap::new(),
             senders: BTreeMap::new(),
             window: SendWindow::default(),
             pending_reports: PendingReports::default(),
             requests: BTreeSet::new(),
+            request_interest: RequestInterest::default(),
             resets: 0,
             now_ms: 0,
             received_ms: None,
@@ -136,6 +143,11 @@ impl HubSession {
     /// The node of the connection.
     pub fn node(&self) -> &NodeName {
         &self.node
+    }
+
+    /// The edge's number of the connection; zero before the hello, and of an edge that does not count.
+    pub fn connection(&self) -> u64 {
+        self.connection
     }
 
     /// The identity in the edge's hello, while the session lasts.
@@ -388,10 +400,10 @@ impl HubSession {
         request: Request,
         outputs: &mut Vec<HubOutput>,
     ) -> Result<(), HubCloseReason> {
-        let error = if !source.may_request(&self.node, &request.key)? {
-            RequestError::Forbidden
-        } else if self.requests.len() >= self.settings.requests_max {
+        let error = if self.requests.len() >= self.settings.requests_max {
             RequestError::Unavailable("too many requests of this node are pending".to_owned())
+        } else if !self.request_interest.includes(source, &self.node, &request.key)? {
+            RequestError::Forbidden
         } else if self.requests.insert(request.id) {
             outputs.push(HubOutput::Ask(request));
             return Ok(());

@@ -252,9 +252,14 @@ impl StreamSource for MemorySource {
         Ok(Box::new(MemoryTransfer { changes: changes.collect() }))
     }
 
-    fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
+    fn has_object(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
         let private = self.folds.get(&StreamId::node(node));
         Ok(private.is_some_and(|fold| fold.entries.contains_key(key.as_str())))
+    }
+
+    /// None: its objects are no Kubernetes objects.
+    fn references(&self, _: &NodeName) -> Result<BTreeSet<ResourceKey>, SourceError> {
+        Ok(BTreeSet::new())
     }
 }
 

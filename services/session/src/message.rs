@@ -65,6 +65,8 @@ pub struct Hello {
     pub positions: Vec<ReplicaPosition>,
     /// The bytes of unacknowledged pushes that the edge accepts.
     pub window_bytes: u64,
+    /// The number of this connection since the edge's start, from 1; zero: the edge does not count.
+    pub connection: u64,
 }
 
 /// A position in a stream, with the state hash there.

@@ -95,12 +95,17 @@ pub trait StreamSource {
         comparison: &mut Comparison,
     ) -> Result<Box<dyn TransferReader>, SourceError>;
 
-    /// Whether `node` may request `key` from the cloud: the key is in its private stream's state,
-    /// or an object there refers to it.
+    /// Whether `key` is in the state of the node's private stream.
     ///
     /// # Errors
     /// When the fold cannot be read.
-    fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError>;
+    fn has_object(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError>;
+
+    /// The objects to which the pods of the node's private stream refer. It reads every pod.
+    ///
+    /// # Errors
+    /// When the fold cannot be read.
+    fn references(&self, node: &NodeName) -> Result<BTreeSet<ResourceKey>, SourceError>;
 }
 
 /// An event of a tail.

@@ -179,9 +179,21 @@ fn refusal() -> Refusal {
 
 fn edge_message() -> impl Strategy<Value = EdgeMessage> {
     prop_oneof![
-        (prop_oneof![5 => Just(1), 1 => any::<u32>()], identity(), vec(position(), 0..3), number())
-            .prop_map(|(protocol, identity, positions, window_bytes)| {
-                EdgeMessage::Hello(Hello { protocol, identity, positions, window_bytes })
+        (
+            prop_oneof![5 => Just(1), 1 => any::<u32>()],
+            identity(),
+            vec(position(), 0..3),
+            number(),
+            number(),
+        )
+            .prop_map(|(protocol, identity, positions, window_bytes, connection)| {
+                EdgeMessage::Hello(Hello {
+                    protocol,
+                    identity,
+                    positions,
+                    window_bytes,
+                    connection,
+                })
             }),
         (prop_oneof![number(), 100..2_000u64], progress()).prop_map(
             |(received_bytes, progress)| { EdgeMessage::Ack(Ack { received_bytes, progress }) }
@@ -331,7 +343,7 @@ proptest! {
         let boot = Boot { number: 3, nonce: 1 };
         let identity = Identity { node: node(), incarnation: Incarnation(1), boot };
         let window_bytes = u64::MAX;
-        let hello = Hello { protocol: 1, identity, positions, window_bytes };
+        let hello = Hello { protocol: 1, identity, positions, window_bytes, connection: 1 };
         let mut all = vec![
             HubInput::Received(EdgeMessage::Hello(hello)),
             HubInput::Admitted { known: None },

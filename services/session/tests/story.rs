@@ -266,6 +266,7 @@ fn open_hub(source: &MemorySource, seq: u64, window: u64) -> (HubSession, Vec<Hu
         identity: identity(3),
         positions: vec![position],
         window_bytes: window,
+        connection: 1,
     };
     let outputs = hub.step(source, HubInput::Received(EdgeMessage::Hello(hello)));
     assert_eq!(outputs, [HubOutput::Identify(identity(3))]);
@@ -433,8 +434,13 @@ fn the_edge_position_is_readable_after_the_end() {
 fn a_hello_names_no_other_node() {
     let source = source(1, 1);
     let mut hub = HubSession::new(HubSettings::default(), "b".parse().expect("well-formed"));
-    let hello =
-        Hello { protocol: PROTOCOL, identity: identity(1), positions: Vec::new(), window_bytes: 1 };
+    let hello = Hello {
+        protocol: PROTOCOL,
+        identity: identity(1),
+        positions: Vec::new(),
+        window_bytes: 1,
+        connection: 1,
+    };
     let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
     let Some(HubOutput::Close(HubCloseReason::Refused(refusal))) = outputs.last() else {
         panic!("{outputs:?}")
@@ -448,7 +454,13 @@ fn a_boot_number_above_the_bound_is_refused_before_it_is_stored() {
     for number in [u64::MAX, COUNTER_MAX + 1] {
         let mut hub = HubSession::new(HubSettings::default(), identity(1).node);
         let identity = identity(number);
-        let hello = Hello { protocol: PROTOCOL, identity, positions: Vec::new(), window_bytes: 1 };
+        let hello = Hello {
+            protocol: PROTOCOL,
+            identity,
+            positions: Vec::new(),
+            window_bytes: 1,
+            connection: 1,
+        };
         let outputs = hub.step(&source, HubInput::Received(EdgeMessage::Hello(hello)));
         let Some(HubOutput::Close(HubCloseReason::Violation(violation))) = outputs.last() else {
             panic!("{outputs:?}")

@@ -203,6 +203,7 @@ fn hello(node: &str, boot: u64) -> wire::Hello {
         positions,
         window_bytes: u64::MAX,
         log_id: None,
+        connection: 1,
     }
 }
 

@@ -594,6 +594,7 @@ fn node_progress(streams: Vec<NodeStreamProgress>) -> NodeProgress {
         connected: true,
         incarnation: Incarnation(1),
         boot: Boot::default(),
+        connection: 0,
         outbox_depth: 0,
         contact_ms: 1_000,
         meta_sync_ms: 0,

@@ -57,6 +57,7 @@ mod tests {
             connected,
             incarnation: Incarnation(1),
             boot: Boot::default(),
+            connection: 0,
             outbox_depth: 0,
             contact_ms,
             meta_sync_ms: 0,

@@ -5,7 +5,7 @@ use headwater_event::{
     Cursor, NodeName, NodeProgress, Partition, RecordKey, Report, ReportBody, ReportKey, ReportKind,
 };
 use headwater_log::{Batch as LogBatch, StoredRecord, is_of_positions};
-use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Json};
+use headwater_store::{Batch, Durability, EngineError, Folded, Json};
 use headwater_view::{NodeStatuses, PodStatusFold, ReportOutcome};
 use tracing::Span;
 
@@ -40,8 +40,7 @@ impl ReportFold {
                     let may_be_old =
                         fold.keeps_positions_apart && !is_of_positions(recorded.partition);
                     let is_other = may_be_old || fold.earlier_positions.contains(&node);
-                    let under = is_other.then_some(&*self.engine);
-                    let progress = fold_progress(&mut batch, &node, recorded, under)?;
+                    let progress = self.fold_progress(&mut batch, &node, recorded, is_other)?;
                     if progress.is_some() {
                         if may_be_old {
                             fold.earlier_positions.insert(node.clone());
@@ -212,6 +211,43 @@ impl ReportFold {
         Ok(RecordKind::Report(kind))
     }
 
+    /// Folds a position record and returns it; `None`: it does not count.
+    ///
+    /// Records of one hub are in order. The end of a connection at another hub may come after the
+    /// node has connected again. `is_other`: one of this record and the present one is of an earlier
+    /// version, which appended positions among the reports. It stays in the log for ever, and is read
+    /// before or after those that are kept apart, so the later contact counts.
+    fn fold_progress(
+        &self,
+        batch: &mut Batch<Folded>,
+        node: &NodeName,
+        recorded: &StoredRecord,
+        is_other: bool,
+    ) -> Result<Option<NodeProgress>, EngineError> {
+        let Some(value) = &recorded.record.value else {
+            if !is_other {
+                batch.delete(&NODE_PROGRESS, node);
+            }
+            return Ok(None);
+        };
+        let progress = match serde_json::from_slice::<NodeProgress>(value) {
+            Ok(progress) => progress,
+            Err(error) => {
+                let (partition, offset) = (recorded.partition, recorded.offset);
+                tracing::warn!(%partition, %offset, %error, "a position record cannot be read");
+                return Ok(None);
+            }
+        };
+        if let Some(Json(known)) = batch.get(&*self.engine, &NODE_PROGRESS, node)? {
+            let is_older = is_other && known.contact_ms > progress.contact_ms;
+            if is_older || progress.is_superseded_by(&known) {
+                return Ok(None);
+            }
+        }
+        batch.put(&NODE_PROGRESS, node, &Json(progress.clone()));
+        Ok(Some(progress))
+    }
+
     /// Folds a record that removes a termination from the log.
     fn fold_tombstone(
         &self,
@@ -260,39 +296,6 @@ fn is_metadata(recorded: &StoredRecord) -> bool {
 fn is_ordered(kind: ReportKind) -> bool {
     use ReportKind::{Node, PodStatus, PodStatusRemoved, SnapshotClosed};
     matches!(kind, PodStatus | PodStatusRemoved | SnapshotClosed | Node)
-}
-
-/// Folds a position record and returns it. One that an earlier version appended among the reports
-/// stays in the log for ever, and is read before or after those that are kept apart. So a record of
-/// the one kind replaces one of the other kind, `under` it, only if that one is not newer.
-fn fold_progress(
-    batch: &mut Batch<Folded>,
-    node: &NodeName,
-    recorded: &StoredRecord,
-    under: Option<&dyn Engine>,
-) -> Result<Option<NodeProgress>, EngineError> {
-    let Some(value) = &recorded.record.value else {
-        if under.is_none() {
-            batch.delete(&NODE_PROGRESS, node);
-        }
-        return Ok(None);
-    };
-    let progress = match serde_json::from_slice::<NodeProgress>(value) {
-        Ok(progress) => progress,
-        Err(error) => {
-            let (partition, offset) = (recorded.partition, recorded.offset);
-            tracing::warn!(%partition, %offset, %error, "a position record cannot be read");
-            return Ok(None);
-        }
-    };
-    if let Some(under) = under
-        && let Some(Json(known)) = batch.get(under, &NODE_PROGRESS, node)?
-        && known.contact_ms > progress.contact_ms
-    {
-        return Ok(None);
-    }
-    batch.put(&NODE_PROGRESS, node, &Json(progress.clone()));
-    Ok(Some(progress))
 }
 
 /// Whether the log has lost the reports of this node: the node has closed a snapshot, and all its

@@ -46,6 +46,7 @@ mod tests {
             connected: false,
             incarnation: Incarnation(1),
             boot: Boot { number: 1, nonce: 1 },
+            connection: 0,
             outbox_depth: 0,
             contact_ms: 0,
             meta_sync_ms: 0,

@@ -329,21 +329,20 @@ impl StreamSource for FoldSource<'_> {
         Ok(Box::new(PendingChanges::new(changes)))
     }
 
-    fn may_request(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
-        let stream = StreamId::node(node);
-        if self.entry(&stream, &EntryKey::from(key.clone()))?.is_some() {
-            return Ok(true);
-        }
-        // A pod may name an object that the log does not hold yet.
-        let mut named = false;
-        self.each_entry(&stream, Selection::Kind("pod"), |pod, entry| {
+    fn has_object(&self, node: &NodeName, key: &ResourceKey) -> Result<bool, SourceError> {
+        Ok(self.entry(&StreamId::node(node), &EntryKey::from(key.clone()))?.is_some())
+    }
+
+    fn references(&self, node: &NodeName) -> Result<BTreeSet<ResourceKey>, SourceError> {
+        let mut keys = BTreeSet::new();
+        self.each_entry(&StreamId::node(node), Selection::Kind("pod"), |pod, entry| {
             let object = serde_json::from_slice(&entry.object).unwrap_or_default();
-            named = pod.resource().is_some_and(|pod| {
-                references(pod, &object).iter().any(|reference| &reference.key == key)
-            });
-            !named
+            if let Some(pod) = pod.resource() {
+                keys.extend(references(pod, &object).into_iter().map(|reference| reference.key));
+            }
+            true
         })?;
-        Ok(named)
+        Ok(keys)
     }
 }
 

@@ -338,7 +338,7 @@ async fn a_node_reads_only_its_own_streams_whatever_its_hello_claims() {
 }
 
 fn hello(identity: Identity, positions: Vec<ReplicaPosition>) -> Hello {
-    Hello { protocol: PROTOCOL, identity, positions, window_bytes: 1 << 20 }
+    Hello { protocol: PROTOCOL, identity, positions, window_bytes: 1 << 20, connection: 1 }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

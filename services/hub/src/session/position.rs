@@ -117,6 +117,7 @@ impl PositionPublisher {
             connected,
             incarnation: identity.incarnation,
             boot: identity.boot,
+            connection: session.connection(),
             outbox_depth: self.heartbeat.outbox_depth,
             contact_ms: self.contact_ms,
             meta_sync_ms: self.heartbeat.meta_sync_ms,

@@ -202,6 +202,7 @@ mod tests {
             connected: true,
             incarnation: Incarnation(1),
             boot: Boot::default(),
+            connection: 0,
             outbox_depth: 0,
             contact_ms,
             meta_sync_ms: 0,

@@ -29,11 +29,13 @@ impl EdgeSession {
             .collect();
         self.phase = Phase::AwaitingWelcome;
         self.received_ms = self.now_ms;
+        self.connections += 1;
         outputs.push(EdgeOutput::Send(EdgeMessage::Hello(Hello {
             protocol: PROTOCOL,
             identity: self.identity.clone(),
             positions,
             window_bytes: self.settings.window_bytes,
+            connection: self.connections,
         })));
     }
 

@@ -26,7 +26,12 @@ impl HubSession {
             return Err(HubCloseReason::Refused(Refusal { code: RefusalCode::Forbidden, message }));
         }
         let Identity { incarnation, boot, .. } = &hello.identity;
-        for (what, found) in [("incarnation", incarnation.0), ("boot", boot.number)] {
+        let counters = [
+            ("incarnation", incarnation.0),
+            ("boot", boot.number),
+            ("connection", hello.connection),
+        ];
+        for (what, found) in counters {
             if found > COUNTER_MAX {
                 return Err(Violation::Counter { what, found }.into());
             }
@@ -42,6 +47,7 @@ impl HubSession {
                 return Err(Violation::Stream { stream }.into());
             }
         }
+        self.connection = hello.connection;
         self.window = SendWindow::new(self.settings.window_bytes.min(hello.window_bytes));
         outputs.push(HubOutput::Identify(hello.identity.clone()));
         self.phase = Phase::AwaitingAdmission(hello.identity);

@@ -149,7 +149,9 @@ async fn a_node_whose_snapshots_never_match_is_asked_once_and_delays_no_other() 
         world.events_in("node/a").await.contains(&"+d/configmap/c".to_owned())
     })
     .await;
-    let asked = series("headwater_controller_snapshot_requests_total");
+    let asked = || series("headwater_controller_snapshot_requests_total");
+    until_true("a request", async || asked() >= 1.0).await;
+    let asked = asked();
     let intervals = began.elapsed().as_secs_f64() / 10.0;
     assert!((1.0..=intervals + 1.0).contains(&asked), "asked {asked} times");
     assert!(appends() - before <= asked + 1.0, "{} appends", appends() - before);
@@ -307,22 +309,8 @@ async fn a_node_without_a_stream_that_is_gone_for_long_leaves_the_picture() {
     let contact = |node: &str, contact_ms| {
         let (world, node): (_, NodeName) = (&world, node.parse().expect("a name"));
         async move {
-            let progress = NodeProgress {
-                hub: "hub".to_owned(),
-                connected: true,
-                incarnation: Incarnation(1),
-                boot: Boot::default(),
-                outbox_depth: 0,
-                contact_ms,
-                meta_sync_ms: 0,
-                streams: Vec::new(),
-            };
-            let record = Record {
-                key: ReportKey::Position.record_key(&node).into(),
-                value: Some(serde_json::to_vec(&progress).expect("encodes").into()),
-                header: Bytes::new(),
-                traceparent: None,
-            };
+            let progress = NodeProgress { contact_ms, ..node_progress(Vec::new()) };
+            let record = position_record(&node, &progress);
             world.append_upstream(&node, record).await;
         }
     };
@@ -441,4 +429,28 @@ async fn a_position_of_an_earlier_version_does_not_replace_one_that_is_kept_apar
     })
     .await;
     controller.stop().await;
+}
+
+#[tokio::test]
+async fn the_late_end_of_a_connection_does_not_replace_the_next_connection() {
+    let world = World::new();
+    let running = world.start().await;
+    running.list([pod("p", "a")]).await;
+    let node: NodeName = "a".parse().expect("a name");
+    let connection = |hub: &str, connection, connected| NodeProgress {
+        hub: hub.to_owned(),
+        connection,
+        connected,
+        ..node_progress(Vec::new())
+    };
+    let (late, present) = (connection("one", 1, false), connection("two", 2, true));
+    // The first hub finds the node silent after the second one has welcomed it.
+    for progress in [&connection("one", 1, true), &present, &late] {
+        world.append_upstream(&node, position_record(&node, progress)).await;
+    }
+    world.report("a", 1, status("Running")).await;
+    until_true("the report", async || phase(&running).await.as_deref() == Some("Running")).await;
+    let known = running.controller.picture().node_progress(0).expect("readable");
+    assert_eq!((&*known[&node].hub, known[&node].connected), ("two", true));
+    running.controller.stop().await;
 }

@@ -22,6 +22,7 @@ async fn append_position(cloud: &TestCloud, node: &str, boot: u64) {
         connected: true,
         incarnation: Incarnation(1),
         boot: Boot { number: boot, nonce: boot },
+        connection: 0,
         outbox_depth: 0,
         contact_ms: 0,
         meta_sync_ms: 0,

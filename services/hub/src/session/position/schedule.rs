@@ -48,17 +48,19 @@ fn differs(last: &NodeProgress, now: &NodeProgress) -> bool {
         connected,
         incarnation,
         boot,
+        connection,
         outbox_depth,
         contact_ms: _,
         meta_sync_ms,
         streams,
     } = now;
-    (hub, connected, incarnation, boot, outbox_depth, streams)
+    (hub, connected, incarnation, boot, connection, outbox_depth, streams)
         != (
             &last.hub,
             &last.connected,
             &last.incarnation,
             &last.boot,
+            &last.connection,
             &last.outbox_depth,
             &last.streams,
         )
@@ -78,6 +80,7 @@ mod tests {
             connected: true,
             incarnation: Incarnation(1),
             boot: Boot { number: 1, nonce: 1 },
+            connection: 0,
             outbox_depth: 0,
             contact_ms: 0,
             meta_sync_ms: 1,
@@ -139,6 +142,7 @@ mod tests {
             NodeProgress { connected: false, ..base.clone() },
             NodeProgress { incarnation: Incarnation(2), ..base.clone() },
             NodeProgress { boot: Boot { number: 2, nonce: 1 }, ..base.clone() },
+            NodeProgress { connection: 2, ..base.clone() },
             NodeProgress { outbox_depth: 1, ..base.clone() },
             NodeProgress { meta_sync_ms: 0, ..base.clone() },
             NodeProgress { streams: Vec::new(), ..base.clone() },

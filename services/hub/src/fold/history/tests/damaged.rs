@@ -16,8 +16,9 @@ fn read(engine: &Arc<MemoryEngine>, to: Seq) {
     let stream = &StreamId::Cluster;
     let _ = source.status(stream);
     let _ = source.streams(&"a".parse().expect("a name"));
-    let _ =
-        source.may_request(&"a".parse().expect("a name"), &"d/service/s1".parse().expect("a key"));
+    let node = "a".parse().expect("a name");
+    let _ = source.has_object(&node, &"d/service/s1".parse().expect("a key"));
+    let _ = source.references(&node);
     for epoch in [0, 1, u64::MAX] {
         let _ = source.next_epoch_from(stream, WriterEpoch(epoch));
     }

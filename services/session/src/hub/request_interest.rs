@@ -1,0 +1,81 @@
+//! The objects that a node may request: those of its private stream, and those to which its pods
+//! refer. The log may not hold the latter yet.
+
+use std::collections::BTreeSet;
+
+use headwater_event::{Checkpoint, NodeName, ResourceKey, StreamId};
+
+use crate::source::{SourceError, StreamSource};
+
+/// The references of the node's pods as of a position. A request for an object that the stream does
+/// not hold needs them, and reading every pod costs far more than such a request: a node causes one
+/// reading for each position of its stream at most.
+#[derive(Debug, Default)]
+pub(super) struct RequestInterest {
+    references: Option<(Checkpoint, BTreeSet<ResourceKey>)>,
+}
+
+impl RequestInterest {
+    /// Whether `node` may request `key`.
+    pub(super) fn includes(
+        &mut self,
+        source: &dyn StreamSource,
+        node: &NodeName,
+        key: &ResourceKey,
+    ) -> Result<bool, SourceError> {
+        if source.has_object(node, key)? {
+            return Ok(true);
+        }
+        let position = source.status(&StreamId::node(node))?.checkpoint;
+        Ok(self.references_at(position, || source.references(node))?.contains(key))
+    }
+
+    /// The references as of `position`: those that are known, or those that `read` returns.
+    fn references_at(
+        &mut self,
+        position: Checkpoint,
+        read: impl FnOnce() -> Result<BTreeSet<ResourceKey>, SourceError>,
+    ) -> Result<&BTreeSet<ResourceKey>, SourceError> {
+        let known = self.references.take().filter(|(known, _)| *known == position);
+        let references = match known {
+            Some((_, references)) => references,
+            None => read()?,
+        };
+        Ok(&self.references.insert((position, references)).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_event::{LogId, Seq, WriterEpoch};
+
+    use super::*;
+
+    fn at(seq: u64) -> Checkpoint {
+        let log_id = LogId { number: 1, uuid: uuid::Uuid::from_u128(1) };
+        Checkpoint { log_id, epoch: WriterEpoch(1), seq: Seq(seq) }
+    }
+
+    #[test]
+    fn pods_are_read_once_for_each_position() {
+        let mut interest = RequestInterest::default();
+        let mut reads = 0;
+        for (tail, name) in [(1, "a"), (1, "b"), (1, "b"), (2, "b"), (2, "a"), (5, "c")] {
+            let keys = BTreeSet::from([format!("ns/configmap/{name}").parse().expect("a key")]);
+            let read = || {
+                reads += 1;
+                Ok(keys)
+            };
+            interest.references_at(at(tail), read).expect("readable");
+        }
+        assert_eq!(reads, 3);
+    }
+
+    #[test]
+    fn references_that_cannot_be_read_are_read_again() {
+        let mut interest = RequestInterest::default();
+        let error = SourceError { reason: "a damaged disk".to_owned() };
+        assert_eq!(interest.references_at(at(1), || Err(error.clone())), Err(error));
+        assert_eq!(interest.references_at(at(1), || Ok(BTreeSet::new())), Ok(&BTreeSet::new()));
+    }
+}
