@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_its_size_and_says_its_turn() {
+    fn a_pod_has_its_size_and_its_turn() {
         let pods = NodePods::new("gw-1".parse().expect("a name"), 2 << 10);
         let pod = pods.object(7, 1_234);
         assert!((1_900..2_200).contains(&pod.len()), "{}", pod.len());

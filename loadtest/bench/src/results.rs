@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_what_is_concluded() {
+    fn the_page_has_the_conclusions() {
         let mut results = Results::default();
         put(&mut results, 2, 4.0, 0.1);
         put(&mut results, 4, 1.5, 0.95);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_is_chance_and_can_be_had_again() {
+    fn the_first_side_is_random_and_reproducible() {
         let (first, _) = played(7);
         let begins = |side| first.chunks(2).filter(|round| round[0] == side).count();
         assert!(begins('a') > 0 && begins('b') > 0, "{first:?}");

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_node_knows_all_voters_and_what_is_said_otherwise_wins() {
+    fn every_node_knows_all_voters_and_given_properties_win() {
         let ports = BTreeMap::from([(1, [11, 12, 13]), (2, [21, 22, 23])]);
         let extra = BTreeMap::from([("num.io.threads".to_owned(), "7".to_owned())]);
         let text = text(2, &ports, Listener::Ssl, Path::new("/data"), &extra);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_continue_where_the_replica_stands() {
+    fn events_continue_at_the_position_of_the_replica() {
         let stream = StreamId::Cluster;
         assert!(check(&stream, Seq(4), Seq(6), Seq(4)).is_ok());
         assert!(check(&stream, Seq(5), Seq(6), Seq(4)).is_err());

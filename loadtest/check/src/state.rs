@@ -126,7 +126,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_fold_ends_where_it_is_told_to() {
+    fn a_fold_ends_at_its_bound() {
         let log = log(&[(1, Some(1)), (2, Some(2)), (1, None)]);
         assert_eq!(State::fold(&log, Seq(2)).entries.len(), 2);
         assert_eq!(State::fold(&log, Seq(3)).entries.len(), 1);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shim_says_whose_container_it_holds() {
+    fn a_shim_names_the_owner_of_its_container() {
         let line = |run: &str| ["headwater", "shim", run].map(str::to_owned).to_vec();
         let found =
             container_of(&line("/d/nodes/gw/edged/pods/u1/containers/web/2"), Path::new("/d"));

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pod_names_is_found_wherever_it_stands() {
+    fn an_object_that_a_pod_names_is_found_in_any_field() {
         let spec = json!({
             "imagePullSecrets": [{"name": "pull"}],
             "volumes": [

@@ -128,7 +128,7 @@ fn wrong_usage_names_what_is_wrong_and_ends_in_2() {
 }
 
 #[test]
-fn where_nothing_answers_it_is_said_what_to_do() {
+fn without_a_server_the_error_names_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = |name: &str| {
         let dir = folder.path().join(name);
@@ -163,7 +163,7 @@ fn where_nothing_answers_it_is_said_what_to_do() {
 }
 
 #[test]
-fn whoever_stops_reading_is_no_failure() {
+fn a_reader_that_stops_is_no_failure() {
     for args in [&["--help"][..], &["get", "--help"], &["up", ".", "--print-config"]] {
         let mut command = headwater();
         let mut process = command

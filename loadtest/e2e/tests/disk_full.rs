@@ -140,11 +140,11 @@ fn an_edge_whose_disk_is_full(left: u64) {
 }
 
 #[test]
-fn an_edge_whose_log_does_not_fit_says_so_and_goes_on_when_there_is_room() {
+fn an_edge_whose_log_does_not_fit_reports_it_and_continues_once_there_is_room() {
     an_edge_whose_disk_is_full(0);
 }
 
 #[test]
-fn an_edge_whose_tables_do_not_fit_says_so_and_goes_on_when_there_is_room() {
+fn an_edge_whose_tables_do_not_fit_reports_it_and_continues_once_there_is_room() {
     an_edge_whose_disk_is_full(3 << 20);
 }

@@ -138,7 +138,7 @@ fn lint(name: &str, family: &Family) {
 }
 
 #[test]
-fn metrics_are_clean_and_say_what_goes_on() {
+fn metrics_are_clean_and_follow_the_work() {
     let (_folder, mut running) = running();
     let families = running.wait_for("the pod is counted", |running| {
         let (status, text) = get(running, "/metrics")?;
@@ -188,7 +188,7 @@ fn promtool(text: &str) {
 }
 
 #[test]
-fn health_is_told_as_kubernetes_tells_it() {
+fn health_has_the_form_of_kubernetes() {
     let (_folder, running) = running();
     running.wait_for("it is ready", |running| {
         let (status, body) = get(running, "/readyz")?;

@@ -74,7 +74,7 @@ fn manifests_come_in_at_the_controller_and_every_hub_folds_them() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn a_part_that_cannot_start_names_the_reason() {
     let mut fleet = Fleet::on_one_broker(PARTITIONS);
     let brokers = fleet.kafka.bootstrap();
     let start = |fleet: &mut Fleet, name: &str, more: &[&str]| {
@@ -96,7 +96,7 @@ fn what_cannot_start_says_why() {
 }
 
 #[test]
-fn of_two_controllers_one_stands_by_and_takes_over() {
+fn of_two_controllers_one_is_a_standby_and_takes_over() {
     let mut fleet = Fleet::on_one_broker(PARTITIONS);
     fleet.write("web.yaml", POD);
     fleet.add_controller("first");

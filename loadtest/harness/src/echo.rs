@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_is_known_from_what_is_shown() {
+    fn an_echo_names_the_change() {
         for turn in [None, Some(0), Some(17)] {
             let text = status(turn);
             let mut shown: Value = serde_json::from_str(&text).expect("JSON");

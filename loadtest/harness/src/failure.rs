@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_chain_is_told() {
+    fn an_error_has_its_whole_chain() {
         let failed: Result<u8, _> = "x".parse::<u8>().tried("reading a number");
         let text = failed.expect_err("no number").chain();
         assert_eq!(text, "reading a number: invalid digit found in string");

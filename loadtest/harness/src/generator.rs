@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_is_said_once_and_in_order() {
+    fn every_change_is_sent_once_and_in_order() {
         let said = "{\"lines\": 21, \"accepted\": 20, \"refused\": 1}\n";
         let (lag, answers, lines) = drive(20, said);
         let turns = lines.iter().map(|line| turn_of(line.as_bytes()));

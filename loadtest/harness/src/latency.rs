@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_can_be_told_is_counted() {
+    fn a_latency_above_the_range_is_counted() {
         let latency = Latency::new(Duration::from_secs(1));
         latency.record(Duration::from_secs(61));
         latency.record(Duration::ZERO);

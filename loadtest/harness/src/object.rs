@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_its_turn_and_weighs_what_it_should() {
+    fn an_object_has_its_turn_and_its_size() {
         for kind in Kind::ALL {
             let object = bytes(kind, 4_711, 1);
             assert_eq!(turn_of(&object), Some(4_711), "{kind:?}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_no_turn_has_none() {
+    fn an_object_without_a_turn_has_none() {
         for text in ["{}", "\"headwater.loadtest/turn\":\"\"", "\"headwater.loadtest/turn\":\"x\""]
         {
             assert_eq!(turn_of(text.as_bytes()), None, "{text}");

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_run_says_nothing_of_growth() {
+    fn a_wrong_run_has_no_growth() {
         let mut series = Series::new("edges.count");
         series.push(point(1.0, 10, 1.0));
         series.push(Point { right: false, ..point(10.0, 1_000, 100.0) });

@@ -106,7 +106,7 @@ fn a_damaged_edge_makes_the_box_wrong_and_the_figures_vanish() {
 }
 
 #[test]
-fn light_edges_on_a_real_kafka_say_back_what_they_saw() {
+fn light_edges_on_a_real_kafka_echo_what_they_received() {
     let sets = [("edges.count", "4"), ("load.rate", "60.0")];
     let (_out, record) = short("metasync", Place::Cluster, &sets, None);
     let found = &record.correctness;

@@ -125,7 +125,7 @@ fn a_write_that_was_under_way_is_torn() {
 }
 
 #[test]
-fn a_frozen_disk_holds_who_uses_it_until_it_is_killed() {
+fn a_frozen_disk_holds_a_process_until_it_is_killed() {
     let Some(mut place) = Place::new() else { return };
     let dir = place.path();
     place.disk.freeze_after(200);
@@ -144,7 +144,7 @@ fn a_frozen_disk_holds_who_uses_it_until_it_is_killed() {
 }
 
 #[test]
-fn a_frozen_disk_holds_nobody_who_closes_a_file() {
+fn a_frozen_disk_does_not_hold_a_close() {
     let Some(place) = Place::new() else { return };
     let dir = place.path();
     // What is started below has these open until it calls exec, which closes them.

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_positions_from_flags() {
+    fn a_line_separates_positions_from_flags() {
         let line = line(&["headwater", "get", "-n", "shop", "po", "--data=d", "-w", "web"]);
         assert_eq!(line.positions(), ["po", "web"]);
         assert_eq!((line.namespace(), line.data()), ("shop".to_owned(), PathBuf::from("d")));

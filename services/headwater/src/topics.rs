@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn without_brokers_it_is_said_where_to_name_them() {
+    fn without_brokers_the_error_names_the_setting() {
         let Err(Failure::Usage(text)) = kafka(&plan(&["--topic-prefix", "a b"])) else {
             panic!("a prefix with a space is wrong usage")
         };

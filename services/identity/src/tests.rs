@@ -303,7 +303,7 @@ fn a_reopened_ca_issues_in_the_same_name() {
 }
 
 #[test]
-fn a_principal_is_one_of_three_and_its_uri_says_which() {
+fn a_uri_names_one_principal() {
     for uri in ["headwater://node/a.b-c", "headwater://hub/h", "headwater://operator/o"] {
         assert_eq!(principal(uri).uri(), uri);
     }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_process_the_error_says_what_to_start() {
+    async fn without_a_process_the_error_names_what_to_start() {
         let dir = tempfile::tempdir().expect("a directory");
         let none = connect(&dir.path().join("none")).await.expect_err("there is none");
         assert!(text(&none).contains("headwater up MANIFESTS --data"), "{none}");

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_says_what_kind_it_is() {
+    fn a_trouble_names_its_kind() {
         let found = DiskUsage::default();
         let full = "the State database failed: put: IO error: No space left on device";
         let status = judge(&found, Some((full, 7)));

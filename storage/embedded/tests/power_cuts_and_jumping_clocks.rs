@@ -140,7 +140,7 @@ async fn life(
 }
 
 #[tokio::test]
-async fn what_anybody_was_told_is_there() {
+async fn every_confirmed_append_is_there() {
     let mut acknowledged = 0;
     for seed in 0..seeds() {
         // Shown when it fails.

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_tells_apart_kinds_of_one_name() {
+    fn the_group_distinguishes_kinds_of_one_name() {
         assert!(ObjectType::of("v1", "Service").is_some());
         assert!(ObjectType::of("serving.knative.dev/v1", "Service").is_none());
         assert!(ObjectType::of("discovery.k8s.io/v1beta1", "EndpointSlice").is_some());

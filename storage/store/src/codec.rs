@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_without_an_encoding_says_so() {
+    fn a_value_without_an_encoding_is_named() {
         let keys_are_no_text = std::collections::BTreeMap::from([((1, 2), 3)]);
         assert!(serde_json::to_vec(&keys_are_no_text).is_err(), "the premise");
         assert!(Json(keys_are_no_text).encode().is_err());

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_the_former_version_needs_little() {
+    fn a_holder_of_the_former_version_needs_little() {
         let pods = crate::pods::NodePods::new("gw-1".parse().expect("a name"), 2 << 10);
         let (before, after) = (pods.object(3, 41), pods.object(3, 42));
         let patch = bytes(&before, &after).expect("compresses");

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_says_one_thing_or_takes_its_status_back() {
+    fn an_id_has_one_status_or_removes_it() {
         assert_eq!(check([status("p", "{}"), status("p", "{}")]), Ok(()));
         for uid in ["u", ""] {
             assert_eq!(check([status("p", "{}"), removed("p", uid)]), Ok(()));

@@ -86,7 +86,7 @@ fn pods_outlive_their_edge_however_it_ends() {
 }
 
 #[test]
-fn an_edge_answers_with_what_it_has_and_says_whom_to_ask_for_the_rest() {
+fn an_edge_answers_with_its_replica_and_names_the_part_that_has_the_rest() {
     let cloud = Cloud::start(MANIFESTS);
     let edge = edge(&cloud, &PODS);
     wait_for_pod(&edge, &edge.data());
@@ -209,7 +209,7 @@ fn a_data_directory_is_of_one_part_and_one_node() {
 }
 
 #[test]
-fn what_an_edge_needs_to_be_told_is_asked_for() {
+fn a_setting_that_an_edge_needs_is_named() {
     for (args, named) in [
         (&["edge", "--check"][..], "--node"),
         (&["edge", "--check", "--node", NODE], "--hub"),

@@ -68,7 +68,7 @@ fn bytes_and_frames_of_any_kind_leave_everything_going_on() {
 }
 
 #[test]
-fn who_says_nothing_or_reads_nothing_is_let_go() {
+fn a_peer_that_sends_nothing_or_reads_nothing_is_disconnected() {
     let bench = Bench::new();
     let mut silent: Vec<TcpStream> = Vec::new();
     for address in bench.listens() {

@@ -64,7 +64,7 @@ fn any_message_is_answered_or_refused_in_words() {
 }
 
 #[test]
-fn thousands_of_watches_that_nobody_reads_leave_room_for_others() {
+fn thousands_of_unread_watches_leave_room_for_others() {
     let bench = Bench::new();
     runtime().block_on(async {
         let [edge, operator] = bench.sockets();

@@ -25,7 +25,7 @@ enum End {
 }
 
 #[tokio::test]
-async fn who_lies_is_refused_in_words_and_the_others_go_on() {
+async fn a_peer_that_lies_is_refused_with_the_reason_and_the_others_continue() {
     let bench = Bench::new();
     let hub = hub(&bench).await;
     let wrong = |hello| vec![Message::Hello(hello)];
@@ -60,7 +60,8 @@ async fn who_lies_is_refused_in_words_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn who_takes_a_nodes_name_and_breaks_the_protocol_is_put_out_and_the_node_comes_back() {
+async fn a_peer_with_the_name_of_a_node_that_breaks_the_protocol_is_disconnected_and_the_node_reconnects()
+ {
     let bench = Bench::new();
     let hub = hub(&bench).await;
     let progress = |applied, durable| wire::StreamProgress {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, one};
 
 #[test]
-fn a_pod_that_asks_for_too_much_is_told_so_and_the_others_go_on() {
+fn a_pod_that_requests_too_much_is_rejected_by_name_and_the_others_run() {
     let bench = Bench::new();
     let precious = bench.manifests.with_file_name("precious");
     fs::create_dir_all(&precious).expect("a folder");

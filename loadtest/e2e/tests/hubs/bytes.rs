@@ -176,7 +176,7 @@ fn ideal(events: &[Value]) -> u64 {
 }
 
 #[test]
-fn who_was_away_comes_back_through_another_hub_for_what_changed() {
+fn an_edge_that_was_away_resumes_at_another_hub_for_the_changes_alone() {
     let mut between = Between::start();
     let nothing = between.away_while(0, 0, Duration::ZERO);
     println!("nothing changed: {nothing:?}");

@@ -23,7 +23,7 @@ fn healthy() -> Vec<String> {
 }
 
 #[test]
-fn an_edge_that_reads_a_byte_a_second_holds_nobody_up() {
+fn an_edge_that_reads_a_byte_a_second_delays_no_other() {
     let mut fleet = Fleet::on_one_broker(PARTITIONS);
     let mut objects = Objects::new(11);
     let nodes = healthy();

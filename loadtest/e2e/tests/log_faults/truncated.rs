@@ -13,7 +13,7 @@ use crate::scene::{
 /// a while ago, so that edges are ahead of the one, and what they were acknowledged is not in the
 /// other.
 #[test]
-fn edges_ahead_of_a_log_that_lost_its_tail_follow_what_it_says_then() {
+fn edges_ahead_of_a_log_that_lost_its_tail_follow_its_new_tail() {
     let data = tempfile::tempdir().expect("a folder");
     let settings =
         ClusterSettings { data: Some(data.path().to_owned()), ..ClusterSettings::default() };

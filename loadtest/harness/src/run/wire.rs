@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_answers_is_no_wire() {
+    fn an_address_without_a_server_is_no_wire() {
         let mut looks = WireLooks::new(None, Instant::now());
         looks.look(None);
         assert_eq!(looks.end(), None);

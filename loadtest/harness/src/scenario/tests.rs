@@ -37,7 +37,7 @@ fn every_scenario_of_this_build_is_whole() {
 }
 
 #[test]
-fn what_is_set_stands_in_place_of_what_the_file_says() {
+fn a_flag_replaces_the_value_of_the_file() {
     let sets = [("duration", "7s"), ("edges.count", "7"), ("load.rate", "250.5")];
     let scenario = parse(SMALL, &sets).expect("whole");
     assert_eq!(scenario.duration, Duration::from_secs(7));
@@ -77,7 +77,7 @@ fn what_changes_must_be_there_and_what_is_done_must_be_possible() {
 }
 
 #[test]
-fn a_target_that_is_not_supported_is_said() {
+fn an_unsupported_target_is_named() {
     let scenario = parse(SMALL, &[]).expect("whole");
     let error = scenario.target(Some(TargetKind::Cluster)).expect_err("not there").to_string();
     assert_eq!(error, "small does not run on cluster, but on embedded");

@@ -106,7 +106,7 @@ fn what_must_never_be_seen_is_found() {
 }
 
 #[test]
-fn a_listing_without_an_object_says_that_it_is_gone() {
+fn an_object_that_a_listing_lacks_is_gone() {
     let sightings = sightings();
     begin(&sightings);
     see(&sightings, 0, 0, &[0, 1]);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_what_became_of_an_object() {
+    fn a_line_shows_the_change_of_an_object() {
         let state = |seq, objects: &[(&str, &'static [u8])]| StateResponse {
             seq,
             entries: objects

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn one_named_object_stands_alone_and_several_are_a_list() {
+    fn one_named_object_is_printed_alone_and_several_are_a_list() {
         let config_map = ObjectType::named("cm").expect("a type");
         let listing = |objects| [Listing { object_type: config_map, objects, rows: Vec::new() }];
         let one = listing(vec![config("a")]);

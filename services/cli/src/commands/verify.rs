@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_says_what_is_wrong() {
+    fn a_verdict_names_the_difference() {
         let verdict = Verdict {
             node: "a".to_owned(),
             stream: "node/a".to_owned(),

@@ -444,7 +444,7 @@ async fn a_record_of_a_former_epoch_that_comes_late_is_mended() {
 }
 
 #[tokio::test]
-async fn a_controller_that_wakes_behind_anothers_claim_stands_by() {
+async fn a_controller_that_wakes_behind_another_claim_is_a_standby() {
     let world = World::new();
     let first = world.start().await;
     first.list([pod("p", "c"), config("c", 1, "x")]).await;
@@ -472,7 +472,7 @@ async fn a_controller_that_wakes_behind_anothers_claim_stands_by() {
 }
 
 #[tokio::test]
-async fn the_picture_of_who_stands_by_moves_whatever_is_demanded() {
+async fn the_picture_of_a_standby_follows_the_reports() {
     let world = World::new();
     let first = world.start().await;
     first.list([pod("p", "c"), config("c", 1, "x")]).await;

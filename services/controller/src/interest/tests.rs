@@ -259,7 +259,7 @@ fn services_and_endpoints_are_shared() {
 }
 
 #[test]
-fn a_pod_on_no_node_is_nobodys_yet() {
+fn a_pod_without_a_node_is_in_no_interest() {
     let mut interest = Interest::new();
     interest.apply(secret("s"));
     let mut value = pod("p", "a", &["s"]).value();

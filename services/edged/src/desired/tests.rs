@@ -116,7 +116,7 @@ fn objects_come_and_go_with_their_events() {
 }
 
 #[test]
-fn what_others_say_of_a_pod_is_not_kept() {
+fn the_status_of_other_writers_is_not_kept() {
     let mut desired = desired();
     let object = json!({
         "metadata": {"labels": {"app": "web"}, "managedFields": [{"manager": "kubectl"}]},

@@ -168,7 +168,7 @@ fn walk(dir: &std::path::Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn commands_run_in_containers_if_the_features_say_so() {
+async fn commands_run_in_containers_if_the_features_have_it() {
     for (name, subject) in subjects() {
         subject.prepare().await;
         let (runtime, uid) = (&subject.runtime, record().uid);

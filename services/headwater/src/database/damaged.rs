@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_moved_aside_is_said_until_it_is_removed() {
+    fn a_database_that_was_moved_aside_is_a_trouble_until_it_is_removed() {
         let root = tempfile::tempdir().expect("a folder");
         for folder in ["cloud/controller/picture", "nodes/a/state", "nodes/a/edged/pods"] {
             fs::create_dir_all(root.path().join(folder)).expect("a folder");

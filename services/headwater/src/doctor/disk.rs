@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_other_machines_are_told_from_disks() {
+    fn memory_and_network_file_systems_are_no_local_disks() {
         assert_eq!(judge_kind(statfs::EXT4_SUPER_MAGIC).result, Verdict::Ok);
         assert_eq!(judge_kind(statfs::TMPFS_MAGIC).result, Verdict::Warn);
         assert_eq!(judge_kind(statfs::NFS_SUPER_MAGIC).result, Verdict::Warn);

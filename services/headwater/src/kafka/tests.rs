@@ -30,7 +30,7 @@ fn with(name: &str, value: &str) -> Kafka {
 }
 
 #[test]
-fn the_topics_have_the_names_that_the_log_says() {
+fn the_topics_have_the_names_of_the_log() {
     let kafka = Kafka::default();
     assert_eq!(kafka.topic(Direction::Downstream), DOWNSTREAM_TOPIC);
     assert_eq!(kafka.topic(Direction::Upstream), UPSTREAM_TOPIC);

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_goes_and_comes_is_said_once_each() {
+    fn a_node_that_disconnects_and_reconnects_has_one_line_each() {
         let status = |connected: &[(&str, bool)]| StatusResponse {
             nodes: connected
                 .iter()

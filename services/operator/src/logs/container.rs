@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_container_is_meant_unless_told_otherwise() {
+    fn the_first_container_is_the_default() {
         let chosen = choose(&pod(), &request("", false)).expect("one");
         assert_eq!(chosen.names, ["web"]);
         assert_eq!(chosen.note, "Defaulted container \"web\" out of: init, web, sidecar");

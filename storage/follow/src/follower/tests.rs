@@ -594,7 +594,7 @@ async fn a_hole_stops_a_stream_and_the_next_writer_resumes_it() {
 }
 
 #[tokio::test]
-async fn what_a_fenced_writer_says_is_never_folded() {
+async fn the_record_of_a_fenced_writer_is_never_folded() {
     let log = log().await;
     let s = stream("node/a");
     let mut zombie = Owner::new(&log).await;

@@ -60,7 +60,7 @@ async fn a_topic_that_is_not_there_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_not_there_is_said_in_bounded_time() {
+async fn a_cluster_that_is_away_is_reported_in_bounded_time() {
     // Nothing listens at a port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("bound").to_string();

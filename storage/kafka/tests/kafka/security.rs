@@ -63,7 +63,7 @@ async fn refusals(settings: KafkaSettings) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_a_password_and_a_right_gets_in_and_the_others_are_told_why() {
+async fn a_user_with_a_password_and_a_right_is_admitted_and_others_learn_the_reason() {
     let properties = of(&[
         ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
         (
@@ -102,7 +102,7 @@ async fn a_user_with_a_password_and_a_right_gets_in_and_the_others_are_told_why(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_gets_in_and_without_one_it_is_said_that_tls_fails() {
+async fn a_certificate_is_admitted_and_without_one_the_error_names_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let ca = authority("headwater test");
     let (broker_key, broker) = issue(&ca, "127.0.0.1");

@@ -44,7 +44,7 @@ fn a_payload_read_back_is_the_same_object() {
 }
 
 #[test]
-fn what_is_no_object_is_told_apart() {
+fn bytes_that_are_no_object_are_refused() {
     assert!(reason(json!(["a"])).contains("found a list"));
     assert!(reason(json!({"apiVersion": "v1"})).contains("no kind"));
     assert!(reason(json!({"kind": "Pod"})).contains("no apiVersion"));

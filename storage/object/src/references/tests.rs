@@ -138,7 +138,7 @@ fn a_claim_names_its_volume() {
 }
 
 #[test]
-fn a_volume_names_secrets_in_the_namespace_it_says_or_that_of_its_claim() {
+fn a_volume_names_secrets_in_its_own_namespace_or_that_of_its_claim() {
     let volume = |source| of("null/persistentvolume/pv-1", json!({ "spec": source }));
     assert_eq!(
         volume(json!({"csi": {"nodeStageSecretRef": {"name": "s", "namespace": "storage"}}})),
@@ -152,7 +152,7 @@ fn a_volume_names_secrets_in_the_namespace_it_says_or_that_of_its_claim() {
 }
 
 #[test]
-fn an_object_named_twice_is_required_if_either_says_so() {
+fn an_object_named_twice_is_required_if_either_reference_requires_it() {
     let spec = json!({
         "volumes": [{"configMap": {"name": "c", "optional": true}}],
         "containers": [{"envFrom": [{"configMapRef": {"name": "c"}}]}],

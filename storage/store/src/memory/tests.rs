@@ -92,7 +92,7 @@ fn after_a_failed_sync_nothing_that_was_unsynced_is_promised() {
 }
 
 #[test]
-fn a_crashed_instance_takes_no_write_from_who_still_holds_it() {
+fn a_crashed_instance_accepts_no_write_from_its_holders() {
     let engine = numbered(1, 0);
     let reopened = engine.crash(Survival::Synced);
     assert!(engine.write(batch(&[("z", "1")]), Durability::Synced).is_err());

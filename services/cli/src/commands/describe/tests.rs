@@ -58,7 +58,7 @@ fn description() -> Description {
 }
 
 #[test]
-fn a_pod_tells_its_story() {
+fn the_description_of_a_pod_has_its_history() {
     let text = description().text(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(10));
     for expected in [
         "Name:             web\n",
@@ -91,7 +91,7 @@ fn nothing_in_an_object_rules_the_terminal() {
 }
 
 #[test]
-fn a_node_tells_how_it_is() {
+fn the_description_of_a_node_has_its_state() {
     let mut description = description();
     description.object_type = ObjectType::named("node").expect("a type");
     description.pods = vec![description.object.clone()];
@@ -106,7 +106,7 @@ fn a_node_tells_how_it_is() {
 }
 
 #[test]
-fn another_object_stands_as_it_is() {
+fn another_object_is_printed_unchanged() {
     let mut description = description();
     description.object_type = ObjectType::named("cm").expect("a type");
     description.object =

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_is_counted_named_and_said_what_to_do_about() {
+    fn a_summary_counts_and_names_each_problem_with_its_remedy() {
         let mut full = node("b", "disk: full", 0);
         full.trouble = "disk: full\u{1b}[31m".to_owned();
         full.disk = Some(DiskStatus {

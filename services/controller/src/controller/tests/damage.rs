@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_controller_on_damaged_disks_goes_on_or_says_why_not(
+    fn a_controller_on_damaged_disks_continues_or_names_the_reason(
         published in damage(), picture in damage(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

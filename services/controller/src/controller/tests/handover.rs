@@ -64,7 +64,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn who_starts_beside_a_writer_claims_nothing_however_often() {
+async fn a_controller_that_starts_beside_a_writer_claims_nothing() {
     let world = World::new();
     let (writing, mut standby) = world.pair().await;
     for _ in 0..3 {
@@ -82,7 +82,7 @@ async fn who_starts_beside_a_writer_claims_nothing_however_often() {
 }
 
 #[tokio::test]
-async fn who_wrote_last_itself_or_is_alone_claims_at_once() {
+async fn a_controller_that_wrote_last_or_is_alone_claims_at_once() {
     assert!(SOON < WriterTimings::default().silence_max());
     let world = World::new();
     let died = world.start().await;
@@ -368,7 +368,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn who_takes_over_goes_on_with_the_pods_that_are_there_whatever_uid_it_drew() {
+async fn a_new_writer_keeps_the_uids_of_published_pods() {
     let world = World::new();
     let writing = world.start().await;
     writing.list([described("p", "p1", "x"), described("q", "q1", "x")]).await;

@@ -98,7 +98,7 @@ async fn a_pod_that_is_long_gone_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn only_who_writes_repairs_and_does_so_after_a_restart_too() {
+async fn only_the_writer_repairs_also_after_a_restart() {
     let world = World::new();
     let running = world.start().await;
     world.report("a", 5, status("Running")).await;
@@ -157,7 +157,7 @@ async fn a_report_that_the_log_refuses_is_left_out_and_the_others_are_not() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_costs_an_epoch_and_holds_nobody_up() {
+async fn a_record_that_cannot_be_read_costs_an_epoch_and_delays_no_node() {
     let world = World::new();
     let running = world.start().await;
     running.list([pod("p", "c"), config("c", 1, "x")]).await;

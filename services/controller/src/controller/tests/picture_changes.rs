@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn who_looks_at_what_is_told_misses_nothing(steps in steps()) {
+    fn a_reader_of_changed_keys_misses_no_change(steps in steps()) {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(follow(steps))?;
     }

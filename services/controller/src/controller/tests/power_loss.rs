@@ -26,7 +26,7 @@ impl Source for PublishedProbe {
 }
 
 #[tokio::test]
-async fn a_source_is_told_all_that_was_published_also_after_a_loss_of_power() {
+async fn a_source_receives_everything_published_also_after_a_loss_of_power() {
     let world = World::new();
     let running = world.start().await;
     running.list([pod("first", "c")]).await;

@@ -159,7 +159,7 @@ async fn a_node_whose_snapshots_never_match_is_asked_once_and_delays_no_other() 
 }
 
 #[tokio::test]
-async fn a_pod_under_deletion_goes_when_its_node_says_that_it_has_stopped() {
+async fn a_pod_under_deletion_is_removed_when_its_node_reports_that_it_has_stopped() {
     let world = World::new();
     let running = world.start().await;
     let mut dying = pod_value("p", "c");
@@ -202,7 +202,7 @@ async fn the_end_of_a_pod_is_not_forgotten_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_node_is_ready_while_its_hub_hears_of_it() {
+async fn a_node_is_ready_while_its_hub_has_contact() {
     let world = World::new();
     let running = world.start().await;
     running.list([pod("p", "c")]).await;

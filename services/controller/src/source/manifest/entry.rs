@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_lists_workloads_and_other_kinds_are_told_apart() {
+    fn objects_lists_workloads_and_other_kinds_are_distinguished() {
         let file = Entries::read(
             "apiVersion: v1\nkind: List\nitems:\n\
              - {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n\

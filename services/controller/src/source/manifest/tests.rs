@@ -104,7 +104,7 @@ async fn changes_are_seen_however_a_file_is_written() {
 }
 
 #[tokio::test]
-async fn a_file_touched_or_half_written_says_nothing() {
+async fn a_file_touched_or_half_written_changes_nothing() {
     let mut source = Running::start(&[("c.yaml", &config_map("c", "v1"))], NEVER);
     source.first_list().await;
     fs::write(source.path("c.yaml"), config_map("c", "v1")).expect("touched");

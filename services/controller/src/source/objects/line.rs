@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_one_thing() {
+    fn a_line_has_one_command() {
         let object = r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}"#;
         let time = r#""intended_time": "2026-01-31T12:00:00.000123Z""#;
         match read_line(

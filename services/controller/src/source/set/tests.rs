@@ -101,7 +101,7 @@ async fn list(script: &mpsc::Sender<SourceEvent>, objects: impl IntoIterator<Ite
 }
 
 #[tokio::test]
-async fn the_list_is_complete_when_each_has_listed_and_the_first_to_tell_an_object_stays() {
+async fn the_list_is_complete_when_each_has_listed_and_the_first_source_of_an_object_keeps_it() {
     let ([a, b], sources) = scripts();
     let mut set = Running::start(sources);
     list(&a, [secret("x", "a1")]).await;
@@ -144,7 +144,7 @@ async fn an_object_that_a_source_loses_and_regains_is_deleted_and_applied_again(
 }
 
 #[tokio::test]
-async fn one_that_fails_stops_all_and_their_states_say_why() {
+async fn a_source_that_fails_stops_all_and_their_states_have_the_reason() {
     let ((a, first), (b, second)) = (ScriptedSource::new(FIRST), ScriptedSource::new(SECOND));
     let mut set = Running::start(vec![Box::new(first.failing()), Box::new(second)]);
     for script in [&a, &b] {

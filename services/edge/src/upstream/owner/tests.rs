@@ -155,7 +155,7 @@ fn closing(body: Option<&ReportBody>) -> SnapshotClosed {
 }
 
 #[test]
-fn the_first_snapshot_is_full_and_the_next_say_what_changed() {
+fn the_first_snapshot_is_full_and_the_next_have_the_changes() {
     let mut bench = Bench::new();
     bench.list(&[("a", "u1"), ("b", "u2")]);
     assert_eq!(bench.status("a", "u1", "Pending"), Ok(true));
@@ -323,7 +323,7 @@ fn a_termination_is_reported_of_a_pod_that_is_there() {
 }
 
 #[test]
-fn a_raised_boot_issues_everything_anew_and_tells_everything() {
+fn a_raised_boot_issues_everything_anew_and_reports_everything() {
     let mut bench = Bench::new();
     bench.list(&[("a", "u1")]);
     bench.status("a", "u1", "Running").expect("known");
@@ -350,7 +350,7 @@ fn a_raised_boot_issues_everything_anew_and_tells_everything() {
 }
 
 #[test]
-fn a_snapshot_that_finds_no_room_is_told_when_there_is_some() {
+fn a_snapshot_without_room_is_reported_once_there_is_some() {
     let settings = UpstreamSettings {
         outbox: OutboxSettings { reports_max: 2, bytes_max: 1 << 20 },
         ..UpstreamSettings::default()
@@ -390,7 +390,7 @@ fn a_report_that_the_cloud_refuses_is_named_and_leaves_the_outbox() {
 }
 
 #[test]
-fn a_failed_write_answers_nobody() {
+fn a_failed_write_answers_no_caller() {
     let mut bench = Bench::new();
     bench.list(&[("a", "u1")]);
     bench.engine.fail_write(1, Failure { disk_full: true, took_effect: true });

@@ -116,7 +116,7 @@ fn a_zero_byte_in_a_command_is_refused_by_its_place() {
 }
 
 #[test]
-fn resources_are_told_in_units_of_their_divisor() {
+fn resources_are_in_units_of_their_divisor() {
     let resource = |name: &str, divisor: &str| {
         json!({
             "name": "c",

@@ -84,7 +84,7 @@ fn given_everything_runs_nothing_is_done() {
 }
 
 #[test]
-fn a_container_that_ended_starts_again_as_the_policy_says() {
+fn a_container_that_ended_starts_again_by_its_policy() {
     let now = Instant::now();
     for (policy, succeeded, starts) in [
         ("Always", true, true),
@@ -359,7 +359,7 @@ fn a_lost_sandbox_ends_its_containers_and_a_new_one_starts_all_of_them() {
 }
 
 #[test]
-fn an_image_is_pulled_as_its_policy_says() {
+fn an_image_is_pulled_by_its_policy() {
     let now = Instant::now();
     let until = now + 10 * SECOND;
     let reason = WaitReason { reason: "ErrImagePull", message: "401".to_owned() };

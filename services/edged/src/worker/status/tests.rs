@@ -153,7 +153,7 @@ fn golden_a_running_pod_that_was_restarted() {
 }
 
 #[test]
-fn a_container_in_back_off_waits_and_tells_how_it_ended() {
+fn a_container_in_back_off_waits_and_has_its_last_state() {
     let given = given(one()).exited("main", 1, exit(3)).waiting("main", "CrashLoopBackOff");
     let status = given.json();
     assert_eq!(status["phase"], "Running");
@@ -163,7 +163,7 @@ fn a_container_in_back_off_waits_and_tells_how_it_ended() {
 }
 
 #[test]
-fn a_pod_that_waits_for_its_init_container_says_so() {
+fn a_pod_that_waits_for_its_init_container_has_the_reason() {
     let spec = json!({"initContainers": [{"name": "init"}], "containers": [{"name": "main"}]});
     let given = given(spec).running("init", 0, None);
     let status = given.status(None, at(9));
@@ -176,7 +176,7 @@ fn a_pod_that_waits_for_its_init_container_says_so() {
 }
 
 #[test]
-fn a_pod_that_ended_is_not_ready_and_says_why() {
+fn a_pod_that_ended_is_not_ready_and_has_the_reason() {
     for (outcome, phase, reason) in [
         (Outcome::Succeeded, "Succeeded", "PodCompleted"),
         (Outcome::Failed, "Failed", "PodFailed"),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_comes_and_goes_is_said_once() {
+    fn a_pod_that_appears_and_leaves_has_one_line() {
         let mut announcements = PodAnnouncements::default();
         announcements.news(pods(&[("a", running())]), 1);
         let stopped = announcements.news(pods(&[("a", looping())]), 1);

@@ -92,7 +92,7 @@ async fn an_idle_fleet_appends_twelve_positions_a_node_and_hour_and_a_change_soo
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_presence_of_nodes_is_told_while_they_send_and_ends_before_their_sessions() {
+async fn nodes_are_present_while_they_send_and_leave_before_their_sessions_end() {
     let cloud = TestCloud::new(&["a", "b"]).await;
     let hub = start_paused(&cloud).await;
     let mut presence = hub.view().presence();

@@ -90,7 +90,7 @@ fn what_needs_a_look_is_shown_but_for_a_watch() {
 }
 
 #[test]
-fn a_node_that_is_away_says_for_how_long() {
+fn a_disconnected_node_shows_for_how_long() {
     let mut away = node("a", "away", 0);
     away.last_contact_ms = 1_000;
     let now = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(61);

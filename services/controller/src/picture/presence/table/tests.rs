@@ -21,7 +21,7 @@ fn connected(numbers: &[u8]) -> PresenceUpdate {
 }
 
 #[test]
-fn a_node_is_connected_while_its_hub_says_so_and_beats() {
+fn a_node_is_connected_while_its_hub_has_it_and_beats() {
     let (mut table, start) = (PresenceTable::default(), Instant::now() + Duration::from_secs(60));
     let at = |seconds| start + Duration::from_secs(seconds);
     let age = Duration::from_secs;
@@ -113,7 +113,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// A node counts as connected if and only if a hub that is not silent has it.
     #[test]
-    fn the_table_says_what_the_hubs_say(steps in prop::collection::vec(step(), 1..60)) {
+    fn the_table_has_what_the_hubs_have(steps in prop::collection::vec(step(), 1..60)) {
         let (mut table, mut now) = (PresenceTable::default(), Instant::now());
         let mut nodes: [BTreeSet<u8>; 2] = Default::default();
         let mut open = HUBS.map(|hub| table.connect(hub, now));

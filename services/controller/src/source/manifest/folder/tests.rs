@@ -134,7 +134,7 @@ fn deployment(name: &str, replicas: u64, image: &str) -> String {
 const NOTHING: [&str; 0] = [];
 
 #[test]
-fn the_first_look_is_a_list_and_the_next_says_what_changed() {
+fn the_first_scan_is_a_list_and_the_next_has_the_changes() {
     let mut story = Story::new();
     story.write("p.json", pod("p", "i"));
     story.write("c.yaml", config_map("c", "1"));
@@ -504,7 +504,7 @@ fn without_given_nodes_those_described_are_used() {
 }
 
 #[test]
-fn kinds_that_are_not_replicated_are_counted_and_told_once() {
+fn kinds_that_are_not_replicated_are_counted_and_named_once() {
     let mut story = Story::new();
     let class = |name| {
         format!("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {name}}}\n")

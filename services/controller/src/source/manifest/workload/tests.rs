@@ -89,7 +89,7 @@ fn a_deployment_scales_by_adding_and_dropping_its_last() {
 }
 
 #[test]
-fn a_stateful_set_keeps_its_names_and_says_its_revision() {
+fn a_stateful_set_keeps_its_names_and_has_its_revision() {
     let revision = |pod: &Value| pod["metadata"]["labels"]["controller-revision-hash"].clone();
     let old =
         expand(&workload("apps", "StatefulSet", json!({"replicas": 2, "serviceName": "web"})));
@@ -145,7 +145,7 @@ fn a_daemon_sets_pods_name_their_nodes() {
 }
 
 #[test]
-fn what_is_wrong_with_a_workload_is_said_once_for_all_its_pods() {
+fn an_invalid_workload_has_one_notice_for_all_its_pods() {
     let reason = |spec: Value| {
         let error = read("apps", "StatefulSet", spec).expect_err("invalid");
         match std::error::Error::source(&error) {

@@ -64,7 +64,7 @@ fn an_open_file_keeps_its_content_while_the_volume_moves_on() {
 }
 
 #[test]
-fn a_host_path_has_to_be_what_its_type_says() {
+fn a_host_path_must_be_of_its_type() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("file");
     fs::write(&file, "x").expect("written");
