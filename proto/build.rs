@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use prost::Message as _;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
+    "headwater/cloud/v1/cloud.proto",
     "headwater/local/v1/local.proto",
     "headwater/log/v1/record.proto",
     "headwater/operator/v1/operator.proto",

@@ -21,6 +21,10 @@ macro_rules! package {
 }
 
 package! {
+    /// The lane between a hub and the active controller.
+    cloud, "headwater.cloud.v1"
+}
+package! {
     /// The edge's local API.
     local, "headwater.local.v1"
 }

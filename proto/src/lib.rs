@@ -7,4 +7,4 @@ pub mod codec;
 mod generated;
 pub mod wire;
 
-pub use generated::{FILE_DESCRIPTOR_SET, local, log, operator, replication};
+pub use generated::{FILE_DESCRIPTOR_SET, cloud, local, log, operator, replication};

@@ -11,6 +11,7 @@ mod edge_codec;
 mod hub;
 mod packed;
 mod position;
+mod presence;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,9 @@ pub const CHANGES_MAX: usize = 65_536;
 
 /// Entries of a summary, and entries that a correction keeps or removes.
 pub const SUMMARY_ENTRIES_MAX: usize = headwater_session::settings::SUMMARY_ENTRIES_MAX;
+
+/// Nodes in one presence update: a message of at most 1 MiB has room for so many names.
+pub const PRESENCE_NODES_MAX: usize = 4_096;
 
 /// Reports in one message; the window of a session is far smaller.
 pub const REPORTS_MAX: usize = 16_384;

@@ -167,6 +167,7 @@ impl SimController {
             sources: vec![Box::new(Watch(self.cluster.clone()))],
             sink: Box::new(PodRemoval),
             nodes: self.nodes.clone(),
+            address: None,
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: WriterTimings::default(),
             group_events: headwater_controller::GROUP_EVENTS,

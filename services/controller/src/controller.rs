@@ -52,6 +52,8 @@ pub struct ControllerDependencies {
     pub sink: Box<dyn Sink>,
     /// Nodes that exist even before they have a pod.
     pub nodes: Vec<NodeName>,
+    /// Where hubs reach this controller, HOST:PORT; its claims carry it. `None`: it does not listen.
+    pub address: Option<String>,
     /// Milliseconds since the Unix epoch.
     pub wall_clock: WallClock,
     /// How it shares the log with other controllers.
@@ -131,6 +133,7 @@ impl Controller {
         let publisher = Publisher::new(PublisherDependencies {
             downstream,
             follower,
+            address: dependencies.address,
             interest: interest.clone(),
             changes: changes.clone(),
             uses,

@@ -103,6 +103,8 @@ pub(crate) struct PublisherDependencies {
     pub(crate) downstream: DownstreamLog,
     /// The fold of that log, read to its end.
     pub(crate) follower: Follower<()>,
+    /// Where hubs reach this controller.
+    pub(crate) address: Option<String>,
     /// The objects, which the publisher alone writes.
     pub(crate) interest: SharedInterest,
     /// Gets the keys of the objects that change.
@@ -161,10 +163,10 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// A publisher, to be run.
     pub(crate) fn new(dependencies: PublisherDependencies) -> Self {
-        let PublisherDependencies { downstream, follower, metrics, .. } = dependencies;
+        let PublisherDependencies { downstream, follower, address, metrics, .. } = dependencies;
         let new_uuid = downstream.new_uuid.clone();
         let (log, engine) = (downstream.log.clone(), downstream.engine.clone());
-        let leadership = Leadership::new(downstream, follower, dependencies.sole_writer);
+        let leadership = Leadership::new(downstream, follower, address, dependencies.sole_writer);
         let identities = IdentityMap::new(dependencies.uid_assignments, new_uuid.clone());
         let mut intake = Intake::new(
             dependencies.interest,

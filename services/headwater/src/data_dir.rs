@@ -52,6 +52,9 @@ pub(crate) const METRICS_ADDRESS: &str = "metrics.addr";
 /// The file with the address at which edges connect to a hub.
 pub(crate) const HUB_ADDRESS: &str = "hub.addr";
 
+/// The file with the address at which hubs connect to a controller.
+pub(crate) const CONTROLLER_ADDRESS: &str = "controller.addr";
+
 /// A data directory that this process owns.
 #[derive(Debug)]
 pub(crate) struct DataDir {
@@ -202,7 +205,7 @@ impl DataDir {
     }
 
     /// Writes an address file, or removes it where nothing is served: [`METRICS_ADDRESS`],
-    /// [`HUB_ADDRESS`].
+    /// [`HUB_ADDRESS`], [`CONTROLLER_ADDRESS`].
     ///
     /// # Errors
     /// [`DataDirError::Io`].

@@ -37,7 +37,7 @@ use headwater_telemetry::{self as telemetry, server};
 use tokio_util::sync::CancellationToken;
 
 use self::signals::Signals;
-use crate::data_dir::{DataDir, HUB_ADDRESS, METRICS_ADDRESS};
+use crate::data_dir::{CONTROLLER_ADDRESS, DataDir, HUB_ADDRESS, METRICS_ADDRESS};
 use crate::database::damaged;
 use crate::metrics::Metrics;
 use crate::node::cuts;
@@ -229,7 +229,7 @@ async fn run_until_signal<P: Part>(settings: P::Settings) -> CommandResult {
         () = handing_over => {}
         () = signals.any() => return Err(Failure::message("stopped at once, during the handover")),
     }
-    for file in [METRICS_ADDRESS, HUB_ADDRESS] {
+    for file in [METRICS_ADDRESS, HUB_ADDRESS, CONTROLLER_ADDRESS] {
         if let Err(error) = dependencies.data.set_address(file, None) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,

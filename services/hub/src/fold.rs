@@ -42,6 +42,7 @@ use headwater_event::{EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_follow::{DerivedRows, Follower};
 use headwater_store::{Engine, EngineError, Read};
 use headwater_view::StreamReader;
+use tokio::sync::watch;
 
 pub(crate) use follower::DownstreamFollower;
 use heads::StreamHeads;
@@ -58,6 +59,8 @@ use transfer::SharedSnapshots;
 pub(crate) struct Fold {
     engine: Arc<dyn Engine>,
     state: RwLock<Arc<FoldState>>,
+    /// Where the writer of the newest claim listens, as in the state.
+    writer_address: watch::Sender<Option<String>>,
     heads: Arc<StreamHeads>,
     snapshots: SharedSnapshots,
     identities: KnownIdentities,
@@ -70,6 +73,7 @@ impl Fold {
         Self {
             engine,
             state: RwLock::default(),
+            writer_address: watch::Sender::default(),
             heads: Arc::default(),
             snapshots: SharedSnapshots::default(),
             identities: KnownIdentities::default(),
@@ -100,6 +104,11 @@ impl Fold {
     /// The sessions that wait for streams.
     pub(crate) fn subscriptions(&self) -> &StreamSubscriptions {
         &self.subscriptions
+    }
+
+    /// Where the writer of the newest claim listens, and each change of it.
+    pub(crate) fn writer_address(&self) -> watch::Receiver<Option<String>> {
+        self.writer_address.subscribe()
     }
 
     /// The state of the fold as a whole.
@@ -157,6 +166,7 @@ impl Fold {
         let has_changed = **state != now;
         if has_changed {
             *state = Arc::new(now);
+            self.show_writer(&state);
         }
         Ok(has_changed)
     }
@@ -171,7 +181,16 @@ impl Fold {
     fn suspend(&self, trouble: String) {
         let mut state = self.state_mut();
         *state = Arc::new(state.suspended(trouble));
+        self.show_writer(&state);
         self.heads.clear();
+    }
+
+    fn show_writer(&self, state: &FoldState) {
+        self.writer_address.send_if_modified(|address| {
+            let has_changed = *address != state.writer_address;
+            address.clone_from(&state.writer_address);
+            has_changed
+        });
     }
 
     /// The upstream log has been read to its end.

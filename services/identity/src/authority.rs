@@ -121,8 +121,8 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Issues a certificate with a new key. A hub's certificate names `addresses`, DNS names or IP
-    /// addresses. Other certificates name none, so that no node passes for a hub.
+    /// Issues a certificate with a new key. The certificate of a hub or controller names `addresses`,
+    /// DNS names or IP addresses. Other certificates name none, so that no node passes for a hub.
     ///
     /// # Errors
     /// See [`AuthorityError`].
@@ -138,11 +138,12 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.subject_alt_names = vec![SanType::URI(to.uri().as_str().try_into()?)];
         params.extended_key_usages = match to {
-            Principal::Hub(_) => {
+            Principal::Hub(_) | Principal::Controller(_) => {
                 for address in addresses {
                     params.subject_alt_names.push(address_name(address)?);
                 }
-                vec![ExtendedKeyUsagePurpose::ServerAuth]
+                // A hub is a client of the controller, too.
+                vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth]
             }
             Principal::Node(_) | Principal::Operator(_) => {
                 vec![ExtendedKeyUsagePurpose::ClientAuth]

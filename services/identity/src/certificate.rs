@@ -39,6 +39,11 @@ pub enum NameFault {
 }
 
 impl Certificate {
+    /// Whether its owner is a controller.
+    pub fn is_of_controller(&self) -> bool {
+        matches!(self.principal, Ok(Principal::Controller(_)))
+    }
+
     /// Parses a certificate.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! The edge's end of TLS: connects to a hub and verifies the hub's certificate.
+//! The client's end of TLS: an edge connects to a hub, or a hub to a controller, and verifies the
+//! server's certificate.
 
 use std::error::Error;
 use std::fmt;
@@ -19,6 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::acceptor::ALPN;
+use crate::certificate::Certificate;
 use crate::clock::{Clock, TlsTime, rfc3339, system_time};
 use crate::config_reloader::ConfigReloader;
 use crate::error::IdentityError;
@@ -48,7 +50,7 @@ pub enum ConnectError {
     },
     /// The hub's certificate is not valid yet.
     #[error(
-        "the hub's certificate is valid from {}, but this machine's clock shows {}: set the clock",
+        "the server's certificate is valid from {}, but this machine's clock shows {}: set the clock",
         rfc3339(*.not_before), rfc3339(*.now)
     )]
     NotYetValid {
@@ -59,8 +61,8 @@ pub enum ConnectError {
     },
     /// The hub's certificate has expired.
     #[error(
-        "the hub's certificate was valid until {}, but this machine's clock shows {}: issue a new \
-         certificate for the hub, or set the clock if it is wrong",
+        "the server's certificate was valid until {}, but this machine's clock shows {}: issue a new \
+         certificate for it, or set the clock if it is wrong",
         rfc3339(*.not_after), rfc3339(*.now)
     )]
     Expired {
@@ -69,9 +71,9 @@ pub enum ConnectError {
         /// The time of this machine's clock.
         now: SystemTime,
     },
-    /// Another CA issued the hub's certificate.
+    /// Another CA issued the server's certificate.
     #[error(
-        "the hub's certificate is not from the CA in {ca}: name the ca.crt of the CA that issued \
+        "the server's certificate is not from the CA in {ca}: name the ca.crt of the CA that issued \
          it, or check which server answers at this address"
     )]
     Authority {
@@ -80,7 +82,7 @@ pub enum ConnectError {
     },
     /// The hub's certificate names other hosts.
     #[error(
-        "the hub's certificate names {}, but this node connects to {host}: connect to a name in \
+        "the server's certificate names {}, but this process connects to {host}: connect to a name in \
          the certificate, or issue one that names {host} (--dns, --ip)",
         names(.presented)
     )]
@@ -94,7 +96,7 @@ pub enum ConnectError {
     #[error("the server does not speak HTTP/2: it is no hub")]
     NoHttp2,
     /// Any other failure of the handshake.
-    #[error("TLS handshake with the hub failed: {0}")]
+    #[error("TLS handshake with the server failed: {0}")]
     Failed(#[source] io::Error),
 }
 
@@ -148,6 +150,21 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        self.connect_to(host, stream).await.map(|(stream, _)| stream)
+    }
+
+    /// As [`Connector::connect`]; also returns the server's certificate, unless it cannot be parsed.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub async fn connect_to<S>(
+        &self,
+        host: &str,
+        stream: S,
+    ) -> Result<(TlsStream<S>, Option<Certificate>), ConnectError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let (material, config) = self.config.current();
         material.check(self.config.now())?;
         let name = ServerName::try_from(host.to_owned())
@@ -157,7 +174,9 @@ impl Connector {
         if stream.get_ref().1.alpn_protocol() != Some(ALPN) {
             return Err(ConnectError::NoHttp2);
         }
-        Ok(stream)
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let certificate = certificate.and_then(|der| Certificate::parse(der).ok());
+        Ok((stream, certificate))
     }
 }
 

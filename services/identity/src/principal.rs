@@ -16,6 +16,9 @@ pub enum Principal {
     /// A hub, `headwater://hub/NAME`. Edges verify its addresses, which the certificate also
     /// names.
     Hub(NodeName),
+    /// A controller, `headwater://controller/NAME`. Hubs verify its addresses, which the certificate
+    /// also names.
+    Controller(NodeName),
     /// A person or a program that uses the operator API, `headwater://operator/NAME`.
     Operator(NodeName),
 }
@@ -25,8 +28,8 @@ pub enum Principal {
 pub enum PrincipalError {
     /// The scheme or the role is unknown.
     #[error(
-        "{uri:?} is not headwater://node/NAME, headwater://hub/NAME or \
-             headwater://operator/NAME"
+        "{uri:?} is not headwater://node/NAME, headwater://hub/NAME, \
+             headwater://controller/NAME or headwater://operator/NAME"
     )]
     Form {
         /// The text.
@@ -52,6 +55,7 @@ impl Principal {
         match self {
             Self::Node(name) => ("node", name),
             Self::Hub(name) => ("hub", name),
+            Self::Controller(name) => ("controller", name),
             Self::Operator(name) => ("operator", name),
         }
     }
@@ -81,6 +85,7 @@ impl FromStr for Principal {
         let principal = match role {
             "node" => Self::Node,
             "hub" => Self::Hub,
+            "controller" => Self::Controller,
             "operator" => Self::Operator,
             _ => return Err(form()),
         };

@@ -180,20 +180,20 @@ async fn an_error_of_a_wrong_clock_names_both_times() {
         &["a.crt", "until 2024-10-05T00:00:00Z", "2024-10-06T00:00:00Z"],
     );
 
-    // The same of the hub's certificate.
+    // The same of the server's certificate.
     let long = Validity { from: world.start - 9 * DAY, until: world.start + 9 * DAY };
     let files = world.issue("long", "headwater://node/a", &[], long);
     let node = Connector::open(files, world.clock()).expect("opens");
     let (_, late) = meet(&hub, &node, "hub.test").await;
     assert_contains(
         &late.expect_err("late"),
-        &["the hub's certificate", "until 2024-10-05T00:00:00Z"],
+        &["the server's certificate", "until 2024-10-05T00:00:00Z"],
     );
     world.set_clock(world.start - 2 * DAY);
     let (_, early) = meet(&hub, &node, "hub.test").await;
     assert_contains(
         &early.expect_err("early"),
-        &["the hub's certificate", "from 2024-10-03T00:00:00Z"],
+        &["the server's certificate", "from 2024-10-03T00:00:00Z"],
     );
 }
 

@@ -4,6 +4,7 @@
 mod broker_away;
 mod bytes;
 mod lost_disk;
+mod presence;
 mod rolling;
 mod site;
 mod slow;

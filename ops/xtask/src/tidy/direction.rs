@@ -8,7 +8,7 @@ use super::tree::Crate;
 
 /// The crates of ours that each crate may depend on. The table omits those that compose: they may
 /// depend on all.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("headwater-event", &[]),
     ("headwater-object", &["event"]),
     ("headwater-log", &["event"]),
@@ -23,6 +23,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("headwater-telemetry", &[]),
     ("headwater-identity", &["event"]),
     ("headwater-proto", &["event", "session"]),
+    ("headwater-lane", &["event", "identity", "proto", "telemetry"]),
     ("headwater-check", &["event", "session"]),
     (
         "headwater-hub",

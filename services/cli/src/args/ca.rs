@@ -24,7 +24,7 @@ pub struct Ca {
 pub enum CaCommand {
     /// Create a CA: ca.crt, which every process needs, and ca.key, which stays here
     Init(Init),
-    /// Issue a certificate with a new key: to a node, a hub or an operator
+    /// Issue a certificate with a new key: to a node, a hub, a controller or an operator
     Issue(Issue),
 }
 
@@ -52,7 +52,9 @@ pub enum To {
     /// To a node: its edge presents it to hubs
     Node(Wish),
     /// To a hub: it presents it to edges
-    Hub(HubWish),
+    Hub(ServerWish),
+    /// To a controller: it presents it to hubs
+    Controller(ServerWish),
     /// To an operator: a person or a program
     Operator(Wish),
 }
@@ -77,17 +79,24 @@ pub struct Wish {
     pub replace: bool,
 }
 
-/// The arguments for the certificate of a hub.
+/// The arguments for the certificate of a hub or of a controller.
 #[derive(Debug, Args)]
-pub struct HubWish {
+pub struct ServerWish {
     #[command(flatten)]
     pub wish: Wish,
-    /// A DNS name in the addresses of edges; once or more
+    /// A DNS name at which it is reached; once or more
     #[arg(long, value_name = "NAME", required_unless_present = "ip")]
     pub dns: Vec<String>,
-    /// An IP address in the addresses of edges; once or more
+    /// An IP address at which it is reached; once or more
     #[arg(long, value_name = "ADDR")]
     pub ip: Vec<std::net::IpAddr>,
+}
+
+impl ServerWish {
+    /// The names and addresses at which it is reached.
+    pub fn addresses(&self) -> Vec<String> {
+        self.dns.iter().cloned().chain(self.ip.iter().map(ToString::to_string)).collect()
+    }
 }
 
 fn name(text: &str) -> Result<NodeName, String> {

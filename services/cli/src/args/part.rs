@@ -38,6 +38,14 @@ pub struct Controller {
     /// When all manifests disappear at once, remove their objects
     #[arg(long)]
     pub allow_empty: bool,
+    /// Address for hubs, which send the presence of their nodes; port 0 chooses a free port
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// Where hubs reach that address [default: the address itself]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     #[command(flatten)]
     pub kafka: KafkaArgs,
     #[command(flatten)]
@@ -70,9 +78,10 @@ impl Process {
 impl Controller {
     /// Returns the flags that were given.
     pub fn flags(&self) -> Flags {
-        self.process
-            .flags()
-            .all(self.kafka.given())
+        self.tls
+            .flags(self.process.flags().all(self.kafka.given()))
+            .with("listen", self.listen.as_ref())
+            .with("advertise", self.advertise.as_ref())
             .with("manifests", self.manifests.as_ref())
             .with("objects", self.objects.as_ref())
             .with("nodes", self.nodes.as_ref())

@@ -79,10 +79,12 @@ fn issue(args: &Issue, now: SystemTime) -> Result<(), CaError> {
         To::Operator(wish) => {
             (Principal::Operator(wish.name.clone()), "operator", wish, Vec::new())
         }
-        To::Hub(hub) => {
-            let ips = hub.ip.iter().map(ToString::to_string);
-            let addresses = hub.dns.iter().cloned().chain(ips).collect();
-            (Principal::Hub(hub.wish.name.clone()), "hub", &hub.wish, addresses)
+        To::Hub(server) => {
+            (Principal::Hub(server.wish.name.clone()), "hub", &server.wish, server.addresses())
+        }
+        To::Controller(server) => {
+            let owner = Principal::Controller(server.wish.name.clone());
+            (owner, "controller", &server.wish, server.addresses())
         }
     };
     let authority = load(&wish.ca)?;
@@ -125,6 +127,9 @@ fn how_to_use(to: &Principal, wish: &Wish, out: &Path) -> String {
         Principal::Hub(_) => {
             format!("Copy the folder to the hub, and start: headwater hub --listen ADDR {flags}")
         }
+        Principal::Controller(_) => format!(
+            "Copy the folder to the controller, and start: headwater controller --listen ADDR {flags}"
+        ),
         Principal::Operator(_) => format!("Use it with: {flags}"),
     }
 }

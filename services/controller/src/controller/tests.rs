@@ -167,6 +167,7 @@ impl World {
             sources,
             sink,
             nodes: Vec::new(),
+            address: None,
             wall_clock: Arc::new(move || clock.now_ms()),
             timings: self.timings,
             group_events: self.group_events,

@@ -21,6 +21,8 @@ const OWN_CLAIM: Table<(), Json<Uuid>, Free> = Table::new(TableId::OwnClaim);
 /// What decides when this controller claims the log.
 pub(super) struct Leadership {
     downstream: DownstreamLog,
+    /// Where hubs reach this controller.
+    address: Option<String>,
     /// The fold as it was opened at the start, until the first claim.
     follower: Option<Follower<()>>,
     /// Whether the fold is to be rebuilt before the next claim.
@@ -46,6 +48,7 @@ impl Leadership {
     pub(super) fn new(
         downstream: DownstreamLog,
         follower: Follower<()>,
+        address: Option<String>,
         sole_writer: bool,
     ) -> Self {
         let is_standby = !sole_writer
@@ -54,7 +57,7 @@ impl Leadership {
                 tracing::warn!(error, "the last claim cannot be read; starting as a standby");
                 true
             });
-        Self { downstream, follower: Some(follower), rebuild: false, is_standby }
+        Self { downstream, address, follower: Some(follower), rebuild: false, is_standby }
     }
 
     /// The UUID of the newest claim that the opened fold knows.
@@ -105,7 +108,8 @@ impl Leadership {
         let newest = follower.acceptance().writer().map(|claim| (claim.writer, claim.epoch.0));
         let own = (self.downstream.new_uuid)();
         let above = backup::highest_epoch(&*self.downstream.engine)?;
-        let claimant = Claimant { above, ..Claimant::new(own) };
+        let address = self.address.clone();
+        let claimant = Claimant { above, address, ..Claimant::new(own) };
         let writer = follower.take_over(&self.downstream.log, &claimant).await?;
         let has_gap = writer.epoch().0 - 1 != newest.map_or(0, |(_, epoch)| epoch);
         self.remember_claim(own, writer.epoch())?;

@@ -2,6 +2,7 @@
 //! picture.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,17 +13,22 @@ use headwater_controller::source::manifest::{ManifestFolder, ManifestSettings};
 use headwater_controller::source::objects::ObjectsSocket;
 use headwater_controller::{
     Controller, ControllerDependencies, ControllerHandle, ControllerMetrics, Notice, PodRemoval,
-    Progress, Source, SourceError,
+    PresenceReceiver, Progress, Source, SourceError,
 };
 use headwater_event::NodeName;
+use headwater_identity::Acceptor;
+use headwater_lane::{LaneServer, PresenceIntake, UpdateHandler};
 use headwater_operator::{ControllerView, Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
 use headwater_store::{Engine, EngineError, schema};
 use headwater_telemetry::error_chain;
 use headwater_telemetry::health::{CheckKind, Health};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Part, PartDependencies};
+use crate::data_dir::CONTROLLER_ADDRESS;
 use crate::settings::controller::ControllerSettings;
 use crate::trouble_list::TroubleList;
 use crate::{database, part};
@@ -37,8 +43,44 @@ pub(crate) struct ControllerPart {
     logs: Logs,
     /// Its fold of the downstream log.
     published: Arc<dyn Engine>,
+    /// Ends the streams of hubs when it is dropped.
+    _lane: DropGuard,
     /// Never dropped, so that the set of nodes does not end.
     _nodes: watch::Sender<BTreeSet<NodeName>>,
+}
+
+/// The address for hubs, bound before the controller claims the log with it.
+struct Lane {
+    listener: TcpListener,
+    tls: Option<Acceptor>,
+    listening: SocketAddr,
+    /// Where hubs reach it.
+    address: String,
+}
+
+/// Brings the presence of a hub's nodes into the picture.
+struct PictureIntake(PresenceReceiver);
+
+impl Lane {
+    /// Binds the address of the settings, if there is one.
+    async fn bind(settings: &ControllerSettings) -> Result<Option<Self>, Failure> {
+        let Some(listen) = settings.listen else { return Ok(None) };
+        let tls = settings.tls().acceptor()?;
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            Failure::message(format!("the controller cannot listen for hubs at {listen}: {error}"))
+        })?;
+        let listening =
+            listener.local_addr().map_err(|error| Failure::message(error.to_string()))?;
+        let address = settings.advertise.clone().unwrap_or_else(|| listening.to_string());
+        Ok(Some(Self { listener, tls, listening, address }))
+    }
+}
+
+impl PresenceIntake for PictureIntake {
+    fn connect(&self, hub: &str) -> UpdateHandler {
+        let link = self.0.connect(hub);
+        Box::new(move |update| link.receive(update))
+    }
 }
 
 /// Runs a controller until a signal ends it.
@@ -58,6 +100,7 @@ impl Part for ControllerPart {
         let registry = &dependencies.metrics.registry;
         let logs = part::log::open_when_reachable(&settings.kafka, Self::NAME, registry).await?;
         let published = open(dependencies, "published")?;
+        let lane = Lane::bind(&settings).await?;
         let nodes = settings.node_names();
         let (nodes_held, nodes_seen) = watch::channel(nodes.iter().cloned().collect());
         let mut controller = Controller::start(ControllerDependencies {
@@ -73,6 +116,7 @@ impl Part for ControllerPart {
             ),
             sink: Box::new(PodRemoval),
             nodes,
+            address: lane.as_ref().map(|lane| lane.address.clone()),
             wall_clock: dependencies.clock.clone(),
             timings: settings.timings(),
             group_events: headwater_controller::GROUP_EVENTS,
@@ -80,7 +124,16 @@ impl Part for ControllerPart {
             metrics: ControllerMetrics::new(&dependencies.metrics.registry)?,
         })
         .await?;
+        let lane_stop = CancellationToken::new();
+        if let Some(lane) = lane {
+            tracing::info!(address = %lane.address, "hubs may connect");
+            dependencies.data.set_address(CONTROLLER_ADDRESS, Some(lane.listening))?;
+            let presence = Arc::new(PictureIntake(controller.presence()));
+            let server = LaneServer { listener: lane.listener, tls: lane.tls, presence };
+            tokio::spawn(server.run(lane_stop.clone()));
+        }
         Ok(Self {
+            _lane: lane_stop.drop_guard(),
             notices: controller.take_notices().unwrap_or_else(|| mpsc::channel(1).1),
             stopped_sources: controller
                 .take_stopped_sources()

@@ -3,16 +3,21 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use headwater_cli::args::part::Hub as HubArgs;
 use headwater_cli::exit::{CommandResult, Failure};
+use headwater_event::PresenceUpdate;
 use headwater_hub::{
-    Hub, HubConfig, HubDependencies, HubHandle, HubMetrics, HubView, NoRequestHandler,
+    Hub, HubConfig, HubDependencies, HubHandle, HubMetrics, HubView, NoRequestHandler, PresenceFeed,
 };
+use headwater_lane::{LaneClient, LaneMetrics};
 use headwater_operator::{Logs, OperatorDependencies, PartKind};
 use headwater_rocks::{Budget, Role};
 use headwater_session::HubSettings as SessionSettings;
 use headwater_store::schema;
 use headwater_telemetry::health::{CheckKind, Health};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{Part, PartDependencies};
 use crate::data_dir::HUB_ADDRESS;
@@ -24,6 +29,17 @@ use crate::{database, part};
 pub(crate) struct HubPart {
     hub: HubHandle,
     logs: Logs,
+    /// The task of the lane to the active controller.
+    _lane: AbortOnDropHandle<()>,
+}
+
+/// The updates of a feed, for one stream to the controller.
+fn presence(feed: PresenceFeed) -> BoxStream<'static, PresenceUpdate> {
+    let next = |mut feed: PresenceFeed| async move {
+        let update = feed.next().await;
+        Some((update, feed))
+    };
+    futures::stream::unfold(feed, next).boxed()
 }
 
 /// Runs a hub until a signal ends it.
@@ -49,6 +65,7 @@ impl Part for HubPart {
         let engine = database::open(&path, Role::Fold, &dependencies.memory, schema::HUB)?;
         dependencies.metrics.stores.opened("hub", None, &engine);
         let tls = settings.tls().acceptor()?;
+        let (name_of_hub, lane_tls) = (settings.name.clone(), settings.tls().connector()?);
         let limits = settings.limits();
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let hub = Hub::start(
@@ -71,11 +88,20 @@ impl Part for HubPart {
         .await?;
         dependencies.data.set_address(HUB_ADDRESS, Some(hub.address()))?;
         tracing::info!(address = %hub.address(), "edges may connect");
+        let view = hub.view();
+        let lane = LaneClient {
+            hub: name_of_hub,
+            tls: lane_tls,
+            controller: view.writer_address(),
+            presence: Box::new(move || presence(view.presence())),
+            metrics: LaneMetrics::new(&dependencies.metrics.registry)?,
+        };
+        let lane = AbortOnDropHandle::new(tokio::spawn(lane.run()));
         for node in cuts::all(dependencies.data.root()) {
             tracing::warn!(%node, "its link is still cut: `headwater link restore {node}`");
             hub.view().set_link(&node, true);
         }
-        Ok(Self { hub, logs })
+        Ok(Self { hub, logs, _lane: lane })
     }
 
     fn health(&self, health: &mut Health) {

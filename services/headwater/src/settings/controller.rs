@@ -1,5 +1,6 @@
 //! The settings of `controller`.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use headwater_settings::LogFormat;
 use headwater_settings::{
     InvalidSetting, MetricsAt, Settings, duration_text, node_names, text_or_number,
 };
+use headwater_telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 
 use super::check_kafka_is_named;
 use super::process::{PartSettings, ProcessSettings};
 use crate::kafka::Kafka;
+use crate::tls::Tls;
 
 /// The shortest silence of a writer before a standby claims: a broker that elects a leader answers
 /// again within it.
@@ -33,6 +36,18 @@ pub(crate) struct ControllerSettings {
     pub(crate) nodes: String,
     /// Whether to remove everything when all manifests disappear at once.
     pub(crate) allow_empty: bool,
+    /// The address for hubs; without one, nodes' presence comes from the log.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where hubs reach that address, HOST:PORT. Default: the address itself.
+    pub(crate) advertise: Option<String>,
+    /// The certificate of the CA of hubs.
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// The controller's own certificate.
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Whether to serve hubs without TLS, on a loopback address.
+    pub(crate) insecure_loopback: bool,
     /// The interval of the writer's heartbeats; equal for all controllers of a log.
     #[serde(with = "duration_text")]
     pub(crate) heartbeat_interval: Duration,
@@ -61,6 +76,12 @@ impl Default for ControllerSettings {
             objects: None,
             nodes: String::new(),
             allow_empty: false,
+            listen: None,
+            advertise: None,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
+            insecure_loopback: false,
             heartbeat_interval: timings.heartbeat_interval,
             heartbeats_missed: timings.heartbeats_missed,
             source_loss_max: timings.source_loss_max,
@@ -90,6 +111,7 @@ impl Settings for ControllerSettings {
                         the log would change the writer";
             return Err(InvalidSetting::new("heartbeat_interval", what));
         }
+        self.check_lane()?;
         check_kafka_is_named(&self.kafka)
     }
 }
@@ -109,11 +131,57 @@ impl PartSettings for ControllerSettings {
     }
 
     fn check_files(&self) -> Result<(), String> {
-        self.manifests.as_deref().map_or(Ok(()), manifests_are_there)
+        self.manifests.as_deref().map_or(Ok(()), manifests_are_there)?;
+        if self.listen.is_some() {
+            self.tls().acceptor().map_err(|error| error_chain(&error))?;
+        }
+        Ok(())
     }
 }
 
 impl ControllerSettings {
+    /// Checks the address for hubs.
+    fn check_lane(&self) -> Result<(), InvalidSetting> {
+        let Some(listen) = self.listen else {
+            let of_lane = [
+                ("advertise", self.advertise.is_some()),
+                ("tls_ca", self.tls_ca.is_some()),
+                ("tls_cert", self.tls_cert.is_some()),
+                ("tls_key", self.tls_key.is_some()),
+                ("insecure_loopback", self.insecure_loopback),
+            ];
+            let unused = of_lane.into_iter().find(|(_, is_set)| *is_set);
+            return unused.map_or(Ok(()), |(key, _)| {
+                let what = "it is for the address where hubs connect: set --listen ADDR:PORT, too";
+                Err(InvalidSetting::new(key, what))
+            });
+        };
+        if self.tls().files()?.is_none() && !listen.ip().is_loopback() {
+            let what = format!(
+                "{listen} is not loopback: without TLS a controller listens on loopback only"
+            );
+            return Err(InvalidSetting::new("listen", what));
+        }
+        if self.advertise.is_none() && listen.ip().is_unspecified() {
+            let what = format!(
+                "hubs cannot connect to {listen}: set the address at which they reach this \
+                 controller, --advertise HOST:PORT"
+            );
+            return Err(InvalidSetting::new("advertise", what));
+        }
+        Ok(())
+    }
+
+    /// Returns the TLS settings.
+    pub(crate) fn tls(&self) -> Tls<'_> {
+        Tls {
+            ca: self.tls_ca.as_ref(),
+            certificate: self.tls_cert.as_ref(),
+            key: self.tls_key.as_ref(),
+            insecure_loopback: self.insecure_loopback,
+        }
+    }
+
     /// Returns the settings of claims and heartbeats.
     pub(crate) fn timings(&self) -> WriterTimings {
         WriterTimings {

@@ -107,6 +107,7 @@ impl Cloud {
             sources: sources(manifests, objects, settings.allow_empty, &nodes_seen),
             sink: Box::new(PodRemoval),
             nodes,
+            address: None,
             wall_clock: clock.clone(),
             timings: WriterTimings::default(),
             group_events: headwater_controller::GROUP_EVENTS,

@@ -7,6 +7,7 @@ use headwater_event::{NodeName, NodeProgress, Seq, StreamId};
 use headwater_session::{SourceError, StreamSource};
 use headwater_store::{Engine, EngineError};
 use headwater_view::{StreamReader, Verification};
+use tokio::sync::watch;
 
 use super::lag::{Lag, lag};
 use crate::presence::PresenceFeed;
@@ -83,10 +84,10 @@ impl HubView {
         state.is_complete() && state.knows_identities
     }
 
-    /// Where the active writer of the downstream log listens, as its claim says. `None` when it
-    /// listens nowhere, or has stopped in order.
-    pub fn writer_address(&self) -> Option<String> {
-        self.hub.fold.state().writer_address.clone()
+    /// Where the active writer of the downstream log listens, as its claim has it, and each change of
+    /// it. `None`: it listens nowhere, or has stopped in order.
+    pub fn writer_address(&self) -> watch::Receiver<Option<String>> {
+        self.hub.fold.writer_address()
     }
 
     /// Why the hub does not follow the log at present, and the nodes that it holds: a sentence each.

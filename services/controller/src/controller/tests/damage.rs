@@ -25,6 +25,7 @@ async fn goes_on(world: &World) {
         sources: vec![script],
         sink: Box::new(PodRemoval),
         nodes: Vec::new(),
+        address: None,
         wall_clock: Arc::new(move || clock.now_ms()),
         timings: world.timings,
         group_events: GROUP_EVENTS,

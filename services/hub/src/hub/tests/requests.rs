@@ -137,7 +137,7 @@ async fn a_hub_knows_where_the_active_writer_listens() {
     let first = claimant(Some("controller-1:7443"));
     let _first = TestCloud::claimed_by(first, &logs, None).await;
     let hub = start(&logs, &Arc::new(MemoryEngine::new()), settings(), limits()).await;
-    let address = || hub.view().writer_address();
+    let address = || hub.view().writer_address().borrow().clone();
     until_true("address", async || address().as_deref() == Some("controller-1:7443")).await;
     let second = claimant(Some("controller-2:7443"));
     let second = TestCloud::claimed_by(second, &logs, None).await;

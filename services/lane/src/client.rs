@@ -1,0 +1,175 @@
+//! The hub's end: holds a stream to the present writer of the log, and sends presence on it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use headwater_event::PresenceUpdate;
+use headwater_identity::Connector;
+use headwater_proto::cloud::controller_lane_client::ControllerLaneClient;
+use headwater_proto::cloud::controller_message::Message as ControllerEvent;
+use headwater_proto::cloud::hub_message::Message as HubEvent;
+use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage};
+use headwater_telemetry::error_chain;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use crate::dial::{DialError, dial};
+use crate::metrics::LaneMetrics;
+use crate::{MESSAGE_BYTES_MAX, PROTOCOL};
+
+/// The first and the longest wait before a hub connects again; the wait doubles in between, with
+/// jitter, because all hubs lose a controller at the same time.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Messages that wait for the transport: one more than what the controller has not read.
+const OUTGOING_MAX: usize = 4;
+
+/// How long the controller may take to send its welcome, or to take a message. After it, the stream
+/// fails and the hub connects again.
+const RESPONSE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Begins the updates for one stream: first all connected nodes, then each change.
+pub type PresenceSource = Box<dyn Fn() -> BoxStream<'static, PresenceUpdate> + Send + Sync>;
+
+/// A hub's end of the lane, to be run.
+pub struct LaneClient {
+    /// The name of the hub.
+    pub hub: String,
+    /// The hub's certificate; `None`: without TLS, on loopback.
+    pub tls: Option<Connector>,
+    /// Where the writer of the log listens; `None`: it does not, or there is none.
+    pub controller: watch::Receiver<Option<String>>,
+    /// The presence of the hub's nodes.
+    pub presence: PresenceSource,
+    /// What it counts.
+    pub metrics: LaneMetrics,
+}
+
+/// Why a stream ended, or was not established.
+#[derive(Debug, thiserror::Error)]
+enum LaneError {
+    #[error("the hub cannot connect to it")]
+    Dial(#[from] DialError),
+    #[error("it ended the stream: {}", .0.message())]
+    Status(Box<Status>),
+    #[error("it closed the stream")]
+    Closed,
+    #[error("it does not respond within {} s", RESPONSE_WITHIN.as_secs())]
+    Silent,
+    #[error("it speaks protocol {found}, this hub {PROTOCOL}")]
+    Protocol { found: u32 },
+    #[error("its first message is no welcome")]
+    NoWelcome,
+    #[error("the hub stops")]
+    Stopped,
+}
+
+impl From<Status> for LaneError {
+    fn from(status: Status) -> Self {
+        Self::Status(Box::new(status))
+    }
+}
+
+impl LaneClient {
+    /// Holds a stream to the present writer until the sender of its address is dropped.
+    pub async fn run(mut self) {
+        let retry = ExponentialBuilder::default()
+            .with_min_delay(RETRY_MIN)
+            .with_max_delay(RETRY_MAX)
+            .with_jitter()
+            .without_max_times();
+        let mut waits = retry.build();
+        loop {
+            let address = self.controller.borrow_and_update().clone();
+            let mut moved = self.controller.clone();
+            let held = async {
+                let Some(address) = &address else {
+                    return std::future::pending().await;
+                };
+                let mut was_up = false;
+                let Err(error) = self.hold(address, &mut was_up).await;
+                self.metrics.up(false);
+                self.metrics.failed();
+                let error = error_chain(&error);
+                tracing::warn!(controller = %address, %error, "no lane to the controller; trying again");
+                was_up
+            };
+            tokio::select! {
+                biased;
+                changed = moved.changed() => {
+                    self.metrics.up(false);
+                    if changed.is_err() {
+                        return;
+                    }
+                    waits = retry.build();
+                }
+                was_up = held => {
+                    if was_up {
+                        waits = retry.build();
+                    }
+                    let wait = sleep(waits.next().unwrap_or(RETRY_MAX));
+                    tokio::select! {
+                        () = wait => {}
+                        changed = moved.changed() => if changed.is_err() { return },
+                    }
+                }
+            }
+        }
+    }
+
+    /// Holds a stream to the controller at `address`; `is_up` is set once it is established.
+    async fn hold(&self, address: &str, is_up: &mut bool) -> Result<Infallible, LaneError> {
+        let channel = dial(address, self.tls.as_ref()).await?;
+        let mut client = ControllerLaneClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let (outgoing, messages) = mpsc::channel(OUTGOING_MAX);
+        let hello = HubHello { protocol: PROTOCOL, hub: self.hub.clone() };
+        send(&outgoing, HubMessage { message: Some(HubEvent::Hello(hello)) }).await?;
+        let opened = timeout(RESPONSE_WITHIN, client.attach(ReceiverStream::new(messages)));
+        let mut incoming = opened.await.map_err(|_| LaneError::Silent)??.into_inner();
+        welcomed(&mut incoming).await?;
+        *is_up = true;
+        self.metrics.up(true);
+        tracing::info!(controller = %address, "the lane to the controller is up");
+        let mut updates = (self.presence)();
+        loop {
+            tokio::select! {
+                update = updates.next() => {
+                    let update = update.ok_or(LaneError::Stopped)?;
+                    send(&outgoing, update.into()).await?;
+                }
+                // Later versions may send more; this one has asked for nothing.
+                message = incoming.message() => {
+                    message?.ok_or(LaneError::Closed)?;
+                }
+            }
+        }
+    }
+}
+
+async fn welcomed(incoming: &mut Streaming<ControllerMessage>) -> Result<(), LaneError> {
+    let first = timeout(RESPONSE_WITHIN, incoming.message()).await;
+    let first = first.map_err(|_| LaneError::Silent)??.ok_or(LaneError::Closed)?;
+    match first.message {
+        Some(ControllerEvent::Welcome(welcome)) if welcome.protocol == PROTOCOL => Ok(()),
+        Some(ControllerEvent::Welcome(welcome)) => {
+            Err(LaneError::Protocol { found: welcome.protocol })
+        }
+        None => Err(LaneError::NoWelcome),
+    }
+}
+
+async fn send(outgoing: &mpsc::Sender<HubMessage>, message: HubMessage) -> Result<(), LaneError> {
+    match timeout(RESPONSE_WITHIN, outgoing.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(LaneError::Closed),
+        Err(_) => Err(LaneError::Silent),
+    }
+}

@@ -1,0 +1,152 @@
+//! The controller's end: receives the streams of hubs. A hub moves when another controller claims the
+//! log, so a standby receives none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use headwater_event::PresenceUpdate;
+use headwater_event::presence::PRESENCE_SILENCE_MAX;
+use headwater_identity::Acceptor;
+use headwater_proto::cloud::controller_lane_server::{ControllerLane, ControllerLaneServer};
+use headwater_proto::cloud::controller_message::Message as ControllerEvent;
+use headwater_proto::cloud::hub_message::Message as HubEvent;
+use headwater_proto::cloud::{ControllerMessage, HubHello, HubMessage, Welcome};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::socket::{self, Peer};
+use crate::{MESSAGE_BYTES_MAX, PROTOCOL, UpdateHandler};
+
+/// Connections at once: a cloud has tens of hubs, and each has one.
+pub const LANES_MAX: usize = 1_024;
+
+/// How long a hub may take to send its hello.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// Bytes of a hub's name: as long as a host's name.
+const HUB_NAME_BYTES_MAX: usize = 253;
+
+/// Messages that wait for the transport: the welcome, and none after it.
+const OUTGOING_MAX: usize = 1;
+
+/// Streams on one connection; a hub opens one.
+const STREAMS_MAX: u32 = 4;
+
+/// The most bytes of request headers; a hub sends a few hundred.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+
+/// Receives the presence of the nodes of hubs.
+pub trait PresenceIntake: Send + Sync {
+    /// The stream of the hub of this name begins.
+    fn connect(&self, hub: &str) -> UpdateHandler;
+}
+
+/// The controller's end of the lane, to be run.
+pub struct LaneServer {
+    /// Where hubs connect.
+    pub listener: TcpListener,
+    /// The controller's certificate; `None`: without TLS, on loopback.
+    pub tls: Option<Acceptor>,
+    /// Receives what hubs send.
+    pub presence: Arc<dyn PresenceIntake>,
+}
+
+struct LaneService {
+    presence: Arc<dyn PresenceIntake>,
+}
+
+impl LaneServer {
+    /// Serves hubs until `stop` is cancelled.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { listener, tls, presence } = self;
+        let service = ControllerLaneServer::new(LaneService { presence })
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let served = Server::builder()
+            .http2_keepalive_interval(Some(PRESENCE_SILENCE_MAX))
+            .http2_keepalive_timeout(Some(HELLO_WITHIN))
+            .http2_max_header_list_size(HEADERS_BYTES_MAX)
+            .max_concurrent_streams(STREAMS_MAX)
+            .add_service(service)
+            .serve_with_incoming(socket::incoming(listener, tls, LANES_MAX));
+        match stop.run_until_cancelled(served).await {
+            None | Some(Ok(())) => {}
+            Some(Err(error)) => {
+                tracing::error!(%error, "the controller no longer listens for hubs")
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl ControllerLane for LaneService {
+    type AttachStream = BoxStream<'static, Result<ControllerMessage, Status>>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<HubMessage>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let Some(Peer(peer)) = request.extensions().get::<Peer>() else {
+            return Err(Status::internal("the connection has no peer"));
+        };
+        peer.clone().map_err(|why| Status::permission_denied(&*why))?;
+        let mut messages = request.into_inner();
+        let hello = timeout(HELLO_WITHIN, hello(&mut messages)).await;
+        let hub = hello.map_err(|_| Status::deadline_exceeded("the hello comes too late"))??;
+        let (outgoing, sent) = mpsc::channel(OUTGOING_MAX);
+        let welcome = ControllerEvent::Welcome(Welcome { protocol: PROTOCOL });
+        let _ = outgoing.send(Ok(ControllerMessage { message: Some(welcome) })).await;
+        tracing::info!(%hub, "a hub sends the presence of its nodes");
+        let receiver = self.presence.connect(&hub);
+        tokio::spawn(async move {
+            let ended = tokio::select! {
+                ended = receive(messages, receiver) => ended,
+                () = outgoing.closed() => Status::cancelled("the hub has disconnected"),
+            };
+            tracing::info!(%hub, reason = ended.message(), "the presence of a hub's nodes ends");
+            let _ = outgoing.send(Err(ended)).await;
+        });
+        Ok(Response::new(ReceiverStream::new(sent).boxed()))
+    }
+}
+
+/// The name of the hub in its hello.
+async fn hello(messages: &mut Streaming<HubMessage>) -> Result<String, Status> {
+    let first = messages.message().await?.and_then(|message| message.message);
+    let Some(HubEvent::Hello(HubHello { protocol, hub })) = first else {
+        return Err(Status::invalid_argument("the first message is no hello"));
+    };
+    if protocol != PROTOCOL {
+        let what = format!("this controller speaks protocol {PROTOCOL}, the hub {protocol}");
+        return Err(Status::failed_precondition(what));
+    }
+    if hub.is_empty() || hub.len() > HUB_NAME_BYTES_MAX {
+        let what =
+            format!("the name of the hub has {} bytes, want 1 to {HUB_NAME_BYTES_MAX}", hub.len());
+        return Err(Status::invalid_argument(what));
+    }
+    Ok(hub)
+}
+
+/// Receives updates until the stream ends or is silent for too long; returns why it ended.
+async fn receive(mut messages: Streaming<HubMessage>, mut receiver: UpdateHandler) -> Status {
+    loop {
+        let message = match timeout(PRESENCE_SILENCE_MAX, messages.message()).await {
+            Ok(Ok(Some(message))) => message,
+            Ok(Ok(None)) => return Status::cancelled("the hub has closed the stream"),
+            Ok(Err(status)) => return status,
+            Err(_) => return Status::deadline_exceeded("the hub is silent"),
+        };
+        match PresenceUpdate::try_from(message) {
+            Ok(update) => receiver(update),
+            Err(error) => return Status::invalid_argument(error.to_string()),
+        }
+    }
+}
