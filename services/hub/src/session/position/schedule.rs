@@ -10,8 +10,8 @@ use tokio::time::Instant;
 const CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often a position that does not change is appended again. The contact in it is then at most
-/// that old for a controller that hears of the node only through the log, and a log that lost its
-/// tail has the position again.
+/// that old for a controller that has no presence of the node, and a log that lost its tail has the
+/// position again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// Decides which positions of a session are appended: those that differ from the last one, and from

@@ -91,3 +91,22 @@ async fn a_follower_reconnects_to_no_other_log_and_not_after_too_long() {
     let other = follower.reconnect(&log).await.expect_err("another log");
     assert!(other.needs_rebuild() && !other.is_unavailable(), "{other}");
 }
+
+#[tokio::test]
+async fn a_partition_without_records_for_long_is_no_reason_to_fold_anew() {
+    let (log, s) = (log().await, stream("node/a"));
+    let mut owner = Owner::new(&log).await;
+    owner.set(&s, 1, Some("{}")).await;
+    let engine = Arc::new(MemoryEngine::new());
+    drain(&mut open(&log, &engine).await, &log).await;
+    log.advance_clock(2 * WINDOW_MS);
+    log.compact();
+    let mut follower = open(&log, &engine).await;
+    assert!(follower.is_folded(), "nothing is unread");
+    // The partition ended here just now, so the records that follow are all there.
+    log.advance_clock(WINDOW_MS / 4);
+    owner.set(&s, 2, Some("{}")).await;
+    follower.reconnect(&log).await.expect("inside the window");
+    drain(&mut follower, &log).await;
+    owner.check_replay(&follower).await;
+}
