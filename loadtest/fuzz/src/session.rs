@@ -311,6 +311,7 @@ fn edge_input(input: &mut Unstructured<'_>) -> Result<EdgeInput> {
             nonce: nonce(input)?,
             digests: digests(input)?,
         },
+        17 => EdgeInput::AckDue,
         _ => EdgeInput::Received(hub_message(input)?),
     })
 }

@@ -41,7 +41,7 @@ use futures::{Stream, StreamExt};
 use headwater_event::{Identity, NodeName, StreamId};
 use headwater_proto::replication as wire;
 use headwater_session::message::{EdgeMessage, Hello, HubMessage, Refusal, RefusalCode, Response};
-use headwater_session::{HubInput, HubOutput, HubSession, HubStreamStatus, SessionId};
+use headwater_session::{HubInput, HubOutput, HubSession, SessionId};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
@@ -256,10 +256,9 @@ impl SessionTask {
 
     /// Subscribes to the streams that the session serves now.
     fn subscribe(&mut self) {
-        let streams: Vec<HubStreamStatus> = self.session.streams().collect();
-        self.counters.stepped(&self.session, &streams);
-        let now: BTreeSet<StreamId> = streams.into_iter().map(|stream| stream.stream).collect();
-        if now != self.subscribed {
+        self.counters.stepped(&self.session);
+        if !self.session.streams().map(|stream| stream.stream).eq(&self.subscribed) {
+            let now = self.session.streams().map(|stream| stream.stream.clone()).collect();
             self.hub.fold.subscriptions().subscribe(self.id, &self.subscribed, &now);
             self.subscribed = now;
             // A stream may have moved before the subscription.

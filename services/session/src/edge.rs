@@ -64,6 +64,8 @@ pub struct EdgeSession {
     acked_bytes: u64,
     /// Whether a position changed that is not acknowledged yet.
     moved: bool,
+    /// Whether a sync is acknowledged only when [`EdgeInput::AckDue`] comes.
+    delays_acks: bool,
     now_ms: u64,
     /// When the last message arrived.
     received_ms: u64,
@@ -121,6 +123,7 @@ impl EdgeSession {
             received_bytes: 0,
             acked_bytes: 0,
             moved: false,
+            delays_acks: false,
             now_ms: 0,
             received_ms: 0,
         }
@@ -187,6 +190,10 @@ impl EdgeSession {
                 self.send_heartbeat(&mut outputs);
                 Ok(())
             }
+            EdgeInput::AckDue => {
+                self.ack_due(&mut outputs);
+                Ok(())
+            }
             EdgeInput::Tick(now_ms) => self.tick(now_ms, &mut outputs),
         };
         if let Err(end) = result {
@@ -243,6 +250,7 @@ impl EdgeSession {
         self.received_bytes = 0;
         self.acked_bytes = 0;
         self.moved = false;
+        self.delays_acks = false;
         self.phase = Phase::Disconnected;
     }
 
@@ -400,9 +408,24 @@ impl EdgeSession {
         let rose = receiver.durable_seq() != before;
         self.moved |= rose;
         self.hello_when_durable(outputs);
-        if rose && self.is_open() {
+        if rose && self.is_open() && !self.delays_acks {
             self.acknowledge(outputs);
+            self.delay_acks(outputs);
         }
+    }
+
+    /// Acknowledges what became durable during the delay.
+    fn ack_due(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        self.delays_acks = false;
+        if self.is_open() && self.moved {
+            self.acknowledge(outputs);
+            self.delay_acks(outputs);
+        }
+    }
+
+    fn delay_acks(&mut self, outputs: &mut Vec<EdgeOutput>) {
+        self.delays_acks = true;
+        outputs.push(EdgeOutput::DelayAck);
     }
 
     fn tick(&mut self, now_ms: u64, outputs: &mut Vec<EdgeOutput>) -> Result<(), EdgeCloseReason> {

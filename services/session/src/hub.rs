@@ -176,11 +176,11 @@ impl HubSession {
     }
 
     /// The node's positions in each of its streams; the last ones once the session has ended.
-    pub fn streams(&self) -> impl Iterator<Item = HubStreamStatus> + '_ {
+    pub fn streams(&self) -> impl Iterator<Item = HubStreamStatus<'_>> {
         self.senders.iter().map(|(stream, sender)| {
             let progress = sender.progress();
             HubStreamStatus {
-                stream: stream.clone(),
+                stream,
                 log_id: sender.log_id(),
                 tail: sender.tail,
                 sent: sender.sent(),

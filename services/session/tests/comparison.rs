@@ -150,6 +150,7 @@ impl Link {
                         }
                         inputs.push_back(EdgeInput::Summarized { stream, nonce, digests });
                     }
+                    EdgeOutput::DelayAck => inputs.push_back(EdgeInput::AckDue),
                     EdgeOutput::Close(end) => panic!("the edge ended it: {end}"),
                     _ => {}
                 }

@@ -255,6 +255,7 @@ fn edge_input() -> impl Strategy<Value = EdgeInput> {
         1 => identity().prop_map(EdgeInput::BootRaised),
         1 => request().prop_map(EdgeInput::Asked),
         1 => Just(EdgeInput::Heartbeat(EdgeHeartbeat::default())),
+        1 => Just(EdgeInput::AckDue),
         2 => prop_oneof![0..60_000u64, number()].prop_map(EdgeInput::Tick),
     ]
 }

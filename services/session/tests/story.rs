@@ -162,6 +162,32 @@ fn an_acknowledgement_as_durable_follows_the_sync() {
 }
 
 #[test]
+fn syncs_in_a_row_are_acknowledged_once_an_interval() {
+    let mut edge = open_edge();
+    let mut synced = |edge: &mut EdgeSession, seq: u64| {
+        edge.step(pushed(push(PushMode::Tail, seq - 1, seq)));
+        edge.step(EdgeInput::Applied { stream: private(), checkpoint: at(seq), hash: hash(1) });
+        edge.step(EdgeInput::Durable { stream: private(), checkpoint: at(seq) })
+    };
+    let acked = |outputs: &[EdgeOutput]| match outputs {
+        [EdgeOutput::Send(EdgeMessage::Ack(ack)), EdgeOutput::DelayAck] => ack.progress[0].durable,
+        _ => panic!("no ack with a delay: {outputs:?}"),
+    };
+    assert_eq!(acked(&synced(&mut edge, 6)), Seq(6), "the first one at once");
+    for seq in 7..20 {
+        assert_eq!(synced(&mut edge, seq), []);
+    }
+    assert_eq!(acked(&edge.step(EdgeInput::AckDue)), Seq(19));
+    assert_eq!(edge.step(EdgeInput::AckDue), [], "nothing is new");
+    assert_eq!(acked(&synced(&mut edge, 20)), Seq(20), "after a pause, at once");
+    // A delay ends with its connection.
+    edge.step(EdgeInput::Disconnected);
+    edge.step(EdgeInput::Connected);
+    edge.step(welcome(None));
+    assert_eq!(acked(&synced(&mut edge, 21)), Seq(21));
+}
+
+#[test]
 fn another_hash_stops_the_stream_until_a_snapshot() {
     let mut edge = open_edge();
     edge.step(pushed(push(PushMode::Tail, 5, 6)));

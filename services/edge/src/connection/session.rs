@@ -34,7 +34,7 @@ use headwater_event::ResourceKey;
 use headwater_session::message::EdgeHeartbeat;
 use headwater_session::{EdgeInput, EdgeSession, EdgeSettings, EdgeState, EdgeStreamStatus};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::failures::FailureLog;
@@ -54,6 +54,12 @@ use crate::upstream::{UpstreamCommand, UpstreamEvent, UpstreamStatus};
 /// How often an edge sends a heartbeat. A hub calls an edge offline after 45 s, so two may be lost.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 
+/// The shortest time between two acknowledgements of syncs. Each costs the hub a wake of the
+/// connection and of the session, as a push does, and a node with many changes a second syncs after
+/// most of them. The hub knows the position of such a node this much later. The first acknowledgement
+/// after a pause is sent at once.
+pub const ACK_INTERVAL: Duration = Duration::from_millis(250);
+
 /// How often the session reads the clock for everything that has a deadline in seconds.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -66,6 +72,8 @@ pub struct SessionSettings {
     pub backoff: BackoffSettings,
     /// See [`HEARTBEAT_INTERVAL`].
     pub heartbeat_interval: Duration,
+    /// See [`ACK_INTERVAL`].
+    pub ack_interval: Duration,
 }
 
 /// What other tasks ask of the session.
@@ -117,6 +125,9 @@ pub(crate) struct Session {
     heartbeat_interval: Duration,
     /// When the last heartbeat was made.
     heartbeat_ms: Option<u64>,
+    ack_interval: Duration,
+    /// When the next acknowledgement may be sent, if the session waits for that.
+    ack_at: Option<Instant>,
     replica: ReplicaQueue,
     upstream: UpstreamQueue,
     inbox: Inbox,
@@ -137,6 +148,8 @@ struct Inbox {
 enum SessionEvent {
     /// A second has passed.
     Tick,
+    /// The interval between two acknowledgements has passed.
+    AckDue,
     /// From the replica.
     Replica(ReplicaEvent),
     /// From the outbox thread.
@@ -155,6 +168,7 @@ impl Default for SessionSettings {
             protocol: EdgeSettings::default(),
             backoff: BackoffSettings::default(),
             heartbeat_interval: HEARTBEAT_INTERVAL,
+            ack_interval: ACK_INTERVAL,
         }
     }
 }
@@ -166,7 +180,7 @@ impl Session {
         hubs: Vec<HubAddress>,
         dependencies: SessionDependencies,
     ) -> Self {
-        let SessionSettings { protocol, backoff, heartbeat_interval } = settings;
+        let SessionSettings { protocol, backoff, heartbeat_interval, ack_interval } = settings;
         let SessionDependencies {
             dial,
             clock,
@@ -188,6 +202,8 @@ impl Session {
             failures: FailureLog::default(),
             heartbeat_interval,
             heartbeat_ms: None,
+            ack_interval,
+            ack_at: None,
             replica: ReplicaQueue::new(replica),
             upstream: UpstreamQueue::new(upstream),
             inbox: Inbox { commands, replica: replica_events, upstream: upstream_events },
@@ -214,12 +230,14 @@ impl Session {
         stop: &CancellationToken,
     ) -> Option<SessionEvent> {
         let may_receive = self.replica.is_empty();
+        let ack_at = self.ack_at.unwrap_or_else(Instant::now);
         // The session bounds the first sources itself. The hub comes last: it may send without a
         // pause.
         tokio::select! {
             biased;
             () = stop.cancelled() => None,
             _ = ticks.tick() => Some(SessionEvent::Tick),
+            () = sleep_until(ack_at), if self.ack_at.is_some() => Some(SessionEvent::AckDue),
             event = self.inbox.replica.recv() => event.map(SessionEvent::Replica),
             event = self.inbox.upstream.recv() => event.map(SessionEvent::Upstream),
             Some(command) = self.inbox.commands.recv() => Some(SessionEvent::Command(command)),
@@ -232,6 +250,10 @@ impl Session {
     fn handle(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Tick => self.tick(),
+            SessionEvent::AckDue => {
+                self.ack_at = None;
+                self.step(EdgeInput::AckDue);
+            }
             SessionEvent::Replica(event) => self.step(match event {
                 ReplicaEvent::Applied { stream, checkpoint, hash } => {
                     EdgeInput::Applied { stream, checkpoint, hash }

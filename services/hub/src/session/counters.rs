@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use headwater_event::StreamId;
 use headwater_follow::WallClock;
+use headwater_session::HubSession;
 use headwater_session::message::HubMessage;
-use headwater_session::{HubSession, HubStreamStatus};
 use tokio::time::Instant;
 
 use crate::metrics::{EndReason, HelloOutcome, SessionMetrics};
@@ -55,19 +55,19 @@ impl SessionCounters {
     }
 
     /// Counts what a step of the session changed.
-    pub(super) fn stepped(&mut self, session: &HubSession, streams: &[HubStreamStatus]) {
+    pub(super) fn stepped(&mut self, session: &HubSession) {
         if session.is_open() && !self.is_open {
             self.is_open = true;
             self.metrics.hello(HelloOutcome::Accepted);
         }
         let mut is_parked = false;
-        for stream in streams {
+        for stream in session.streams() {
             is_parked |= stream.parked.is_some();
             let has_everything = stream.parked.is_none()
                 && !stream.resetting
                 && stream.log_id.is_some()
                 && stream.sent == stream.tail;
-            if has_everything && !self.resumed.contains(&stream.stream) {
+            if has_everything && !self.resumed.contains(stream.stream) {
                 self.resumed.insert(stream.stream.clone());
                 self.metrics.resumed(None);
             }

@@ -104,7 +104,7 @@ impl PositionPublisher {
         connected: bool,
     ) -> NodeProgress {
         let streams = session.streams().map(|stream| NodeStreamProgress {
-            stream: stream.stream,
+            stream: stream.stream.clone(),
             log_id: stream.log_id.map(|log_id| log_id.to_string()).unwrap_or_default(),
             tail: stream.tail,
             sent: stream.sent,

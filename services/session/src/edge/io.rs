@@ -70,6 +70,8 @@ pub enum EdgeInput {
     Asked(Request),
     /// The edge's heartbeat.
     Heartbeat(EdgeHeartbeat),
+    /// The delay of [`EdgeOutput::DelayAck`] is over.
+    AckDue,
     /// The monotonic clock, in milliseconds; at least once a second.
     Tick(u64),
 }
@@ -79,6 +81,10 @@ pub enum EdgeInput {
 pub enum EdgeOutput {
     /// Send this to the hub.
     Send(EdgeMessage),
+    /// Input `AckDue` after a delay. Until then the session does not acknowledge each sync: an
+    /// acknowledgement costs the hub as much as a push. A longer delay costs fewer acknowledgements,
+    /// and the hub knows the edge's position later. A shell without timers inputs `AckDue` at once.
+    DelayAck,
     /// Sync everything applied, then input `Durable` for every stream: a session begins from durable
     /// positions only.
     Sync,

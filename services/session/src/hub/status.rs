@@ -5,9 +5,9 @@ use headwater_event::{LogId, Seq, StreamId};
 /// A node's positions in a stream:
 /// `acked <= durable <= applied <= received <= sent <= tail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HubStreamStatus {
+pub struct HubStreamStatus<'s> {
     /// The stream.
-    pub stream: StreamId,
+    pub stream: &'s StreamId,
     /// The log of the events sent; `None` before the first.
     pub log_id: Option<LogId>,
     /// The end of the stream in the hub's fold.

@@ -204,6 +204,7 @@ impl Edge {
                 self.step(EdgeInput::Summarized { stream, nonce, digests });
             }
             EdgeOutput::Sync => self.sync(),
+            EdgeOutput::DelayAck => self.step(EdgeInput::AckDue),
             EdgeOutput::ReadOutbox { after, count } => {
                 let behind = self.outbox.values().filter(|report| Some(report.id) > after);
                 let reports = behind.take(count).cloned().collect();

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use headwater_session::message::RefusalCode;
 use headwater_session::{EdgeCloseReason, EdgeInput, EdgeOutput};
+use tokio::time::Instant;
 
 use super::phase::Phase;
 use super::{DisconnectReason, Session};
@@ -30,6 +31,7 @@ impl Session {
     fn carry_out(&mut self, output: EdgeOutput) -> Option<EdgeInput> {
         match output {
             EdgeOutput::Send(message) => self.phase.send(message),
+            EdgeOutput::DelayAck => self.ack_at = Some(Instant::now() + self.ack_interval),
             EdgeOutput::Sync => self.replica.add(ReplicaCommand::Sync),
             EdgeOutput::Apply(push) => self.replica.push(push),
             EdgeOutput::Summarize { stream, nonce, entries_max } => {

@@ -242,6 +242,7 @@ impl TestEdge {
                         let behind = self.outbox.values().filter(|report| Some(report.id) > after);
                         inputs.push(EdgeInput::Outbox(behind.take(count).cloned().collect()));
                     }
+                    EdgeOutput::DelayAck => inputs.push(EdgeInput::AckDue),
                     EdgeOutput::Refused(refused) => self.refused.push(refused),
                     EdgeOutput::Forget(through) => self.outbox.retain(|id, _| *id > through),
                     EdgeOutput::Parked(parked) => self.parked.push(parked.reason),
