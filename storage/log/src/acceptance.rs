@@ -291,7 +291,7 @@ impl Acceptance {
             let (seq, epoch, claimed) = (header.seq, header.epoch, state.claimed());
             return Outcome::Fenced(FencedRecord { stream, key, seq, epoch, claimed });
         }
-        let gap_allowed = state.gap_allowed(position, header.seq, recorded.time_ms);
+        let gap_allowed = state.gap_allowed(position, &header, recorded.time_ms);
         match judge(position, &header, gap_allowed) {
             Verdict::Accept => {}
             Verdict::Duplicate => {

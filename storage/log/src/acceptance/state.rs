@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use headwater_event::record::Claim;
 use headwater_event::{
-    Cursor, EntryKey, Envelope, Event, Offset, Partition, Seq, StateHash, WriterEpoch,
+    Cursor, EntryKey, Envelope, Event, EventHeader, Offset, Partition, Seq, StateHash, WriterEpoch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -162,16 +162,29 @@ impl PartitionState {
     /// Where offsets are missing, a fold may have accepted an event after a hole; the next writer
     /// then began at a lower seq.
     ///
+    /// A tombstone is the exception: compaction drops it for its age alone. A living writer appends a
+    /// head behind it in time. If that writer fails first, the next one continues the stream when the
+    /// tombstone is gone. The first event of an epoch proves that its writer had read the events
+    /// before it, so none of them was lost.
+    ///
     /// If an append time is ahead of the reader's clock by more than the tolerance, the two clocks
     /// are unrelated. The times then decide nothing, and only the state hash proves the fold.
-    pub(super) fn gap_allowed(&self, position: &AcceptedPosition, seq: Seq, time_ms: i64) -> bool {
+    pub(super) fn gap_allowed(
+        &self,
+        position: &AcceptedPosition,
+        header: &EventHeader,
+        time_ms: i64,
+    ) -> bool {
         match (self.mode, self.last_gap) {
             (Mode::Fold { intact_from_ms, .. }, Some(gap)) => {
                 let began_ms = self.caught_up_ms.unwrap_or(i64::MAX);
                 let tolerance_ms = began_ms.saturating_sub(intact_from_ms);
                 let is_of_another_clock = time_ms > began_ms.saturating_add(tolerance_ms);
-                let may_be_compacted = time_ms < intact_from_ms || is_of_another_clock;
-                seq <= position.seq || (gap > position.offset && may_be_compacted)
+                let begins_epoch =
+                    header.epoch > position.epoch && header.seq == header.epoch_first_seq;
+                let may_be_compacted =
+                    time_ms < intact_from_ms || is_of_another_clock || begins_epoch;
+                header.seq <= position.seq || (gap > position.offset && may_be_compacted)
             }
             _ => false,
         }

@@ -125,10 +125,15 @@ fn sign(key: RecordKey) -> Record {
 }
 
 fn event(key: &str, epoch: u64, seq: u64, value: Option<&str>) -> Record {
+    event_since(key, (epoch, 1), seq, value)
+}
+
+/// An event of an epoch whose first seq in the stream is given with it.
+fn event_since(key: &str, epoch: (u64, u64), seq: u64, value: Option<&str>) -> Record {
     let header = EventHeader {
         seq: Seq(seq),
-        epoch: WriterEpoch(epoch),
-        epoch_first_seq: Seq(1),
+        epoch: WriterEpoch(epoch.0),
+        epoch_first_seq: Seq(epoch.1),
         uid: String::new(),
         resource_version: String::new(),
         hash: StateHash::EMPTY,
@@ -242,6 +247,21 @@ fn a_seq_is_missing_in_a_fold_only_where_an_old_offset_is() {
     story.claim(2, 2);
     story.skip();
     assert!(matches!(story.event("d/pod/b", 2, 4), Outcome::Hole(_)), "too young");
+}
+
+#[test]
+fn the_first_event_of_an_epoch_may_follow_a_tombstone_that_compaction_dropped() {
+    let mut story = Story::folding(100, 0);
+    story.claim(1, 1);
+    assert!(is_accepted(&story.event("d/pod/a", 1, 1)));
+    // The removal at seq 2. Its writer failed before it appended a head.
+    story.skip();
+    story.claim(2, 2);
+    let hole = story.read(event_since("d/pod/c", (2, 3), 4, Some("{}")));
+    assert!(matches!(hole, Outcome::Hole(_)), "seq 3 of the new writer is missing: {hole:?}");
+    story.claim(3, 3);
+    assert!(is_accepted(&story.read(event_since("d/pod/b", (3, 3), 3, Some("{}")))));
+    assert_eq!(story.at(), (3, false));
 }
 
 #[test]
