@@ -10,7 +10,7 @@
 //! A log that is unavailable for a while changes nothing of what is folded. A follower that
 //! reconnects keeps its state and verifies nothing again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -53,6 +53,8 @@ pub struct Follower<R> {
     rows: R,
     clock: WallClock,
     damaged: BTreeSet<StreamId>,
+    /// The streams of an opened fold that are not verified yet.
+    unverified: VecDeque<StreamId>,
     folded: bool,
 }
 
@@ -111,6 +113,12 @@ pub enum FollowError {
         /// The seq found.
         found: Seq,
     },
+    /// The stored fold has lost objects. Fold again from the start.
+    #[error("the stored fold of stream {stream} has lost objects")]
+    LostObjects {
+        /// The stream.
+        stream: StreamId,
+    },
     /// The state's hash differs from the log's. Fold again from the start.
     #[error("the fold of stream {stream} differs from the log")]
     Diverged {
@@ -137,6 +145,7 @@ impl FollowError {
     pub fn needs_rebuild(&self) -> bool {
         match self {
             Self::Diverged { .. }
+            | Self::LostObjects { .. }
             | Self::CompactedAway { .. }
             | Self::Outdated { .. }
             | Self::SeqRegressed { .. } => true,
@@ -161,6 +170,8 @@ impl<R: DerivedRows> Follower<R> {
     /// the log, or records are unread since more than half its replay window, it discards the stored
     /// fold and folds again from the start.
     ///
+    /// The objects of the stored fold are not verified yet: see [`Follower::verify_next`].
+    ///
     /// # Errors
     /// See [`FollowError`].
     pub async fn open(
@@ -176,12 +187,14 @@ impl<R: DerivedRows> Follower<R> {
             let window_ms = description.replay_window_ms;
             if acceptance.partitions().values().all(is_same)
                 && outdated(log, &mut acceptance, clock(), window_ms).await?.is_none()
-                && is_intact(&*engine)?
             {
                 match log.read(acceptance.cursors()).await {
                     Ok(reader) => {
+                        let streams = StreamReader::new(&*engine).streams()?;
                         let state = StreamState::open(engine, FoldBounds::default())?;
-                        return Self::new(reader, acceptance, state, rows, clock);
+                        let mut follower = Self::new(reader, acceptance, state, rows, clock)?;
+                        follower.unverified = streams.into_iter().map(|at| at.stream).collect();
+                        return Ok(follower);
                     }
                     Err(error @ ReadError::Unavailable { .. }) => return Err(error.into()),
                     Err(error) => tracing::warn!(%error, "the stored fold is discarded"),
@@ -218,8 +231,9 @@ impl<R: DerivedRows> Follower<R> {
         clock: WallClock,
     ) -> Result<Self, FollowError> {
         let folded = acceptance.is_folded();
-        let damaged = BTreeSet::new();
-        let mut follower = Self { reader, acceptance, state, rows, clock, damaged, folded };
+        let (damaged, unverified) = (BTreeSet::new(), VecDeque::new());
+        let mut follower =
+            Self { reader, acceptance, state, rows, clock, damaged, unverified, folded };
         if folded {
             follower.damaged = follower.incomplete()?;
         }
@@ -281,6 +295,39 @@ impl<R: DerivedRows> Follower<R> {
         self.fold(&batch)
     }
 
+    /// Verifies the objects of one more stream of the stored fold against its state hash; `false`:
+    /// every stream is verified. It reads the whole stream. An owner that must not wait for all of
+    /// them at its start calls this between batches.
+    ///
+    /// RocksDB finds a corrupt byte when it reads it, and a missing file when it opens. A truncated
+    /// list of files can pass for a shorter one, so objects may be missing.
+    ///
+    /// # Errors
+    /// [`FollowError::LostObjects`], and [`FollowError::Engine`]. The follower cannot be used
+    /// afterwards.
+    pub fn verify_next(&mut self) -> Result<bool, FollowError> {
+        let Some(stream) = self.unverified.pop_front() else { return Ok(false) };
+        let snapshot = self.state.engine().snapshot();
+        match StreamReader::new(&*snapshot).verify(&stream)? {
+            Some(found) if !found.agrees() => Err(FollowError::LostObjects { stream }),
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether every stream of the stored fold is verified.
+    pub fn is_verified(&self) -> bool {
+        self.unverified.is_empty()
+    }
+
+    /// Verifies what [`Follower::verify_next`] has not verified yet.
+    ///
+    /// # Errors
+    /// As [`Follower::verify_next`].
+    pub fn verify(&mut self) -> Result<(), FollowError> {
+        while self.verify_next()? {}
+        Ok(())
+    }
+
     /// Claims the log while it follows it. When this returns, everything that former writers wrote is
     /// folded. Where the fold differs from what they recorded, the new writer continues from the
     /// fold, so the stream heals.
@@ -292,6 +339,8 @@ impl<R: DerivedRows> Follower<R> {
         log: &Arc<dyn Log>,
         claimant: &Claimant,
     ) -> Result<Writer, TakeOverError> {
+        // A writer computes the hash of a stream from the objects that it has.
+        self.verify()?;
         let mut claiming = ClaimAttempt::begin(&**log, &self.acceptance, claimant).await?;
         loop {
             self.next().await?;
@@ -470,16 +519,6 @@ fn is_recent(state: &PartitionState, now_ms: i64, replay_window_ms: u64) -> bool
             age_ms.is_some_and(|age_ms| age_ms <= replay_window_ms)
         }
     }
-}
-
-/// Whether the stored objects are the folded ones.
-fn is_intact(engine: &dyn Engine) -> Result<bool, EngineError> {
-    let snapshot = engine.snapshot();
-    let damage = StreamReader::new(&*snapshot).find_damage()?;
-    if let Some((stream, _)) = &damage {
-        tracing::error!(%stream, "the stored fold has lost objects; folding again");
-    }
-    Ok(damage.is_none())
 }
 
 /// Discards everything that was folded into `engine`, cursors included. Its schema stays, and the

@@ -43,7 +43,7 @@ impl DownstreamLog {
         let mut follower = if rebuild {
             Follower::rebuild(log, held, (), clock).await?
         } else {
-            Follower::open(log, held, (), clock).await?
+            self.open_verified().await?
         };
         // A fold that was complete in an earlier run may end anywhere: a loss of power took its
         // tail, which is still in the log.
@@ -59,5 +59,23 @@ impl DownstreamLog {
             backup::clear(engine)?;
         }
         Ok(follower)
+    }
+
+    /// Opens the stored fold, and folds again if it has lost objects: sources take the UIDs of their
+    /// objects from it.
+    async fn open_verified(&self) -> Result<Follower<()>, FollowError> {
+        let log = &*self.log;
+        let mut follower = Follower::open(log, self.engine.clone(), (), self.clock.clone()).await?;
+        match follower.verify() {
+            Ok(()) => Ok(follower),
+            Err(error) if error.needs_rebuild() => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the controller folds the log again"
+                );
+                Follower::rebuild(log, self.engine.clone(), (), self.clock.clone()).await
+            }
+            Err(error) => Err(error),
+        }
     }
 }

@@ -8,6 +8,7 @@ use headwater_follow::{FollowError, Follower, Step, WallClock};
 use headwater_log::acceptance::{FencedRecord, Hole};
 use headwater_log::{Log, Outcome};
 use headwater_telemetry::error_chain;
+use tokio::task::yield_now;
 
 use super::Fold;
 use super::history::History;
@@ -70,7 +71,7 @@ impl DownstreamFollower {
         self.fold.refresh(&follower)?;
         self.notify_all();
         loop {
-            let step = match follower.next().await {
+            let step = match next(&mut follower).await {
                 Ok(step) => step,
                 Err(error) if error.is_unavailable() => {
                     self.reconnect(&mut follower, error, backoff).await?;
@@ -153,6 +154,24 @@ impl DownstreamFollower {
         }
         if let Some((cursor, high)) = &step.read {
             self.metrics.read_to(cursor, *high);
+        }
+    }
+}
+
+/// The next batch. A hub serves its stored fold at once, and verifies a stream of it whenever no batch
+/// is there. Until then an edge refuses a damaged stream by its hash.
+async fn next(follower: &mut Follower<History>) -> Result<Step, FollowError> {
+    loop {
+        tokio::select! {
+            biased;
+            step = follower.next() => {
+                let step = step?;
+                follower.verify_next()?;
+                return Ok(step);
+            }
+            () = yield_now(), if !follower.is_verified() => {
+                follower.verify_next()?;
+            }
         }
     }
 }

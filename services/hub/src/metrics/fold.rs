@@ -92,7 +92,7 @@ impl FoldMetrics {
             | FollowError::Outdated { .. }
             | FollowError::SeqRegressed { .. } => read.inc(),
             FollowError::Engine(_) => engine.inc(),
-            FollowError::Diverged { .. } => differs.inc(),
+            FollowError::Diverged { .. } | FollowError::LostObjects { .. } => differs.inc(),
         }
     }
 

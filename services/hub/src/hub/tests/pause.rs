@@ -11,6 +11,8 @@ const ATTEMPTS: f64 = 4.0;
 async fn sessions_stay_through_a_pause_of_the_log_and_receive_what_follows() {
     let mut cloud = TestCloud::new(&["a", "b"]).await;
     let (hub, registry) = counted(&cloud, settings()).await;
+    // A hub parks the streams of an edge that connects before.
+    until_value(&registry, "reconciled", 1.0).await;
     let mut edge = TestEdge::connect(hub.address(), identity("a", 1, 1)).await;
     edge.receive_until("a snapshot", |edge| edge.seq("node/a") == 1).await;
 
