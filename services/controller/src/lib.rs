@@ -35,6 +35,7 @@ pub mod cloud;
 mod controller;
 pub mod interest;
 mod metrics;
+mod packed;
 mod picture;
 mod publisher;
 mod report_fold;

@@ -16,7 +16,8 @@ use headwater_store::{Batch, Durability, Engine, EngineError, Json, Table, Table
 use headwater_view::{Selection, StreamReader};
 use serde::{Deserialize, Serialize};
 
-use crate::source::PublishedObject;
+use crate::packed::{PackedPayload, PayloadPacker};
+use crate::source::{PublishedObject, PublishedObjects};
 
 /// Entries of the fold read at once.
 const CHUNK_ENTRIES: usize = 256;
@@ -37,6 +38,13 @@ struct BackupObject {
     uid: String,
     /// JSON.
     payload: String,
+}
+
+/// Every object that an earlier run published. Sources read it until they have listed.
+#[derive(Debug, Default)]
+pub(crate) struct EarlierObjects {
+    objects: BTreeMap<ResourceKey, (String, PackedPayload)>,
+    packer: PayloadPacker,
 }
 
 /// Saves what `engine` has folded when `log`, whose generation is `log_id`, no longer holds it:
@@ -115,19 +123,35 @@ pub(crate) fn clear(engine: &dyn Engine) -> Result<(), EngineError> {
 
 /// Every object that an earlier run published, each once: from the fold, and otherwise from the
 /// backup.
-pub(crate) fn published(
-    engine: &dyn Engine,
-) -> Result<BTreeMap<ResourceKey, PublishedObject>, EngineError> {
-    let mut objects = BTreeMap::new();
+pub(crate) fn published(engine: &dyn Engine) -> Result<EarlierObjects, EngineError> {
+    let mut earlier = EarlierObjects::default();
     for row in BACKUP.rows(engine) {
         let (key, Json(BackupObject { uid, payload })) = row?;
-        objects.insert(key, PublishedObject { uid, payload: payload.into() });
+        earlier.insert(key, PublishedObject { uid, payload: payload.into() });
     }
     for_each_published(engine, |key, object| {
-        objects.insert(key, object);
+        earlier.insert(key, object);
         Ok(())
     })?;
-    Ok(objects)
+    Ok(earlier)
+}
+
+impl EarlierObjects {
+    fn insert(&mut self, key: ResourceKey, object: PublishedObject) {
+        let payload = self.packer.pack(key.kind(), &object.payload);
+        self.objects.insert(key, (object.uid, payload));
+    }
+}
+
+impl PublishedObjects for EarlierObjects {
+    fn get(&self, key: &ResourceKey) -> Option<PublishedObject> {
+        let (uid, payload) = self.objects.get(key)?;
+        Some(PublishedObject { uid: uid.clone(), payload: payload.unpack() })
+    }
+
+    fn keys(&self) -> Vec<ResourceKey> {
+        self.objects.keys().cloned().collect()
+    }
 }
 
 fn for_each_published(

@@ -7,7 +7,7 @@
 //! removed UID must never come back. The source continues with the UIDs that it assigned, so this
 //! map translates them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use headwater_event::ResourceKey;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::UuidGenerator;
 use crate::interest::Interest;
-use crate::source::{PublishedObject, UidAssignment};
+use crate::source::{PublishedObjects, UidAssignment};
 
 /// The objects whose published identity differs from the source's.
 pub(crate) struct IdentityMap {
@@ -91,11 +91,7 @@ impl IdentityMap {
     }
 
     /// Gives every object whose source assigns UIDs the published one, or a new one.
-    pub(super) fn adopt(
-        &mut self,
-        interest: &mut Interest,
-        published: &BTreeMap<ResourceKey, PublishedObject>,
-    ) {
+    pub(super) fn adopt(&mut self, interest: &mut Interest, published: &dyn PublishedObjects) {
         self.must_adopt = false;
         let objects: Vec<Object> = interest.objects().cloned().collect();
         for object in objects {
@@ -105,7 +101,7 @@ impl IdentityMap {
                 continue;
             };
             let before = published.get(key);
-            if before.is_some_and(|before| before.uid == object.uid()) {
+            if before.as_ref().is_some_and(|before| before.uid == object.uid()) {
                 continue;
             }
             let before = before.map(|before| (before.uid.clone(), before.value()));

@@ -1,7 +1,5 @@
 //! Applies the events of the sources to the interest, and names the entries that may have changed.
 
-use std::collections::BTreeMap;
-
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
 use tokio::sync::{mpsc, watch};
 use tracing::Span;
@@ -11,7 +9,7 @@ use super::identity::IdentityMap;
 use crate::interest::{EntryId, SharedInterest};
 use crate::metrics::{ChangeKind, PublisherMetrics};
 use crate::picture::changes::ChangeFeed;
-use crate::source::{Cause, Notice, PublishedObject, SourceEvent};
+use crate::source::{Cause, Notice, PublishedObjects, SourceEvent};
 use crate::spans;
 
 /// The one writer of the interest.
@@ -161,7 +159,7 @@ impl Intake {
     }
 
     /// Adopts the UIDs of `published`, which another controller wrote.
-    pub(super) fn adopt(&mut self, published: &BTreeMap<ResourceKey, PublishedObject>) {
+    pub(super) fn adopt(&mut self, published: &dyn PublishedObjects) {
         self.identities.adopt(&mut self.interest.write(), published);
         self.changes.publish_everything();
     }

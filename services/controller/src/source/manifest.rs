@@ -31,7 +31,7 @@ mod scan;
 mod watch;
 mod workload;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,7 +159,9 @@ impl Source for ManifestFolder {
         loop {
             let scan = self.scan().await?;
             let nodes = self.nodes.borrow_and_update().clone();
-            let published = context.published.clone();
+            // Only the first look compares with what an earlier run published.
+            let nothing = Arc::new(BTreeMap::new());
+            let published = std::mem::replace(&mut context.published, nothing);
             // Parsing thousands of files takes a while.
             let update = tokio::task::spawn_blocking(move || {
                 let events = folder.update(scan, &nodes, &*published, &mut new_identity);

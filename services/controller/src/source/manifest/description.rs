@@ -4,17 +4,20 @@
 //! the files changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use headwater_event::{NodeName, ResourceKey};
 use headwater_object::defaults::fill_in;
 use headwater_object::identify;
+use headwater_object::payload::canonical;
 use serde_json::Value;
 
-use super::entry::{Content, Entry, EntryId};
+use super::entry::{Content, Entry, EntryId, ManifestObject, PodNode};
 use super::fit::NodeTraits;
 use super::placement::{Floating, place};
 use super::workload::Workload;
+use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::identity::is_same_object;
 use crate::source::{Notice, NoticeKind};
 
@@ -36,17 +39,32 @@ pub(crate) struct Description {
 /// An object that a file describes.
 #[derive(Clone, Debug)]
 pub(crate) struct DescribedObject {
-    /// The object, its node filled in if it is a pod and has one.
-    pub(crate) value: Value,
+    /// The object, as the file or its workload has it.
+    pub(crate) payload: PackedPayload,
+    /// The node that a pod names.
+    named: PodNode,
+    /// The node on which a floating pod is placed.
+    pub(crate) placed: Option<NodeName>,
     /// Its place.
     pub(crate) origin: Origin,
+}
+
+impl DescribedObject {
+    /// The object, on its node.
+    pub(crate) fn value(&self) -> Value {
+        let mut value = self.payload.value();
+        if let Some(node) = &self.placed {
+            set_node(&mut value, node);
+        }
+        value
+    }
 }
 
 /// A place in the folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     /// The file, relative to the folder.
-    pub(crate) file: PathBuf,
+    pub(crate) file: Arc<Path>,
     /// The line, from 1.
     pub(crate) line: u64,
 }
@@ -72,18 +90,19 @@ pub(crate) fn describe<'a>(
     let mut builder = Builder::default();
     let mut restored = Vec::new();
     for (file, entries) in files {
+        let file: Arc<Path> = file.into();
         for entry in entries {
-            let origin = Origin { file: file.to_owned(), line: entry.line };
+            let origin = Origin { file: file.clone(), line: entry.line };
             match &entry.content {
-                Content::Restored(value) => restored.push((&entry.id, value, origin)),
+                Content::Restored(object) => restored.push((&entry.id, object, origin)),
                 _ => builder.add(entry, origin),
             }
         }
     }
-    for (id, value, origin) in restored {
+    for (id, object, origin) in restored {
         // The present content of a file takes precedence over that of an earlier run.
         if !builder.seen.contains_key(id) {
-            builder.insert(value.clone(), origin);
+            builder.insert(id, object, origin);
         }
     }
     let nodes = builder.nodes(node_names);
@@ -97,21 +116,22 @@ struct Builder<'a> {
     description: Description,
     seen: HashMap<&'a EntryId, Origin>,
     workloads: Vec<(&'a Workload, Origin)>,
+    packer: PayloadPacker,
 }
 
 impl<'a> Builder<'a> {
     fn add(&mut self, entry: &'a Entry, origin: Origin) {
-        if let Content::Other = entry.content {
-            let kind = (entry.id.group.clone(), entry.id.kind.clone());
+        if let (Content::Other, EntryId::Other(id)) = (&entry.content, &entry.id) {
+            let kind = (id.group.clone(), id.kind.clone());
             let first = || OtherKind { count: 0, first: origin };
             self.description.other_kinds.entry(kind).or_insert_with(first).count += 1;
             return;
         }
         if let Some(first) = self.seen.get(&entry.id) {
-            let EntryId { kind, namespace, name, .. } = &entry.id;
-            let title = if namespace.is_empty() { name } else { &format!("{namespace}/{name}") };
             let text = format!(
-                "{kind} {title} is described already in {}:{}, which stays; this one is left out",
+                "{} {} is described already in {}:{}, which stays; this one is left out",
+                entry.id.kind(),
+                entry.id.title(),
                 first.file.display(),
                 first.line
             );
@@ -120,32 +140,37 @@ impl<'a> Builder<'a> {
         }
         self.seen.insert(&entry.id, origin.clone());
         match &entry.content {
-            Content::Object(value) => self.insert(value.clone(), origin),
+            Content::Object(object) => self.insert(&entry.id, object, origin),
             Content::Workload(workload) => self.workloads.push((workload, origin)),
             Content::Other | Content::Restored(_) => {}
         }
     }
 
     /// Takes up an object, unless its key is taken.
-    fn insert(&mut self, value: Value, origin: Origin) {
-        if let Ok((_, key)) = identify(&value) {
-            self.description.objects.entry(key).or_insert(DescribedObject { value, origin });
-        }
+    fn insert(&mut self, id: &EntryId, object: &ManifestObject, origin: Origin) {
+        let EntryId::Object { key, .. } = id else { return };
+        let ManifestObject { payload, node } = object;
+        self.description.objects.entry(key.clone()).or_insert_with(|| DescribedObject {
+            payload: payload.clone(),
+            named: node.clone(),
+            placed: None,
+            origin,
+        });
     }
 
     /// The nodes that pods may be placed on: those named, else those described.
     fn nodes(&self, names: &BTreeSet<NodeName>) -> BTreeMap<NodeName, NodeTraits> {
         let objects = &self.description.objects;
-        let described: BTreeMap<NodeName, &Value> = objects
+        let described: BTreeMap<NodeName, Value> = objects
             .iter()
             .filter(|(key, _)| key.kind() == "node")
-            .filter_map(|(key, node)| Some((key.name().parse().ok()?, &node.value)))
+            .filter_map(|(key, node)| Some((key.name().parse().ok()?, node.value())))
             .collect();
         let names =
             if names.is_empty() { described.keys().cloned().collect() } else { names.clone() };
         names
             .into_iter()
-            .map(|name| (name.clone(), NodeTraits::new(&name, described.get(&name).copied())))
+            .map(|name| (name.clone(), NodeTraits::new(&name, described.get(&name))))
             .collect()
     }
 
@@ -176,7 +201,9 @@ impl<'a> Builder<'a> {
                     }
                     continue;
                 }
-                let described = DescribedObject { value, origin: origin.clone() };
+                let payload = self.packer.pack(object_type.name, &canonical(&value));
+                let (named, origin) = (PodNode::of(object_type, &value), origin.clone());
+                let described = DescribedObject { payload, named, placed: None, origin };
                 self.description.objects.insert(key, described);
             }
         }
@@ -186,17 +213,10 @@ impl<'a> Builder<'a> {
         let mut named: BTreeMap<NodeName, usize> = BTreeMap::new();
         let mut floating = Vec::new();
         for (key, described) in &self.description.objects {
-            if key.kind() != "pod" {
-                continue;
-            }
-            let pod = &described.value;
-            match pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
-                Some(node) => {
-                    if let Ok(node) = node.parse() {
-                        *named.entry(node).or_default() += 1;
-                    }
-                }
-                None => floating.push(floating_pod(key, pod, past)),
+            match &described.named {
+                PodNode::NotAPod | PodNode::Named(None) => {}
+                PodNode::Named(Some(node)) => *named.entry(node.clone()).or_default() += 1,
+                PodNode::Floating => floating.push(floating_pod(key, &described.value(), past)),
             }
         }
         let placed = place(&floating, nodes, &named);
@@ -207,7 +227,7 @@ impl<'a> Builder<'a> {
             .collect();
         for (key, node) in placed {
             if let Some(described) = self.description.objects.get_mut(&key) {
-                set_node(&mut described.value, &node);
+                described.placed = Some(node);
             }
         }
         self.tell_homeless(&homeless, nodes.len());
@@ -227,7 +247,8 @@ impl<'a> Builder<'a> {
                 0 => format!("pod {first} waits"),
                 more => format!("pod {first} and {more} more wait"),
             };
-            let selector = &self.description.objects[*first].value["spec"]["nodeSelector"];
+            let pod = self.description.objects[*first].value();
+            let selector = &pod["spec"]["nodeSelector"];
             let asked = if selector.is_object() {
                 format!(", asking for {selector}")
             } else {
@@ -243,11 +264,12 @@ impl<'a> Builder<'a> {
 
     fn notice(&mut self, origin: &Origin, kind: NoticeKind, text: String) {
         let Origin { file, line } = origin.clone();
-        self.description.notices.push(Notice { file: Some(file), line: Some(line), kind, text });
+        let file = Some(file.to_path_buf());
+        self.description.notices.push(Notice { file, line: Some(line), kind, text });
     }
 }
 
-fn floating_pod<'a>(key: &'a ResourceKey, pod: &'a Value, past: &Past<'_>) -> Floating<'a> {
+fn floating_pod<'a>(key: &'a ResourceKey, pod: &Value, past: &Past<'_>) -> Floating<'a> {
     let earlier = past(key);
     let was_on: Option<NodeName> =
         earlier.as_ref().and_then(|pod| pod["spec"]["nodeName"].as_str()?.parse().ok());
@@ -259,7 +281,7 @@ fn floating_pod<'a>(key: &'a ResourceKey, pod: &'a Value, past: &Past<'_>) -> Fl
         }
         _ => false,
     };
-    Floating { key, pod, was_on, is_same }
+    Floating { key, pod: NodeTraits::asking_pod(pod), was_on, is_same }
 }
 
 fn set_node(pod: &mut Value, node: &NodeName) {

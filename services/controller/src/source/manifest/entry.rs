@@ -1,35 +1,53 @@
 //! Entries: what each document of a file describes, or why it describes nothing.
 
+use std::collections::HashSet;
+
 use headwater_event::name::check_dns1123_label;
+use headwater_event::{NodeName, ResourceKey};
 use headwater_object::defaults::DEFAULT_NAMESPACE;
-use headwater_object::object_type::group;
+use headwater_object::object_type::{ObjectType, group};
+use headwater_object::payload::canonical;
 use headwater_object::{Object, ObjectError};
 use headwater_telemetry::error_chain;
 use serde_json::Value;
 
 use super::parse::{Document, Finding, parse};
 use super::workload::Workload;
+use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::NoticeKind;
 
 /// How deep lists of lists may nest; one is what people write.
 const LIST_DEPTH_MAX: usize = 4;
 
-/// What makes two entries the same object: group, kind, namespace and name, so that another
-/// version of the same object is the same.
+/// Identifies the object that an entry describes. Another version of the same object has the same id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct EntryId {
+pub(crate) enum EntryId {
+    /// An object of a replicated type.
+    Object {
+        /// The kind, as in manifests.
+        kind: &'static str,
+        /// The key.
+        key: ResourceKey,
+    },
+    /// A workload, or an object that is not replicated.
+    Other(Box<OtherId>),
+}
+
+/// Identifies an object that is not replicated as it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct OtherId {
     /// The API group.
     pub(crate) group: String,
     /// The kind.
     pub(crate) kind: String,
-    /// The namespace, empty for objects without one.
+    /// The namespace.
     pub(crate) namespace: String,
-    /// The name.
+    /// The name; many objects of kinds that are only counted have none.
     pub(crate) name: String,
 }
 
 /// What a document describes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// The line of its document.
     pub(crate) line: u64,
@@ -40,20 +58,47 @@ pub(crate) struct Entry {
 }
 
 /// What an entry is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// An object that is replicated as it is, filled in as a cluster would.
-    Object(Value),
+    Object(ManifestObject),
     /// An object that an earlier run published from this file, which does not read any more.
-    Restored(Value),
+    Restored(ManifestObject),
     /// A workload, which unfolds to pods.
     Workload(Box<Workload>),
     /// An object of a kind that is not replicated.
     Other,
 }
 
+/// An object of a manifest.
+#[derive(Clone, Debug)]
+pub(crate) struct ManifestObject {
+    /// The object, in canonical JSON.
+    pub(crate) payload: PackedPayload,
+    /// The node that it names.
+    pub(crate) node: PodNode,
+}
+
+/// The node that a pod names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PodNode {
+    /// The object is not a pod.
+    NotAPod,
+    /// A node; `None`: its name is invalid.
+    Named(Option<NodeName>),
+    /// No node: the pod has to be placed.
+    Floating,
+}
+
+/// The content that entries have in common: a folder keeps it once for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct SharedContent {
+    payloads: PayloadPacker,
+    nodes: HashSet<NodeName>,
+}
+
 /// What a whole file describes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
     /// In the order of the file.
     pub(crate) entries: Vec<Entry>,
@@ -63,11 +108,11 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// Reads the text of a file.
-    pub(crate) fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str, shared: &mut SharedContent) -> Self {
         let (documents, findings) = parse(text);
         let mut file = Self { entries: Vec::new(), findings };
         for document in documents {
-            file.add(document, 0, "");
+            file.add(document, 0, "", shared);
         }
         file
     }
@@ -78,26 +123,29 @@ impl Entries {
     }
 
     /// The entry for an object that an earlier run published.
-    pub(crate) fn restored(object: Value) -> Option<Entry> {
-        let (id, _) = content(object.clone()).ok()?;
-        Some(Entry { line: 1, id, content: Content::Restored(object) })
+    pub(crate) fn restored(object: &Value, shared: &mut SharedContent) -> Option<Entry> {
+        let (object_type, key) = headwater_object::identify(object).ok()?;
+        let node = PodNode::of(object_type, object);
+        let restored = shared.object(object_type, node, &canonical(object));
+        let id = EntryId::Object { kind: object_type.kind, key };
+        Some(Entry { line: 1, id, content: Content::Restored(restored) })
     }
 
     /// Takes up a document, or an item of a list in it: `path` says which, as `items[2]: `.
-    fn add(&mut self, document: Document, depth: usize, path: &str) {
-        let Document { line, value } = document;
-        if let Some(items) = list_items(&value) {
+    fn add(&mut self, document: Document, depth: usize, path: &str, shared: &mut SharedContent) {
+        let Document { line, mut value } = document;
+        if let Some(items) = take_list_items(&mut value) {
             if depth == LIST_DEPTH_MAX {
                 self.find(line, format!("{path}lists nested more than {LIST_DEPTH_MAX} deep"));
                 return;
             }
-            for (at, item) in items.iter().enumerate() {
-                let item = Document { line, value: item.clone() };
-                self.add(item, depth + 1, &format!("{path}items[{at}]: "));
+            for (at, value) in items.into_iter().enumerate() {
+                let item = Document { line, value };
+                self.add(item, depth + 1, &format!("{path}items[{at}]: "), shared);
             }
             return;
         }
-        match content(value) {
+        match content(value, shared) {
             Ok((id, content)) => self.entries.push(Entry { line, id, content }),
             Err(text) => self.find(line, format!("{path}{text}")),
         }
@@ -108,10 +156,68 @@ impl Entries {
     }
 }
 
-/// The items of a `List`, or of a typed one as `PodList`.
-fn list_items(value: &Value) -> Option<&Vec<Value>> {
-    let kind = value["kind"].as_str()?;
-    kind.ends_with("List").then(|| value["items"].as_array()).flatten()
+impl EntryId {
+    /// The kind, as in manifests.
+    pub(crate) fn kind(&self) -> &str {
+        match self {
+            Self::Object { kind, .. } => kind,
+            Self::Other(id) => &id.kind,
+        }
+    }
+
+    /// The name, with the namespace if it has one, as a person writes it.
+    pub(crate) fn title(&self) -> String {
+        let (namespace, name) = match self {
+            Self::Object { key, .. } => (key.namespace().unwrap_or_default(), key.name()),
+            Self::Other(id) => (&*id.namespace, &*id.name),
+        };
+        if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    }
+}
+
+impl SharedContent {
+    fn object(
+        &mut self,
+        object_type: &'static ObjectType,
+        node: PodNode,
+        payload: &[u8],
+    ) -> ManifestObject {
+        let node = match node {
+            PodNode::Named(Some(node)) => PodNode::Named(Some(self.node(node))),
+            node => node,
+        };
+        ManifestObject { payload: self.payloads.pack(object_type.name, payload), node }
+    }
+
+    fn node(&mut self, node: NodeName) -> NodeName {
+        if let Some(known) = self.nodes.get(&node) {
+            return known.clone();
+        }
+        self.nodes.insert(node.clone());
+        node
+    }
+}
+
+impl PodNode {
+    /// The node that the object in `value` names.
+    pub(crate) fn of(object_type: &ObjectType, value: &Value) -> Self {
+        if object_type.name != "pod" {
+            return Self::NotAPod;
+        }
+        match value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+            Some(node) => Self::Named(node.parse().ok()),
+            None => Self::Floating,
+        }
+    }
+}
+
+/// Takes the items out of a `List`, or of a typed one as `PodList`.
+fn take_list_items(value: &mut Value) -> Option<Vec<Value>> {
+    let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    match value.get_mut("items").filter(|_| is_list)? {
+        Value::Array(items) => Some(std::mem::take(items)),
+        _ => None,
+    }
 }
 
 /// What a cluster writes into an object, and people copy out of it: here it means nothing.
@@ -134,18 +240,14 @@ fn without_history(mut object: Value) -> Value {
     object
 }
 
-fn content(value: Value) -> Result<(EntryId, Content), String> {
+fn content(value: Value, shared: &mut SharedContent) -> Result<(EntryId, Content), String> {
     match headwater_object::identify(&value) {
-        Ok((object_type, key)) => {
-            let id = EntryId {
-                group: group(object_type.api_version).to_owned(),
-                kind: object_type.kind.to_owned(),
-                namespace: key.namespace().unwrap_or_default().to_owned(),
-                name: key.name().to_owned(),
-            };
-            let object =
-                Object::from_value(without_history(value)).map_err(|error| error_chain(&error))?;
-            Ok((id, Content::Object(object.value())))
+        Ok((object_type, _)) => {
+            let value = without_history(value);
+            let node = PodNode::of(object_type, &value);
+            let object = Object::from_value(value).map_err(|error| error_chain(&error))?;
+            let id = EntryId::Object { kind: object_type.kind, key: object.key().clone() };
+            Ok((id, Content::Object(shared.object(object_type, node, object.payload()))))
         }
         Err(ObjectError::NotReplicated { api_version, kind }) => {
             other_content(&api_version, kind, &value)
@@ -171,13 +273,12 @@ fn other_content(
     {
         return Err(format!("{kind} with an invalid namespace: {error}"));
     }
-    let id = EntryId {
+    let id = EntryId::Other(Box::new(OtherId {
         group: group.to_owned(),
         namespace: namespace.to_owned(),
-        // Of kinds that are only counted, many have no name.
         name: value["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         kind,
-    };
+    }));
     Ok((id, workload.map_or(Content::Other, |workload| Content::Workload(Box::new(workload)))))
 }
 
@@ -185,13 +286,18 @@ fn other_content(
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Entries {
+        Entries::read(text, &mut SharedContent::default())
+    }
+
     fn ids(file: &Entries) -> Vec<String> {
-        file.entries.iter().map(|e| format!("{}:{}/{}", e.line, e.id.kind, e.id.name)).collect()
+        let id = |e: &Entry| format!("{}:{}/{}", e.line, e.id.kind(), e.id.title());
+        file.entries.iter().map(id).collect()
     }
 
     #[test]
     fn objects_lists_workloads_and_other_kinds_are_distinguished() {
-        let file = Entries::read(
+        let file = read(
             "apiVersion: v1\nkind: List\nitems:\n\
              - {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n\
              - {apiVersion: v1, kind: SecretList, items: [{apiVersion: v1, kind: Secret, metadata: {name: b}}]}\n\
@@ -202,7 +308,12 @@ mod tests {
         assert_eq!(file.findings, []);
         assert_eq!(
             ids(&file),
-            ["1:ConfigMap/a", "1:Secret/b", "7:StorageClass/c", "11:Deployment/d"]
+            [
+                "1:ConfigMap/default/a",
+                "1:Secret/default/b",
+                "7:StorageClass/default/c",
+                "11:Deployment/default/d"
+            ]
         );
         assert!(matches!(file.entries[2].content, Content::Other));
         assert!(matches!(file.entries[3].content, Content::Workload(_)));
@@ -216,7 +327,7 @@ mod tests {
         let inner = list(serde_json::json!([{"kind": "Pod"}]));
         let mut nested = list(serde_json::json!([7, inner]));
         let text = |value: &Value| {
-            let file = Entries::read(&value.to_string());
+            let file = read(&value.to_string());
             file.findings.into_iter().map(|finding| finding.text).collect::<Vec<_>>()
         };
         let found = text(&nested);
@@ -230,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_describes_nothing_is_named_with_its_line() {
-        let file = Entries::read(
+        let file = read(
             "a: 1\n---\n- x\n---\nkind: Pod\napiVersion: v1\nmetadata: {generateName: p-}\n\
              ---\n{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: 5}}\n",
         );

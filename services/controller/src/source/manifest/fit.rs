@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use headwater_event::NodeName;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A node as placement sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,15 @@ impl NodeTraits {
             taints: object["spec"]["taints"].as_array().cloned().unwrap_or_default(),
             cordoned: object["spec"]["unschedulable"] == Value::Bool(true),
         }
+    }
+
+    /// A pod with nothing but what decides where it fits.
+    pub(crate) fn asking_pod(pod: &Value) -> Value {
+        let [selector, affinity, tolerations] = Self::asked_by(pod);
+        json!({"spec": {
+            "nodeSelector": selector, "affinity": {"nodeAffinity": affinity},
+            "tolerations": tolerations,
+        }})
     }
 
     /// Everything in a pod that decides where it fits: pods that ask alike fit alike.

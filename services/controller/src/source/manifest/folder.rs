@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use headwater_event::{NodeName, ResourceKey};
-use headwater_object::payload::{canonical, same_payload};
+use headwater_object::payload::same_payload;
 use headwater_object::{Object, ObjectError};
 use headwater_telemetry::error_chain;
 use jiff::Timestamp;
@@ -20,10 +20,11 @@ use serde_json::{Map, Value};
 use self::mounts::Mounts;
 use super::ManifestError;
 use super::description::{DescribedObject, Description, describe};
-use super::entry::{Entries, Entry};
+use super::entry::{Entries, Entry, SharedContent};
 use super::origin::{MANIFEST_ANNOTATION, MOUNT_ANNOTATION, is_from_manifest};
 use super::parse::Finding;
 use super::scan::Scan;
+use crate::packed::{PackedPayload, PayloadPacker};
 use crate::source::identity::is_same_object;
 use crate::source::{Cause, Notice, NoticeKind, PublishedObjects, SourceEvent, SourceKind};
 
@@ -47,12 +48,30 @@ pub struct Folder {
     mounts: Mounts,
     nodes: BTreeSet<NodeName>,
     files: BTreeMap<PathBuf, File>,
-    objects: BTreeMap<ResourceKey, Object>,
-    /// What each object was made of, so that one that is described as before is not made again.
-    made_of: BTreeMap<ResourceKey, blake3::Hash>,
+    /// The objects that were sent and not deleted.
+    objects: BTreeMap<ResourceKey, SentObject>,
+    shared: SharedContent,
+    packer: PayloadPacker,
     sent_notices: BTreeSet<Notice>,
     reported_kinds: BTreeSet<(String, String)>,
     is_first_look: bool,
+}
+
+/// An object as it was sent.
+#[derive(Clone, Debug)]
+struct SentObject {
+    payload: PackedPayload,
+    /// What it was made of, so that one that is described as before is not made again.
+    ingredients: blake3::Hash,
+}
+
+/// The differences of one look to the one before.
+#[derive(Debug, Default)]
+struct Differences {
+    /// The objects that are gone, or that another one of the same name replaced, with their UIDs.
+    gone: BTreeMap<ResourceKey, String>,
+    /// The objects that came or changed.
+    new: BTreeMap<ResourceKey, Object>,
 }
 
 /// What is known of one file.
@@ -75,7 +94,8 @@ impl Folder {
             nodes: BTreeSet::new(),
             files: BTreeMap::new(),
             objects: BTreeMap::new(),
-            made_of: BTreeMap::new(),
+            shared: SharedContent::default(),
+            packer: PayloadPacker::default(),
             sent_notices: BTreeSet::new(),
             reported_kinds: BTreeSet::new(),
             is_first_look: true,
@@ -102,7 +122,7 @@ impl Folder {
         if self.is_first_look || is_changed {
             let description = {
                 let past = |key: &ResourceKey| match self.objects.get(key) {
-                    Some(object) => Some(object.value()),
+                    Some(object) => Some(object.payload.value()),
                     None if self.is_first_look => published.get(key).map(|object| object.value()),
                     None => None,
                 };
@@ -168,7 +188,7 @@ impl Folder {
             for (path, object) in published_manifests(published) {
                 let path = PathBuf::from(path);
                 if is_hidden(&path)
-                    && let Some(entry) = Entries::restored(object)
+                    && let Some(entry) = Entries::restored(&object, &mut self.shared)
                 {
                     let file = self.files.entry(path).or_insert_with(File::hidden);
                     file.entries.push(entry);
@@ -190,7 +210,7 @@ impl Folder {
             }
             is_changed = true;
             let before = self.files.remove(path);
-            let file = File::read(path, text, content, before, published);
+            let file = File::read(path, text, content, before, published, &mut self.shared);
             self.files.insert(path.clone(), file);
         }
         is_changed
@@ -217,59 +237,51 @@ impl Folder {
             if self.reported_kinds.insert((group.clone(), kind.clone())) {
                 let of = if group.is_empty() { String::new() } else { format!(" of {group}") };
                 events.push(SourceEvent::Notice(Notice {
-                    file: Some(other.first.file),
+                    file: Some(other.first.file.to_path_buf()),
                     line: Some(other.first.line),
                     kind: NoticeKind::NotReplicated,
                     text: format!("{kind}{of} is not replicated ({} found)", other.count),
                 }));
             }
         }
-        let (mut objects, mut made_of) = (BTreeMap::new(), BTreeMap::new());
+        let mut before = std::mem::take(&mut self.objects);
+        let mut differences = Differences::default();
         for (key, described) in description.objects {
             let mount = self.mounts.of(&described.origin.file);
             let ingredients = ingredients(&described, mount);
-            if let (Some(object), Some(before)) = (self.objects.get(&key), self.made_of.get(&key))
-                && *before == ingredients
-            {
-                objects.insert(key.clone(), object.clone());
-                made_of.insert(key, ingredients);
+            let sent = before.remove(&key);
+            if let Some(sent) = sent.as_ref().filter(|sent| sent.ingredients == ingredients) {
+                self.objects.insert(key, sent.clone());
                 continue;
             }
-            let past = self.past(&key, published);
-            let file = described.origin.file.clone();
-            let line = described.origin.line;
-            match finish(&key, described, mount, past.as_ref(), identities) {
+            let past = match &sent {
+                Some(sent) => Some(sent.payload.value()),
+                None if self.is_first_look => published.get(&key).map(|object| object.value()),
+                None => None,
+            };
+            match finish(&key, &described, mount, past.as_ref(), identities) {
                 Ok(object) => {
-                    objects.insert(key.clone(), object);
-                    made_of.insert(key, ingredients);
+                    let payload = self.packer.pack(object.object_type().name, object.payload());
+                    self.objects.insert(key.clone(), SentObject { payload, ingredients });
+                    differences.add(key, sent, object);
                 }
                 Err(error) => {
-                    let text = error_chain(&error);
-                    let (file, line) = (Some(file), Some(line));
+                    let (text, origin) = (error_chain(&error), described.origin);
+                    let (file, line) = (Some(origin.file.to_path_buf()), Some(origin.line));
                     notices.insert(Notice { file, line, kind: NoticeKind::Invalid, text });
-                    if let Some(object) = self.objects.get(&key) {
-                        objects.insert(key, object.clone());
+                    if let Some(sent) = sent {
+                        self.objects.insert(key, sent);
                     }
                 }
             }
         }
+        differences.gone.extend(before.into_iter().map(|(key, sent)| (key, sent.uid())));
         if self.is_first_look {
-            list(&objects, events);
+            differences.list(events);
         } else {
-            diff(&self.objects, &objects, events);
+            differences.changes(events);
         }
-        self.objects = objects;
-        self.made_of = made_of;
         self.send_notices(notices, events);
-    }
-
-    /// What the object was before: in the last look, or, at the first, in an earlier run.
-    fn past(&self, key: &ResourceKey, published: &dyn PublishedObjects) -> Option<Past> {
-        if let Some(object) = self.objects.get(key) {
-            return Some(Past { uid: object.uid().to_owned(), value: object.value() });
-        }
-        let object = published.get(key).filter(|_| self.is_first_look)?;
-        Some(Past { value: object.value(), uid: object.uid })
     }
 
     /// Sends the notices that were not sent before.
@@ -277,6 +289,51 @@ impl Folder {
         let new = notices.difference(&self.sent_notices).cloned();
         events.extend(new.map(SourceEvent::Notice));
         self.sent_notices = notices;
+    }
+}
+
+impl SentObject {
+    fn uid(&self) -> String {
+        uid_of(&self.payload.value())
+    }
+}
+
+impl Differences {
+    /// Adds an object that was made; `before` is the one that was sent last under its key.
+    fn add(&mut self, key: ResourceKey, before: Option<SentObject>, object: Object) {
+        if let Some(before) = before {
+            let payload = before.payload.unpack();
+            if same_payload(&payload, object.payload()) {
+                return;
+            }
+            let uid = before.uid();
+            if uid != object.uid() {
+                self.gone.insert(key.clone(), uid);
+            }
+        }
+        self.new.insert(key, object);
+    }
+
+    /// A complete list, pods last.
+    fn list(self, events: &mut Vec<SourceEvent>) {
+        let (pods, others): (Vec<_>, Vec<_>) =
+            self.new.into_values().partition(|object| is_pod(object.key()));
+        events.push(SourceEvent::Init);
+        events.extend(others.into_iter().chain(pods).map(SourceEvent::InitApply));
+        events.push(SourceEvent::InitDone);
+    }
+
+    /// The changes: pods leave first and come last, so that what they name is there with them.
+    fn changes(self, events: &mut Vec<SourceEvent>) {
+        let delete = |(key, uid)| SourceEvent::Delete { key, uid, cause: CAUSE };
+        let (pods, others): (Vec<_>, Vec<_>) =
+            self.gone.into_iter().partition(|(key, _)| is_pod(key));
+        events.extend(pods.into_iter().map(delete));
+        let (new_pods, new_others): (Vec<_>, Vec<_>) =
+            self.new.into_values().partition(|object| is_pod(object.key()));
+        let new = new_others.into_iter().chain(new_pods);
+        events.extend(new.map(|object| SourceEvent::Apply(object, CAUSE)));
+        events.extend(others.into_iter().map(delete));
     }
 }
 
@@ -293,24 +350,28 @@ impl File {
         content: Result<blake3::Hash, String>,
         before: Option<Self>,
         published: &dyn PublishedObjects,
+        shared: &mut SharedContent,
     ) -> Self {
         let mut read = match text {
             Ok(text) if text.trim().is_empty() => {
                 // Some editors empty a file before they write it.
-                let is_new = before.is_none() && restored(path, published).is_empty();
+                let is_new = before.is_none() && restored(path, published, shared).is_empty();
                 let reason = "the file is empty; to remove what it described, delete the file";
                 let finding = Finding::unreadable(None, reason);
                 let findings = if is_new { Vec::new() } else { vec![finding] };
                 Entries { entries: Vec::new(), findings }
             }
-            Ok(text) => Entries::read(text),
+            Ok(text) => Entries::read(text, shared),
             Err(reason) => Entries {
                 entries: Vec::new(),
                 findings: vec![Finding::unreadable(None, reason.clone())],
             },
         };
         if !read.is_whole() {
-            let earlier = before.map_or_else(|| restored(path, published), |file| file.entries);
+            let earlier = match before {
+                Some(file) => file.entries,
+                None => restored(path, published, shared),
+            };
             let is_gone = |entry: &Entry| read.entries.iter().all(|now| now.id != entry.id);
             let kept: Vec<Entry> = earlier.into_iter().filter(is_gone).collect();
             let mut broken = read.findings.iter_mut().filter(|f| f.kind != NoticeKind::Doubtful);
@@ -344,43 +405,44 @@ fn published_manifests(
 }
 
 /// What an earlier run published from a file.
-fn restored(path: &Path, published: &dyn PublishedObjects) -> Vec<Entry> {
+fn restored(
+    path: &Path,
+    published: &dyn PublishedObjects,
+    shared: &mut SharedContent,
+) -> Vec<Entry> {
     let path = path.to_string_lossy();
     let from_file = published_manifests(published).filter(|(file, _)| *file == path);
-    from_file.filter_map(|(_, object)| Entries::restored(object)).collect()
+    from_file.filter_map(|(_, object)| Entries::restored(&object, shared)).collect()
 }
 
 /// The content of an object without its identity: equal content and past make the same object.
 fn ingredients(described: &DescribedObject, mount: Option<&Path>) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&canonical(&described.value));
+    hasher.update(described.payload.digest().as_bytes());
+    hasher.update(described.placed.as_ref().map_or(&[][..], |node| node.as_str().as_bytes()));
+    hasher.update(&[0]);
     hasher.update(described.origin.file.as_os_str().as_encoded_bytes());
-    // No path has a zero byte.
+    // Neither a name nor a path has a zero byte.
     hasher.update(&[0]);
     hasher.update(mount.map_or(&[][..], |mount| mount.as_os_str().as_encoded_bytes()));
     hasher.finalize()
-}
-
-struct Past {
-    uid: String,
-    value: Value,
 }
 
 /// Gives a described object its UID and creation time: the former ones, unless it is another object
 /// now.
 fn finish(
     key: &ResourceKey,
-    described: DescribedObject,
+    described: &DescribedObject,
     mount: Option<&Path>,
-    past: Option<&Past>,
+    past: Option<&Value>,
     identities: &mut dyn FnMut() -> ObjectIdentity,
 ) -> Result<Object, ObjectError> {
-    let DescribedObject { mut value, origin } = described;
-    let same = past.filter(|past| is_same_object(key, &past.value, &value));
+    let mut value = described.value();
+    let same = past.filter(|past| is_same_object(key, past, &value));
     let (uid, time) = match same {
         Some(past) => {
-            let time = past.value["metadata"]["creationTimestamp"].as_str();
-            (past.uid.clone(), time.map(str::to_owned))
+            let time = past["metadata"]["creationTimestamp"].as_str();
+            (uid_of(past), time.map(str::to_owned))
         }
         None => {
             let ObjectIdentity { uid, time } = identities();
@@ -398,7 +460,7 @@ fn finish(
             *annotations = Value::Object(Map::new());
         }
         if let Some(annotations) = annotations.as_object_mut() {
-            let file = origin.file.to_string_lossy().into_owned();
+            let file = described.origin.file.to_string_lossy().into_owned();
             annotations.insert(MANIFEST_ANNOTATION.to_owned(), file.into());
             annotations.remove(MOUNT_ANNOTATION);
             if let Some(mount) = mount {
@@ -410,44 +472,12 @@ fn finish(
     Object::from_value(value)
 }
 
-/// A complete list, pods last.
-fn list(objects: &BTreeMap<ResourceKey, Object>, events: &mut Vec<SourceEvent>) {
-    let (pods, others): (Vec<_>, Vec<_>) =
-        objects.values().partition(|object| is_pod(object.key()));
-    events.push(SourceEvent::Init);
-    events.extend(others.into_iter().chain(pods).cloned().map(SourceEvent::InitApply));
-    events.push(SourceEvent::InitDone);
-}
-
 /// A file does not say why it changed.
 const CAUSE: Cause =
     Cause { intended_time: None, traceparent: None, source: SourceKind::MANIFESTS };
 
-/// What changed: pods leave first and come last, so that what they name is there with them.
-fn diff(
-    before: &BTreeMap<ResourceKey, Object>,
-    now: &BTreeMap<ResourceKey, Object>,
-    events: &mut Vec<SourceEvent>,
-) {
-    let delete = |object: &Object| SourceEvent::Delete {
-        key: object.key().clone(),
-        uid: object.uid().to_owned(),
-        cause: CAUSE,
-    };
-    let is_gone =
-        |object: &&Object| now.get(object.key()).is_none_or(|now| now.uid() != object.uid());
-    let is_new = |object: &&Object| {
-        before.get(object.key()).is_none_or(|before| {
-            before.uid() != object.uid() || !same_payload(before.payload(), object.payload())
-        })
-    };
-    let of_kind = |pods: bool| move |object: &&Object| is_pod(object.key()) == pods;
-    events.extend(before.values().filter(of_kind(true)).filter(is_gone).map(delete));
-    for pods in [false, true] {
-        let new = now.values().filter(of_kind(pods)).filter(is_new).cloned();
-        events.extend(new.map(|object| SourceEvent::Apply(object, CAUSE)));
-    }
-    events.extend(before.values().filter(of_kind(false)).filter(is_gone).map(delete));
+fn uid_of(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
 fn is_pod(key: &ResourceKey) -> bool {

@@ -16,7 +16,7 @@ pub(crate) struct Floating<'a> {
     /// Which.
     pub(crate) key: &'a ResourceKey,
     /// What it asks for.
-    pub(crate) pod: &'a Value,
+    pub(crate) pod: Value,
     /// Where it was, if it was anywhere.
     pub(crate) was_on: Option<NodeName>,
     /// Whether it is the pod that was there, so that only the node's leaving moves it.
@@ -38,7 +38,7 @@ pub(crate) fn place(
     let mut homeless = Vec::new();
     for pod in floating {
         let was_on = pod.was_on.as_ref().and_then(at);
-        match was_on.filter(|at| pod.is_same || nodes[*at].fits(pod.pod)) {
+        match was_on.filter(|at| pod.is_same || nodes[*at].fits(&pod.pod)) {
             Some(at) => {
                 load[at] += 1;
                 placed.insert(pod.key.clone(), nodes[at].name.clone());
@@ -49,8 +49,8 @@ pub(crate) fn place(
     // Most pods ask for the same as others, and a thousand nodes are looked through once for all.
     let mut fitting = HashMap::new();
     for pod in homeless {
-        let fitting = fitting.entry(NodeTraits::asked_by(pod.pod)).or_insert_with(|| {
-            (0..nodes.len()).filter(|at| nodes[*at].fits(pod.pod)).collect::<Vec<_>>()
+        let fitting = fitting.entry(NodeTraits::asked_by(&pod.pod)).or_insert_with(|| {
+            (0..nodes.len()).filter(|at| nodes[*at].fits(&pod.pod)).collect::<Vec<_>>()
         });
         let Some(at) = fitting.iter().copied().min_by_key(|at| load[*at]) else { continue };
         load[at] += 1;
@@ -79,11 +79,12 @@ mod tests {
 
     fn floating<'a>(
         key: &'a ResourceKey,
-        pod: &'a Value,
+        pod: &Value,
         was_on: Option<&str>,
         is_same: bool,
     ) -> Floating<'a> {
-        Floating { key, pod, was_on: was_on.map(|node| node.parse().expect("ok")), is_same }
+        let was_on = was_on.map(|node| node.parse().expect("ok"));
+        Floating { key, pod: pod.clone(), was_on, is_same }
     }
 
     fn loads(placed: &BTreeMap<ResourceKey, NodeName>) -> BTreeMap<&str, usize> {
