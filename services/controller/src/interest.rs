@@ -15,14 +15,17 @@
 
 mod shared;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
-use headwater_object::Object;
+use headwater_object::references::Reference;
+use headwater_object::{Object, ObjectHead};
 
 pub(crate) use self::shared::{SharedInterest, WeakInterest};
+use crate::packed::{PackedPayload, PayloadPacker};
 
 /// The key of an entry, and its stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,10 +50,11 @@ pub struct EntryId {
 /// that decides by `Wanted` and sends a deletion is late, and deletes what a pod has named since.
 #[derive(Debug, Default)]
 pub struct Interest {
-    objects: BTreeMap<ResourceKey, Object>,
+    objects: BTreeMap<ResourceKey, StoredObject>,
+    packer: PayloadPacker,
     nodes: BTreeMap<NodeName, NodeInterest>,
     /// For each object that some node uses, those nodes: the other direction of `uses`.
-    users: HashMap<ResourceKey, BTreeSet<NodeName>>,
+    users: HashMap<ResourceKey, Users>,
     /// The keys of `users` that are not in `objects`.
     missing: BTreeSet<ResourceKey>,
     /// Increases when the keys of `users` change.
@@ -58,6 +62,20 @@ pub struct Interest {
     /// How many uses were visited, so that a test can measure the cost of a change.
     #[cfg(test)]
     visits: usize,
+}
+
+/// An object, in little memory.
+#[derive(Debug)]
+struct StoredObject {
+    head: ObjectHead,
+    payload: PackedPayload,
+}
+
+/// The nodes that use an object. Most objects are pods, and a pod has one.
+#[derive(Debug)]
+enum Users {
+    One(NodeName),
+    Many(BTreeSet<NodeName>),
 }
 
 /// What one node uses.
@@ -107,9 +125,9 @@ impl Interest {
     pub fn apply(&mut self, object: Object) -> Vec<EntryId> {
         let mut affected = Vec::new();
         let key = object.key().clone();
-        let root = root_of(&object);
-        let named = names(&object);
-        let previous = self.objects.insert(key.clone(), object);
+        let root = object.node().cloned();
+        let named = keys_of(object.references());
+        let previous = self.store(object);
         self.missing.remove(&key);
         if is_shared(&key) {
             affected.push(EntryId { stream: StreamId::Cluster, key: key.into() });
@@ -141,7 +159,7 @@ impl Interest {
     pub fn remove(&mut self, key: &ResourceKey, uid: &str) -> Vec<EntryId> {
         let mut affected = Vec::new();
         let Some(object) = self.objects.get(key) else { return affected };
-        if object.uid() != uid {
+        if object.head.uid() != uid {
             return affected;
         }
         if is_shared(key) {
@@ -178,7 +196,7 @@ impl Interest {
                 self.nodes.get(node).is_some_and(|interest| interest.uses.contains_key(key))
             }
         };
-        let object = is_wanted.then(|| self.objects.get(key.resource()?)).flatten()?;
+        let object = is_wanted.then(|| self.object(key.resource()?)).flatten()?;
         Some(object.to_applied())
     }
 
@@ -208,22 +226,23 @@ impl Interest {
         self.objects.len()
     }
 
-    /// Every object, in key order.
-    pub fn objects(&self) -> impl Iterator<Item = &Object> {
-        self.objects.values()
+    /// The keys of all objects, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &ResourceKey> {
+        self.objects.keys()
     }
 
     /// The objects behind the key `after`, or all, in key order.
     pub fn objects_after(
         &self,
         after: Option<&ResourceKey>,
-    ) -> impl Iterator<Item = (&ResourceKey, &Object)> {
-        self.objects.range((after.map_or(Unbounded, Excluded), Unbounded))
+    ) -> impl Iterator<Item = (&ResourceKey, Object)> {
+        let behind = self.objects.range((after.map_or(Unbounded, Excluded), Unbounded));
+        behind.map(|(key, stored)| (key, stored.object()))
     }
 
     /// The object at `key`, if it exists.
-    pub fn object(&self, key: &ResourceKey) -> Option<&Object> {
-        self.objects.get(key)
+    pub fn object(&self, key: &ResourceKey) -> Option<Object> {
+        self.objects.get(key).map(StoredObject::object)
     }
 
     /// The nodes that have a stream.
@@ -257,8 +276,15 @@ impl Interest {
         self.uses_version
     }
 
+    /// Stores an object; returns the one that it replaces.
+    fn store(&mut self, object: Object) -> Option<StoredObject> {
+        let (head, payload) = object.into_parts();
+        let payload = self.packer.pack(head.key().kind(), &payload);
+        self.objects.insert(head.key().clone(), StoredObject { head, payload })
+    }
+
     fn users_of(&self, key: &ResourceKey) -> Vec<NodeName> {
-        self.users.get(key).into_iter().flatten().cloned().collect()
+        self.users.get(key).map_or_else(Vec::new, Users::nodes)
     }
 
     /// Makes `key` a root of `node`: a pod of the node, or its Node.
@@ -314,11 +340,13 @@ impl Interest {
         if *count > 1 {
             return;
         }
-        let users = self.users.entry(key.clone()).or_default();
-        if users.is_empty() {
-            self.uses_version += 1;
+        match self.users.entry(key.clone()) {
+            Entry::Occupied(mut users) => users.get_mut().insert(node.clone()),
+            Entry::Vacant(none) => {
+                none.insert(Users::One(node.clone()));
+                self.uses_version += 1;
+            }
         }
-        users.insert(node.clone());
         let Some(object) = self.objects.get(key) else {
             self.missing.insert(key.clone());
             return;
@@ -343,13 +371,12 @@ impl Interest {
             return;
         }
         interest.uses.remove(key);
-        if let Some(users) = self.users.get_mut(key) {
-            users.remove(node);
-            if users.is_empty() {
-                self.users.remove(key);
-                self.missing.remove(key);
-                self.uses_version += 1;
-            }
+        if let Some(users) = self.users.get_mut(key)
+            && users.remove(node)
+        {
+            self.users.remove(key);
+            self.missing.remove(key);
+            self.uses_version += 1;
         }
         let Some(object) = self.objects.get(key) else { return };
         affected.push(entry_of(node, key));
@@ -359,13 +386,53 @@ impl Interest {
     }
 }
 
-/// The node whose root an object is: the node of a pod, or the one that a Node describes.
-fn root_of(object: &Object) -> Option<NodeName> {
-    object.node().cloned()
+impl StoredObject {
+    fn object(&self) -> Object {
+        self.head.with_payload(self.payload.unpack())
+    }
 }
 
-fn names(object: &Object) -> BTreeSet<ResourceKey> {
-    object.references().iter().map(|reference| reference.key.clone()).collect()
+impl Users {
+    fn insert(&mut self, node: NodeName) {
+        match self {
+            Self::One(first) if *first == node => {}
+            Self::One(first) => *self = Self::Many(BTreeSet::from([first.clone(), node])),
+            Self::Many(nodes) => {
+                nodes.insert(node);
+            }
+        }
+    }
+
+    /// Removes a node; `true`: no node is left.
+    fn remove(&mut self, node: &NodeName) -> bool {
+        match self {
+            Self::One(only) => only == node,
+            Self::Many(nodes) => {
+                nodes.remove(node);
+                nodes.is_empty()
+            }
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeName> {
+        match self {
+            Self::One(node) => vec![node.clone()],
+            Self::Many(nodes) => nodes.iter().cloned().collect(),
+        }
+    }
+}
+
+/// The node whose root an object is: the node of a pod, or the one that a Node describes.
+fn root_of(object: &StoredObject) -> Option<NodeName> {
+    object.head.node().cloned()
+}
+
+fn names(object: &StoredObject) -> BTreeSet<ResourceKey> {
+    keys_of(object.head.references())
+}
+
+fn keys_of(references: &[Reference]) -> BTreeSet<ResourceKey> {
+    references.iter().map(|reference| reference.key.clone()).collect()
 }
 
 fn is_shared(key: &ResourceKey) -> bool {

@@ -130,7 +130,7 @@ impl Picture {
         let (object, has_stream) = {
             let interest = self.interest.read();
             let has_stream = node.as_ref().is_some_and(|node| interest.has_stream(node));
-            (interest.object(key).map(Object::value), has_stream)
+            (interest.object(key).map(|object| object.value()), has_stream)
         };
         let from = self.engine.snapshot();
         let object = match (object, &node) {
@@ -146,7 +146,7 @@ impl Picture {
 
     /// One object, as its source has it.
     pub fn object(&self, key: &ResourceKey) -> Option<Object> {
-        self.interest.read().object(key).cloned()
+        self.interest.read().object(key)
     }
 
     /// The nodes that have a stream.

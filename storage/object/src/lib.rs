@@ -26,7 +26,7 @@ mod shape;
 pub mod status;
 
 pub use error::ObjectError;
-pub use object::{Object, identify};
+pub use object::{Object, ObjectHead, identify};
 pub use object_type::{OBJECT_TYPES, ObjectType};
 pub use payload::OBJECT_BYTES_MAX;
 pub use references::Reference;

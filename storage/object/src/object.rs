@@ -17,13 +17,19 @@ use crate::shape;
 /// A checked Kubernetes object with its replicated payload. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
+    head: ObjectHead,
+    payload: Bytes,
+}
+
+/// An object without its payload, for an owner that stores payloads in another form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectHead {
     object_type: &'static ObjectType,
     key: ResourceKey,
     uid: String,
     resource_version: String,
     node: Option<NodeName>,
     references: Arc<[Reference]>,
-    payload: Bytes,
 }
 
 /// Returns the type and the key of the object in `value`, with the default namespace.
@@ -90,15 +96,15 @@ impl Object {
             return Err(ObjectError::TooLarge { key, bytes: payload.len() });
         }
         let metadata = |field| value["metadata"][field].as_str().unwrap_or_default().to_owned();
-        Ok(Self {
+        let head = ObjectHead {
             object_type,
             uid: metadata("uid"),
             resource_version: metadata("resourceVersion"),
             node: node_of(object_type, &key, &value),
             references: references(&key, &value).into(),
-            payload,
             key,
-        })
+        };
+        Ok(Self { head, payload })
     }
 
     /// Parses JSON and continues as [`Object::from_value`].
@@ -111,32 +117,32 @@ impl Object {
 
     /// Returns the type.
     pub fn object_type(&self) -> &'static ObjectType {
-        self.object_type
+        self.head.object_type
     }
 
     /// Returns the key.
     pub fn key(&self) -> &ResourceKey {
-        &self.key
+        &self.head.key
     }
 
     /// Returns the UID; empty if its source has not assigned one yet.
     pub fn uid(&self) -> &str {
-        &self.uid
+        &self.head.uid
     }
 
     /// Returns the opaque resource version; empty if the source has none.
     pub fn resource_version(&self) -> &str {
-        &self.resource_version
+        &self.head.resource_version
     }
 
     /// Returns the node of a Pod, or the name of a Node.
     pub fn node(&self) -> Option<&NodeName> {
-        self.node.as_ref()
+        self.head.node.as_ref()
     }
 
     /// Returns the objects that this object names.
     pub fn references(&self) -> &[Reference] {
-        &self.references
+        &self.head.references
     }
 
     /// Returns the replicated bytes: canonical JSON without the fields that edges report.
@@ -153,11 +159,43 @@ impl Object {
     /// Returns the object as an entry of a stream's state.
     pub fn to_applied(&self) -> Applied {
         Applied {
-            key: self.key.clone().into(),
-            uid: self.uid.clone(),
-            resource_version: self.resource_version.clone(),
+            key: self.head.key.clone().into(),
+            uid: self.head.uid.clone(),
+            resource_version: self.head.resource_version.clone(),
             object: self.payload.clone(),
         }
+    }
+
+    /// Separates the payload. [`ObjectHead::with_payload`] puts both together again.
+    pub fn into_parts(self) -> (ObjectHead, Bytes) {
+        (self.head, self.payload)
+    }
+}
+
+impl ObjectHead {
+    /// Returns the key.
+    pub fn key(&self) -> &ResourceKey {
+        &self.key
+    }
+
+    /// Returns the UID; empty if its source has not assigned one yet.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Returns the node of a Pod, or the name of a Node.
+    pub fn node(&self) -> Option<&NodeName> {
+        self.node.as_ref()
+    }
+
+    /// Returns the objects that the object names.
+    pub fn references(&self) -> &[Reference] {
+        &self.references
+    }
+
+    /// The object, from the payload that [`Object::into_parts`] returned with this head.
+    pub fn with_payload(&self, payload: Bytes) -> Object {
+        Object { head: self.clone(), payload }
     }
 }
 

@@ -92,7 +92,7 @@ impl Picture {
         }
         let interest = self.interest.read();
         let objects = interest.objects_after(after).take(max);
-        keys.extend(objects.map(|(key, object)| (key.clone(), Some(object.clone()))));
+        keys.extend(objects.map(|(key, object)| (key.clone(), Some(object))));
         // Each part has the smallest of its keys, so the smallest of all are complete.
         Ok(keys.into_iter().take(max).collect())
     }

@@ -93,9 +93,10 @@ impl IdentityMap {
     /// Gives every object whose source assigns UIDs the published one, or a new one.
     pub(super) fn adopt(&mut self, interest: &mut Interest, published: &dyn PublishedObjects) {
         self.must_adopt = false;
-        let objects: Vec<Object> = interest.objects().cloned().collect();
-        for object in objects {
-            let (key, value) = (object.key(), object.value());
+        let keys: Vec<ResourceKey> = interest.keys().cloned().collect();
+        for key in &keys {
+            let Some(object) = interest.object(key) else { continue };
+            let value = object.value();
             let Some(assignment) = self.assignments.iter().find(|one| one.is_assigned(&value))
             else {
                 continue;
