@@ -21,11 +21,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
+use headwater_object::Object;
 use headwater_object::references::Reference;
-use headwater_object::{Object, ObjectHead};
 
 pub(crate) use self::shared::{SharedInterest, WeakInterest};
-use crate::packed::{PackedPayload, PayloadPacker};
+use crate::packed::{PackedObject, PayloadPacker};
 
 /// The key of an entry, and its stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub struct EntryId {
 /// that decides by `Wanted` and sends a deletion is late, and deletes what a pod has named since.
 #[derive(Debug, Default)]
 pub struct Interest {
-    objects: BTreeMap<ResourceKey, StoredObject>,
+    objects: BTreeMap<ResourceKey, PackedObject>,
     packer: PayloadPacker,
     nodes: BTreeMap<NodeName, NodeInterest>,
     /// For each object that some node uses, those nodes: the other direction of `uses`.
@@ -62,13 +62,6 @@ pub struct Interest {
     /// How many uses were visited, so that a test can measure the cost of a change.
     #[cfg(test)]
     visits: usize,
-}
-
-/// An object, in little memory.
-#[derive(Debug)]
-struct StoredObject {
-    head: ObjectHead,
-    payload: PackedPayload,
 }
 
 /// The nodes that use an object. Most objects are pods, and a pod has one.
@@ -186,18 +179,29 @@ impl Interest {
     ///
     /// `!snapshot-request` does not follow from objects and is always `None` here.
     pub fn desired(&self, stream: &StreamId, key: &EntryKey) -> Option<Applied> {
-        let is_wanted = match (stream, key) {
+        if !self.is_desired(stream, key) {
+            return None;
+        }
+        match key.resource() {
+            Some(key) => self.object(key).map(|object| object.to_applied()),
+            None => Some(assigned_streams()),
+        }
+    }
+
+    /// Whether an entry of a stream should exist now; costs less than [`Interest::desired`].
+    pub fn is_desired(&self, stream: &StreamId, key: &EntryKey) -> bool {
+        match (stream, key) {
             (_, EntryKey::SnapshotRequest) | (StreamId::Cluster, EntryKey::Streams) => false,
-            (StreamId::Node(node), EntryKey::Streams) => {
-                return self.nodes.contains_key(node).then(assigned_streams);
+            (StreamId::Node(node), EntryKey::Streams) => self.nodes.contains_key(node),
+            (StreamId::Cluster, EntryKey::Resource(key)) => {
+                is_shared(key) && self.objects.contains_key(key)
             }
-            (StreamId::Cluster, EntryKey::Resource(key)) => is_shared(key),
             (StreamId::Node(node), EntryKey::Resource(key)) => {
-                self.nodes.get(node).is_some_and(|interest| interest.uses.contains_key(key))
+                let node = self.nodes.get(node);
+                node.is_some_and(|interest| interest.uses.contains_key(key))
+                    && self.objects.contains_key(key)
             }
-        };
-        let object = is_wanted.then(|| self.object(key.resource()?)).flatten()?;
-        Some(object.to_applied())
+        }
     }
 
     /// Every stream that should have entries.
@@ -237,12 +241,12 @@ impl Interest {
         after: Option<&ResourceKey>,
     ) -> impl Iterator<Item = (&ResourceKey, Object)> {
         let behind = self.objects.range((after.map_or(Unbounded, Excluded), Unbounded));
-        behind.map(|(key, stored)| (key, stored.object()))
+        behind.map(|(key, stored)| (key, stored.unpack()))
     }
 
     /// The object at `key`, if it exists.
     pub fn object(&self, key: &ResourceKey) -> Option<Object> {
-        self.objects.get(key).map(StoredObject::object)
+        self.objects.get(key).map(PackedObject::unpack)
     }
 
     /// The nodes that have a stream.
@@ -277,10 +281,9 @@ impl Interest {
     }
 
     /// Stores an object; returns the one that it replaces.
-    fn store(&mut self, object: Object) -> Option<StoredObject> {
-        let (head, payload) = object.into_parts();
-        let payload = self.packer.pack(head.key().kind(), &payload);
-        self.objects.insert(head.key().clone(), StoredObject { head, payload })
+    fn store(&mut self, object: Object) -> Option<PackedObject> {
+        let key = object.key().clone();
+        self.objects.insert(key, self.packer.pack_object(object))
     }
 
     fn users_of(&self, key: &ResourceKey) -> Vec<NodeName> {
@@ -386,12 +389,6 @@ impl Interest {
     }
 }
 
-impl StoredObject {
-    fn object(&self) -> Object {
-        self.head.with_payload(self.payload.unpack())
-    }
-}
-
 impl Users {
     fn insert(&mut self, node: NodeName) {
         match self {
@@ -423,11 +420,11 @@ impl Users {
 }
 
 /// The node whose root an object is: the node of a pod, or the one that a Node describes.
-fn root_of(object: &StoredObject) -> Option<NodeName> {
+fn root_of(object: &PackedObject) -> Option<NodeName> {
     object.head.node().cloned()
 }
 
-fn names(object: &StoredObject) -> BTreeSet<ResourceKey> {
+fn names(object: &PackedObject) -> BTreeSet<ResourceKey> {
     keys_of(object.head.references())
 }
 

@@ -1,4 +1,4 @@
-//! Payloads in less memory. Most objects of a type differ in a few fields, so a payload is kept as a
+//! Objects in less memory. Most objects of a type differ in a few fields, so a payload is kept as a
 //! patch to the payload of another object of its type.
 
 use std::collections::HashMap;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_object::patch::{apply_patch, create_patch};
+use headwater_object::{Object, ObjectHead};
 use serde_json::Value;
 
 /// The payload of an object. Cheap to clone.
@@ -15,6 +16,14 @@ pub(crate) struct PackedPayload {
     base: Option<Arc<[u8]>>,
     bytes: Arc<[u8]>,
     digest: blake3::Hash,
+}
+
+/// An object, in little memory.
+#[derive(Debug)]
+pub(crate) struct PackedObject {
+    /// Everything but the payload.
+    pub(crate) head: ObjectHead,
+    payload: PackedPayload,
 }
 
 /// Packs payloads, with the last one of each type that was kept whole as the base.
@@ -35,6 +44,20 @@ impl PayloadPacker {
         let bytes: Arc<[u8]> = payload.into();
         self.bases.insert(object_type.into(), bytes.clone());
         PackedPayload { base: None, bytes, digest }
+    }
+
+    /// Packs an object.
+    pub(crate) fn pack_object(&mut self, object: Object) -> PackedObject {
+        let (head, payload) = object.into_parts();
+        let payload = self.pack(head.key().kind(), &payload);
+        PackedObject { head, payload }
+    }
+}
+
+impl PackedObject {
+    /// The object.
+    pub(crate) fn unpack(&self) -> Object {
+        self.head.with_payload(self.payload.unpack())
     }
 }
 

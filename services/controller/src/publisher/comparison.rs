@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use headwater_event::{EntryKey, StreamId};
 use headwater_log::Draft;
-use headwater_view::Selection;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -36,12 +36,11 @@ impl Publisher {
         for chunk in self.intake.entries().chunks(COMPARE_CHUNK) {
             let changes = chunk.iter().cloned().map(EntryChange::from).collect();
             self.publish(log, changes, Vec::new()).await?;
+            // A chunk without a difference waits for nothing.
+            yield_now().await;
         }
         for stream in log.streams() {
-            // Pods leave first, then what they named.
-            for selection in [Selection::Kind("pod"), Selection::All] {
-                self.compare_published(log, &stream, selection).await?;
-            }
+            self.remove_undesired(log, &stream).await?;
         }
         log.flush().await?;
         log.repair().await?;
@@ -52,24 +51,32 @@ impl Publisher {
         Ok(())
     }
 
-    /// Compares the selected entries of a published stream.
-    async fn compare_published(
+    /// Removes the published entries of a stream that should not exist: pods first, then what they
+    /// named. The others have been compared.
+    async fn remove_undesired(
         &mut self,
         log: &mut WritableLog,
         stream: &StreamId,
-        selection: Selection<'_>,
     ) -> Result<(), PublishError> {
+        let mut undesired = Vec::new();
         let mut after = None;
         loop {
-            let keys = log.keys(stream, selection, after.as_ref(), COMPARE_CHUNK)?;
+            let keys = log.keys(stream, after.as_ref(), COMPARE_CHUNK)?;
             let is_last = keys.len() < COMPARE_CHUNK;
             after = keys.last().cloned();
-            let entries = keys.into_iter().map(|key| EntryId { stream: stream.clone(), key });
-            self.publish(log, entries.map(EntryChange::from).collect(), Vec::new()).await?;
+            undesired.extend(keys.into_iter().filter(|key| !self.intake.is_desired(stream, key)));
             if is_last {
-                return Ok(());
+                break;
             }
+            yield_now().await;
         }
+        undesired.sort_by_key(|key| key.resource().is_none_or(|key| key.kind() != "pod"));
+        for chunk in undesired.chunks(COMPARE_CHUNK) {
+            let entries =
+                chunk.iter().map(|key| EntryId { stream: stream.clone(), key: key.clone() });
+            self.publish(log, entries.map(EntryChange::from).collect(), Vec::new()).await?;
+        }
+        Ok(())
     }
 
     /// Begins to append the differences of the changed entries, each entry once. `causes` are the

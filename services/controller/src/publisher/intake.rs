@@ -132,6 +132,11 @@ impl Intake {
         self.interest.read().desired(stream, key)
     }
 
+    /// Whether an entry should exist now.
+    pub(super) fn is_desired(&self, stream: &StreamId, key: &EntryKey) -> bool {
+        self.interest.read().is_desired(stream, key)
+    }
+
     /// Every entry that should exist, in an order in which they may be published.
     pub(super) fn entries(&self) -> Vec<EntryId> {
         self.interest.read().entries()

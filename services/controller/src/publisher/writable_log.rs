@@ -99,11 +99,11 @@ impl WritableLog {
     pub(super) fn keys(
         &self,
         stream: &StreamId,
-        selection: Selection<'_>,
         after: Option<&EntryKey>,
         max: usize,
     ) -> Result<Vec<EntryKey>, EngineError> {
-        let entries = StreamReader::new(&*self.engine).entries(stream, selection, after, max)?;
+        let entries =
+            StreamReader::new(&*self.engine).entries(stream, Selection::All, after, max)?;
         Ok(entries.into_iter().map(|(key, _)| key).collect())
     }
 

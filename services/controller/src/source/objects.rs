@@ -45,7 +45,7 @@ use tokio_util::task::TaskTracker;
 use self::connection::serve;
 use self::socket::SocketListener;
 use self::state::State;
-use super::{Source, SourceContext, SourceError, SourceKind};
+use super::{Source, SourceContext, SourceError, SourceEvent, SourceKind};
 
 pub use self::line::{Request, read_line};
 
@@ -97,7 +97,13 @@ impl Source for ObjectsSocket {
         let stop = context.stop.child_token();
         let _ends_connections = stop.clone().drop_guard();
         let mut state = State::default();
-        context.events.send_all(state.restore(&*context.published)).await?;
+        context.events.send(SourceEvent::Init).await?;
+        for key in context.published.keys() {
+            if let Some(object) = state.restore(key, &*context.published) {
+                context.events.send(SourceEvent::InitApply(object)).await?;
+            }
+        }
+        context.events.send(SourceEvent::InitDone).await?;
         drop(context.published);
         let (requests, mut pending) = mpsc::channel(REQUESTS_MAX);
         let connections = TaskTracker::new();

@@ -8,6 +8,7 @@ use headwater_telemetry::error_chain;
 use serde_json::Value;
 
 use super::line::Request;
+use crate::packed::{PackedObject, PayloadPacker};
 use crate::source::identity::is_same_object;
 use crate::source::manifest::origin::is_from_manifest;
 use crate::source::{Cause, PublishedObjects, SourceEvent};
@@ -15,26 +16,25 @@ use crate::source::{Cause, PublishedObjects, SourceEvent};
 /// Every object of the socket.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    objects: HashMap<ResourceKey, Object>,
+    objects: HashMap<ResourceKey, PackedObject>,
+    packer: PayloadPacker,
 }
 
 impl State {
-    /// Restores the objects that an earlier run published, except those of manifests, as a list.
-    pub(crate) fn restore(&mut self, published: &dyn PublishedObjects) -> Vec<SourceEvent> {
-        let mut events = vec![SourceEvent::Init];
-        for key in published.keys() {
-            let Some(object) = published.get(&key) else { continue };
-            let value = object.value();
-            if is_from_manifest(&value) {
-                continue;
-            }
-            // A published object was valid.
-            let Ok(object) = Object::from_value(value) else { continue };
-            self.objects.insert(key, object.clone());
-            events.push(SourceEvent::InitApply(object));
+    /// Restores the object at `key` that an earlier run published; `None` for one of a manifest.
+    pub(crate) fn restore(
+        &mut self,
+        key: ResourceKey,
+        published: &dyn PublishedObjects,
+    ) -> Option<Object> {
+        let value = published.get(&key)?.value();
+        if is_from_manifest(&value) {
+            return None;
         }
-        events.push(SourceEvent::InitDone);
-        events
+        // A published object was valid.
+        let object = Object::from_value(value).ok()?;
+        self.objects.insert(key, self.packer.pack_object(object.clone()));
+        Some(object)
     }
 
     /// Applies a request.
@@ -62,8 +62,9 @@ impl State {
         let before = self.objects.get(&key);
         let object = if object.uid().is_empty() {
             let mut value = object.value();
-            let same = before.filter(|before| is_same_object(&key, &before.value(), &value));
-            let uid = same.map_or_else(new_uid, |before| before.uid().to_owned());
+            let same =
+                before.filter(|before| is_same_object(&key, &before.unpack().value(), &value));
+            let uid = same.map_or_else(new_uid, |before| before.head.uid().to_owned());
             if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.insert("uid".to_owned(), uid.into());
             }
@@ -72,12 +73,12 @@ impl State {
             object
         };
         let mut events = Vec::new();
-        if let Some(before) = before.filter(|before| before.uid() != object.uid()) {
-            let uid = before.uid().to_owned();
+        if let Some(before) = before.filter(|before| before.head.uid() != object.uid()) {
+            let uid = before.head.uid().to_owned();
             events.push(SourceEvent::Delete { key: key.clone(), uid, cause: cause.clone() });
         }
         events.push(SourceEvent::Apply(object.clone(), cause.clone()));
-        self.objects.insert(key, object);
+        self.objects.insert(key, self.packer.pack_object(object));
         Ok(events)
     }
 
@@ -90,11 +91,11 @@ impl State {
         let Some(object) = self.objects.get(key) else {
             return Err(format!("{key}: the socket has no such object; nothing was deleted"));
         };
-        if let Some(uid) = uid.filter(|uid| *uid != object.uid()) {
-            let found = object.uid();
+        if let Some(uid) = uid.filter(|uid| *uid != object.head.uid()) {
+            let found = object.head.uid();
             return Err(format!("{key}: the UID is {found}, not {uid}; nothing was deleted"));
         }
-        let uid = object.uid().to_owned();
+        let uid = object.head.uid().to_owned();
         self.objects.remove(key);
         Ok(vec![SourceEvent::Delete { key: key.clone(), uid, cause }])
     }
