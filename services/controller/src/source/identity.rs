@@ -5,6 +5,7 @@
 //! that assigns UIDs draws the line where the API server does.
 
 use headwater_event::ResourceKey;
+use headwater_object::payload::canonical;
 use serde_json::Value;
 
 /// The label by which a StatefulSet or DaemonSet says which template a pod is from.
@@ -40,6 +41,21 @@ pub(crate) fn is_same_object(key: &ResourceKey, old: &Value, new: &Value) -> boo
     }
     let revision = |pod: &Value| pod["metadata"]["labels"][REVISION_LABEL].clone();
     revision(old) == revision(new) && immutable_spec(old) == immutable_spec(new)
+}
+
+/// The digest of the fields that no change of the object at `key` may touch. Two objects of one key are
+/// the same object, as by [`is_same_object`], if their digests are equal.
+pub(crate) fn immutable_digest(key: &ResourceKey, object: &Value) -> blake3::Hash {
+    if key.kind() != "pod" {
+        return blake3::hash(&[]);
+    }
+    let revision = &object["metadata"]["labels"][REVISION_LABEL];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&canonical(revision));
+    // No JSON has a zero byte.
+    hasher.update(&[0]);
+    hasher.update(&canonical(&immutable_spec(object)));
+    hasher.finalize()
 }
 
 /// A pod's spec without the fields that may change.

@@ -8,16 +8,21 @@ use headwater_telemetry::error_chain;
 use serde_json::Value;
 
 use super::line::Request;
-use crate::packed::{PackedObject, PayloadPacker};
-use crate::source::identity::is_same_object;
+use crate::source::identity::immutable_digest;
 use crate::source::manifest::origin::is_from_manifest;
 use crate::source::{Cause, PublishedObjects, SourceEvent};
 
 /// Every object of the socket.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    objects: HashMap<ResourceKey, PackedObject>,
-    packer: PayloadPacker,
+    objects: HashMap<ResourceKey, SentObject>,
+}
+
+/// As much of a sent object as decides about the next one of its key.
+#[derive(Debug)]
+struct SentObject {
+    uid: Box<str>,
+    immutable: blake3::Hash,
 }
 
 impl State {
@@ -33,7 +38,8 @@ impl State {
         }
         // A published object was valid.
         let object = Object::from_value(value).ok()?;
-        self.objects.insert(key, self.packer.pack_object(object.clone()));
+        let immutable = immutable_digest(&key, &object.value());
+        self.objects.insert(key, SentObject { uid: object.uid().into(), immutable });
         Some(object)
     }
 
@@ -60,11 +66,11 @@ impl State {
     ) -> Result<Vec<SourceEvent>, String> {
         let key = object.key().clone();
         let before = self.objects.get(&key);
+        let mut value = object.value();
+        let immutable = immutable_digest(&key, &value);
         let object = if object.uid().is_empty() {
-            let mut value = object.value();
-            let same =
-                before.filter(|before| is_same_object(&key, &before.unpack().value(), &value));
-            let uid = same.map_or_else(new_uid, |before| before.head.uid().to_owned());
+            let same = before.filter(|before| before.immutable == immutable);
+            let uid = same.map_or_else(new_uid, |before| before.uid.to_string());
             if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.insert("uid".to_owned(), uid.into());
             }
@@ -73,12 +79,13 @@ impl State {
             object
         };
         let mut events = Vec::new();
-        if let Some(before) = before.filter(|before| before.head.uid() != object.uid()) {
-            let uid = before.head.uid().to_owned();
+        if let Some(before) = before.filter(|before| *before.uid != *object.uid()) {
+            let uid = before.uid.to_string();
             events.push(SourceEvent::Delete { key: key.clone(), uid, cause: cause.clone() });
         }
-        events.push(SourceEvent::Apply(object.clone(), cause.clone()));
-        self.objects.insert(key, self.packer.pack_object(object));
+        let uid = object.uid().into();
+        events.push(SourceEvent::Apply(object, cause.clone()));
+        self.objects.insert(key, SentObject { uid, immutable });
         Ok(events)
     }
 
@@ -91,11 +98,11 @@ impl State {
         let Some(object) = self.objects.get(key) else {
             return Err(format!("{key}: the socket has no such object; nothing was deleted"));
         };
-        if let Some(uid) = uid.filter(|uid| *uid != object.head.uid()) {
-            let found = object.head.uid();
+        if let Some(uid) = uid.filter(|uid| *uid != &*object.uid) {
+            let found = &object.uid;
             return Err(format!("{key}: the UID is {found}, not {uid}; nothing was deleted"));
         }
-        let uid = object.head.uid().to_owned();
+        let uid = object.uid.to_string();
         self.objects.remove(key);
         Ok(vec![SourceEvent::Delete { key: key.clone(), uid, cause }])
     }
