@@ -20,9 +20,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
-use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
+use headwater_event::{Applied, EntryKey, NodeName, ObjectHash, ResourceKey, StreamId};
 use headwater_object::Object;
 use headwater_object::references::Reference;
+use headwater_view::EntrySummary;
 
 pub(crate) use self::shared::{SharedInterest, WeakInterest};
 use crate::packed::{PackedObject, PayloadPacker};
@@ -201,6 +202,26 @@ impl Interest {
                 node.is_some_and(|interest| interest.uses.contains_key(key))
                     && self.objects.contains_key(key)
             }
+        }
+    }
+
+    /// Whether a published entry of a stream is what it should be now.
+    pub(crate) fn is_published(
+        &self,
+        stream: &StreamId,
+        key: &EntryKey,
+        published: &EntrySummary,
+    ) -> bool {
+        match key.resource() {
+            Some(object) => self.objects.get(object).is_some_and(|object| {
+                *object.digest() == published.object_hash
+                    && *object.head.uid() == *published.uid
+                    && self.is_desired(stream, key)
+            }),
+            None => self.desired(stream, key).is_some_and(|applied| {
+                ObjectHash::of(&applied.object) == published.object_hash
+                    && applied.uid == published.uid
+            }),
         }
     }
 

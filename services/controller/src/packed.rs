@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use headwater_event::ObjectHash;
 use headwater_object::patch::{apply_patch, create_patch};
 use headwater_object::{Object, ObjectHead};
 use serde_json::Value;
@@ -15,7 +16,7 @@ pub(crate) struct PackedPayload {
     /// The payload that `bytes` is a patch to; `None`: `bytes` is the payload.
     base: Option<Arc<[u8]>>,
     bytes: Arc<[u8]>,
-    digest: blake3::Hash,
+    digest: ObjectHash,
 }
 
 /// An object, in little memory.
@@ -35,7 +36,7 @@ pub(crate) struct PayloadPacker {
 impl PayloadPacker {
     /// Packs the payload of an object of the type `object_type`.
     pub(crate) fn pack(&mut self, object_type: &str, payload: &[u8]) -> PackedPayload {
-        let digest = blake3::hash(payload);
+        let digest = ObjectHash::of(payload);
         if let Some(base) = self.bases.get(object_type)
             && let Some(patch) = create_patch(base, payload)
         {
@@ -55,6 +56,11 @@ impl PayloadPacker {
 }
 
 impl PackedObject {
+    /// The BLAKE3 hash of the payload.
+    pub(crate) fn digest(&self) -> &ObjectHash {
+        self.payload.digest()
+    }
+
     /// The object.
     pub(crate) fn unpack(&self) -> Object {
         self.head.with_payload(self.payload.unpack())
@@ -63,7 +69,7 @@ impl PackedObject {
 
 impl PackedPayload {
     /// The BLAKE3 hash of the payload.
-    pub(crate) fn digest(&self) -> &blake3::Hash {
+    pub(crate) fn digest(&self) -> &ObjectHash {
         &self.digest
     }
 

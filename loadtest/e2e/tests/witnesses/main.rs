@@ -8,6 +8,7 @@
 mod allocations;
 mod burst;
 mod cloud;
+mod controller;
 mod counted;
 mod edge;
 mod figure;

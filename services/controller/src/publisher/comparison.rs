@@ -1,9 +1,11 @@
 //! The comparison of what should be published with what is published.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use headwater_event::{EntryKey, StreamId};
 use headwater_log::Draft;
+use headwater_store::Engine;
+use headwater_view::{EntrySummary, Selection, StreamReader};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::Span;
@@ -33,15 +35,29 @@ impl Publisher {
             self.intake.adopt(&backup::published(&*engine)?);
         }
         // Desired entries come first, so that nothing vanishes before its replacement is there.
-        for chunk in self.intake.entries().chunks(COMPARE_CHUNK) {
-            let changes = chunk.iter().cloned().map(EntryChange::from).collect();
-            self.publish(log, changes, Vec::new()).await?;
-            // A chunk without a difference waits for nothing.
-            yield_now().await;
+        let (mut compared, mut undesired) = (HashSet::new(), Vec::new());
+        for desired in self.intake.entries().chunk_by(|a, b| a.stream == b.stream) {
+            let [first, ..] = desired else { continue };
+            let mut published = published_entries(&*engine, &first.stream).await?;
+            let differs = |entry: &&EntryId| {
+                let published = published.remove(&entry.key);
+                published.is_none_or(|published| !self.intake.is_published(entry, &published))
+            };
+            let differing: Vec<EntryId> = desired.iter().filter(differs).cloned().collect();
+            self.publish_entries(log, &differing).await?;
+            undesired.extend(entries_of(&first.stream, published));
+            compared.insert(first.stream.clone());
         }
         for stream in log.streams() {
-            self.remove_undesired(log, &stream).await?;
+            if !compared.contains(&stream) {
+                undesired.extend(entries_of(&stream, published_entries(&*engine, &stream).await?));
+            }
         }
+        // Pods leave first, then what they named.
+        undesired.sort_by_key(|entry| {
+            (entry.key.resource().is_none_or(|key| key.kind() != "pod"), entry.key.clone())
+        });
+        self.publish_entries(log, &undesired).await?;
         log.flush().await?;
         log.repair().await?;
         log.append_reconciled().await?;
@@ -51,30 +67,15 @@ impl Publisher {
         Ok(())
     }
 
-    /// Removes the published entries of a stream that should not exist: pods first, then what they
-    /// named. The others have been compared.
-    async fn remove_undesired(
+    /// Begins to append the differences of `entries`.
+    async fn publish_entries(
         &mut self,
         log: &mut WritableLog,
-        stream: &StreamId,
+        entries: &[EntryId],
     ) -> Result<(), PublishError> {
-        let mut undesired = Vec::new();
-        let mut after = None;
-        loop {
-            let keys = log.keys(stream, after.as_ref(), COMPARE_CHUNK)?;
-            let is_last = keys.len() < COMPARE_CHUNK;
-            after = keys.last().cloned();
-            undesired.extend(keys.into_iter().filter(|key| !self.intake.is_desired(stream, key)));
-            if is_last {
-                break;
-            }
-            yield_now().await;
-        }
-        undesired.sort_by_key(|key| key.resource().is_none_or(|key| key.kind() != "pod"));
-        for chunk in undesired.chunks(COMPARE_CHUNK) {
-            let entries =
-                chunk.iter().map(|key| EntryId { stream: stream.clone(), key: key.clone() });
-            self.publish(log, entries.map(EntryChange::from).collect(), Vec::new()).await?;
+        for chunk in entries.chunks(COMPARE_CHUNK) {
+            let changes = chunk.iter().cloned().map(EntryChange::from).collect();
+            self.publish(log, changes, Vec::new()).await?;
         }
         Ok(())
     }
@@ -121,4 +122,37 @@ impl Publisher {
         }
         log.append(drafts, Vec::new()).await
     }
+}
+
+/// The entries of a stream as they are published. Nothing of the stream may be in flight.
+async fn published_entries(
+    engine: &dyn Engine,
+    stream: &StreamId,
+) -> Result<BTreeMap<EntryKey, EntrySummary>, PublishError> {
+    let mut published = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let chunk = StreamReader::new(engine).entries(
+            stream,
+            Selection::All,
+            after.as_ref(),
+            COMPARE_CHUNK,
+        )?;
+        let is_last = chunk.len() < COMPARE_CHUNK;
+        after = chunk.last().map(|(key, _)| key.clone());
+        published.extend(chunk.into_iter().map(|(key, entry)| (key, EntrySummary::from(entry))));
+        // A stream without a difference waits for nothing else.
+        yield_now().await;
+        if is_last {
+            return Ok(published);
+        }
+    }
+}
+
+fn entries_of(
+    stream: &StreamId,
+    published: BTreeMap<EntryKey, EntrySummary>,
+) -> impl Iterator<Item = EntryId> {
+    let stream = stream.clone();
+    published.into_keys().map(move |key| EntryId { stream: stream.clone(), key })
 }

@@ -1,6 +1,7 @@
 //! Applies the events of the sources to the interest, and names the entries that may have changed.
 
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
+use headwater_view::EntrySummary;
 use tokio::sync::{mpsc, watch};
 use tracing::Span;
 use uuid::Uuid;
@@ -132,9 +133,9 @@ impl Intake {
         self.interest.read().desired(stream, key)
     }
 
-    /// Whether an entry should exist now.
-    pub(super) fn is_desired(&self, stream: &StreamId, key: &EntryKey) -> bool {
-        self.interest.read().is_desired(stream, key)
+    /// Whether a published entry is what it should be now.
+    pub(super) fn is_published(&self, entry: &EntryId, published: &EntrySummary) -> bool {
+        self.interest.read().is_published(&entry.stream, &entry.key, published)
     }
 
     /// Every entry that should exist, in an order in which they may be published.

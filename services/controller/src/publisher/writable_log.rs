@@ -10,7 +10,7 @@ use headwater_log::{
     Draft, EventPosition, Heartbeats, InFlightEntry, Outcome, Writer, WriterError, repair,
 };
 use headwater_store::{Engine, EngineError};
-use headwater_view::{Entry, Selection, StreamReader};
+use headwater_view::{Entry, StreamReader};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Span;
@@ -92,19 +92,6 @@ impl WritableLog {
             }
             None => StreamReader::new(&*self.engine).entry(stream, key),
         }
-    }
-
-    /// Up to `max` keys of a stream as it is published, after `after`. Appends in flight may have
-    /// added or removed some.
-    pub(super) fn keys(
-        &self,
-        stream: &StreamId,
-        after: Option<&EntryKey>,
-        max: usize,
-    ) -> Result<Vec<EntryKey>, EngineError> {
-        let entries =
-            StreamReader::new(&*self.engine).entries(stream, Selection::All, after, max)?;
-        Ok(entries.into_iter().map(|(key, _)| key).collect())
     }
 
     /// The streams that are published. Appends in flight may have added some.

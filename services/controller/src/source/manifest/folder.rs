@@ -418,7 +418,7 @@ fn restored(
 /// The content of an object without its identity: equal content and past make the same object.
 fn ingredients(described: &DescribedObject, mount: Option<&Path>) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(described.payload.digest().as_bytes());
+    hasher.update(&described.payload.digest().0);
     hasher.update(described.placed.as_ref().map_or(&[][..], |node| node.as_str().as_bytes()));
     hasher.update(&[0]);
     hasher.update(described.origin.file.as_os_str().as_encoded_bytes());
