@@ -27,6 +27,10 @@ pub(crate) struct PackedObject {
     payload: PackedPayload,
 }
 
+/// A base is used for a payload of at least this fraction of its size: with a larger base, packing
+/// costs the time of the base and saves little.
+const BASE_RATIO_MAX: usize = 8;
+
 /// Packs payloads, with the last one of each type that was kept whole as the base.
 #[derive(Debug, Default)]
 pub(crate) struct PayloadPacker {
@@ -38,6 +42,7 @@ impl PayloadPacker {
     pub(crate) fn pack(&mut self, object_type: &str, payload: &[u8]) -> PackedPayload {
         let digest = ObjectHash::of(payload);
         if let Some(base) = self.bases.get(object_type)
+            && base.len() / BASE_RATIO_MAX <= payload.len()
             && let Some(patch) = create_patch(base, payload)
         {
             return PackedPayload { base: Some(base.clone()), bytes: patch[..].into(), digest };

@@ -164,7 +164,7 @@ fn an_acknowledgement_as_durable_follows_the_sync() {
 #[test]
 fn syncs_in_a_row_are_acknowledged_once_an_interval() {
     let mut edge = open_edge();
-    let mut synced = |edge: &mut EdgeSession, seq: u64| {
+    let synced = |edge: &mut EdgeSession, seq: u64| {
         edge.step(pushed(push(PushMode::Tail, seq - 1, seq)));
         edge.step(EdgeInput::Applied { stream: private(), checkpoint: at(seq), hash: hash(1) });
         edge.step(EdgeInput::Durable { stream: private(), checkpoint: at(seq) })

@@ -19,8 +19,7 @@ const NODES: u64 = 40;
 const PODS: u64 = 100;
 
 /// Its key, head and uses, and the payload as a patch to another one.
-const INTEREST: Figure =
-    Figure { what: "bytes of a pod in the interest", is: 998.0, within: 0.05 };
+const INTEREST: Figure = Figure { what: "bytes of a pod in the interest", is: 998.0, within: 0.05 };
 /// Its entry, and what was sent of it.
 const MANIFEST: Figure =
     Figure { what: "bytes of a pod in the manifest source", is: 818.0, within: 0.05 };

@@ -299,7 +299,7 @@ async fn serve(
                         return;
                     }
                     HubOutput::Progressed(stream) => {
-                        let progressed = session.streams().find(|found| found.stream == stream);
+                        let progressed = session.streams().find(|found| *found.stream == stream);
                         let durable = progressed.map_or(Seq::ZERO, |found| found.durable);
                         shared.state().durable.insert(stream, durable);
                     }

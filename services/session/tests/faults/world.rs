@@ -412,10 +412,10 @@ impl World {
             {
                 let stream = &sent.stream;
                 let is_beginning_under_way = link.down.iter().any(|message| match message {
-                    HubMessage::Push(push) => push.stream == *stream && push.mode.begins_anew(),
+                    HubMessage::Push(push) => push.stream == **stream && push.mode.begins_anew(),
                     _ => false,
                 });
-                let Some(held) = edge.session.streams().find(|held| held.stream == *stream) else {
+                let Some(held) = edge.session.streams().find(|held| held.stream == **stream) else {
                     continue;
                 };
                 // Seqs of two histories are not comparable.
