@@ -26,6 +26,7 @@
 //! | [`sink`] | the contract of a sink; removing pods that have ended |
 //! | [`cloud`] | answers to the requests of nodes |
 //! | `controller` | starting and stopping all of it |
+//! | `packed` | payloads kept in memory as patches to each other |
 //! | `metrics`, `spans` | what is visible from outside |
 //!
 //! Uses point from the top to the bottom of this list of layers: `controller`; `sink`, `cloud`,

@@ -59,3 +59,28 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn a_fold_that_lost_an_object_needs_a_new_fold() {
+    let (log, s) = (log().await, stream("node/a"));
+    let mut owner = Owner::new(&log).await;
+    for n in 1..=3 {
+        owner.set(&s, n, Some("one")).await;
+    }
+    let engine = Arc::new(MemoryEngine::new());
+    drain(&mut open(&log, &engine).await, &log).await;
+    let entries = Range::prefix(vec![TableId::Entries.prefix()]);
+    let (lost, _) = engine.scan(&entries, 1).expect("reads").pop().expect("an entry");
+    let mut batch = WriteBatch::default();
+    batch.delete(lost);
+    engine.write(batch, Durability::Buffered).expect("writes");
+    let mut follower = open(&log, &engine).await;
+    assert!(!follower.is_verified());
+    let error = follower.verify().expect_err("an object is missing");
+    assert!(matches!(error, FollowError::LostObjects { .. }) && error.needs_rebuild(), "{error}");
+    let rebuilt = Follower::rebuild(&log, engine.clone(), (), clock(&log)).await;
+    let mut follower = rebuilt.expect("the log is whole");
+    drain(&mut follower, &log).await;
+    follower.verify().expect("the fold is new");
+    owner.check_replay(&follower).await;
+}
