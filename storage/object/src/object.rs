@@ -90,8 +90,28 @@ impl Object {
         let (object_type, key) = identify(&value)?;
         fill_in(object_type, &mut value);
         shape::check(object_type, &key, &value)?;
-        prune(object_type, &mut value);
-        let payload = canonical(&value);
+        Self::extract(object_type, key, &mut value)
+    }
+
+    /// Returns the object of a published payload, whose shape was checked before it was published.
+    /// `value` becomes the value of the returned object's payload.
+    ///
+    /// # Errors
+    /// When the value has no valid name or type, or is too large.
+    pub fn from_published(value: &mut Value) -> Result<Self, ObjectError> {
+        let (object_type, key) = identify(value)?;
+        fill_in(object_type, value);
+        Self::extract(object_type, key, value)
+    }
+
+    /// Reduces `value` to its payload, and reads the head from it.
+    fn extract(
+        object_type: &'static ObjectType,
+        key: ResourceKey,
+        value: &mut Value,
+    ) -> Result<Self, ObjectError> {
+        prune(object_type, value);
+        let payload = canonical(value);
         if payload.len() > OBJECT_BYTES_MAX {
             return Err(ObjectError::TooLarge { key, bytes: payload.len() });
         }
@@ -100,8 +120,8 @@ impl Object {
             object_type,
             uid: metadata("uid"),
             resource_version: metadata("resourceVersion"),
-            node: node_of(object_type, &key, &value),
-            references: references(&key, &value).into(),
+            node: node_of(object_type, &key, value),
+            references: references(&key, value).into(),
             key,
         };
         Ok(Self { head, payload })

@@ -153,12 +153,20 @@ proptest! {
     #[test]
     fn no_value_panics(value in any_value(), spec in any_value(), data in any_value()) {
         let _ = Object::from_value(value.clone());
+        let _ = Object::from_published(&mut value.clone());
         for kind in ["Pod", "Secret", "PersistentVolume", "ServiceAccount"] {
-            let _ = Object::from_value(json!({
+            let value = json!({
                 "apiVersion": "v1", "kind": kind,
                 "metadata": {"name": "a", "labels": value},
                 "spec": spec, "data": data, "stringData": data, "status": spec,
-            }));
+            });
+            let _ = Object::from_published(&mut value.clone());
+            if let Ok(object) = Object::from_value(value) {
+                let mut published = object.value();
+                let again = Object::from_published(&mut published).expect("a checked object");
+                prop_assert_eq!(again, object.clone());
+                prop_assert_eq!(published, object.value());
+            }
         }
     }
 

@@ -32,13 +32,12 @@ impl State {
         key: ResourceKey,
         published: &dyn PublishedObjects,
     ) -> Option<Object> {
-        let value = published.get(&key)?.value();
+        let mut value = published.get(&key)?.value();
         if is_from_manifest(&value) {
             return None;
         }
-        // A published object was valid.
-        let object = Object::from_value(value).ok()?;
-        let immutable = immutable_digest(&key, &object.value());
+        let object = Object::from_published(&mut value).ok()?;
+        let immutable = immutable_digest(&key, &value);
         self.objects.insert(key, SentObject { uid: object.uid().into(), immutable });
         Some(object)
     }
