@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use headwater_edge::EdgeStatus;
-use headwater_event::{NodeName, NodeProgress, Seq, StreamId};
+use headwater_event::{Checkpoint, NodeName, NodeProgress, Seq, StreamId};
 use headwater_proto::operator::{NodeStatus, StatusResponse, StreamStatus};
 use headwater_view::StreamReader;
 
@@ -208,12 +208,7 @@ fn add_own(status: &mut NodeStatus, own: EdgeStatus, stands_at_hub: bool) {
     }
     for stream in own.streams {
         let status = entry(&mut status.streams, &stream.stream);
-        let applied = stream.applied.map_or(Seq::ZERO, |checkpoint| checkpoint.seq);
-        status.applied = status.applied.max(applied.0);
-        status.durable = status.durable.max(stream.durable.0);
-        if let Some(checkpoint) = stream.applied.filter(|_| status.log_id.is_empty()) {
-            status.log_id = checkpoint.log_id.to_string();
-        }
+        raise(status, stream.applied, stream.durable);
         // A connected edge knows the end of the log from its hub.
         if own.connected && status.tail.is_none() {
             status.tail = Some(stream.tail.0);
@@ -221,6 +216,21 @@ fn add_own(status: &mut NodeStatus, own: EdgeStatus, stands_at_hub: bool) {
             status.lag_events = Some(lag);
             status.lag_seconds = (lag == 0).then_some(0.0);
         }
+    }
+}
+
+/// Raises the positions that the hub recorded to the edge's own, which are newer. The hub had sent
+/// what the edge applied of its log, so the positions stay in order.
+fn raise(status: &mut StreamStatus, applied: Option<Checkpoint>, durable: Seq) {
+    status.durable = status.durable.max(durable.0);
+    let Some(applied) = applied else { return };
+    status.applied = status.applied.max(applied.seq.0);
+    let log_id = applied.log_id.to_string();
+    if status.log_id.is_empty() {
+        status.log_id = log_id;
+    } else if status.log_id == log_id {
+        status.sent = status.sent.map(|sent| sent.max(applied.seq.0));
+        status.tail = status.tail.map(|tail| tail.max(applied.seq.0));
     }
 }
 
@@ -281,7 +291,38 @@ fn log_id_of(stream: &StreamStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use headwater_event::{LogId, WriterEpoch};
+
     use super::*;
+
+    #[test]
+    fn the_positions_of_an_edge_and_the_earlier_ones_of_its_hub_are_in_order() {
+        let of_log = |number| Checkpoint {
+            log_id: LogId { number, uuid: Default::default() },
+            epoch: WriterEpoch(1),
+            seq: Seq(6),
+        };
+        let log_id = of_log(1).log_id.to_string();
+        let recorded = StreamStatus {
+            log_id,
+            tail: Some(5),
+            sent: Some(5),
+            applied: 5,
+            durable: 4,
+            acked: Some(4),
+            ..StreamStatus::default()
+        };
+        let mut status = recorded.clone();
+        raise(&mut status, Some(of_log(1)), Seq(6));
+        let expected =
+            StreamStatus { tail: Some(6), sent: Some(6), applied: 6, durable: 6, ..recorded };
+        assert_eq!(status, expected);
+
+        // The hub has sent nothing yet of the log that replaces the edge's.
+        status.sent = Some(0);
+        raise(&mut status, Some(of_log(2)), Seq(6));
+        assert_eq!(status.sent, Some(0));
+    }
 
     #[test]
     fn the_worst_that_is_true_of_a_node_is_its_state() {
