@@ -140,7 +140,13 @@ impl Link {
                 object: self.pods.object(number, turn),
             });
             // The writer remembers by itself what it left under a key.
-            Ok(Draft { stream: self.stream(), event, replaces: None, traceparent: None })
+            Ok(Draft {
+                stream: self.stream(),
+                event,
+                replaces: None,
+                traceparent: None,
+                is_shared: false,
+            })
         };
         let drafts = pods.into_iter().map(draft).collect::<Result<Vec<_>, Failure>>()?;
         for group in drafts.chunks(GROUP) {
@@ -275,5 +281,11 @@ fn assignment(node: &NodeName) -> Draft {
         resource_version: "1".to_owned(),
         object: Assignment::new(node, []).encode(),
     });
-    Draft { stream: StreamId::node(node), event, replaces: None, traceparent: None }
+    Draft {
+        stream: StreamId::node(node),
+        event,
+        replaces: None,
+        traceparent: None,
+        is_shared: false,
+    }
 }

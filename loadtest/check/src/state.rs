@@ -119,6 +119,7 @@ pub(crate) mod tests {
                 time_ms: 0,
                 hash: StateHash::EMPTY,
                 traceparent: None,
+                shared: None,
                 event,
             }
         };

@@ -8,14 +8,14 @@ use headwater_check::State;
 use headwater_check::fencing::{Fencing, ReaderOutcome};
 use headwater_event::upstream::{ReportRecord, decode_report};
 use headwater_event::{
-    Applied, Change, Checkpoint, EntryKey, EventHeader, LogId, NodeName, ObjectHash, Offset,
-    Partition, RecordKey, Removed, ReportId, Seq, StateHash, StreamId, WriterEpoch,
+    Change, Checkpoint, EntryKey, EventHeader, LogId, NodeName, ObjectHash, Offset, Partition,
+    RecordKey, ReportId, Seq, StateHash, StreamId, WriterEpoch,
 };
-use headwater_log::value::{ValueError, decode_value};
 use headwater_log::{
-    Log, MemoryLog, ReadError, Reader, Record, StoredRecord, read_metadata, start_cursors,
+    Log, MemoryLog, ReadError, Reader, StoredRecord, read_metadata, start_cursors,
 };
 
+use crate::bodies::{ChangeError, LoggedBodies};
 use crate::disk::StreamOnDisk;
 use crate::frame::Frame;
 
@@ -39,6 +39,7 @@ struct Branch {
     /// I11: which writes count.
     fencing: BTreeMap<Partition, Fencing>,
     streams: BTreeMap<StreamId, Vec<(Offset, Point)>>,
+    bodies: LoggedBodies,
     /// Streams that stand before a hole, and the epoch of what came instead.
     stopped: BTreeMap<StreamId, WriterEpoch>,
 }
@@ -129,6 +130,11 @@ impl Auditor {
                 self.branch.stopped.remove(stream);
             }
         }
+        if high == Offset(0) {
+            // The metadata is gone too, and the next part that opens the log appends its own.
+            self.branch.log_id = None;
+        }
+        self.branch.bodies.truncate(|at, offset| at.partition == partition && offset >= high);
         let log = &self.downstream;
         let opened = async {
             let mut cursors = start_cursors(log).await?;
@@ -244,6 +250,13 @@ impl Auditor {
                 return;
             }
             RecordKey::Log(_) | RecordKey::Heartbeat(_) | RecordKey::Reconciled(_) => return,
+            RecordKey::Body(id) => {
+                if let Err(error) = branch.bodies.observe(recorded, id) {
+                    self.frame.broken(error);
+                }
+                self.frame.count("body");
+                return;
+            }
             RecordKey::Head(stream) => (stream, None),
             RecordKey::Entry(stream, entry) => (stream, Some(entry)),
         };
@@ -274,6 +287,8 @@ impl Auditor {
         if header.seq <= last {
             return;
         }
+        let change = entry.map(|key| branch.bodies.change(key, &header, recorded)).transpose();
+        let lacks_body = matches!(change, Err(ChangeError::NoBody(_)));
         let fills = header.seq == last.next()
             && branch.stopped.get(&stream).is_none_or(|stopped| header.epoch > *stopped);
         if !fills {
@@ -281,6 +296,15 @@ impl Auditor {
             branch.stopped.entry(stream).or_insert(header.epoch);
             return;
         }
+        if lacks_body {
+            self.frame.count("reference without a body");
+            branch.stopped.insert(stream, header.epoch);
+            return;
+        }
+        let change = match change {
+            Ok(change) => change,
+            Err(error) => return self.frame.broken(error),
+        };
         branch.stopped.remove(&stream);
         let fencing = branch.fencing.entry(*partition).or_default();
         self.frame.check(fencing.observe(
@@ -289,10 +313,6 @@ impl Auditor {
             ReaderOutcome::Visible(header.epoch),
         ));
         let state = points.last().map(|(_, point)| point.state.clone()).unwrap_or_default();
-        let change = match entry.map(|key| change(key, &header, record)).transpose() {
-            Ok(change) => change,
-            Err(error) => return self.frame.broken(error),
-        };
         if let (Some(Change::Applied(applied)), Some(log_id)) = (&change, branch.log_id) {
             let hash = ObjectHash::of(&applied.object).0;
             let at = Checkpoint { log_id, epoch: header.epoch, seq: header.seq };
@@ -336,19 +356,12 @@ impl Auditor {
     }
 }
 
-/// What a record does to its stream.
-fn change(key: EntryKey, header: &EventHeader, record: &Record) -> Result<Change, ValueError> {
-    let uid = header.uid.clone();
-    let Some(value) = &record.value else { return Ok(Change::Removed(Removed { key, uid })) };
-    let (resource_version, object) = (header.resource_version.clone(), decode_value(value)?);
-    Ok(Change::Applied(Applied { key, uid, resource_version, object }))
-}
-
 /// What the events of `stream` below `seq` come to whose records lie before `end`, are still there
 /// and count; and the last seq among them.
 fn left(log: &MemoryLog, stream: &StreamId, end: Offset, seq: Seq) -> (State, Seq) {
     let (mut state, mut last) = (State::default(), Seq::ZERO);
     let mut claimed = WriterEpoch::default();
+    let mut bodies = LoggedBodies::default();
     let opened = async {
         let cursors = start_cursors(log).await?.into_iter();
         let count = log.describe().await?.partitions;
@@ -356,10 +369,16 @@ fn left(log: &MemoryLog, stream: &StreamId, end: Offset, seq: Seq) -> (State, Se
     };
     let Some(Ok(mut reader)) = opened.now_or_never() else { return (state, last) };
     while let Some(Ok(batch)) = reader.next().now_or_never() {
-        for StoredRecord { record, .. } in batch.records.iter().filter(|at| at.offset < end) {
+        for recorded in batch.records.iter().filter(|at| at.offset < end) {
+            let record = &recorded.record;
             let key = match RecordKey::decode(&record.key) {
                 Ok(RecordKey::Claim(epoch, _)) => {
                     claimed = claimed.max(epoch);
+                    continue;
+                }
+                Ok(RecordKey::Body(id)) => {
+                    // A body that cannot be read was reported when it was appended.
+                    let _ = bodies.observe(recorded, id);
                     continue;
                 }
                 Ok(RecordKey::Head(of)) if of == *stream => None,
@@ -371,7 +390,8 @@ fn left(log: &MemoryLog, stream: &StreamId, end: Offset, seq: Seq) -> (State, Se
                 continue;
             }
             last = header.seq;
-            if let Some(Ok(change)) = key.map(|key| change(key, &header, record)) {
+            // A later event supersedes one whose body compaction has dropped.
+            if let Some(Ok(change)) = key.map(|key| bodies.change(key, &header, recorded)) {
                 state.apply(&change);
             }
         }

@@ -172,6 +172,7 @@ impl SimController {
             timings: WriterTimings::default(),
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: false,
+            shares_objects: true,
             metrics,
         };
         let frame = self.frame.clone();

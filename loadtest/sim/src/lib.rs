@@ -24,6 +24,7 @@
 //! - two controllers whose watches lag behind each other by more than a take-over takes.
 
 mod audit;
+mod bodies;
 mod cloud;
 mod cluster;
 mod disk;

@@ -64,6 +64,9 @@ pub struct ControllerDependencies {
     /// process holds locked. The controller then claims at once. Otherwise it claims a log that
     /// another controller claimed last, and has not released, only after a silence.
     pub sole_writer: bool,
+    /// Whether the log has an object that many nodes use once in a partition, as
+    /// [`headwater_log::Draft::is_shared`] describes. Every hub of the log must read that.
+    pub shares_objects: bool,
     /// What it counts.
     pub metrics: ControllerMetrics,
 }
@@ -150,6 +153,7 @@ impl Controller {
             metrics: metrics.publisher.clone(),
             timings: dependencies.timings,
             sole_writer: dependencies.sole_writer,
+            shares_objects: dependencies.shares_objects,
             stop: release.clone(),
         });
         let report_fold = ReportFold {

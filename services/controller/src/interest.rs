@@ -290,6 +290,15 @@ impl Interest {
         is_shared(key) || self.users.contains_key(key)
     }
 
+    /// How many nodes use `key`.
+    pub fn users_count(&self, key: &ResourceKey) -> usize {
+        match self.users.get(key) {
+            None => 0,
+            Some(Users::One(_)) => 1,
+            Some(Users::Many(nodes)) => nodes.len(),
+        }
+    }
+
     /// The objects that the stream of some node names and that do not exist, in order.
     pub fn missing(&self) -> impl Iterator<Item = &ResourceKey> {
         self.missing.iter()

@@ -23,6 +23,7 @@
 //! | `identity` | UIDs where one controller writes after another |
 //! | `comparison` | differences between interest and fold |
 //! | `difference` | the one event that makes an entry what it should be |
+//! | `entry_differences` | the events of a group of changes |
 //! | `writable_log` | appending, reading back, repairing |
 //! | `heartbeat` | the heartbeats of the writer |
 //! | `snapshot_requests` | which nodes are to be asked for a snapshot, and when |
@@ -35,6 +36,7 @@ pub(crate) mod backup;
 mod command;
 mod comparison;
 mod difference;
+mod entry_differences;
 mod error;
 mod heartbeat;
 mod identity;
@@ -54,7 +56,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use headwater_event::NodeName;
-use headwater_follow::{FollowError, Follower};
+use headwater_follow::FollowError;
 use headwater_log::Log;
 use headwater_store::Engine;
 use headwater_telemetry::error_chain;
@@ -77,8 +79,8 @@ use crate::source::{Notice, SourceEvent, SourceStates, UidAssignment};
 
 pub(crate) use self::command::Command;
 use self::error::PublishError;
-pub(crate) use self::log_fold::DownstreamLog;
 pub use self::log_fold::OpenError;
+pub(crate) use self::log_fold::{DownstreamLog, LogFollower};
 pub use self::progress::Progress;
 pub(crate) use self::snapshot_requests::SharedSnapshotRequests;
 pub use self::timings::{HEARTBEAT_INTERVAL, HEARTBEATS_MISSED, SOURCE_LOSS_MAX, WriterTimings};
@@ -102,7 +104,7 @@ pub(crate) struct PublisherDependencies {
     /// The log that it writes.
     pub(crate) downstream: DownstreamLog,
     /// The fold of that log, read to its end.
-    pub(crate) follower: Follower<()>,
+    pub(crate) follower: LogFollower,
     /// Where hubs reach this controller.
     pub(crate) address: Option<String>,
     /// The objects, which the publisher alone writes.
@@ -137,6 +139,8 @@ pub(crate) struct PublisherDependencies {
     pub(crate) timings: WriterTimings,
     /// Whether no other process can write the log.
     pub(crate) sole_writer: bool,
+    /// Whether events of one partition may share an object.
+    pub(crate) shares_objects: bool,
     /// Cancelled when it is to release the log. A task that is dropped instead is a killed one.
     pub(crate) stop: CancellationToken,
 }
@@ -150,6 +154,7 @@ pub(crate) struct Publisher {
     new_uuid: UuidGenerator,
     source: mpsc::Receiver<SourceEvent>,
     group_events: usize,
+    shares_objects: bool,
     sources: SourceHealth,
     _source_open: mpsc::Sender<SourceEvent>,
     commands: mpsc::Receiver<Command>,
@@ -186,6 +191,7 @@ impl Publisher {
             new_uuid,
             source: dependencies.source,
             group_events: dependencies.group_events,
+            shares_objects: dependencies.shares_objects,
             sources: SourceHealth::new(dependencies.source_states),
             _source_open: dependencies.source_open,
             commands: dependencies.commands,
@@ -302,7 +308,10 @@ impl Publisher {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
                 error = heartbeats.failed() => return Err(error),
-                _ = heads.tick() => log.append_heads().await?,
+                _ = heads.tick() => {
+                    log.append_heads().await?;
+                    log.retire_bodies().await?;
+                }
                 result = log.advance() => {
                     result?;
                     log.repair().await?;

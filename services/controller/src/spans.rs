@@ -97,7 +97,13 @@ mod tests {
     }
 
     fn draft(traceparent: Option<String>) -> Draft {
-        Draft { stream: StreamId::Cluster, event: Event::Head, replaces: None, traceparent }
+        Draft {
+            stream: StreamId::Cluster,
+            event: Event::Head,
+            replaces: None,
+            traceparent,
+            is_shared: false,
+        }
     }
 
     fn report(traceparent: Option<String>) -> StoredRecord {

@@ -59,7 +59,8 @@ pub trait StreamSource {
 
     /// The events of `(from, to]`, in order and without a gap: at least one, and further ones up to
     /// `bytes_max` (counted as [`crate::message::change_bytes`], with whole objects). Callers pass
-    /// `from >= raw_from` of the [`FoldStatus`].
+    /// `from >= raw_from` of the [`FoldStatus`]. Empty: the first event's object is no longer
+    /// stored, as a later event has replaced it; a delta has the later one.
     ///
     /// # Errors
     /// When the fold cannot be read.

@@ -73,6 +73,7 @@ impl Cloud {
             time_ms: 0,
             hash: self.state.hash(&self.log_id),
             traceparent: None,
+            shared: None,
             event: Event::Applied(applied),
         };
         self.source.fold(envelope).expect("in order");

@@ -300,6 +300,7 @@ fn source() -> MemorySource {
                 time_ms: 0,
                 hash: StateHash::EMPTY,
                 traceparent: None,
+                shared: None,
                 event,
             };
             source.fold(envelope).expect("in order");

@@ -277,6 +277,7 @@ fn extend(source: &mut MemorySource, seqs: std::ops::RangeInclusive<u64>, names:
             time_ms: 0,
             hash: hash(1),
             traceparent: None,
+            shared: None,
             event: Event::Applied(pod(&format!("p{}", seq % names), object)),
         };
         source.fold(envelope).expect("in order");
@@ -513,6 +514,7 @@ fn a_stream_given_to_a_node_is_served_at_once_and_one_taken_away_no_more() {
             time_ms: 0,
             hash: hash(1),
             traceparent: None,
+            shared: None,
             event: Event::Applied(Applied { key, uid, resource_version, object }),
         };
         source.fold(envelope).expect("in order");

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use crate::body::SharedObject;
 use crate::hash::StateHash;
 use crate::key::EntryKey;
 use crate::position::{Seq, WriterEpoch};
@@ -147,6 +148,9 @@ pub struct Envelope {
     pub traceparent: Option<String>,
     /// The event.
     pub event: Event,
+    /// The body that the event's record refers to, if its record does not carry the object. A part
+    /// that does not store the partition's bodies ignores it: the event has the object.
+    pub shared: Option<SharedObject>,
 }
 
 /// The CamelCase that Kubernetes uses for a lower-case type, for event names.

@@ -64,6 +64,7 @@
 //! | [`stream`] | stream ids and their partition |
 //! | [`position`] | seq, log id, writer epoch, checkpoint, offset, cursor |
 //! | [`event`] | events, and the envelope with an event's position |
+//! | [`body`] | objects that several events of a partition refer to |
 //! | [`header`] | the binary header of a downstream record |
 //! | [`hash`] | the state hash |
 //! | [`summary`] | the comparison of two replicas by digests |
@@ -77,6 +78,7 @@
 
 pub mod advance;
 pub mod assignment;
+pub mod body;
 pub mod event;
 pub mod hash;
 pub mod header;
@@ -93,6 +95,7 @@ pub mod upstream;
 
 pub use advance::{AdvanceBase, AdvanceFault, check_advance};
 pub use assignment::{Assignment, AssignmentError};
+pub use body::{BodyAddress, BodyHeader, BodyId, SharedObject};
 pub use event::{Applied, Change, Envelope, Event, Removed};
 pub use hash::{HashKey, ObjectHash, StateHash};
 pub use header::EventHeader;

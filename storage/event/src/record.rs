@@ -8,6 +8,7 @@
 //! | `!writer <epoch> <uuid>` | [`Claim`] | a writer's claim, in every partition, never superseded |
 //! | `!heartbeat <epoch>` | [`Heartbeat`] | the writer is alive, or has stopped in order |
 //! | `!reconciled <epoch>` | empty object | the writer has appended all differences of its sources |
+//! | `!body <epoch> <number>` | an object, or null when retired | an object that events refer to, see [`crate::body`] |
 //! | `<stream> !head` | empty object | [`crate::Event::Head`] |
 //! | `<stream> <entry key>` | the object, or null for a removal | an event of the stream |
 //!
@@ -28,6 +29,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::body::BodyId;
 use crate::key::{EntryKey, KeyError, ResourceKey};
 use crate::name::NodeName;
 use crate::position::{LogId, WriterEpoch};
@@ -44,6 +46,8 @@ pub enum RecordKey {
     Heartbeat(WriterEpoch),
     /// The mark of a writer that has appended all differences of its sources.
     Reconciled(WriterEpoch),
+    /// An object that events of the partition refer to.
+    Body(BodyId),
     /// The head of a stream.
     Head(StreamId),
     /// An entry of a stream.
@@ -130,6 +134,7 @@ const LOG: &str = "!log";
 const WRITER: &str = "!writer";
 const HEARTBEAT: &str = "!heartbeat";
 const RECONCILED: &str = "!reconciled";
+const BODY: &str = "!body";
 const HEAD: &str = "!head";
 const SNAPSHOT: &str = "!snapshot";
 const POSITION: &str = "!position";
@@ -170,6 +175,10 @@ fn reserved(first: &str, second: &str) -> Option<RecordKey> {
         }
         HEARTBEAT => epoch(second).map(RecordKey::Heartbeat),
         RECONCILED => epoch(second).map(RecordKey::Reconciled),
+        BODY => {
+            let (of, number) = second.split_once(' ')?;
+            Some(RecordKey::Body(BodyId { epoch: epoch(of)?, number: number.parse().ok()? }))
+        }
         _ => None,
     }
 }
@@ -181,6 +190,7 @@ impl fmt::Display for RecordKey {
             Self::Claim(epoch, writer) => write!(f, "{WRITER} {epoch} {writer}"),
             Self::Heartbeat(epoch) => write!(f, "{HEARTBEAT} {epoch}"),
             Self::Reconciled(epoch) => write!(f, "{RECONCILED} {epoch}"),
+            Self::Body(id) => write!(f, "{BODY} {id}"),
             Self::Head(stream) => write!(f, "{stream} {HEAD}"),
             Self::Entry(stream, entry) => write!(f, "{stream} {entry}"),
         }
@@ -247,6 +257,7 @@ mod tests {
             "!writer 3 67e55044-10b1-426f-9247-bb680e5fe0c8",
             "!heartbeat 3",
             "!reconciled 3",
+            "!body 3 7",
             "cluster !head",
             "node/gw-1 !streams",
             "node/gw-1 !snapshot-request",
@@ -262,6 +273,8 @@ mod tests {
             "!writer 3",
             "!writer x y",
             "!other 1",
+            "!body 3",
+            "!body 3 x",
             "pool default/pod/a",
             "cluster a/b",
         ] {

@@ -1,6 +1,6 @@
 //! Rows that a part derives from accepted events, in the batch of their fold.
 
-use headwater_event::Envelope;
+use headwater_event::{BodyAddress, Envelope};
 use headwater_store::EngineError;
 use headwater_view::{Continuity, PositionChanges, StreamState};
 
@@ -18,6 +18,30 @@ pub trait DerivedRows: Send {
         continuity: Continuity,
         state: &mut StreamState,
     ) -> Result<(), EngineError>;
+
+    /// Derives rows from a body that the log has from here on, in the batch of the fold.
+    ///
+    /// # Errors
+    /// As [`DerivedRows::derive`].
+    fn body_added(
+        &mut self,
+        _body: &BodyAddress,
+        _state: &mut StreamState,
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Derives rows from a body that a writer has retired, in the batch of the fold.
+    ///
+    /// # Errors
+    /// As [`DerivedRows::derive`].
+    fn body_retired(
+        &mut self,
+        _body: &BodyAddress,
+        _state: &mut StreamState,
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Called after a commit of everything derived so far, with the streams that moved.
     fn after_commit(&mut self, _changes: &PositionChanges) {}

@@ -29,6 +29,7 @@ use headwater_view::{
 };
 
 use crate::derived_rows::DerivedRows;
+use crate::stored_bodies::{CachedBody, StoredBodies};
 
 /// Returns milliseconds since the Unix epoch. Used only to decide whether a stored cursor is too old.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -56,6 +57,8 @@ pub struct Follower<R> {
     /// The streams of an opened fold that are not verified yet.
     unverified: VecDeque<StreamId>,
     folded: bool,
+    /// The body of the last event that referred to one.
+    last_body: CachedBody,
 }
 
 /// The result of one batch of the log.
@@ -232,8 +235,9 @@ impl<R: DerivedRows> Follower<R> {
     ) -> Result<Self, FollowError> {
         let folded = acceptance.is_folded();
         let (damaged, unverified) = (BTreeSet::new(), VecDeque::new());
+        let last_body = CachedBody::default();
         let mut follower =
-            Self { reader, acceptance, state, rows, clock, damaged, unverified, folded };
+            Self { reader, acceptance, state, rows, clock, damaged, unverified, folded, last_body };
         if folded {
             follower.damaged = follower.incomplete()?;
         }
@@ -383,7 +387,9 @@ impl<R: DerivedRows> Follower<R> {
         let partition = self.acceptance.partitions().get(&batch.cursor.partition);
         let is_folding = partition.is_some_and(|state| matches!(state.mode, Mode::Fold { .. }));
         let log_id = self.acceptance.metadata().log_id;
-        let outcomes = self.acceptance.accept_batch(batch, (self.clock)());
+        let now_ms = (self.clock)();
+        let mut bodies = StoredBodies { state: &mut self.state, last: &mut self.last_body };
+        let outcomes = self.acceptance.accept_batch_with(batch, now_ms, &mut bodies)?;
         for outcome in &outcomes {
             if let Outcome::Hole(hole) = outcome
                 && !is_folding
@@ -396,7 +402,14 @@ impl<R: DerivedRows> Follower<R> {
                     return Err(FollowError::CompactedAway { stream, expected });
                 }
             }
-            let Outcome::Accepted(envelope) = outcome else { continue };
+            match outcome {
+                Outcome::Body(body) => self.rows.body_added(body, &mut self.state)?,
+                Outcome::BodyRetired(body) => self.rows.body_retired(body, &mut self.state)?,
+                _ => {}
+            }
+            let (Outcome::Accepted(envelope) | Outcome::BodyCompacted(envelope)) = outcome else {
+                continue;
+            };
             // A damaged stream differs from the log until the writer appends what it lacks.
             let is_sparse = is_folding || self.damaged.contains(&envelope.stream);
             let continuity = if is_sparse { Continuity::Sparse } else { Continuity::Dense };

@@ -4,10 +4,13 @@
 //! The hub and the controller share this loop, so they fold the same log by the same rules. Rows that
 //! one of them derives besides go into the same batch through [`DerivedRows`].
 
+mod body_references;
 mod derived_rows;
 mod follower;
 mod resume;
+mod stored_bodies;
 
+pub use body_references::BodyReferences;
 pub use derived_rows::DerivedRows;
 pub use follower::{FollowError, Follower, Step, TakeOverError, WallClock, discard_fold};
 pub use resume::{ResumePoint, must_refold, resume_point};

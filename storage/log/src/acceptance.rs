@@ -23,10 +23,12 @@ mod outcome;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use headwater_event::record::{Claim, Heartbeat, LogMetadata};
 use headwater_event::{
-    Cursor, EntryKey, EventHeader, Offset, Partition, RecordKey, StreamId, WriterEpoch,
+    BodyAddress, BodyId, Cursor, EntryKey, EventHeader, Offset, Partition, RecordKey, StreamId,
+    WriterEpoch,
 };
 
 pub use self::outcome::{
@@ -35,7 +37,9 @@ pub use self::outcome::{
 pub use self::state::{AcceptedPosition, Mode, PartitionState, RepairKey};
 
 use self::decode::{decode_claim, decode_heartbeat, decode_metadata, envelope};
+use crate::bodies::{Bodies, Body, MemoryBodies};
 use crate::log::{Batch, StoredRecord};
+use crate::value::{ValueError, decode_reference};
 
 /// The range of offsets that a fold of one partition covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub struct Acceptance {
     /// Sorted, so that every iteration has the same order.
     streams: BTreeMap<StreamId, AcceptedPosition>,
     changed: ChangedState,
+    /// Empty if the reader stores its bodies.
+    bodies: MemoryBodies,
 }
 
 /// The parts that changed since the last [`Acceptance::take_changes`].
@@ -93,10 +99,12 @@ impl Acceptance {
             partitions: partitions.keys().copied().collect(),
             streams: BTreeSet::new(),
         };
-        Self { metadata, partitions, streams: BTreeMap::new(), changed }
+        let bodies = MemoryBodies::default();
+        Self { metadata, partitions, streams: BTreeMap::new(), changed, bodies }
     }
 
-    /// Restores the stored state of a reader.
+    /// Restores the stored state of a reader. Such a reader stores its bodies too, and accepts
+    /// batches by [`Acceptance::accept_batch_with`].
     pub fn restore(
         metadata: LogMetadata,
         partitions: impl IntoIterator<Item = (Partition, PartitionState)>,
@@ -107,6 +115,7 @@ impl Acceptance {
             partitions: partitions.into_iter().collect(),
             streams: streams.into_iter().collect(),
             changed: ChangedState::default(),
+            bodies: MemoryBodies::default(),
         }
     }
 
@@ -208,26 +217,53 @@ impl Acceptance {
         }
     }
 
-    /// Accepts or rejects each record of a batch and moves the cursor to its end. `now_ms` is the
-    /// reader's clock; see [`PartitionState::inside_window`].
+    /// Accepts or rejects each record of a batch and moves the cursor to its end, and keeps the
+    /// bodies in memory. `now_ms` is the reader's clock; see [`PartitionState::inside_window`].
     pub fn accept_batch(&mut self, batch: &Batch, now_ms: i64) -> Vec<Outcome> {
-        let outcomes = batch.records.iter().map(|record| self.accept(record)).collect();
+        let mut bodies = std::mem::take(&mut self.bodies);
+        let outcomes = self.accept_batch_with(batch, now_ms, &mut bodies);
+        self.bodies = bodies;
+        outcomes.unwrap_or_else(|never: Infallible| match never {})
+    }
+
+    /// The bodies in memory.
+    pub fn bodies(&self) -> &MemoryBodies {
+        &self.bodies
+    }
+
+    /// As [`Acceptance::accept_batch`], for a reader that stores its bodies with its state.
+    ///
+    /// # Errors
+    /// When a body cannot be read from `bodies`; the reader then goes back to its stored state.
+    pub fn accept_batch_with<B: Bodies>(
+        &mut self,
+        batch: &Batch,
+        now_ms: i64,
+        bodies: &mut B,
+    ) -> Result<Vec<Outcome>, B::Error> {
+        let records = batch.records.iter();
+        let outcomes =
+            records.map(|record| self.accept(record, bodies)).collect::<Result<_, _>>()?;
         if let Some(state) = self.partitions.get_mut(&batch.cursor.partition) {
             state.pass(batch.cursor, batch.high, now_ms);
             self.changed.partitions.insert(batch.cursor.partition);
         }
-        outcomes
+        Ok(outcomes)
     }
 
     /// Judges one record.
-    fn accept(&mut self, recorded: &StoredRecord) -> Outcome {
+    fn accept<B: Bodies>(
+        &mut self,
+        recorded: &StoredRecord,
+        bodies: &mut B,
+    ) -> Result<Outcome, B::Error> {
         let Some(state) = self.partitions.get_mut(&recorded.partition) else {
-            return Outcome::Ignored(IgnoreReason::NotRead);
+            return Ok(Outcome::Ignored(IgnoreReason::NotRead));
         };
         if !state.meet(recorded) {
-            return Outcome::Ignored(IgnoreReason::ReadBefore);
+            return Ok(Outcome::Ignored(IgnoreReason::ReadBefore));
         }
-        match RecordKey::decode(&recorded.record.key) {
+        Ok(match RecordKey::decode(&recorded.record.key) {
             Err(error) => malformed(recorded, None, error.into()),
             Ok(RecordKey::Log(uuid)) => match decode_metadata(&recorded.record, uuid) {
                 Ok(metadata) if metadata == self.metadata => Outcome::Metadata(metadata),
@@ -256,25 +292,29 @@ impl Acceptance {
                 }
                 false => Outcome::Ignored(IgnoreReason::FormerWriter),
             },
-            Ok(RecordKey::Head(stream)) => self.accept_event(recorded, stream, None),
-            Ok(RecordKey::Entry(stream, key)) => self.accept_event(recorded, stream, Some(key)),
-        }
+            Ok(RecordKey::Body(id)) => accept_body(recorded, id, bodies),
+            Ok(RecordKey::Head(stream)) => self.accept_event(recorded, stream, None, bodies)?,
+            Ok(RecordKey::Entry(stream, key)) => {
+                self.accept_event(recorded, stream, Some(key), bodies)?
+            }
+        })
     }
 
     /// Judges a record of a stream; `key` is `None` for its head.
-    fn accept_event(
+    fn accept_event<B: Bodies>(
         &mut self,
         recorded: &StoredRecord,
         stream: StreamId,
         key: Option<EntryKey>,
-    ) -> Outcome {
+        bodies: &mut B,
+    ) -> Result<Outcome, B::Error> {
         let expected = stream.partition(self.metadata.partitions);
         if recorded.partition != expected {
             let reason = MalformedReason::Partition { expected };
-            return malformed(recorded, Some(stream), reason);
+            return Ok(malformed(recorded, Some(stream), reason));
         }
         let Some(state) = self.partitions.get(&recorded.partition) else {
-            return Outcome::Ignored(IgnoreReason::NotRead);
+            return Ok(Outcome::Ignored(IgnoreReason::NotRead));
         };
         let position = self.streams.entry(stream.clone()).or_default();
         self.changed.streams.insert(stream.clone());
@@ -283,33 +323,52 @@ impl Acceptance {
             Ok(header) => header,
             Err(error) => {
                 position.stop(state.claimed(), repair);
-                return malformed(recorded, Some(stream), error.into());
+                return Ok(malformed(recorded, Some(stream), error.into()));
             }
         };
         if header.epoch != state.claimed() {
             position.repairs.insert(repair);
             let (seq, epoch, claimed) = (header.seq, header.epoch, state.claimed());
-            return Outcome::Fenced(FencedRecord { stream, key, seq, epoch, claimed });
+            return Ok(Outcome::Fenced(FencedRecord { stream, key, seq, epoch, claimed }));
         }
         let gap_allowed = state.gap_allowed(position, &header, recorded.time_ms);
         match judge(position, &header, gap_allowed) {
             Verdict::Accept => {}
             Verdict::Duplicate => {
                 position.repairs.insert(repair);
-                return Outcome::Ignored(IgnoreReason::Duplicate);
+                return Ok(Outcome::Ignored(IgnoreReason::Duplicate));
             }
             Verdict::BehindHole => {
                 position.repairs.insert(repair);
-                return Outcome::Ignored(IgnoreReason::BehindHole);
+                return Ok(Outcome::Ignored(IgnoreReason::BehindHole));
             }
             Verdict::Hole => {
                 let expected = position.seq.next();
                 position.stop(header.epoch, repair);
                 let (found, epoch) = (header.seq, header.epoch);
-                return Outcome::Hole(Hole { stream, expected, found, epoch });
+                return Ok(Outcome::Hole(Hole { stream, expected, found, epoch }));
             }
         }
-        match envelope(recorded, stream.clone(), key, header) {
+        let body = match referenced(recorded, header.epoch) {
+            Ok(None) => Ok(None),
+            Ok(Some(at)) => match bodies.get(at)? {
+                Some(body) => Ok(Some((at, body))),
+                None if state.may_lack_body(recorded.time_ms) => {
+                    let head = envelope(recorded, stream.clone(), None, header, None);
+                    return Ok(match head {
+                        Ok(head) => {
+                            position.advance(&head, recorded.offset, &repair);
+                            Outcome::BodyCompacted(head)
+                        }
+                        Err(reason) => malformed(recorded, Some(stream), reason),
+                    });
+                }
+                None => Err(MalformedReason::NoBody { id: at.id }),
+            },
+            Err(error) => Err(error.into()),
+        };
+        let envelope = body.and_then(|body| envelope(recorded, stream.clone(), key, header, body));
+        Ok(match envelope {
             Ok(envelope) => {
                 position.advance(&envelope, recorded.offset, &repair);
                 Outcome::Accepted(envelope)
@@ -318,8 +377,36 @@ impl Acceptance {
                 position.stop(state.claimed(), repair);
                 malformed(recorded, Some(stream), reason)
             }
-        }
+        })
     }
+}
+
+/// Adds or removes a body. Bodies of any writer are kept: events refer to those of their own epoch
+/// alone, and a former writer retires only what nothing refers to any more.
+fn accept_body<B: Bodies>(recorded: &StoredRecord, id: BodyId, bodies: &mut B) -> Outcome {
+    let at = BodyAddress { partition: recorded.partition, id };
+    match Body::decode(&recorded.record) {
+        Ok(Some(body)) => {
+            bodies.put(at, body);
+            Outcome::Body(at)
+        }
+        Ok(None) => {
+            bodies.remove(at);
+            Outcome::BodyRetired(at)
+        }
+        Err(reason) => malformed(recorded, None, reason),
+    }
+}
+
+/// The body to which a record of `epoch` refers; `None`: it refers to none.
+fn referenced(
+    recorded: &StoredRecord,
+    epoch: WriterEpoch,
+) -> Result<Option<BodyAddress>, ValueError> {
+    let Some(value) = &recorded.record.value else { return Ok(None) };
+    let number = decode_reference(value)?;
+    Ok(number
+        .map(|number| BodyAddress { partition: recorded.partition, id: BodyId { epoch, number } }))
 }
 
 /// The verdict on a record of the highest claimed epoch.

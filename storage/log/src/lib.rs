@@ -12,6 +12,7 @@
 //! | [`mod@claim`] | the claim by which a process becomes the one writer |
 //! | [`writer`] | the one writer: seq, epoch and state hash for every event |
 //! | [`acceptance`] | the rules by which a record is an event |
+//! | [`bodies`] | the objects that several events refer to |
 //! | [`fold`] | the fold from the start, for a reader without usable state |
 //! | [`catch_up`] | the catch-up target: the ends that a reader must reach |
 //! | [`history`] | past states and events of one stream |
@@ -21,6 +22,7 @@
 //! | `conformance` | the suite that every log must pass (feature `testing`) |
 
 pub mod acceptance;
+pub mod bodies;
 pub mod catch_up;
 pub mod claim;
 #[cfg(any(test, feature = "testing"))]
@@ -35,6 +37,7 @@ pub mod value;
 pub mod writer;
 
 pub use acceptance::{Acceptance, AcceptanceChanges, FoldRange, Outcome};
+pub use bodies::{Bodies, Body, MemoryBodies};
 pub use catch_up::{CatchUpTarget, start_cursors};
 pub use claim::{ClaimAttempt, ClaimError, Claimant, claim};
 pub use fold::{begin_fold, begin_fold_of};
@@ -51,4 +54,6 @@ pub use metadata::{
     read_or_create_upstream_metadata,
 };
 pub use upstream_log::{UpstreamLog, is_of_positions};
-pub use writer::{Draft, EventPosition, Heartbeats, InFlightEntry, Writer, WriterError, repair};
+pub use writer::{
+    Draft, EventPosition, Heartbeats, InFlightEntry, SHARED_BYTES_MIN, Writer, WriterError, repair,
+};

@@ -8,6 +8,7 @@
 //! | `0x01` | one zstd frame that names its content size |
 //! | `0x02` | reserved: zstd with a trained dictionary, whose id follows |
 //! | `0x03` | reserved: sealed |
+//! | `0x04` | no object: the number of the body that has it, see [`crate::bodies`] |
 //!
 //! A reserved encoding is an error that names the encoding. A reader stops at a value that it cannot
 //! decode.
@@ -30,6 +31,7 @@ const ZSTD_LEVEL: i32 = 3;
 const ZSTD: u8 = 0x01;
 const ZSTD_DICTIONARY: u8 = 0x02;
 const SEALED: u8 = 0x03;
+const REFERENCE: u8 = 0x04;
 
 /// Why a value cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +45,9 @@ pub enum ValueError {
     /// The value is sealed.
     #[error("the value is sealed, which this build cannot open: upgrade")]
     Sealed,
+    /// The value refers to a body where an object is required.
+    #[error("the value refers to a body and has no object")]
+    Reference,
     /// The first byte names no encoding.
     #[error("the value's encoding {first:#04x} is unknown to this build: upgrade")]
     Unknown {
@@ -115,7 +120,36 @@ pub fn decode_value(value: &Bytes) -> Result<Bytes, ValueError> {
         Some(&ZSTD) => decompress(&value[1..]),
         Some(&ZSTD_DICTIONARY) => Err(ValueError::Dictionary),
         Some(&SEALED) => Err(ValueError::Sealed),
+        Some(&REFERENCE) => Err(ValueError::Reference),
         Some(&first) => Err(ValueError::Unknown { first }),
+    }
+}
+
+/// The value of an event whose object is in the body `number` of its epoch: the number's bytes,
+/// big-endian, without leading zeros.
+pub fn encode_reference(number: u64) -> Bytes {
+    let bytes = number.to_be_bytes();
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    let mut value = Vec::with_capacity(1 + bytes.len() - zeros);
+    value.push(REFERENCE);
+    value.extend_from_slice(&bytes[zeros..]);
+    value.into()
+}
+
+/// The number of the body to which a value refers; `None`: the value is not a reference.
+///
+/// # Errors
+/// [`ValueError::Damaged`]: the number is no number.
+pub fn decode_reference(value: &[u8]) -> Result<Option<u64>, ValueError> {
+    let Some((&REFERENCE, number)) = value.split_first() else { return Ok(None) };
+    let mut bytes = [0; size_of::<u64>()];
+    let zeros = bytes.len().checked_sub(number.len());
+    match zeros {
+        Some(zeros) if number.first().is_some_and(|first| *first != 0) => {
+            bytes[zeros..].copy_from_slice(number);
+            Ok(Some(u64::from_be_bytes(bytes)))
+        }
+        _ => Err(ValueError::Damaged { reason: "it names no body".to_owned() }),
     }
 }
 
@@ -178,7 +212,22 @@ mod tests {
         assert_eq!(decode_value(&value), Err(ValueError::TooLarge { bytes }));
     }
 
+    #[test]
+    fn a_reference_takes_no_more_bytes_than_its_number() {
+        assert_eq!(encode_reference(7).as_ref(), [4, 7]);
+        for bad in [&[4][..], &[4, 0], &[4, 0, 1], &[4, 1, 2, 3, 4, 5, 6, 7, 8, 9]] {
+            assert!(decode_reference(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(decode_reference(b"{}"), Ok(None));
+        assert_eq!(decode_value(&encode_reference(7)), Err(ValueError::Reference));
+    }
+
     proptest! {
+        #[test]
+        fn references_survive_encoding(number in 1u64..) {
+            prop_assert_eq!(decode_reference(&encode_reference(number)), Ok(Some(number)));
+        }
+
         #[test]
         fn values_survive_encoding(object in proptest::collection::vec(any::<u8>(), 1..9000)) {
             let object = Bytes::from(object);

@@ -10,9 +10,11 @@
 //! |---|---|
 //! | `pending` | append calls whose outcome is not known yet |
 //! | `heartbeats` | heartbeats, which do not wait for the writer's appends |
+//! | `shared_bodies` | objects that several events refer to |
 
 mod heartbeats;
 mod pending;
+mod shared_bodies;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -22,16 +24,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use headwater_event::record::{Claim, Heartbeat, LogMetadata};
 use headwater_event::{
-    Applied, EntryKey, Event, EventHeader, HashKey, ObjectHash, Partition, RecordKey, Removed, Seq,
-    StateHash, StreamId, WriterEpoch,
+    Applied, BodyAddress, EntryKey, Event, EventHeader, HashKey, ObjectHash, Partition, RecordKey,
+    Removed, Seq, StateHash, StreamId, WriterEpoch,
 };
 
 pub use self::heartbeats::Heartbeats;
 use self::heartbeats::{failure, heartbeat};
 use self::pending::PendingAppends;
+pub use self::shared_bodies::SHARED_BYTES_MIN;
+use self::shared_bodies::{ObjectHashes, SharedBodies, StagedBodies};
 use crate::acceptance::{Acceptance, Outcome, RepairKey};
 use crate::log::{Append, Description, Log, Record};
-use crate::value::{OBJECT_BYTES_MAX, ValueEncoder};
+use crate::value::{OBJECT_BYTES_MAX, ValueEncoder, encode_reference};
 
 /// The value of records whose key is their whole content.
 const EMPTY_OBJECT: &[u8] = b"{}";
@@ -48,6 +52,9 @@ pub struct Draft {
     pub replaces: Option<ObjectHash>,
     /// W3C trace context of the change, where the source had one.
     pub traceparent: Option<String>,
+    /// Whether other streams of the partition are likely to have the same object. The log then has it
+    /// once, in a body to which the events refer, unless it is smaller than [`SHARED_BYTES_MIN`].
+    pub is_shared: bool,
 }
 
 /// The position of an appended event.
@@ -102,6 +109,7 @@ pub struct Writer {
     hash_key: HashKey,
     record_bytes_max: usize,
     encoder: ValueEncoder,
+    bodies: SharedBodies,
     streams: HashMap<StreamId, WritePosition>,
     heads_due: BTreeSet<StreamId>,
     pending: PendingAppends,
@@ -140,6 +148,8 @@ struct InFlight {
     seq: Seq,
     /// The object and its hash; `None` after a removal, and for a head.
     applied: Option<(ObjectHash, Applied)>,
+    /// The bytes of the object that it keeps in memory. Of the events that share one, the first.
+    object_bytes: usize,
 }
 
 /// The last append under each key that the owner has not read back yet.
@@ -158,6 +168,7 @@ struct StagedAppend {
     streams: HashMap<StreamId, WritePosition>,
     heads_due: HashMap<StreamId, bool>,
     in_flight: HashMap<(StreamId, RepairKey), InFlight>,
+    bodies: StagedBodies,
 }
 
 impl Writer {
@@ -186,6 +197,7 @@ impl Writer {
             hash_key: HashKey::new(&metadata.log_id),
             record_bytes_max: description.record_bytes_max,
             encoder: ValueEncoder::new(),
+            bodies: SharedBodies::default(),
             streams,
             heads_due,
             pending: PendingAppends::default(),
@@ -236,7 +248,7 @@ impl Writer {
             return None;
         }
         let at = (stream.clone(), RepairKey::Entry(key.clone()));
-        let InFlight { seq, applied } = self.in_flight.keys.get(&at)?;
+        let InFlight { seq, applied, .. } = self.in_flight.keys.get(&at)?;
         Some(match applied.clone() {
             Some((object_hash, applied)) => {
                 InFlightEntry::Applied { seq: *seq, object_hash, applied }
@@ -260,14 +272,16 @@ impl Writer {
     pub fn begin(&mut self, drafts: Vec<Draft>) -> Result<usize, WriterError> {
         self.check_alive()?;
         let mut staged = StagedAppend::default();
+        let mut hashes = ObjectHashes::default();
         for draft in drafts {
-            self.stage(&mut staged, draft)?;
+            self.stage(&mut staged, &mut hashes, draft)?;
         }
-        let StagedAppend { appends, positions, streams, heads_due, in_flight } = staged;
+        let StagedAppend { appends, positions, streams, heads_due, in_flight, bodies } = staged;
         let events = positions.len();
         if events == 0 {
             return Ok(0);
         }
+        self.bodies.begun(bodies);
         self.streams.extend(streams);
         for (at, sent) in in_flight {
             self.in_flight.insert(at, sent);
@@ -290,6 +304,25 @@ impl Writer {
     pub fn begin_heads(&mut self) -> Result<usize, WriterError> {
         let drafts = self.heads_due.iter().map(|stream| head(stream.clone())).collect();
         self.begin(drafts)
+    }
+
+    /// Begins to append the tombstones of bodies to which, in the owner's fold of everything that
+    /// this writer was shown, no latest event refers. A body to which an append in flight refers
+    /// stays. Returns the number of tombstones.
+    ///
+    /// # Errors
+    /// As [`Writer::begin`].
+    pub fn begin_retiring(
+        &mut self,
+        unreferenced: impl IntoIterator<Item = BodyAddress>,
+    ) -> Result<usize, WriterError> {
+        self.check_alive()?;
+        let appends = self.bodies.retire(unreferenced);
+        let count = appends.len();
+        if count > 0 {
+            self.pending.start(self.log.clone(), appends, Vec::new());
+        }
+        Ok(count)
     }
 
     /// Waits for the oldest append that has begun. When this returns `Ok`, its events, which are
@@ -367,7 +400,11 @@ impl Writer {
             Outcome::Accepted(envelope) if envelope.epoch == self.claim.epoch => {
                 let at = (envelope.stream.clone(), RepairKey::of(&envelope.event));
                 self.in_flight.came_back(&at, envelope.seq);
+                if let Some(shared) = &envelope.shared {
+                    self.bodies.read_back(&shared.body);
+                }
             }
+            Outcome::BodyRetired(body) => self.bodies.retired(body),
             Outcome::Claimed { claim, .. } if claim.epoch > self.claim.epoch => {
                 let by = format!("{} claimed epoch {}", claim.writer, claim.epoch);
                 self.dead.get_or_insert(by);
@@ -385,8 +422,18 @@ impl Writer {
     }
 
     /// Gives one draft its position.
-    fn stage(&mut self, staged: &mut StagedAppend, draft: Draft) -> Result<(), WriterError> {
-        let Draft { stream, event, replaces, traceparent } = draft;
+    fn stage(
+        &mut self,
+        staged: &mut StagedAppend,
+        hashes: &mut ObjectHashes,
+        draft: Draft,
+    ) -> Result<(), WriterError> {
+        let Draft { stream, event, replaces, traceparent, is_shared } = draft;
+        let partition = stream.partition(self.metadata.partitions);
+        let object_hash = match &event {
+            Event::Applied(applied) => Some(hashes.of(&applied.object)),
+            Event::Removed(_) | Event::Head => None,
+        };
         let mut position = staged
             .streams
             .get(&stream)
@@ -398,12 +445,25 @@ impl Writer {
             position.epoch = self.claim.epoch;
             position.epoch_first_seq = position.seq;
         }
+        let shared = match (&event, object_hash) {
+            (Event::Applied(applied), Some(hash)) if is_shared => self.bodies.body_of(
+                &mut staged.bodies,
+                &mut self.encoder,
+                (partition, position.epoch),
+                (applied, hash),
+            ),
+            _ => None,
+        };
+        let body = shared.as_ref().map(|shared| shared.at);
         let (key, value) = match &event {
             Event::Head => {
                 (RecordKey::Head(stream.clone()), Some(Bytes::from_static(EMPTY_OBJECT)))
             }
             Event::Applied(applied) => {
-                let value = self.encoder.encode(&applied.object);
+                let value = match body {
+                    Some(body) => encode_reference(body.id.number),
+                    None => self.encoder.encode(&applied.object),
+                };
                 (RecordKey::Entry(stream.clone(), applied.key.clone()), Some(value))
             }
             Event::Removed(removed) => {
@@ -411,35 +471,40 @@ impl Writer {
             }
         };
         let at = (stream.clone(), RepairKey::of(&event));
-        let mut sent = InFlight { seq: position.seq, applied: None };
+        let mut sent = InFlight { seq: position.seq, applied: None, object_bytes: 0 };
         if let Some(key) = event.key() {
             let before = staged.in_flight.get(&at).or_else(|| self.in_flight.keys.get(&at));
             if let Some(before) = before.map_or(replaces, InFlight::object_hash) {
                 position.hash.subtract(&self.hash_key, key, &before);
             }
-            if let Event::Applied(applied) = &event {
-                let object = ObjectHash::of(&applied.object);
+            if let (Event::Applied(applied), Some(object)) = (&event, object_hash) {
                 position.hash.add(&self.hash_key, key, &object);
                 sent.applied = Some((object, applied.clone()));
+                let is_in_memory = shared.as_ref().is_some_and(|shared| shared.record.is_none());
+                sent.object_bytes = if is_in_memory { 0 } else { applied.object.len() };
             }
         }
         staged.in_flight.insert(at, sent);
+        // A reference has the UID and the resource version of its body.
+        let text = |text: &str| if body.is_some() { String::new() } else { text.to_owned() };
         let header = EventHeader {
             seq: position.seq,
             epoch: position.epoch,
             epoch_first_seq: position.epoch_first_seq,
-            uid: event.uid().to_owned(),
-            resource_version: event.resource_version().to_owned(),
+            uid: text(event.uid()),
+            resource_version: text(event.resource_version()),
             hash: position.hash,
         };
         let header = Bytes::from(header.encode());
         let record = Record { key: key.to_string().into(), value, header, traceparent };
-        if let Some((bytes, bytes_max)) = self.too_large(&event, &record) {
+        let new_body = shared.and_then(|shared| shared.record);
+        let records = new_body.iter().chain([&record]);
+        if let Some((bytes, bytes_max)) = self.too_large(&event, records) {
             let key = event.key().map_or_else(|| event.kind(), ToString::to_string);
             return Err(WriterError::TooLarge { stream, key, bytes, bytes_max });
         }
-        let partition = stream.partition(self.metadata.partitions);
-        staged.appends.push(Append { partition, record });
+        let records = new_body.into_iter().chain([record]);
+        staged.appends.extend(records.map(|record| Append { partition, record }));
         let (seq, hash) = (position.seq, position.hash);
         staged.streams.insert(stream.clone(), position);
         staged.heads_due.insert(stream.clone(), matches!(event, Event::Removed(_)));
@@ -447,15 +512,19 @@ impl Writer {
         Ok(())
     }
 
-    /// The size and the limit that it breaks: the log's for the record, or every reader's for the
+    /// The size and the limit that it breaks: the log's for a record, or every reader's for the
     /// object, which compression may have made small.
-    fn too_large(&self, event: &Event, record: &Record) -> Option<(usize, usize)> {
+    fn too_large<'r>(
+        &self,
+        event: &Event,
+        records: impl Iterator<Item = &'r Record>,
+    ) -> Option<(usize, usize)> {
         let object = match event {
             Event::Applied(applied) => applied.object.len(),
             Event::Removed(_) | Event::Head => 0,
         };
-        let limits = [(record.bytes(), self.record_bytes_max), (object, OBJECT_BYTES_MAX)];
-        limits.into_iter().find(|(bytes, bytes_max)| bytes > bytes_max)
+        let records = records.map(|record| (record.bytes(), self.record_bytes_max));
+        records.chain([(object, OBJECT_BYTES_MAX)]).find(|(bytes, bytes_max)| bytes > bytes_max)
     }
 
     /// Appends records that have no position, and waits for them.
@@ -488,17 +557,13 @@ impl InFlight {
     fn object_hash(&self) -> Option<ObjectHash> {
         self.applied.as_ref().map(|(hash, _)| *hash)
     }
-
-    fn object_bytes(&self) -> usize {
-        self.applied.as_ref().map_or(0, |(_, applied)| applied.object.len())
-    }
 }
 
 impl KeysInFlight {
     fn insert(&mut self, at: (StreamId, RepairKey), sent: InFlight) {
-        self.object_bytes += sent.object_bytes();
+        self.object_bytes += sent.object_bytes;
         if let Some(before) = self.keys.insert(at, sent) {
-            self.object_bytes -= before.object_bytes();
+            self.object_bytes -= before.object_bytes;
         }
     }
 
@@ -507,7 +572,7 @@ impl KeysInFlight {
         if self.keys.get(at).is_some_and(|sent| sent.seq <= seq)
             && let Some(sent) = self.keys.remove(at)
         {
-            self.object_bytes -= sent.object_bytes();
+            self.object_bytes -= sent.object_bytes;
         }
     }
 }
@@ -531,17 +596,23 @@ pub fn repair(stream: StreamId, touched: RepairKey, present: Option<Applied>) ->
         (RepairKey::Head, _) => head(stream),
         (RepairKey::Entry(_), Some(applied)) => {
             let replaces = Some(ObjectHash::of(&applied.object));
-            Draft { stream, event: Event::Applied(applied), replaces, traceparent: None }
+            Draft {
+                stream,
+                event: Event::Applied(applied),
+                replaces,
+                traceparent: None,
+                is_shared: false,
+            }
         }
         (RepairKey::Entry(key), None) => {
             let event = Event::Removed(Removed { key, uid: String::new() });
-            Draft { stream, event, replaces: None, traceparent: None }
+            Draft { stream, event, replaces: None, traceparent: None, is_shared: false }
         }
     }
 }
 
 fn head(stream: StreamId) -> Draft {
-    Draft { stream, event: Event::Head, replaces: None, traceparent: None }
+    Draft { stream, event: Event::Head, replaces: None, traceparent: None, is_shared: false }
 }
 
 /// A record whose key is its whole content.

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use headwater_event::{EntryKey, Event, Partition, StreamId};
 use headwater_log::{
-    AppendFault, MemoryLog, MemorySettings, MetadataProposal, Writer, read_or_create_metadata,
+    AppendFault, MemoryLog, MemorySettings, MetadataProposal, SHARED_BYTES_MIN, Writer,
+    read_or_create_metadata,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -21,7 +22,17 @@ use self::owner::{Owner, Wanted};
 use self::replica::Replica;
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
-const ZOMBIE: &str = "{\"by\":\"zombie\"}";
+/// Long enough to be shared.
+const ZOMBIE: &str = concat!(
+    "{\"by\":\"zombie\",\"pad\":\"",
+    "................................................................................",
+    "................................................................................",
+    "................................................................................",
+    "\"}"
+);
+
+/// Objects that differ: few, so that events of one append share some.
+const OBJECTS: u8 = 4;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -35,6 +46,8 @@ enum Step {
     DeliverLate,
     Heads,
     Reconcile,
+    /// The writer retires the bodies to which nothing refers.
+    Retire(Option<AppendFault>),
     PassHours(u64),
     Compact,
     Skip(u32, u64),
@@ -63,6 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::DeliverLate),
         2 => Just(Step::Heads),
         3 => Just(Step::Reconcile),
+        3 => proptest::option::weighted(0.3, fault()).prop_map(Step::Retire),
         3 => (1u64..30 * 24).prop_map(Step::PassHours),
         4 => Just(Step::Compact),
         1 => (0u32..2, 1u64..5).prop_map(|(p, n)| Step::Skip(p, n)),
@@ -76,6 +90,12 @@ fn stream(number: u8) -> StreamId {
 
 fn key(number: u8) -> EntryKey {
     format!("d/pod/p{number}").parse().expect("well-formed")
+}
+
+/// An object. Some are long enough to be shared.
+fn object(value: u8) -> Bytes {
+    let pad = if value.is_multiple_of(2) { SHARED_BYTES_MIN } else { 0 };
+    Bytes::from(format!("{{\"value\":{},\"pad\":\"{}\"}}", value % OBJECTS, ".".repeat(pad)))
 }
 
 struct World {
@@ -121,6 +141,7 @@ impl World {
                 }
             }
             Step::Reconcile => self.owner.reconcile(&self.wanted).await,
+            Step::Retire(fault) => self.retire(fault).await,
             Step::PassHours(hours) => {
                 // A living owner appends heads and repairs well before a tombstone can go.
                 self.settle().await;
@@ -137,7 +158,7 @@ impl World {
         let mut drafts = Vec::new();
         for (s, k, value) in changes {
             let (stream, key) = (stream(s), key(k));
-            let object = value.map(|value| Bytes::from(format!("{{\"value\":{value}}}")));
+            let object = value.map(object);
             drafts.push(self.owner.change(&stream, &key, object.as_ref()));
             match object {
                 Some(object) => self.wanted.insert((stream, key), object),
@@ -154,6 +175,21 @@ impl World {
             return;
         }
         self.owner.append(drafts).await.expect("no fault is injected");
+    }
+
+    async fn retire(&mut self, fault: Option<AppendFault>) {
+        self.owner.read_to_end().await;
+        if self.owner.writer.is_none() {
+            return;
+        }
+        let fatal = matches!(fault, Some(AppendFault::Fatal { .. }));
+        if !self.owner.replica.unreferenced().is_empty() {
+            fault.into_iter().for_each(|fault| self.owner.log.inject_fault(fault));
+            let _ = self.owner.retire().await;
+            if fatal {
+                self.replace_owner(None).await;
+            }
+        }
     }
 
     async fn depose(&mut self, faults: Vec<AppendFault>) {
@@ -190,6 +226,7 @@ impl World {
                 event: Event::Head,
                 replaces: None,
                 traceparent: None,
+                is_shared: false,
             }));
             let _ = writer.append(drafts).await;
         }
@@ -205,9 +242,10 @@ impl World {
         }
     }
 
-    /// Faults stop; the owner reconciles, heads are written, everyone reads.
+    /// Faults stop; the owner reconciles, bodies are retired, heads are written, everyone reads.
     async fn settle(&mut self) {
         self.owner.reconcile(&self.wanted).await;
+        self.owner.retire().await.expect("no fault is injected");
         if let Some(writer) = &mut self.owner.writer {
             writer.append_heads().await.expect("no fault is injected");
         }
@@ -225,6 +263,7 @@ impl World {
             assert!(replica.acceptance.is_reconciled());
             assert_eq!(replica.entries(), self.wanted);
             replica.check_hashes();
+            replica.check_bodies();
         }
         for (stream, position) in fresh.acceptance.streams() {
             let followed = self.followers[0].acceptance.stream(stream).expect("met");

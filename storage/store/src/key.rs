@@ -7,7 +7,8 @@
 use bytes::Bytes;
 use headwater_event::report::Incarnation;
 use headwater_event::{
-    EntryKey, NodeName, Offset, Partition, ReportId, ResourceKey, Seq, StreamId,
+    BodyAddress, BodyId, EntryKey, NodeName, Offset, Partition, ReportId, ResourceKey, Seq,
+    StreamId, WriterEpoch,
 };
 
 use crate::encoding_error::DecodeError;
@@ -117,6 +118,17 @@ impl Key for ReportId {
     fn decode_key(from: &mut &[u8]) -> Result<Self, DecodeError> {
         let (incarnation, boot, seq) = Key::decode_key(from)?;
         Ok(Self { incarnation, boot, seq })
+    }
+}
+
+impl Key for BodyAddress {
+    fn encode_key(&self, into: &mut Vec<u8>) {
+        (self.partition, self.id.epoch.0, self.id.number).encode_key(into);
+    }
+
+    fn decode_key(from: &mut &[u8]) -> Result<Self, DecodeError> {
+        let (partition, epoch, number) = Key::decode_key(from)?;
+        Ok(Self { partition, id: BodyId { epoch: WriterEpoch(epoch), number } })
     }
 }
 

@@ -55,6 +55,10 @@ pub enum TableId {
     AcceptedStreams = 0x45,
     /// Per stream and entry key: the seq that last changed it, in `HubChanges`.
     HubKeys = 0x46,
+    /// Per partition, epoch and number: a body of the log, to which entries refer.
+    Bodies = 0x47,
+    /// Per body: how many entries refer to it.
+    BodyReferences = 0x48,
 
     /// The cloud's picture of the nodes.
     NodePictures = 0x50,
@@ -123,6 +127,8 @@ impl TableId {
         Self::HubStreams,
         Self::AcceptedStreams,
         Self::HubKeys,
+        Self::Bodies,
+        Self::BodyReferences,
         Self::NodePictures,
         Self::StatusPictures,
         Self::NodeProgress,
@@ -185,6 +191,8 @@ mod tests {
                 "44 HubStreams",
                 "45 AcceptedStreams",
                 "46 HubKeys",
+                "47 Bodies",
+                "48 BodyReferences",
                 "50 NodePictures",
                 "51 StatusPictures",
                 "52 NodeProgress",

@@ -16,10 +16,12 @@
 //! | `open_batch`, `loaded_stream` | what is folded and not committed, and the streams in memory |
 //! | `generation`, `draft` | the entries of a stream, and changes to them on trial |
 //! | `staging`, `staged_advance`, `correction` | advances that need more than one batch |
+//! | `body` | objects to which entries of several streams refer |
 //! | `entry`, `row_key`, `stream_row`, `position` | the stored form |
 
 mod admission;
 mod advance;
+mod body;
 mod change;
 mod correction;
 mod draft;

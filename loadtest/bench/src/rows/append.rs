@@ -102,7 +102,13 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
 fn draft(turn: u32) -> Draft {
     let node: NodeName = format!("node-{}", turn % NODES).parse().expect("a node name");
     let event = Event::Applied(event(turn, PODS, OBJECT_BYTES));
-    Draft { stream: StreamId::node(&node), event, replaces: None, traceparent: None }
+    Draft {
+        stream: StreamId::node(&node),
+        event,
+        replaces: None,
+        traceparent: None,
+        is_shared: false,
+    }
 }
 
 fn through_writer(

@@ -99,7 +99,13 @@ pub(crate) fn measure(run: &mut Run) -> Result<RowResult, Failure> {
 fn draft(turn: u32, keys: u32) -> Draft {
     let node: NodeName = format!("node-{}", turn % NODES).parse().expect("a node's name");
     let event = Event::Applied(event(turn, keys, OBJECT_BYTES));
-    Draft { stream: StreamId::node(&node), event, replaces: None, traceparent: None }
+    Draft {
+        stream: StreamId::node(&node),
+        event,
+        replaces: None,
+        traceparent: None,
+        is_shared: false,
+    }
 }
 
 /// The objects of `drafts` under their keys.

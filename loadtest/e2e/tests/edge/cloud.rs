@@ -61,6 +61,7 @@ impl Cloud {
             timings: WriterTimings::default(),
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: true,
+            shares_objects: true,
             address: None,
             wall_clock: clock.clone(),
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),

@@ -94,7 +94,13 @@ impl Cloud {
             // What is in the same append the writer knows by itself.
             let replaces: Option<ObjectHash> = held.expect("readable").map(|held| held.object_hash);
             let event = Event::Applied(applied);
-            drafts.push(Draft { stream: stream(), event, replaces, traceparent: None });
+            drafts.push(Draft {
+                stream: stream(),
+                event,
+                replaces,
+                traceparent: None,
+                is_shared: false,
+            });
         }
         self.writer.append(drafts).await.expect("appended");
         while self.writer.in_flight() > 0 {

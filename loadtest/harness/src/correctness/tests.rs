@@ -37,6 +37,7 @@ fn events(count: u64) -> Vec<Envelope> {
             time_ms: 0,
             hash,
             traceparent: None,
+            shared: None,
             event: Event::Applied(Applied {
                 key: entry,
                 uid: "u".to_owned(),

@@ -9,12 +9,14 @@ use headwater_check::{State, once::Once, prefix};
 use headwater_event::report::{Incarnation, SnapshotClosed};
 use headwater_event::upstream::encode_report;
 use headwater_event::{
-    Boot, Checkpoint, EntryKey, Envelope, Event, NodeProgress, NodeStreamProgress, Partition,
-    Report, ReportBody, ReportId, ReportKey, ResourceKey, Seq, StateHash, StreamId, WriterEpoch,
+    Boot, Checkpoint, EntryKey, Envelope, Event, NodeProgress, NodeStreamProgress, ObjectHash,
+    Partition, Report, ReportBody, ReportId, ReportKey, ResourceKey, Seq, StateHash, StreamId,
+    WriterEpoch,
 };
 use headwater_follow::Follower;
 use headwater_log::{
-    Append, AppendFault, MemoryLog, MemorySettings, Outcome, Record, StoredRecord,
+    Append, AppendFault, CatchUpTarget, MemoryLog, MemorySettings, Outcome, Record, StoredRecord,
+    start_cursors,
 };
 use headwater_object::Object;
 use headwater_store::MemoryEngine;
@@ -39,6 +41,7 @@ mod metrics;
 mod picture_changes;
 mod power_loss;
 mod reports;
+mod shared_objects;
 mod sinks;
 mod slow_log;
 mod terminations;
@@ -172,6 +175,7 @@ impl World {
             timings: self.timings,
             group_events: self.group_events,
             sole_writer: self.sole_writer,
+            shares_objects: true,
             metrics: ControllerMetrics::new(&registry).expect("a fresh registry"),
         };
         (Controller::start(dependencies).await.expect("starts"), registry)
@@ -254,6 +258,20 @@ impl World {
         let partition = StreamId::node(node).partition(2);
         self.upstream.append(vec![Append { partition, record }]).await.expect("appended");
     }
+}
+
+/// Every record of a log.
+async fn records_of(log: &MemoryLog) -> Vec<StoredRecord> {
+    let cursors = start_cursors(log).await.expect("readable");
+    let mut ends = CatchUpTarget::ahead_of(log, &cursors).await.expect("readable");
+    let mut reader = log.read(cursors).await.expect("readable");
+    let mut records = Vec::new();
+    while !ends.is_reached() {
+        let batch = reader.next().await.expect("readable");
+        ends.pass(&batch.cursor);
+        records.extend(batch.records);
+    }
+    records
 }
 
 fn event_text(event: &Envelope) -> Option<String> {

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use headwater_event::{EntryKey, StreamId};
 use headwater_log::Draft;
 use headwater_store::Engine;
-use headwater_view::{EntrySummary, Selection, StreamReader};
+use headwater_view::{EntrySummary, StreamReader};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::difference::{difference, rank, snapshot_request};
+use super::difference::{rank, snapshot_request};
+use super::entry_differences::EntryDifferences;
 use super::intake::EntryChange;
 use super::writable_log::WritableLog;
 use super::{PublishError, Publisher, backup};
@@ -88,23 +89,30 @@ impl Publisher {
         changes: Vec<EntryChange>,
         causes: Vec<Span>,
     ) -> Result<(), PublishError> {
+        let mut drafts = self.differences(log, changes)?;
+        // A group has many causes. What a pod names stays before the pod, and leaves after it.
+        drafts.sort_by_key(|draft| rank(&draft.event));
+        log.append(drafts, causes).await
+    }
+
+    fn differences(
+        &self,
+        log: &WritableLog,
+        changes: Vec<EntryChange>,
+    ) -> Result<Vec<Draft>, PublishError> {
         // The last change of an entry made it what it is now.
         let mut traces = HashMap::new();
         for EntryChange { entry, traceparent } in &changes {
             traces.insert(entry.clone(), traceparent.clone());
         }
         let mut drafts = Vec::new();
+        let mut differences = EntryDifferences::new(&self.intake, log, self.shares_objects);
         for EntryChange { entry, .. } in changes {
             let Some(traceparent) = traces.remove(&entry) else { continue };
-            let EntryId { stream, key } = entry;
-            let published = log.entry(&stream, &key)?;
-            let desired = self.intake.desired(&stream, &key);
-            let draft = difference(&stream, &key, desired, published.as_ref());
+            let draft = differences.draft(&entry)?;
             drafts.extend(draft.map(|draft| Draft { traceparent, ..draft }));
         }
-        // A group has many causes. What a pod names stays before the pod, and leaves after it.
-        drafts.sort_by_key(|draft| rank(&draft.event));
-        log.append(drafts, causes).await
+        Ok(drafts)
     }
 
     /// Begins to append the requests for whole pod status snapshots that are due.
@@ -115,7 +123,7 @@ impl Publisher {
         let mut drafts = Vec::new();
         for node in self.snapshot_requests.take_due(Instant::now(), REQUESTS_AT_ONCE) {
             let stream = StreamId::node(&node);
-            let published = log.entry(&stream, &EntryKey::SnapshotRequest)?;
+            let published = log.entry_summary(&stream, &EntryKey::SnapshotRequest)?;
             drafts.push(snapshot_request(stream, published.as_ref(), (self.new_uuid)()));
             self.metrics.snapshot_requested();
             tracing::info!(%node, "the node's pod statuses do not match; requesting all of them");
@@ -132,15 +140,10 @@ async fn published_entries(
     let mut published = BTreeMap::new();
     let mut after = None;
     loop {
-        let chunk = StreamReader::new(engine).entries(
-            stream,
-            Selection::All,
-            after.as_ref(),
-            COMPARE_CHUNK,
-        )?;
+        let chunk = StreamReader::new(engine).summaries(stream, after.as_ref(), COMPARE_CHUNK)?;
         let is_last = chunk.len() < COMPARE_CHUNK;
         after = chunk.last().map(|(key, _)| key.clone());
-        published.extend(chunk.into_iter().map(|(key, entry)| (key, EntrySummary::from(entry))));
+        published.extend(chunk);
         // A stream without a difference waits for nothing else.
         yield_now().await;
         if is_last {

@@ -2,9 +2,10 @@
 
 use headwater_event::{Applied, EntryKey, Event, Removed, StreamId};
 use headwater_log::Draft;
-use headwater_object::payload::same_payload;
-use headwater_view::Entry;
+use headwater_view::EntrySummary;
 use uuid::Uuid;
+
+use crate::interest::EntryId;
 
 /// The largest number that every reader of JSON reads as it is.
 const REQUEST_MAX: u64 = (1 << 53) - 1;
@@ -20,34 +21,49 @@ pub(crate) fn rank(event: &Event) -> u8 {
     }
 }
 
-/// The event that makes an entry what it should be; `None` if it is so already.
+/// The event that makes an entry what it should be; `None` if it is so already. `has_object` returns
+/// whether the published object is the desired one: an object that differs only in its resource
+/// version is, and nothing is appended.
 ///
-/// An object that differs only in its resource version is the same object: nothing is appended.
-pub(crate) fn difference(
-    stream: &StreamId,
-    key: &EntryKey,
+/// # Errors
+/// Those of `has_object`.
+pub(crate) fn difference<E>(
+    entry: &EntryId,
     desired: Option<Applied>,
-    published: Option<&Entry>,
-) -> Option<Draft> {
+    published: Option<&EntrySummary>,
+    has_object: impl FnOnce(&Applied, &EntrySummary) -> Result<bool, E>,
+) -> Result<Option<Draft>, E> {
+    let EntryId { stream, key } = entry;
     let event = match (desired, published) {
-        (None, None) => return None,
+        (None, None) => return Ok(None),
         // A request for a snapshot does not follow from objects: it stays.
-        (None, Some(_)) if *key == EntryKey::SnapshotRequest => return None,
-        (None, Some(entry)) => Event::Removed(Removed { key: key.clone(), uid: entry.uid.clone() }),
-        (Some(applied), Some(entry)) if is_same(&applied, entry) => return None,
+        (None, Some(_)) if *key == EntryKey::SnapshotRequest => return Ok(None),
+        (None, Some(published)) => {
+            Event::Removed(Removed { key: key.clone(), uid: published.uid.clone() })
+        }
+        (Some(applied), Some(published))
+            if applied.uid == published.uid && has_object(&applied, published)? =>
+        {
+            return Ok(None);
+        }
         (Some(applied), _) => Event::Applied(applied),
     };
-    Some(Draft {
+    Ok(Some(Draft {
         stream: stream.clone(),
         event,
-        replaces: published.map(|entry| entry.object_hash),
+        replaces: published.map(|published| published.object_hash),
         traceparent: None,
-    })
+        is_shared: false,
+    }))
 }
 
 /// The entry that asks a node for its whole snapshot: a number from `random`. A counter would repeat
 /// a number after the log lost its tail or was created again, and a node answers each number once.
-pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>, random: Uuid) -> Draft {
+pub(crate) fn snapshot_request(
+    stream: StreamId,
+    published: Option<&EntrySummary>,
+    random: Uuid,
+) -> Draft {
     let (high, low) = random.as_u64_pair();
     let object = ((high ^ low) & REQUEST_MAX).to_string();
     Draft {
@@ -60,18 +76,15 @@ pub(crate) fn snapshot_request(stream: StreamId, published: Option<&Entry>, rand
         }),
         replaces: published.map(|entry| entry.object_hash),
         traceparent: None,
+        is_shared: false,
     }
-}
-
-fn is_same(applied: &Applied, entry: &Entry) -> bool {
-    applied.uid == entry.uid
-        && (applied.object == entry.object || same_payload(&applied.object, &entry.object))
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use headwater_event::{ObjectHash, Seq};
+    use std::convert::Infallible;
+
+    use headwater_event::ObjectHash;
 
     use super::*;
 
@@ -79,41 +92,44 @@ mod tests {
         "d/configmap/app".parse().expect("a key")
     }
 
-    fn applied(uid: &str, resource_version: &str, data: &str) -> Applied {
-        let object = format!(
-            r#"{{"data":{{"k":"{data}"}},"metadata":{{"name":"app","resourceVersion":"{resource_version}"}}}}"#
-        );
+    fn applied(uid: &str, data: &str) -> Applied {
         Applied {
             key: key(),
             uid: uid.to_owned(),
-            resource_version: resource_version.to_owned(),
-            object: object.into(),
+            resource_version: "1".to_owned(),
+            object: data.to_owned().into(),
         }
     }
 
-    fn published(applied: &Applied) -> Entry {
-        Entry {
-            seq: Seq(1),
-            object_hash: ObjectHash::of(&applied.object),
-            uid: applied.uid.clone(),
-            resource_version: applied.resource_version.clone(),
-            object: applied.object.clone(),
-        }
+    fn published(applied: &Applied) -> EntrySummary {
+        let object_hash = ObjectHash::of(&applied.object);
+        EntrySummary { uid: applied.uid.clone(), object_hash, body: None }
     }
 
-    fn event(desired: Option<Applied>, published: Option<&Entry>) -> Option<Event> {
-        difference(&StreamId::Cluster, &key(), desired, published).map(|draft| draft.event)
+    fn draft(
+        key: EntryKey,
+        desired: Option<Applied>,
+        published: Option<&EntrySummary>,
+    ) -> Option<Draft> {
+        let entry = EntryId { stream: StreamId::Cluster, key };
+        let has_object = |applied: &Applied, published: &EntrySummary| {
+            Ok::<_, Infallible>(ObjectHash::of(&applied.object) == published.object_hash)
+        };
+        difference(&entry, desired, published, has_object).unwrap_or_else(|never| match never {})
+    }
+
+    fn event(desired: Option<Applied>, published: Option<&EntrySummary>) -> Option<Event> {
+        draft(key(), desired, published).map(|draft| draft.event)
     }
 
     #[test]
     fn only_differences_are_appended() {
-        let old = applied("u1", "1", "x");
+        let old = applied("u1", "x");
         let entry = published(&old);
         assert_eq!(event(Some(old.clone()), Some(&entry)), None);
-        assert_eq!(event(Some(applied("u1", "2", "x")), Some(&entry)), None, "only the version");
-        let changed = applied("u1", "2", "y");
+        let changed = applied("u1", "y");
         assert_eq!(event(Some(changed.clone()), Some(&entry)), Some(Event::Applied(changed)));
-        let recreated = applied("u2", "3", "x");
+        let recreated = applied("u2", "x");
         assert_eq!(event(Some(recreated.clone()), Some(&entry)), Some(Event::Applied(recreated)));
         assert_eq!(event(Some(old.clone()), None), Some(Event::Applied(old)));
         assert_eq!(event(None, None), None);
@@ -123,9 +139,8 @@ mod tests {
 
     #[test]
     fn a_request_for_a_snapshot_is_not_taken_back() {
-        let entry = Entry { object: Bytes::from_static(b"{}"), ..published(&applied("", "", "")) };
-        let stream = StreamId::Cluster;
-        assert_eq!(difference(&stream, &EntryKey::SnapshotRequest, None, Some(&entry)), None);
+        let entry = published(&applied("", "{}"));
+        assert_eq!(draft(EntryKey::SnapshotRequest, None, Some(&entry)), None);
     }
 
     #[test]
@@ -143,9 +158,8 @@ mod tests {
 
     #[test]
     fn what_is_replaced_is_named_by_its_hash() {
-        let entry = published(&applied("u1", "1", "x"));
-        let desired = Some(applied("u1", "2", "y"));
-        let draft = difference(&StreamId::Cluster, &key(), desired, Some(&entry));
+        let entry = published(&applied("u1", "x"));
+        let draft = draft(key(), Some(applied("u1", "y")), Some(&entry));
         assert_eq!(draft.and_then(|draft| draft.replaces), Some(entry.object_hash));
     }
 }

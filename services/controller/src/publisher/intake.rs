@@ -133,6 +133,16 @@ impl Intake {
         self.interest.read().desired(stream, key)
     }
 
+    /// Whether a stream should have an entry.
+    pub(super) fn is_desired(&self, stream: &StreamId, key: &EntryKey) -> bool {
+        self.interest.read().is_desired(stream, key)
+    }
+
+    /// How many nodes use an object; 0 for an entry that is no object.
+    pub(super) fn users_count(&self, key: &EntryKey) -> usize {
+        key.resource().map_or(0, |key| self.interest.read().users_count(key))
+    }
+
     /// Whether a published entry is what it should be now.
     pub(super) fn is_published(&self, entry: &EntryId, published: &EntrySummary) -> bool {
         self.interest.read().is_published(&entry.stream, &entry.key, published)

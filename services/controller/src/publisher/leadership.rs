@@ -5,13 +5,12 @@
 //! differ by any amount. It therefore waits for a whole silence on its own clock.
 
 use headwater_event::WriterEpoch;
-use headwater_follow::Follower;
 use headwater_log::{Claimant, Writer};
 use headwater_store::{Batch, Durability, Engine, EngineError, Free, Json, Table, TableId};
 use headwater_telemetry::error_chain;
 use uuid::Uuid;
 
-use super::log_fold::DownstreamLog;
+use super::log_fold::{DownstreamLog, LogFollower};
 use super::{PublishError, backup};
 
 /// The UUID of this controller's last claim. One process at a time opens the database, so a
@@ -24,7 +23,7 @@ pub(super) struct Leadership {
     /// Where hubs reach this controller.
     address: Option<String>,
     /// The fold as it was opened at the start, until the first claim.
-    follower: Option<Follower<()>>,
+    follower: Option<LogFollower>,
     /// Whether the fold is to be rebuilt before the next claim.
     rebuild: bool,
     /// Whether another writer has to be silent before the next claim.
@@ -33,7 +32,7 @@ pub(super) struct Leadership {
 
 /// A claim that was won.
 pub(super) struct WonClaim {
-    pub(super) follower: Follower<()>,
+    pub(super) follower: LogFollower,
     pub(super) writer: Writer,
     /// The UUID of the claim before.
     pub(super) previous: Option<Uuid>,
@@ -47,7 +46,7 @@ impl Leadership {
     /// Starts with an opened fold. `sole_writer`: no other process can write the log.
     pub(super) fn new(
         downstream: DownstreamLog,
-        follower: Follower<()>,
+        follower: LogFollower,
         address: Option<String>,
         sole_writer: bool,
     ) -> Self {
@@ -81,7 +80,7 @@ impl Leadership {
     }
 
     /// Whether the newest writer that `follower` knows is this controller.
-    pub(super) fn wrote_last(&self, follower: &Follower<()>) -> Result<bool, EngineError> {
+    pub(super) fn wrote_last(&self, follower: &LogFollower) -> Result<bool, EngineError> {
         wrote_last(&*self.downstream.engine, follower)
     }
 
@@ -93,7 +92,7 @@ impl Leadership {
     }
 
     /// The fold, read to the end of the log.
-    pub(super) async fn follower(&mut self) -> Result<Follower<()>, PublishError> {
+    pub(super) async fn follower(&mut self) -> Result<LogFollower, PublishError> {
         match self.follower.take() {
             Some(follower) => Ok(follower),
             None => self.downstream.follow(self.rebuild).await,
@@ -103,7 +102,7 @@ impl Leadership {
     /// Claims the log, with an epoch above every epoch that is known.
     pub(super) async fn claim(
         &mut self,
-        mut follower: Follower<()>,
+        mut follower: LogFollower,
     ) -> Result<WonClaim, PublishError> {
         let newest = follower.acceptance().writer().map(|claim| (claim.writer, claim.epoch.0));
         let own = (self.downstream.new_uuid)();
@@ -127,14 +126,14 @@ impl Leadership {
 }
 
 /// Whether the newest writer that the fold knows may be another controller that still runs.
-fn may_be_anothers(engine: &dyn Engine, follower: &Follower<()>) -> Result<bool, EngineError> {
+fn may_be_anothers(engine: &dyn Engine, follower: &LogFollower) -> Result<bool, EngineError> {
     let acceptance = follower.acceptance();
     let has_writer = acceptance.writer().is_some() && !acceptance.is_released();
     Ok(has_writer && !wrote_last(engine, follower)?)
 }
 
 /// Whether the newest claim that the fold knows is the last one of this database.
-fn wrote_last(engine: &dyn Engine, follower: &Follower<()>) -> Result<bool, EngineError> {
+fn wrote_last(engine: &dyn Engine, follower: &LogFollower) -> Result<bool, EngineError> {
     let own = OWN_CLAIM.get(engine, &())?.map(|Json(own)| own);
     Ok(own.is_some() && own == follower.acceptance().writer().map(|claim| claim.writer))
 }

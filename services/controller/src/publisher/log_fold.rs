@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use headwater_follow::{FollowError, Follower, WallClock};
+use headwater_follow::{BodyReferences, FollowError, Follower, WallClock};
 use headwater_log::{CatchUpTarget, Log, MetadataProposal, read_or_create_metadata};
 use headwater_store::Engine;
 
 use super::backup;
 use super::log_generation::last_generation;
 use super::{PublishError, UuidGenerator};
+
+/// The fold of the downstream log, with the number of references to each body.
+pub(crate) type LogFollower = Follower<BodyReferences>;
 
 /// The downstream log, and the engine that holds its fold.
 #[derive(Clone)]
@@ -28,12 +31,12 @@ pub struct OpenError(#[source] PublishError);
 
 impl DownstreamLog {
     /// Opens the fold and reads to the end of the log. An empty log gets its metadata record.
-    pub(crate) async fn open(&self) -> Result<Follower<()>, OpenError> {
+    pub(crate) async fn open(&self) -> Result<LogFollower, OpenError> {
         self.follow(false).await.map_err(OpenError)
     }
 
     /// As [`DownstreamLog::open`]; `rebuild` drops the fold and reads the log from its start.
-    pub(super) async fn follow(&self, rebuild: bool) -> Result<Follower<()>, PublishError> {
+    pub(super) async fn follow(&self, rebuild: bool) -> Result<LogFollower, PublishError> {
         let (log, engine) = (&*self.log, &*self.engine);
         let previous = last_generation(log, &*self.upstream, engine).await?;
         let proposal = MetadataProposal { previous, uuid: (self.new_uuid)() };
@@ -41,7 +44,7 @@ impl DownstreamLog {
         backup::save_if_lost(log, metadata.log_id, engine, rebuild).await?;
         let (held, clock) = (self.engine.clone(), self.clock.clone());
         let mut follower = if rebuild {
-            Follower::rebuild(log, held, (), clock).await?
+            Follower::rebuild(log, held, BodyReferences, clock).await?
         } else {
             self.open_verified().await?
         };
@@ -63,9 +66,10 @@ impl DownstreamLog {
 
     /// Opens the stored fold, and folds again if it has lost objects: sources take the UIDs of their
     /// objects from it.
-    async fn open_verified(&self) -> Result<Follower<()>, FollowError> {
+    async fn open_verified(&self) -> Result<LogFollower, FollowError> {
         let log = &*self.log;
-        let mut follower = Follower::open(log, self.engine.clone(), (), self.clock.clone()).await?;
+        let mut follower =
+            Follower::open(log, self.engine.clone(), BodyReferences, self.clock.clone()).await?;
         match follower.verify() {
             Ok(()) => Ok(follower),
             Err(error) if error.needs_rebuild() => {
@@ -73,7 +77,8 @@ impl DownstreamLog {
                     error = &error as &dyn std::error::Error,
                     "the controller folds the log again"
                 );
-                Follower::rebuild(log, self.engine.clone(), (), self.clock.clone()).await
+                Follower::rebuild(log, self.engine.clone(), BodyReferences, self.clock.clone())
+                    .await
             }
             Err(error) => Err(error),
         }

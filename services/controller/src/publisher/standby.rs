@@ -3,18 +3,17 @@
 
 use std::pin::pin;
 
-use headwater_follow::Follower;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::{Command, PublishError, Publisher};
+use super::{Command, LogFollower, PublishError, Publisher};
 
 impl Publisher {
     /// Returns when this controller may claim the log: its sources have listed, and the other
     /// writer, if there is one, released or yielded the log, or was silent for long enough.
     pub(super) async fn wait_to_claim(
         &mut self,
-        follower: &mut Follower<()>,
+        follower: &mut LogFollower,
     ) -> Result<(), PublishError> {
         let silence_max = self.timings.silence_max();
         let mut silence = pin!(sleep(silence_max));
@@ -53,7 +52,7 @@ impl Publisher {
     ///
     /// Objects of a source that is lost may be older than what another writer has published since.
     /// A controller that wrote last itself has published nothing newer.
-    fn may_claim(&self, follower: &Follower<()>, is_silent: bool) -> Result<bool, PublishError> {
+    fn may_claim(&self, follower: &LogFollower, is_silent: bool) -> Result<bool, PublishError> {
         let acceptance = follower.acceptance();
         let is_free = !self.leadership.is_standby()
             || is_silent
@@ -73,6 +72,6 @@ impl Publisher {
     }
 }
 
-fn newest_writer(follower: &Follower<()>) -> Option<Uuid> {
+fn newest_writer(follower: &LogFollower) -> Option<Uuid> {
     follower.acceptance().writer().map(|claim| claim.writer)
 }

@@ -3,19 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use headwater_event::{Applied, EntryKey, Event, StreamId, WriterEpoch};
-use headwater_follow::{Follower, Step};
+use headwater_follow::{BodyReferences, Step};
 use headwater_log::acceptance::RepairKey;
 use headwater_log::{
     Draft, EventPosition, Heartbeats, InFlightEntry, Outcome, Writer, WriterError, repair,
 };
 use headwater_store::{Engine, EngineError};
-use headwater_view::{Entry, StreamReader};
+use headwater_view::{Entry, EntrySummary, StreamReader};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::{Progress, PublishError};
+use super::{LogFollower, Progress, PublishError};
 use crate::metrics::PublisherMetrics;
 use crate::spans;
 
@@ -32,13 +33,16 @@ const APPENDS_IN_FLIGHT_MAX: usize = 4;
 const ENTRIES_IN_FLIGHT_MAX: usize = 4096;
 const BYTES_IN_FLIGHT_MAX: usize = 16 << 20;
 
+/// Bodies whose tombstones are in one append: about 100 bytes each. The rest waits for the next round.
+const BODIES_RETIRED_AT_ONCE: usize = 1024;
+
 /// The writer, and the fold of everything that it has appended.
 ///
 /// An entry is what the last append under its key made of it, and otherwise what the fold holds, so
 /// comparisons do not wait until appends have come back. After an error the log must be claimed
 /// again.
 pub(super) struct WritableLog {
-    follower: Follower<()>,
+    follower: LogFollower,
     writer: Writer,
     /// The appends that the writer has begun, oldest first.
     in_flight: VecDeque<AppendInFlight>,
@@ -57,9 +61,17 @@ struct AppendInFlight {
     _causes: Vec<Span>,
 }
 
+/// The bytes of the objects of some events. Events in a row that have the same object in memory have
+/// it once.
+#[derive(Default)]
+struct ObjectBytes {
+    bytes: usize,
+    last: Option<Bytes>,
+}
+
 impl WritableLog {
     pub(super) fn new(
-        follower: Follower<()>,
+        follower: LogFollower,
         writer: Writer,
         engine: Arc<dyn Engine>,
         progress: watch::Sender<Progress>,
@@ -71,6 +83,11 @@ impl WritableLog {
     /// The writer's epoch.
     pub(super) fn epoch(&self) -> WriterEpoch {
         self.writer.epoch()
+    }
+
+    /// The number of partitions.
+    pub(super) fn partitions(&self) -> usize {
+        self.follower.acceptance().metadata().partitions as usize
     }
 
     /// The writer's heartbeats, to be appended by another task.
@@ -91,6 +108,21 @@ impl WritableLog {
                 Ok(Some(Entry { seq, object_hash, uid, resource_version, object }))
             }
             None => StreamReader::new(&*self.engine).entry(stream, key),
+        }
+    }
+
+    /// As [`WritableLog::entry`], without the object.
+    pub(super) fn entry_summary(
+        &self,
+        stream: &StreamId,
+        key: &EntryKey,
+    ) -> Result<Option<EntrySummary>, EngineError> {
+        match self.writer.in_flight_entry(stream, key) {
+            Some(InFlightEntry::Removed) => Ok(None),
+            Some(InFlightEntry::Applied { object_hash, applied, .. }) => {
+                Ok(Some(EntrySummary { uid: applied.uid, object_hash, body: None }))
+            }
+            None => StreamReader::new(&*self.engine).summary(stream, key),
         }
     }
 
@@ -123,11 +155,11 @@ impl WritableLog {
         let mut rest = drafts.into_iter().peekable();
         while rest.peek().is_some() {
             let mut group = Vec::new();
-            let mut bytes = 0;
-            while let Some(draft) =
-                rest.next_if(|_| group.len() < APPEND_EVENTS_MAX && bytes < APPEND_BYTES_MAX)
+            let mut objects = ObjectBytes::default();
+            while let Some(draft) = rest
+                .next_if(|_| group.len() < APPEND_EVENTS_MAX && objects.bytes < APPEND_BYTES_MAX)
             {
-                bytes += object_bytes(&draft.event);
+                objects.add(&draft.event);
                 group.push(draft);
             }
             let is_last = rest.peek().is_none();
@@ -189,6 +221,21 @@ impl WritableLog {
         Ok(())
     }
 
+    /// Begins to append the tombstones of bodies to which no published entry refers.
+    pub(super) async fn retire_bodies(&mut self) -> Result<(), PublishError> {
+        while !self.has_room() {
+            self.advance().await?;
+        }
+        let began = Instant::now();
+        let unreferenced = BodyReferences::unreferenced(&*self.engine, BODIES_RETIRED_AT_ONCE)?;
+        if self.writer.begin_retiring(unreferenced)? > 0 {
+            let events = Vec::new();
+            let append = AppendInFlight { events, began, spans: Vec::new(), _causes: Vec::new() };
+            self.in_flight.push_back(append);
+        }
+        Ok(())
+    }
+
     /// Waits until the oldest append has finished, or reads what comes next in the log, whichever is
     /// first. A higher claim ends this writer. Cancel safe.
     pub(super) async fn advance(&mut self) -> Result<(), PublishError> {
@@ -243,8 +290,9 @@ impl WritableLog {
     fn note_finished(&mut self, positions: &[EventPosition]) {
         let Some(append) = self.in_flight.pop_front() else { return };
         let AppendInFlight { events, began, spans, .. } = append;
-        let bytes = events.iter().map(object_bytes).sum();
-        self.metrics.appended(events.iter(), bytes, began.elapsed());
+        let mut objects = ObjectBytes::default();
+        events.iter().for_each(|event| objects.add(event));
+        self.metrics.appended(events.iter(), objects.bytes, began.elapsed());
         spans::appended(spans, positions);
         self.progress.send_modify(|progress| progress.appended += events.len() as u64);
     }
@@ -272,10 +320,14 @@ impl WritableLog {
     }
 }
 
-fn object_bytes(event: &Event) -> usize {
-    match event {
-        Event::Applied(applied) => applied.object.len(),
-        Event::Removed(_) | Event::Head => 0,
+impl ObjectBytes {
+    fn add(&mut self, event: &Event) {
+        let Event::Applied(Applied { object, .. }) = event else { return };
+        let place = |object: &Bytes| (object.as_ptr(), object.len());
+        if self.last.as_ref().map(place) != Some(place(object)) {
+            self.bytes += object.len();
+            self.last = Some(object.clone());
+        }
     }
 }
 

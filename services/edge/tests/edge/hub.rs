@@ -193,6 +193,7 @@ impl Hub {
             time_ms: 0,
             hash: head.hash,
             traceparent: None,
+            shared: None,
             event,
         };
         state.source.fold(envelope).expect("the next event");

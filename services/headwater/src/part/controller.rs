@@ -121,6 +121,7 @@ impl Part for ControllerPart {
             timings: settings.timings(),
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: false,
+            shares_objects: settings.share_objects,
             metrics: ControllerMetrics::new(&dependencies.metrics.registry)?,
         })
         .await?;

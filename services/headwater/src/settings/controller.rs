@@ -56,6 +56,8 @@ pub(crate) struct ControllerSettings {
     /// How long the sources may be lost before the writer yields the log to a standby.
     #[serde(with = "duration_text")]
     pub(crate) source_loss_max: Duration,
+    /// Whether the log has an object that several nodes use once in a partition.
+    pub(crate) share_objects: bool,
     /// The settings of Kafka.
     pub(crate) kafka: Kafka,
     /// The data directory.
@@ -85,6 +87,7 @@ impl Default for ControllerSettings {
             heartbeat_interval: timings.heartbeat_interval,
             heartbeats_missed: timings.heartbeats_missed,
             source_loss_max: timings.source_loss_max,
+            share_objects: true,
             kafka: Kafka::default(),
             data: DATA_DEFAULT.into(),
             metrics: MetricsAt::default(),

@@ -112,6 +112,7 @@ impl Cloud {
             timings: WriterTimings::default(),
             group_events: headwater_controller::GROUP_EVENTS,
             sole_writer: log.is_embedded(),
+            shares_objects: true,
             metrics: ControllerMetrics::new(&seen.registry)?,
         })
         .await?;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use headwater_event::{Change, EntryKey, Envelope, Event, Seq, StreamId};
+use headwater_event::{BodyAddress, Change, EntryKey, Envelope, Event, Seq, StreamId};
 use headwater_follow::DerivedRows;
 use headwater_session::TailEvent;
 use headwater_session::message::PushedChange;
@@ -82,12 +82,12 @@ impl History {
     /// Keeps an event that continues the ones before it; the oldest one goes above the bound.
     fn keep_event(
         &self,
-        event: TailEvent,
+        (event, body): (TailEvent, Option<BodyAddress>),
         stream: &StreamId,
         batch: &mut Batch<Folded>,
         history: &mut StreamHistory,
     ) -> SizedEvent {
-        let row = EventRow::of(&event);
+        let row = EventRow::of(&event, body.as_ref());
         let bytes = row.change_bytes();
         batch.put(&EVENTS, &(stream.clone(), event.seq), &Proto(row));
         if event.seq.0.saturating_sub(history.raw_from.0) > self.limits.raw_events_max {
@@ -143,7 +143,8 @@ impl DerivedRows for History {
         let kept = match continuity {
             Continuity::Dense => {
                 let event = tail_event(envelope, patch);
-                Some(self.keep_event(event, stream, batch, &mut history))
+                let body = envelope.shared.map(|shared| shared.body);
+                Some(self.keep_event((event, body), stream, batch, &mut history))
             }
             Continuity::Sparse => {
                 self.discard_events(before, seq, stream, batch, &mut history);

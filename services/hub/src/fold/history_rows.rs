@@ -1,7 +1,10 @@
 //! The rows of the history, and their encoding.
 
 use bytes::Bytes;
-use headwater_event::{Applied, Change, EntryKey, Removed, Seq, StateHash, StreamId, WriterEpoch};
+use headwater_event::{
+    Applied, BodyAddress, BodyId, Change, EntryKey, Partition, Removed, Seq, StateHash, StreamId,
+    WriterEpoch,
+};
 use headwater_object::patch::patched_bytes;
 use headwater_session::TailEvent;
 use headwater_session::message::{CHANGE_OVERHEAD_BYTES, PushedChange};
@@ -91,22 +94,45 @@ pub(super) struct EventRow {
     /// Empty for a head.
     #[prost(string, tag = "6")]
     key: String,
-    /// Empty when the object is a patch of the entry of `key` itself: the UID stays.
+    /// Empty when the object is a patch of the entry of `key` itself, as the UID stays.
     #[prost(string, tag = "7")]
     uid: String,
     #[prost(string, tag = "8")]
     resource_version: String,
-    /// Unset for a head and a removal; a patch if `base` is set.
+    /// Unset for a head, a removal, and an object that `body` has; a patch if `base` is set.
     #[prost(bytes = "bytes", optional, tag = "9")]
     object: Option<Bytes>,
     /// The entry whose object before the event `object` is a patch of; empty: the entry of `key`.
     #[prost(string, optional, tag = "10")]
     base: Option<String>,
+    /// The body that has the whole object.
+    #[prost(message, optional, tag = "11")]
+    body: Option<BodyReference>,
+}
+
+/// A body, and the size of its object.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+struct BodyReference {
+    #[prost(uint32, tag = "1")]
+    partition: u32,
+    #[prost(uint64, tag = "2")]
+    epoch: u64,
+    #[prost(uint64, tag = "3")]
+    number: u64,
+    #[prost(uint64, tag = "4")]
+    object_bytes: u64,
+}
+
+impl BodyReference {
+    fn address(&self) -> BodyAddress {
+        let id = BodyId { epoch: WriterEpoch(self.epoch), number: self.number };
+        BodyAddress { partition: Partition(self.partition), id }
+    }
 }
 
 impl EventRow {
-    /// The row of an event.
-    pub(super) fn of(event: &TailEvent) -> Self {
+    /// The row of an event. `body` is the body that has its object, if the fold stores it there.
+    pub(super) fn of(event: &TailEvent, body: Option<&BodyAddress>) -> Self {
         let mut row = Self {
             epoch: event.epoch.0,
             time_ms: event.time_ms,
@@ -120,8 +146,18 @@ impl EventRow {
             Change::Applied(Applied { key, uid, resource_version, object }) => {
                 row.uid.clone_from(uid);
                 row.resource_version.clone_from(resource_version);
-                row.object = Some(object.clone());
                 let base = pushed.base.as_ref();
+                match body.filter(|_| base.is_none()) {
+                    None => row.object = Some(object.clone()),
+                    Some(BodyAddress { partition, id }) => {
+                        row.body = Some(BodyReference {
+                            partition: partition.0,
+                            epoch: id.epoch.0,
+                            number: id.number,
+                            object_bytes: object.len() as u64,
+                        });
+                    }
+                }
                 let other =
                     |base: &EntryKey| if base == key { "" } else { base.as_str() }.to_owned();
                 row.base = base.map(other);
@@ -137,15 +173,25 @@ impl EventRow {
             Some(_) => patched_bytes(object).unwrap_or(object.len()),
             None => object.len(),
         });
+        let in_body = self.body.map_or(0, |body| body.object_bytes);
         let texts = self.key.len() + self.uid.len() + self.resource_version.len();
-        (texts + object) as u64 + CHANGE_OVERHEAD_BYTES
+        (texts + object) as u64 + in_body + CHANGE_OVERHEAD_BYTES
     }
 
-    /// The event of the row at `seq`.
+    /// The body that has the event's object; `None`: the row has it.
+    pub(super) fn body(&self) -> Option<BodyAddress> {
+        self.body.as_ref().map(BodyReference::address)
+    }
+
+    /// The event of the row at `seq`; `in_body` is the object in [`EventRow::body`].
     ///
     /// # Errors
     /// When the row is malformed.
-    pub(super) fn tail_event(self, seq: Seq) -> Result<TailEvent, DecodeError> {
+    pub(super) fn tail_event(
+        self,
+        seq: Seq,
+        in_body: Option<Bytes>,
+    ) -> Result<TailEvent, DecodeError> {
         let malformed =
             |reason: &dyn std::fmt::Display| DecodeError::malformed("event row", reason);
         let hash: [u8; 32] = self
@@ -167,7 +213,7 @@ impl EventRow {
         // Rows of older builds hold the UID also when it stays.
         let uid = if base.as_ref() == Some(&key) { String::new() } else { self.uid };
         let resource_version = self.resource_version;
-        let change = match self.object {
+        let change = match self.object.or(in_body) {
             Some(object) => Change::Applied(Applied { key, uid, resource_version, object }),
             None => Change::Removed(Removed { key, uid }),
         };

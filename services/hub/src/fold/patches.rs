@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use headwater_event::{Applied, EntryKey, Envelope, Event, StreamId};
+use headwater_event::{Applied, BodyAddress, EntryKey, Envelope, Event, StreamId};
 use headwater_object::patch::create_patch;
 use headwater_store::EngineError;
 use headwater_view::{Continuity, StreamState};
@@ -31,6 +31,9 @@ pub(super) struct Patch {
 pub(super) struct Patches {
     /// By stream and kind: the entry that was applied last.
     newest: HashMap<(StreamId, String), EntryKey>,
+    /// The patch between two bodies that was made last: a change of a shared object is an event of
+    /// many streams, one after the other.
+    between_bodies: Option<((BodyAddress, BodyAddress), Option<Patch>)>,
 }
 
 impl Patches {
@@ -56,9 +59,22 @@ impl Patches {
         }
         let similar = self.newest.insert(kind, applied.key.clone());
         let stream = &envelope.stream;
-        if let Some(before) = state.entry(stream, &applied.key)? {
-            let same = before.uid == applied.uid;
-            return Ok(same.then(|| patch_of(None, &before.object, applied)).flatten());
+        if let Some(before) = state.entry_summary(stream, &applied.key)? {
+            if before.uid != applied.uid {
+                return Ok(None);
+            }
+            let bodies = before.body.zip(envelope.shared.map(|shared| shared.body));
+            if let Some((of, patch)) = &self.between_bodies
+                && Some(*of) == bodies
+            {
+                return Ok(patch.clone());
+            }
+            let before = state.entry(stream, &applied.key)?;
+            let patch = before.and_then(|before| patch_of(None, &before.object, applied));
+            if let Some(bodies) = bodies {
+                self.between_bodies = Some((bodies, patch.clone()));
+            }
+            return Ok(patch);
         }
         let Some(similar) = similar else { return Ok(None) };
         let base = state.entry(stream, &similar)?;

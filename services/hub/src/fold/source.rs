@@ -279,7 +279,18 @@ impl StreamSource for FoldSource<'_> {
             if bytes > bytes_max && bytes_before > 0 {
                 break;
             }
-            let event = row.tail_event(seq);
+            let in_body = match row.body() {
+                None => None,
+                Some(body) => {
+                    let object = self.reader().body(&body).map_err(unreadable)?;
+                    if object.is_none() {
+                        // A later event has replaced the object, and its body is retired.
+                        break;
+                    }
+                    object
+                }
+            };
+            let event = row.tail_event(seq, in_body);
             events.push(event.map_err(|error| SourceError { reason: error.to_string() })?);
         }
         Ok(events)

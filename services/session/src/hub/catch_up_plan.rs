@@ -40,6 +40,8 @@ pub(super) struct PlanInput<'a> {
     pub(super) reset: bool,
     /// Whether the window was full while events were left: they are sent as one delta.
     pub(super) overflowed: bool,
+    /// Whether the source no longer has the next event.
+    pub(super) lacks_events: bool,
     /// The first seq of the lowest epoch above that of `held`.
     pub(super) next_epoch_from: Option<Seq>,
 }
@@ -77,7 +79,7 @@ impl CatchUpPlan {
         }
         let events = tail.seq.0 - held.seq.0;
         let is_few = events <= tail_events_max && (events == 1 || !input.overflowed);
-        let has_events = held.seq >= status.raw_from;
+        let has_events = held.seq >= status.raw_from && !input.lacks_events;
         match (has_events, is_few, held.seq >= status.delta_from) {
             (true, true, _) | (true, false, false) => CatchUpPlan::Tail,
             (_, _, true) => CatchUpPlan::Delta,
@@ -128,7 +130,13 @@ mod tests {
     }
 
     fn input(held: Option<&ReplicaPosition>) -> PlanInput<'_> {
-        PlanInput { held, reset: false, overflowed: false, next_epoch_from: None }
+        PlanInput {
+            held,
+            reset: false,
+            overflowed: false,
+            lacks_events: false,
+            next_epoch_from: None,
+        }
     }
 
     fn plan(held: &ReplicaPosition) -> CatchUpPlan {
@@ -152,6 +160,19 @@ mod tests {
         let held = at(1, 2, 15);
         let overflowed = PlanInput { overflowed: true, ..input(Some(&held)) };
         assert_eq!(CatchUpPlan::choose(&overflowed, &status(), 8), CatchUpPlan::Delta);
+    }
+
+    #[test]
+    fn a_delta_or_a_snapshot_replaces_events_that_are_gone() {
+        for (seq, expected) in [(15, CatchUpPlan::Delta), (11, CatchUpPlan::Delta)] {
+            let held = at(1, 2, seq);
+            let lacking = PlanInput { lacks_events: true, ..input(Some(&held)) };
+            assert_eq!(CatchUpPlan::choose(&lacking, &status(), 8), expected);
+        }
+        let held = at(1, 2, 15);
+        let lacking = PlanInput { lacks_events: true, ..input(Some(&held)) };
+        let holed = FoldStatus { delta_from: Seq(19), ..status() };
+        assert_eq!(CatchUpPlan::choose(&lacking, &holed, 8), CatchUpPlan::Snapshot);
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl HubSession {
                 held: sender.held.as_ref(),
                 reset: sender.reset || summary.is_some(),
                 overflowed: sender.overflowed,
+                lacks_events: sender.lacks_events,
                 next_epoch_from,
             };
             let plan = CatchUpPlan::choose(&behind, &status, self.settings.tail_events_max);
@@ -94,8 +95,10 @@ impl HubSession {
                     return Ok(());
                 }
                 (CatchUpPlan::Tail, Some(bytes_max)) => {
-                    let push = tail(source, stream, sender.sent(), &status, bytes_max)?;
-                    self.send(sender, push, outputs);
+                    match tail(source, stream, sender.sent(), &status, bytes_max)? {
+                        Some(push) => self.send(sender, push, outputs),
+                        None => sender.lacks_events = true,
+                    }
                 }
                 (CatchUpPlan::Delta | CatchUpPlan::Snapshot, Some(_)) if !source.may_transfer() => {
                     sender.is_idle = true;

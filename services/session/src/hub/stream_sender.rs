@@ -18,6 +18,8 @@ pub(super) struct StreamSender {
     pub(super) reset: bool,
     /// The window was full while events were left.
     pub(super) overflowed: bool,
+    /// The source no longer has the next event: a delta is due.
+    pub(super) lacks_events: bool,
     /// Nothing can be sent until the fold advances.
     pub(super) is_idle: bool,
     /// Why the stream is parked.
@@ -97,6 +99,7 @@ impl StreamSender {
             held,
             reset: false,
             overflowed: false,
+            lacks_events: false,
             is_idle: false,
             parked: None,
             snapshot_due: false,
@@ -219,6 +222,7 @@ impl StreamSender {
             self.reset = false;
         }
         self.overflowed = false;
+        self.lacks_events = false;
         self.transfer = Some(Transfer {
             reader,
             mode,

@@ -154,6 +154,7 @@ impl Cloud {
             time_ms: 0,
             hash: state.hash(&log_id),
             traceparent: None,
+            shared: None,
             event,
         };
         self.log_mut().records.push(Record::Event(Box::new(envelope)));

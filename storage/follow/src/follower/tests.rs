@@ -176,7 +176,7 @@ impl Owner {
             None => Event::Removed(Removed { key, uid: "u".to_owned() }),
         };
         let replaces = held.map(|held| ObjectHash::of(&held.object));
-        Draft { stream: stream.clone(), event, replaces, traceparent: None }
+        Draft { stream: stream.clone(), event, replaces, traceparent: None, is_shared: false }
     }
 
     /// Appends; a writer that does not know what became of it is followed by the next.

@@ -3,34 +3,44 @@
 use bytes::Bytes;
 use headwater_event::record::{Claim, Heartbeat, LogMetadata};
 use headwater_event::{
-    Applied, EntryKey, Envelope, Event, EventHeader, Removed, StreamId, WriterEpoch,
+    Applied, BodyAddress, EntryKey, Envelope, Event, EventHeader, Removed, SharedObject, StreamId,
+    WriterEpoch,
 };
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::MalformedReason;
+use crate::bodies::Body;
 use crate::log::{Record, StoredRecord};
 use crate::value::decode_value;
 
-/// Decodes the event of a record with this header.
+/// Decodes the event of a record with this header. `body` is the body to which the record refers,
+/// if it does.
 pub(super) fn envelope(
     recorded: &StoredRecord,
     stream: StreamId,
     key: Option<EntryKey>,
     header: EventHeader,
+    body: Option<(BodyAddress, Body)>,
 ) -> Result<Envelope, MalformedReason> {
     let EventHeader { seq, epoch, epoch_first_seq, uid, resource_version, hash } = header;
-    let event = match (key, &recorded.record.value) {
-        (None, _) => Event::Head,
-        (Some(key), None) => Event::Removed(Removed { key, uid }),
-        (Some(key), Some(value)) => {
+    let mut shared = None;
+    let event = match (key, &recorded.record.value, body) {
+        (None, _, _) => Event::Head,
+        (Some(key), None, _) => Event::Removed(Removed { key, uid }),
+        (Some(key), Some(_), Some((at, Body { header, object }))) => {
+            shared = Some(SharedObject { body: at, object_hash: header.object_hash });
+            let (uid, resource_version) = (header.uid, header.resource_version);
+            Event::Applied(Applied { key, uid, resource_version, object })
+        }
+        (Some(key), Some(value), None) => {
             let object = decode_value(value)?;
             Event::Applied(Applied { key, uid, resource_version, object })
         }
     };
     let traceparent = recorded.record.traceparent.clone();
     let time_ms = recorded.time_ms;
-    Ok(Envelope { stream, seq, epoch, epoch_first_seq, time_ms, hash, traceparent, event })
+    Ok(Envelope { stream, seq, epoch, epoch_first_seq, time_ms, hash, traceparent, event, shared })
 }
 
 /// Decodes the log's metadata from a record with this UUID in its key.

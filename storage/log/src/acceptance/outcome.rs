@@ -2,7 +2,9 @@
 
 use headwater_event::header::HeaderError;
 use headwater_event::record::{Claim, LogMetadata, RecordKeyError};
-use headwater_event::{EntryKey, Envelope, Offset, Partition, Seq, StreamId, WriterEpoch};
+use headwater_event::{
+    BodyAddress, BodyId, EntryKey, Envelope, Offset, Partition, Seq, StreamId, WriterEpoch,
+};
 
 use crate::value::ValueError;
 
@@ -11,6 +13,15 @@ use crate::value::ValueError;
 pub enum Outcome {
     /// The record is the next event of its stream.
     Accepted(Envelope),
+    /// The record is the next event of its stream, and compaction has dropped the body to which it
+    /// refers, because a later event of its key supersedes it. The envelope's event is
+    /// [`headwater_event::Event::Head`]: it moves the stream on and writes nothing. If no later
+    /// event comes, the state hash differs.
+    BodyCompacted(Envelope),
+    /// The partition has another body.
+    Body(BodyAddress),
+    /// A body is retired: no latest event refers to it.
+    BodyRetired(BodyAddress),
     /// The record's epoch is not the highest claimed epoch of its partition.
     Fenced(FencedRecord),
     /// Events before the record are missing. Its stream stops until a higher epoch continues with
@@ -128,6 +139,15 @@ pub enum MalformedReason {
     Reserved {
         /// The defect.
         reason: String,
+    },
+    /// The object of a body does not have the hash in the body's header.
+    #[error("the body's object does not have the hash that its header names")]
+    BodyHash,
+    /// The body to which the record refers is not in the log: its append failed.
+    #[error("the log lacks the body {id} to which the record refers")]
+    NoBody {
+        /// The body.
+        id: BodyId,
     },
     /// The record is not in the partition of its stream.
     #[error("its stream belongs to partition {expected}")]

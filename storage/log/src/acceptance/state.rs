@@ -177,17 +177,35 @@ impl PartitionState {
     ) -> bool {
         match (self.mode, self.last_gap) {
             (Mode::Fold { intact_from_ms, .. }, Some(gap)) => {
-                let began_ms = self.caught_up_ms.unwrap_or(i64::MAX);
-                let tolerance_ms = began_ms.saturating_sub(intact_from_ms);
-                let is_of_another_clock = time_ms > began_ms.saturating_add(tolerance_ms);
                 let begins_epoch =
                     header.epoch > position.epoch && header.seq == header.epoch_first_seq;
                 let may_be_compacted =
-                    time_ms < intact_from_ms || is_of_another_clock || begins_epoch;
+                    self.is_outside_window(time_ms, intact_from_ms) || begins_epoch;
                 header.seq <= position.seq || (gap > position.offset && may_be_compacted)
             }
             _ => false,
         }
+    }
+
+    /// Whether compaction may have dropped the body to which an event appended at `time_ms` refers.
+    /// Compaction drops a body for its tombstone, which is younger than the event that superseded
+    /// this one. So the body is missing only where an offset before the event is, and the event is
+    /// older than the replay window.
+    pub(super) fn may_lack_body(&self, time_ms: i64) -> bool {
+        match (self.mode, self.last_gap) {
+            (Mode::Fold { intact_from_ms, .. }, Some(_)) => {
+                self.is_outside_window(time_ms, intact_from_ms)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether compaction may have run over a record appended at `time_ms`, by this reader's clock.
+    fn is_outside_window(&self, time_ms: i64, intact_from_ms: i64) -> bool {
+        let began_ms = self.caught_up_ms.unwrap_or(i64::MAX);
+        let tolerance_ms = began_ms.saturating_sub(intact_from_ms);
+        let is_of_another_clock = time_ms > began_ms.saturating_add(tolerance_ms);
+        time_ms < intact_from_ms || is_of_another_clock
     }
 
     /// Whether records are missing after the last event of `position`. A lost append leaves no such

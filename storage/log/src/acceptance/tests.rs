@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use headwater_event::record::{Claim, LogMetadata};
 use headwater_event::{
-    Cursor, EventHeader, LeaderEpoch, LogId, Offset, Partition, Seq, StateHash, StreamId, TopicId,
-    WriterEpoch,
+    BodyHeader, Cursor, Envelope, Event, EventHeader, LeaderEpoch, LogId, ObjectHash, Offset,
+    Partition, Seq, StateHash, StreamId, TopicId, WriterEpoch,
 };
 use uuid::Uuid;
 
 use super::*;
 use crate::log::Record;
+use crate::value::encode_reference;
 
 const LAG_MS: i64 = 1000;
 
@@ -394,4 +395,87 @@ proptest::proptest! {
             key: key.into(), value: value.map(Bytes::from), header: header.into(), traceparent: None,
         });
     }
+}
+
+fn body(number: u64, object: Option<&str>) -> Record {
+    let header = object.map(|object| BodyHeader {
+        uid: "u".to_owned(),
+        resource_version: "1".to_owned(),
+        object_hash: ObjectHash::of(object.as_bytes()),
+    });
+    let id = BodyId { epoch: WriterEpoch(1), number };
+    let header = header.map(|header| header.encode()).unwrap_or_default();
+    record(RecordKey::Body(id).to_string(), object.map(|it| it.as_bytes().to_vec()), header)
+}
+
+fn reference(key: &str, epoch: u64, seq: u64, number: u64) -> Record {
+    let mut reference = event(key, epoch, seq, Some("{}"));
+    reference.value = Some(encode_reference(number));
+    reference
+}
+
+fn object_of(outcome: &Outcome) -> Option<&[u8]> {
+    match outcome {
+        Outcome::Accepted(Envelope { event: Event::Applied(applied), .. }) => Some(&applied.object),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_reference_has_the_object_of_the_body_of_its_epoch() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    story.read(body(1, Some("{\"a\":1}")));
+    let accepted = story.read(reference("d/pod/a", 1, 1, 1));
+    assert_eq!(object_of(&accepted), Some(b"{\"a\":1}".as_slice()));
+    story.claim(2, 2);
+    let of_another_epoch = story.read(reference("d/pod/a", 2, 2, 1));
+    assert!(matches!(of_another_epoch, Outcome::Malformed(_)), "{of_another_epoch:?}");
+    assert_eq!(story.at(), (1, true));
+}
+
+#[test]
+fn a_reference_without_its_body_stops_its_stream_until_the_next_epoch() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    let lost = story.read(reference("d/pod/a", 1, 1, 1));
+    let Outcome::Malformed(malformed) = lost else { panic!("{lost:?}") };
+    assert!(matches!(malformed.reason, MalformedReason::NoBody { .. }), "{malformed:?}");
+    assert_eq!((story.at(), story.repairs()), ((0, true), vec!["d/pod/a".to_owned()]));
+    // A body that comes late changes nothing.
+    story.read(body(1, Some("{}")));
+    story.event("d/pod/b", 1, 2);
+    assert_eq!(story.at(), (0, true));
+    story.claim(2, 2);
+    story.event("d/pod/a", 2, 1);
+    assert_eq!((story.at(), story.repairs()), ((1, false), vec!["d/pod/b".to_owned()]));
+}
+
+#[test]
+fn a_fold_passes_an_old_reference_whose_body_compaction_dropped() {
+    for (intact_from, passes) in [(10, true), (0, false)] {
+        let mut story = Story::folding(10, intact_from);
+        story.claim(1, 1);
+        story.skip();
+        let passed = story.read(reference("d/pod/a", 1, 1, 1));
+        assert_eq!(matches!(passed, Outcome::BodyCompacted(_)), passes, "{passed:?}");
+        assert_eq!(story.at(), (u64::from(passes), !passes));
+    }
+    let mut story = Story::folding(10, 10);
+    story.claim(1, 1);
+    let lost = story.read(reference("d/pod/a", 1, 1, 1));
+    assert!(matches!(lost, Outcome::Malformed(_)), "no offset is missing: {lost:?}");
+}
+
+#[test]
+fn a_damaged_body_is_named_and_not_kept() {
+    let mut story = Story::following();
+    story.claim(1, 1);
+    let mut damaged = body(1, Some("{}"));
+    damaged.value = Some(Bytes::from_static(b"[]"));
+    let outcome = story.read(damaged);
+    let Outcome::Malformed(malformed) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(malformed.reason, MalformedReason::BodyHash);
+    story.read(reference("d/pod/a", 1, 1, 1));
+    assert_eq!(story.at(), (0, true));
 }

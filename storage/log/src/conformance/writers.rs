@@ -14,7 +14,7 @@ use crate::fold::begin_fold;
 use crate::log::{Append, Log, Reader};
 use crate::memory::AppendFault;
 use crate::metadata::{MetadataProposal, read_or_create_metadata};
-use crate::writer::{Draft, InFlightEntry, Writer, repair};
+use crate::writer::{Draft, InFlightEntry, SHARED_BYTES_MIN, Writer, repair};
 use crate::{Outcome, WriterError};
 
 pub(super) const CASES: &[Case] = &[
@@ -62,6 +62,16 @@ pub(super) const CASES: &[Case] = &[
         name: "a head keeps a stream's position after compaction has dropped its tombstones",
         needs: &[Capability::Clock, Capability::Compaction],
         run: |subject| Box::pin(heads(subject)),
+    },
+    Case {
+        name: "events of one partition share an object, and every reader has it",
+        needs: &[],
+        run: |subject| Box::pin(share(subject)),
+    },
+    Case {
+        name: "compaction drops a retired body, and keeps one to which an event refers",
+        needs: &[Capability::Clock, Capability::Compaction],
+        run: |subject| Box::pin(retire(subject)),
     },
     Case {
         name: "a reader resumes from the acceptance that it stored",
@@ -113,6 +123,18 @@ impl Follower {
         claim(log, reader.as_mut(), acceptance, &claimant, &|| 0, &mut each).await
     }
 
+    /// The objects of the events seen.
+    fn objects(&self) -> Vec<Bytes> {
+        let object = |outcome: &Outcome| match outcome {
+            Outcome::Accepted(it) => match &it.event {
+                Event::Applied(applied) => Some(applied.object.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.seen.iter().filter_map(object).collect()
+    }
+
     /// The events seen, as `<seq> <kind> <key>`.
     fn events(&self) -> Vec<String> {
         let event = |outcome: &Outcome| match outcome {
@@ -140,13 +162,26 @@ fn applied(name: &str) -> Draft {
     draft(Event::Applied(applied))
 }
 
+/// An object that is large enough to be shared.
+fn large(number: u8) -> Bytes {
+    format!("{{\"number\":{number},\"pad\":\"{}\"}}", ".".repeat(SHARED_BYTES_MIN)).into()
+}
+
+fn sharing(name: &str, number: u8) -> Draft {
+    let mut draft = Draft { is_shared: true, ..applied(name) };
+    if let Event::Applied(applied) = &mut draft.event {
+        applied.object = large(number);
+    }
+    draft
+}
+
 fn removed(name: &str) -> Draft {
     let key = format!("d/pod/{name}").parse().expect("well-formed");
     draft(Event::Removed(Removed { key, uid: "u".to_owned() }))
 }
 
 fn draft(event: Event) -> Draft {
-    Draft { stream: stream(), event, replaces: None, traceparent: None }
+    Draft { stream: stream(), event, replaces: None, traceparent: None, is_shared: false }
 }
 
 async fn one_wins(subject: &dyn Subject) {
@@ -384,6 +419,46 @@ async fn heads(subject: &dyn Subject) {
     let fresh = Follower::of(&log, metadata, i64::MAX).await;
     assert_eq!(fresh.events(), ["3 Head"]);
     assert_eq!(fresh.acceptance.stream(&stream()), Some(&followed));
+}
+
+async fn share(subject: &dyn Subject) {
+    let log = subject.log();
+    let mut follower = Follower::new(&log).await;
+    let mut writer = follower.claim(1).await.expect("claims");
+    writer.append(vec![sharing("a", 1), sharing("b", 1)]).await.expect("alive");
+    writer.append(vec![sharing("c", 1)]).await.expect("alive");
+    follower.read_to_end().await;
+    assert_eq!(follower.acceptance.bodies().addresses().count(), 1);
+    assert_eq!(follower.objects(), [large(1), large(1), large(1)]);
+    let fresh = Follower::of(&log, *follower.acceptance.metadata(), i64::MIN).await;
+    assert_eq!(fresh.objects(), follower.objects());
+}
+
+async fn retire(subject: &dyn Subject) {
+    let log = subject.log();
+    let settings = Settings::default();
+    let mut follower = Follower::new(&log).await;
+    let mut writer = follower.claim(1).await.expect("claims");
+    writer.append(vec![sharing("a", 1), sharing("b", 1)]).await.expect("alive");
+    follower.read_to_end().await;
+    let first: Vec<_> = follower.acceptance.bodies().addresses().copied().collect();
+    writer.append(vec![sharing("a", 2), sharing("b", 2)]).await.expect("alive");
+    let early = writer.begin_retiring(first.clone()).expect("alive");
+    assert_eq!(early, 0, "the writer has not read the references to it");
+    follower.seen.iter().for_each(|outcome| writer.observe(outcome));
+    assert_eq!(writer.begin_retiring(first.clone()).expect("alive"), 1);
+    assert_eq!(writer.begin_retiring(first).expect("alive"), 0, "it is being retired");
+    writer.finished().await.expect("alive");
+    follower.read_to_end().await;
+    assert_eq!(follower.acceptance.bodies().addresses().count(), 1);
+    for forward_ms in [settings.replay_window_ms, settings.delete_retention_ms] {
+        subject.set_clock_forward(forward_ms + 1);
+        subject.compact().await;
+    }
+    let fresh = Follower::of(&log, *follower.acceptance.metadata(), i64::MAX).await;
+    assert_eq!(fresh.acceptance.bodies().addresses().count(), 1);
+    let objects = fresh.objects();
+    assert_eq!(objects[objects.len() - 2..], [large(2), large(2)]);
 }
 
 async fn resumes(subject: &dyn Subject) {

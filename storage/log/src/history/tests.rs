@@ -64,7 +64,8 @@ impl TestLog {
                     Event::Applied(Applied { key, uid, resource_version, object })
                 }
             };
-            let draft = Draft { stream: stream(), event, replaces, traceparent: None };
+            let draft =
+                Draft { stream: stream(), event, replaces, traceparent: None, is_shared: false };
             self.writer.append(vec![draft]).await.expect("alive");
             self.log.advance_clock(100);
         }

@@ -69,6 +69,22 @@ impl Owner {
         result.map(|_| ())
     }
 
+    /// Retires the bodies to which nothing refers. What the writer appended must have been read.
+    pub(crate) async fn retire(&mut self) -> Result<(), WriterError> {
+        self.read_to_end().await;
+        let unreferenced = self.replica.unreferenced();
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let mut result = writer.begin_retiring(unreferenced).map(drop);
+        while result.is_ok() && writer.pending() > 0 {
+            result = writer.finished().await.map(drop);
+        }
+        if !writer.is_alive() {
+            self.writer = None;
+        }
+        self.read_to_end().await;
+        result
+    }
+
     /// Makes the log hold what is wanted, and says so.
     pub(crate) async fn reconcile(&mut self, wanted: &Wanted) {
         for _ in 0..ATTEMPTS_MAX {
@@ -111,7 +127,7 @@ impl Owner {
             None => Event::Removed(Removed { key: key.clone(), uid: "u".to_owned() }),
         };
         let replaces = held.map(|held| ObjectHash::of(&held.object));
-        Draft { stream: stream.clone(), event, replaces, traceparent: None }
+        Draft { stream: stream.clone(), event, replaces, traceparent: None, is_shared: true }
     }
 
     fn present(&self, stream: &StreamId, key: &EntryKey) -> Option<&Applied> {

@@ -1,12 +1,12 @@
 //! The plainest view there can be: entries by key, a hash of its own, and every rule checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_event::record::LogMetadata;
 use headwater_event::{
-    Applied, EntryKey, Envelope, Event, HashKey, ObjectHash, StateHash, StreamId,
+    Applied, BodyAddress, EntryKey, Envelope, Event, HashKey, ObjectHash, StateHash, StreamId,
 };
 use headwater_log::acceptance::Mode;
 use headwater_log::{Acceptance, Batch, Log, MemoryLog, Outcome, ReadError, Reader, begin_fold};
@@ -16,6 +16,8 @@ use headwater_log::{Acceptance, Batch, Log, MemoryLog, Outcome, ReadError, Reade
 pub(crate) struct State {
     pub(crate) entries: BTreeMap<EntryKey, Applied>,
     pub(crate) hash: StateHash,
+    /// The bodies to which entries refer.
+    pub(crate) references: BTreeMap<EntryKey, BodyAddress>,
 }
 
 /// A reader with what it folded.
@@ -93,6 +95,24 @@ impl Replica {
         }
     }
 
+    /// The bodies to which no entry refers.
+    pub(crate) fn unreferenced(&self) -> Vec<BodyAddress> {
+        let referenced = self.referenced();
+        let bodies = self.acceptance.bodies().addresses();
+        bodies.filter(|body| !referenced.contains(body)).copied().collect()
+    }
+
+    /// That it has the bodies to which entries refer, and no others.
+    pub(crate) fn check_bodies(&self) {
+        let bodies: BTreeSet<_> = self.acceptance.bodies().addresses().copied().collect();
+        assert_eq!(bodies, self.referenced());
+    }
+
+    fn referenced(&self) -> BTreeSet<BodyAddress> {
+        let streams = self.folded.streams.values();
+        streams.flat_map(|state| state.references.values().copied()).collect()
+    }
+
     /// The entries of every stream that has any.
     pub(crate) fn entries(&self) -> BTreeMap<(StreamId, EntryKey), Bytes> {
         let streams = self.folded.streams.iter();
@@ -130,6 +150,10 @@ impl State {
         if let Event::Applied(applied) = &envelope.event {
             self.hash.add(hash_key, key, &ObjectHash::of(&applied.object));
             self.entries.insert(key.clone(), applied.clone());
+        }
+        self.references.remove(key);
+        if let Some(shared) = envelope.shared {
+            self.references.insert(key.clone(), shared.body);
         }
     }
 }

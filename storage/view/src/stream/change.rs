@@ -1,6 +1,8 @@
 //! Changes of a push, and their preparation: all work that does not need the state.
 
-use headwater_event::{Applied, Change, EntryKey, ObjectHash, Removed, Seq};
+use headwater_event::{
+    Applied, BodyAddress, Change, EntryKey, ObjectHash, Removed, Seq, SharedObject,
+};
 use headwater_object::patch::patched_bytes;
 
 use super::entry::EncodedEntry;
@@ -28,10 +30,12 @@ impl From<Change> for IncomingChange {
 pub(crate) enum PreparedChange {
     /// The entry has this object now.
     Applied {
-        /// The change; its object is a slice of `row`.
+        /// The change; its object is a slice of `row`, unless a body has it.
         applied: Applied,
         /// BLAKE3 of the object.
         object_hash: ObjectHash,
+        /// The body that has the object.
+        body: Option<BodyAddress>,
         /// The row to store.
         row: EncodedEntry,
     },
@@ -62,7 +66,14 @@ impl PreparedChange {
     pub(crate) fn whole(seq: Seq, mut applied: Applied) -> Self {
         let object_hash = ObjectHash::of(&applied.object);
         let row = EncodedEntry::of(seq, &object_hash, &mut applied);
-        Self::Applied { applied, object_hash, row }
+        Self::Applied { applied, object_hash, body: None, row }
+    }
+
+    /// Prepares a change whose object is in a body that the fold keeps.
+    pub(crate) fn shared(seq: Seq, applied: Applied, shared: SharedObject) -> Self {
+        let row = EncodedEntry::of_shared(seq, &shared, &applied);
+        let SharedObject { body, object_hash } = shared;
+        Self::Applied { applied, object_hash, body: Some(body), row }
     }
 
     /// The key of the changed entry.

@@ -16,7 +16,7 @@ use headwater_store::{Durability, Engine, EngineError};
 
 use super::advance::Advance;
 use super::change::PreparedChange;
-use super::entry::{ENTRIES, Entry};
+use super::entry::{ENTRIES, Entry, StoredEntry};
 use super::fold_error::FoldError;
 use super::open_batch::OpenBatch;
 use super::reader::StreamReader;
@@ -38,7 +38,8 @@ impl StreamReader<'_> {
         let rows = self.generation(stream)?;
         let mut digests = Vec::new();
         for row in ENTRIES.rows_of(self.read(), &rows) {
-            let (row, Entry { uid, resource_version, object_hash, .. }) = row?;
+            let (row, StoredEntry { entry, .. }) = row?;
+            let Entry { uid, resource_version, object_hash, .. } = entry;
             let key = row.entry_key_in(&rows)?;
             if key.resource().is_none() {
                 continue;
@@ -71,10 +72,10 @@ impl OpenBatch {
         let rows = self.stream(&advance.stream)?.visible.rows.clone();
         let added: HashSet<&EntryKey> = advance.changes.iter().map(PreparedChange::key).collect();
         let mut base = CorrectionBase { hash: StateHash::EMPTY, removals: Vec::new() };
-        for_each(&*self.engine, &rows, advance, |key, entry, is_gone| {
-            base.hash.add(&hash_key, &key, &entry.object_hash);
+        for_each(&*self.engine, &rows, advance, |key, stored, is_gone| {
+            base.hash.add(&hash_key, &key, &stored.entry.object_hash);
             if is_gone && !added.contains(&key) {
-                let uid = entry.uid;
+                let uid = stored.entry.uid;
                 base.removals.push(PreparedChange::Removed(Removed { key, uid }));
             }
             Ok(())
@@ -92,12 +93,12 @@ impl OpenBatch {
         let hash_key = self.hash_key(&advance.to.log_id);
         let engine = Arc::clone(&self.engine);
         let mut hash = StateHash::EMPTY;
-        for_each(&*engine, from, advance, |key, entry, is_gone| {
+        for_each(&*engine, from, advance, |key, stored, is_gone| {
             if is_gone {
                 return Ok(());
             }
-            hash.add(&hash_key, &key, &entry.object_hash);
-            self.copy_entry(to, &key, &entry)
+            hash.add(&hash_key, &key, &stored.entry.object_hash);
+            self.copy_entry(to, &key, &stored)
         })?;
         // The copy is read from the engine afterwards.
         self.write(Durability::Buffered)?;
@@ -110,14 +111,14 @@ fn for_each(
     engine: &dyn Engine,
     rows: &RowKey,
     advance: &Advance,
-    mut visit: impl FnMut(EntryKey, Entry, bool) -> Result<(), EngineError>,
+    mut visit: impl FnMut(EntryKey, StoredEntry, bool) -> Result<(), EngineError>,
 ) -> Result<(), FoldError<Refusal>> {
     let mut goes = advance.gone.removals();
     for row in ENTRIES.rows_of(engine, rows) {
-        let (row, entry) = row?;
+        let (row, stored) = row?;
         let key = row.entry_key_in(rows)?;
         let is_gone = key.resource().is_none() || goes.next().unwrap_or_default();
-        visit(key, entry, is_gone)?;
+        visit(key, stored, is_gone)?;
     }
     if goes.next().is_some() {
         let (stream, seq) = (advance.stream.clone(), advance.to.seq);

@@ -3,7 +3,7 @@
 //! A draft collects the rows that its changes write and computes the state hash after them. Only
 //! an accepted draft enters the open batch.
 
-use headwater_event::{Applied, EntryKey, HashKey, ObjectHash, Removed, StateHash};
+use headwater_event::{Applied, BodyAddress, EntryKey, HashKey, ObjectHash, Removed, StateHash};
 use headwater_object::patch::apply_patch;
 use headwater_store::{Batch, Engine, EngineError, Folded};
 
@@ -54,8 +54,8 @@ impl<'g> Draft<'g> {
     /// Folds one change.
     pub(crate) fn fold(&mut self, change: PreparedChange) -> Result<(), EngineError> {
         match change {
-            PreparedChange::Applied { applied, object_hash, row } => {
-                self.apply(applied, object_hash, row)
+            PreparedChange::Applied { applied, object_hash, body, row } => {
+                self.apply(applied, (object_hash, body), row)
             }
             PreparedChange::Patched { applied, base, seq } => {
                 let whole = PreparedChange::whole(seq, self.patch(applied, &base)?);
@@ -87,7 +87,8 @@ impl<'g> Draft<'g> {
             Some((_, entry)) => entry.as_ref().and_then(EncodedEntry::entry),
             None => self.batch.get(self.engine, &ENTRIES, &row)?,
         };
-        if let Some(entry) = entry {
+        if let Some(stored) = entry {
+            let entry = stored.resolve_in(self.batch, self.engine)?;
             if *base == applied.key {
                 applied.uid = entry.uid;
             }
@@ -101,10 +102,10 @@ impl<'g> Draft<'g> {
     fn apply(
         &mut self,
         applied: Applied,
-        object_hash: ObjectHash,
+        (object_hash, body): (ObjectHash, Option<BodyAddress>),
         row: EncodedEntry,
     ) -> Result<(), EngineError> {
-        let now = EntrySummary { uid: applied.uid.clone(), object_hash };
+        let now = EntrySummary { uid: applied.uid.clone(), object_hash, body };
         let before = self.replace(&applied.key, Some(now))?;
         if before.as_ref().is_none_or(|before| before.object_hash != object_hash) {
             if let Some(before) = &before {

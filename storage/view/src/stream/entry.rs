@@ -1,13 +1,13 @@
 //! An entry of a stream's state, and its stored form.
 
 use bytes::Bytes;
-use headwater_event::{Applied, ObjectHash, Seq};
-use headwater_store::{DecodeError, EncodeError, Folded, Table, TableId, Value};
+use headwater_event::{Applied, BodyAddress, ObjectHash, Seq, SharedObject};
+use headwater_store::{DecodeError, EncodeError, Folded, Key, Table, TableId, Value};
 
 use super::row_key::RowKey;
 
 /// The entries of all streams.
-pub(crate) const ENTRIES: Table<RowKey, Entry, Folded> = Table::new(TableId::Entries);
+pub(crate) const ENTRIES: Table<RowKey, StoredEntry, Folded> = Table::new(TableId::Entries);
 
 /// The same table, for entries that are encoded already.
 pub(crate) const ENCODED: Table<RowKey, EncodedEntry, Folded> = Table::new(TableId::Entries);
@@ -29,7 +29,16 @@ pub struct Entry {
     pub object: Bytes,
 }
 
-/// An encoded [`Entry`], or why it has no encoding, which fails the commit.
+/// An entry as its row has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredEntry {
+    /// The entry. Its object is empty if a body has it.
+    pub(crate) entry: Entry,
+    /// The body that has the object.
+    pub(crate) body: Option<BodyAddress>,
+}
+
+/// An encoded [`StoredEntry`], or why it has no encoding, which fails the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EncodedEntry(Result<Bytes, EncodeError>);
 
@@ -40,28 +49,40 @@ pub struct EntrySummary {
     pub uid: String,
     /// BLAKE3 of the object.
     pub object_hash: ObjectHash,
+    /// The body that has the object, if the entry's row does not.
+    pub body: Option<BodyAddress>,
 }
 
-impl From<Entry> for EntrySummary {
-    fn from(Entry { uid, object_hash, .. }: Entry) -> Self {
-        Self { uid, object_hash }
+impl From<StoredEntry> for EntrySummary {
+    fn from(StoredEntry { entry: Entry { uid, object_hash, .. }, body }: StoredEntry) -> Self {
+        Self { uid, object_hash, body }
     }
 }
 
-impl Value for Entry {
+impl Value for StoredEntry {
     fn encode(&self) -> Result<Bytes, EncodeError> {
-        let Self { seq, object_hash, uid, resource_version, object } = self;
-        encode(*seq, object_hash, [uid, resource_version], object)
+        let Self { entry: Entry { seq, object_hash, uid, resource_version, object }, body } = self;
+        match body {
+            None => encode(*seq, object_hash, [uid, resource_version], object, 0),
+            Some(body) => {
+                let object = address(body);
+                encode(*seq, object_hash, [uid, resource_version], &object, IN_A_BODY)
+            }
+        }
     }
 
     fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         let mut rest = bytes.as_ref();
         let seq = Seq(u64::from_be_bytes(*take(&mut rest)?));
         let object_hash = ObjectHash(*take(&mut rest)?);
-        let uid = take_text(&mut rest)?;
-        let resource_version = take_text(&mut rest)?;
-        let object = bytes.slice(bytes.len() - rest.len()..);
-        Ok(Self { seq, object_hash, uid, resource_version, object })
+        let (uid, form) = take_text(&mut rest)?;
+        let (resource_version, _) = take_text(&mut rest)?;
+        let (object, body) = match form {
+            0 => (bytes.slice(bytes.len() - rest.len()..), None),
+            _ => (Bytes::new(), Some(BodyAddress::decode_key(&mut rest)?)),
+        };
+        let entry = Entry { seq, object_hash, uid, resource_version, object };
+        Ok(Self { entry, body })
     }
 }
 
@@ -70,16 +91,22 @@ impl EncodedEntry {
     /// so its former bytes are freed.
     pub(crate) fn of(seq: Seq, object_hash: &ObjectHash, applied: &mut Applied) -> Self {
         let texts = [applied.uid.as_str(), applied.resource_version.as_str()];
-        let row = encode(seq, object_hash, texts, &applied.object);
+        let row = encode(seq, object_hash, texts, &applied.object, 0);
         if let Ok(row) = &row {
             applied.object = row.slice(row.len() - applied.object.len()..);
         }
         Self(row)
     }
 
+    /// Encodes the entry at `seq` of an object that is in a body.
+    pub(crate) fn of_shared(seq: Seq, shared: &SharedObject, applied: &Applied) -> Self {
+        let texts = [applied.uid.as_str(), applied.resource_version.as_str()];
+        Self(encode(seq, &shared.object_hash, texts, &address(&shared.body), IN_A_BODY))
+    }
+
     /// The decoded entry; `None` when it has no encoding.
-    pub(crate) fn entry(&self) -> Option<Entry> {
-        Entry::decode(self.0.clone().ok()?).ok()
+    pub(crate) fn entry(&self) -> Option<StoredEntry> {
+        StoredEntry::decode(self.0.clone().ok()?).ok()
     }
 }
 
@@ -93,6 +120,16 @@ impl Value for EncodedEntry {
     }
 }
 
+/// Set in the length of the UID if the row ends with the address of a body instead of the object. No
+/// text is that long.
+const IN_A_BODY: u32 = 1 << 31;
+
+fn address(body: &BodyAddress) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(body.encoded_bytes());
+    body.encode_key(&mut bytes);
+    bytes
+}
+
 /// Bytes of an encoded entry besides its texts and object.
 const FIXED_BYTES: usize = 8 + 32 + 4 + 4;
 
@@ -101,15 +138,16 @@ fn encode(
     object_hash: &ObjectHash,
     texts: [&str; 2],
     object: &[u8],
+    form: u32,
 ) -> Result<Bytes, EncodeError> {
     let text_bytes: usize = texts.iter().map(|text| text.len()).sum();
     let mut bytes = Vec::with_capacity(FIXED_BYTES + text_bytes + object.len());
     bytes.extend_from_slice(&seq.0.to_be_bytes());
     bytes.extend_from_slice(&object_hash.0);
-    for text in texts {
-        let length = u32::try_from(text.len())
-            .map_err(|error| EncodeError { reason: format!("a text of 4 GiB: {error}") })?;
-        bytes.extend_from_slice(&length.to_be_bytes());
+    for (text, form) in texts.into_iter().zip([form, 0]) {
+        let length = u32::try_from(text.len()).ok().filter(|length| length & IN_A_BODY == 0);
+        let length = length.ok_or_else(|| EncodeError { reason: "a text of 2 GiB".to_owned() })?;
+        bytes.extend_from_slice(&(length | form).to_be_bytes());
         bytes.extend_from_slice(text.as_bytes());
     }
     bytes.extend_from_slice(object);
@@ -123,17 +161,22 @@ fn take<'a, const N: usize>(from: &mut &'a [u8]) -> Result<&'a [u8; N], DecodeEr
     Ok(bytes)
 }
 
-fn take_text(from: &mut &[u8]) -> Result<String, DecodeError> {
-    let length = u32::from_be_bytes(*take(from)?) as usize;
+/// Takes a text, and the form that is marked in its length.
+fn take_text(from: &mut &[u8]) -> Result<(String, u32), DecodeError> {
+    let length = u32::from_be_bytes(*take(from)?);
+    let (form, length) = (length & IN_A_BODY, (length & !IN_A_BODY) as usize);
     let (text, rest) = from
         .split_at_checked(length)
         .ok_or(DecodeError::Short { want: length, found: from.len() })?;
     *from = rest;
-    String::from_utf8(text.to_vec()).map_err(|error| DecodeError::malformed("text", &error))
+    let text =
+        String::from_utf8(text.to_vec()).map_err(|error| DecodeError::malformed("text", &error))?;
+    Ok((text, form))
 }
 
 #[cfg(test)]
 mod tests {
+    use headwater_event::{BodyId, Partition, WriterEpoch};
     use proptest::prelude::*;
 
     use super::*;
@@ -145,13 +188,20 @@ mod tests {
                 seq: Seq(seq), object_hash: ObjectHash::of(&object), uid,
                 resource_version: rv, object: object.into(),
             };
-            let bytes = entry.encode().expect("encodes");
-            prop_assert_eq!(Entry::decode(bytes), Ok(entry));
+            let stored = StoredEntry { entry: entry.clone(), body: None };
+            let bytes = stored.encode().expect("encodes");
+            prop_assert_eq!(StoredEntry::decode(bytes), Ok(stored));
+            let entry = Entry { object: Bytes::new(), ..entry };
+            let id = BodyId { epoch: WriterEpoch(seq), number: 7 };
+            let body = Some(BodyAddress { partition: Partition(3), id });
+            let shared = StoredEntry { entry, body };
+            let bytes = shared.encode().expect("encodes");
+            prop_assert_eq!(StoredEntry::decode(bytes), Ok(shared));
         }
 
         #[test]
         fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = Entry::decode(bytes.into());
+            let _ = StoredEntry::decode(bytes.into());
         }
     }
 }

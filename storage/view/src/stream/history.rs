@@ -80,6 +80,7 @@ impl History {
                 time_ms: 0,
                 hash,
                 traceparent: None,
+                shared: None,
                 event,
             });
             history.states.push(state);
@@ -128,6 +129,7 @@ impl History {
             time_ms: 0,
             hash: hash_of(&HashKey::new(&self.log_id), &state),
             traceparent: None,
+            shared: None,
             event,
         }
     }

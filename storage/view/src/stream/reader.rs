@@ -1,10 +1,16 @@
 //! Reads of committed streams, in bounded chunks.
 
-use headwater_event::{Checkpoint, EntryKey, HashKey, ObjectHash, StateHash, StreamId};
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use headwater_event::{
+    BodyAddress, Checkpoint, EntryKey, HashKey, ObjectHash, StateHash, StreamId,
+};
 use headwater_store::position::CHECKPOINTS;
 use headwater_store::{EngineError, Read, StreamCheckpoint};
 
-use super::entry::{ENTRIES, Entry};
+use super::body::BODIES;
+use super::entry::{ENTRIES, Entry, EntrySummary, StoredEntry};
 use super::position::StatePosition;
 use super::row_key::RowKey;
 use super::stream_row::{STREAM_ROWS, StreamRow};
@@ -79,7 +85,29 @@ impl<'r> StreamReader<'r> {
     /// # Errors
     /// As [`Read::get`].
     pub fn entry(&self, stream: &StreamId, key: &EntryKey) -> Result<Option<Entry>, EngineError> {
-        ENTRIES.get(self.from, &self.generation(stream)?.entry(key))
+        let stored = ENTRIES.get(self.from, &self.generation(stream)?.entry(key))?;
+        stored.map(|stored| stored.resolve(self.from)).transpose()
+    }
+
+    /// The object of a body; `None`: it is retired.
+    ///
+    /// # Errors
+    /// As [`Read::get`].
+    pub fn body(&self, at: &BodyAddress) -> Result<Option<Bytes>, EngineError> {
+        Ok(BODIES.get(self.from, at)?.map(|stored| stored.entry.object))
+    }
+
+    /// An entry without its object.
+    ///
+    /// # Errors
+    /// As [`Read::get`].
+    pub fn summary(
+        &self,
+        stream: &StreamId,
+        key: &EntryKey,
+    ) -> Result<Option<EntrySummary>, EngineError> {
+        let stored = ENTRIES.get(self.from, &self.generation(stream)?.entry(key))?;
+        Ok(stored.map(EntrySummary::from))
     }
 
     /// The first `limit` selected entries after `after`. Fewer: there are no more.
@@ -93,6 +121,31 @@ impl<'r> StreamReader<'r> {
         after: Option<&EntryKey>,
         limit: usize,
     ) -> Result<Vec<(EntryKey, Entry)>, EngineError> {
+        let rows = self.rows(stream, selection, after, limit)?;
+        rows.into_iter().map(|(key, stored)| Ok((key, stored.resolve(self.from)?))).collect()
+    }
+
+    /// The first `limit` entries after `after`, without their objects. Fewer: there are no more.
+    ///
+    /// # Errors
+    /// As [`Read::scan`].
+    pub fn summaries(
+        &self,
+        stream: &StreamId,
+        after: Option<&EntryKey>,
+        limit: usize,
+    ) -> Result<Vec<(EntryKey, EntrySummary)>, EngineError> {
+        let rows = self.rows(stream, Selection::All, after, limit)?;
+        Ok(rows.into_iter().map(|(key, stored)| (key, EntrySummary::from(stored))).collect())
+    }
+
+    fn rows(
+        &self,
+        stream: &StreamId,
+        selection: Selection<'_>,
+        after: Option<&EntryKey>,
+        limit: usize,
+    ) -> Result<Vec<(EntryKey, StoredEntry)>, EngineError> {
         let generation = self.generation(stream)?;
         let selected = match selection {
             Selection::All => generation.clone(),
@@ -104,7 +157,7 @@ impl<'r> StreamReader<'r> {
             None => selected.clone(),
         };
         let rows = ENTRIES.rows_of_from(self.from, &selected, &first).take(limit);
-        rows.map(|row| row.and_then(|(row, entry)| Ok((row.entry_key_in(&generation)?, entry))))
+        rows.map(|row| row.and_then(|(row, stored)| Ok((row.entry_key_in(&generation)?, stored))))
             .collect()
     }
 
@@ -114,14 +167,22 @@ impl<'r> StreamReader<'r> {
     /// # Errors
     /// As [`Read::scan`].
     pub fn verify(&self, stream: &StreamId) -> Result<Option<Verification>, EngineError> {
+        self.verify_with(stream, &mut BodyHashes::default())
+    }
+
+    fn verify_with(
+        &self,
+        stream: &StreamId,
+        bodies: &mut BodyHashes,
+    ) -> Result<Option<Verification>, EngineError> {
         let Some((checkpoint, kept)) = self.position(stream)? else { return Ok(None) };
         let generation = self.generation(stream)?;
         let hash_key = HashKey::new(&checkpoint.log_id);
         let (mut recomputed, mut entries) = (StateHash::EMPTY, 0);
         for row in ENTRIES.rows_of(self.from, &generation) {
-            let (row, entry) = row?;
+            let (row, stored) = row?;
             let key = row.entry_key_in(&generation)?;
-            recomputed.add(&hash_key, &key, &ObjectHash::of(&entry.object));
+            recomputed.add(&hash_key, &key, &bodies.hash_of(stored, self.from)?);
             entries += 1;
         }
         Ok(Some(Verification { checkpoint, kept, recomputed, entries }))
@@ -137,8 +198,9 @@ impl<'r> StreamReader<'r> {
     /// # Errors
     /// As [`Read::scan`].
     pub fn find_damage(&self) -> Result<Option<(StreamId, Verification)>, EngineError> {
+        let mut bodies = BodyHashes::default();
         for position in self.streams()? {
-            let verification = self.verify(&position.stream)?;
+            let verification = self.verify_with(&position.stream, &mut bodies)?;
             if let Some(found) = verification.filter(|found| !found.agrees()) {
                 return Ok(Some((position.stream, found)));
             }
@@ -153,6 +215,25 @@ impl<'r> StreamReader<'r> {
     pub(crate) fn generation(&self, stream: &StreamId) -> Result<RowKey, EngineError> {
         let row = STREAM_ROWS.get(self.from, stream)?.unwrap_or(StreamRow::FIRST);
         Ok(RowKey::generation(stream, row.visible))
+    }
+}
+
+/// The hashes of the bodies that were read: entries of many streams refer to one.
+#[derive(Default)]
+struct BodyHashes(HashMap<BodyAddress, ObjectHash>);
+
+impl BodyHashes {
+    /// The hash of an entry's object, from its bytes.
+    fn hash_of(&mut self, stored: StoredEntry, from: &dyn Read) -> Result<ObjectHash, EngineError> {
+        let body = stored.body;
+        if let Some(hash) = body.and_then(|body| self.0.get(&body)) {
+            return Ok(*hash);
+        }
+        let hash = ObjectHash::of(&stored.resolve(from)?.object);
+        if let Some(body) = body {
+            self.0.insert(body, hash);
+        }
+        Ok(hash)
     }
 }
 

@@ -29,7 +29,7 @@ use super::advance::{Advance, AdvanceMode};
 use super::change::PreparedChange;
 use super::draft::{Draft, compare};
 use super::effect::{Effect, EffectKind, extend};
-use super::entry::{ENTRIES, Entry};
+use super::entry::{ENTRIES, StoredEntry};
 use super::fold_error::FoldError;
 use super::generation::Generation;
 use super::open_batch::OpenBatch;
@@ -97,9 +97,9 @@ impl OpenBatch {
         &mut self,
         to: &RowKey,
         key: &EntryKey,
-        entry: &Entry,
+        stored: &StoredEntry,
     ) -> Result<(), EngineError> {
-        self.rows.put(&ENTRIES, &to.entry(key), entry);
+        self.rows.put(&ENTRIES, &to.entry(key), stored);
         if self.rows.bytes() > self.bounds.staged_batch_bytes_max {
             self.write(Durability::Buffered)?;
         }
@@ -137,8 +137,8 @@ impl OpenBatch {
     fn copy(&mut self, from: &RowKey, to: &RowKey) -> Result<(), EngineError> {
         let engine = Arc::clone(&self.engine);
         for row in ENTRIES.rows_of(&*engine, from) {
-            let (row, entry) = row?;
-            self.copy_entry(to, &row.entry_key_in(from)?, &entry)?;
+            let (row, stored) = row?;
+            self.copy_entry(to, &row.entry_key_in(from)?, &stored)?;
         }
         // The copy is read from the engine afterwards.
         self.write(Durability::Buffered)
@@ -249,8 +249,8 @@ pub(crate) fn removals(
 ) -> Result<Vec<EffectKind>, EngineError> {
     let mut removals = Vec::new();
     for row in ENTRIES.rows_of(engine, &before.rows) {
-        let (row, Entry { uid, .. }) = row?;
-        let key = row.entry_key_in(&before.rows)?;
+        let (row, StoredEntry { entry, .. }) = row?;
+        let (uid, key) = (entry.uid, row.entry_key_in(&before.rows)?);
         let stays = match after {
             Some(after) => after.summary(engine, &key)?.is_some_and(|entry| entry.uid == uid),
             None => false,

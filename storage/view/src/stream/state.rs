@@ -7,16 +7,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headwater_event::{Checkpoint, Cursor, EntryKey, Envelope, Event, LogId, Partition, StreamId};
+use headwater_event::{
+    BodyAddress, BodyHeader, Checkpoint, Cursor, EntryKey, Envelope, Event, LogId, Partition, Seq,
+    StreamId,
+};
 use headwater_store::{Batch, Durability, Engine, EngineError, Folded, Table, TableId};
 
 use super::admission::{admit_advance, admit_event};
 use super::advance::{Advance, AdvanceMode, Continuity};
+use super::body::BODIES;
 use super::change::PreparedChange;
 use super::correction::{CorrectionBase, gone_bytes};
 use super::draft::Draft;
 use super::effect::{Effect, extend};
-use super::entry::{ENTRIES, Entry, EntrySummary};
+use super::entry::{ENTRIES, Entry, EntrySummary, StoredEntry};
 use super::fold_error::FoldError;
 use super::loaded_stream::LoadedStream;
 use super::open_batch::{FoldBounds, OpenBatch};
@@ -91,10 +95,37 @@ impl StreamState {
         key: &EntryKey,
     ) -> Result<Option<Entry>, EngineError> {
         let row = self.open.stream(stream)?.visible.rows.entry(key);
-        self.open.rows.get(&*self.open.engine, &ENTRIES, &row)
+        let OpenBatch { rows, engine, .. } = &self.open;
+        let stored = rows.get(&**engine, &ENTRIES, &row)?;
+        stored.map(|stored| stored.resolve_in(rows, &**engine)).transpose()
     }
 
-    /// Folds one event of the log `log_id`.
+    /// The body at `at`, the open batch included: its header and its object.
+    ///
+    /// # Errors
+    /// As [`headwater_store::Read::get`].
+    pub fn body(&self, at: &BodyAddress) -> Result<Option<(BodyHeader, Bytes)>, EngineError> {
+        let stored = self.open.rows.get(&*self.open.engine, &BODIES, at)?;
+        Ok(stored.map(|StoredEntry { entry, .. }| {
+            let Entry { object_hash, uid, resource_version, object, .. } = entry;
+            (BodyHeader { uid, resource_version, object_hash }, object)
+        }))
+    }
+
+    /// Keeps a body, to which entries may refer from now on.
+    pub fn put_body(&mut self, at: &BodyAddress, header: BodyHeader, object: Bytes) {
+        let BodyHeader { uid, resource_version, object_hash } = header;
+        let entry = Entry { seq: Seq::ZERO, object_hash, uid, resource_version, object };
+        self.open.rows.put(&BODIES, at, &StoredEntry { entry, body: None });
+    }
+
+    /// Removes a body, to which no entry refers.
+    pub fn remove_body(&mut self, at: &BodyAddress) {
+        self.open.rows.delete(&BODIES, at);
+    }
+
+    /// Folds one event of the log `log_id`. An event that refers to a body stores the reference; see
+    /// [`StreamState::put_body`].
     ///
     /// # Errors
     /// See [`FoldError`] and [`Refusal`]. An engine error discards the open batch.
@@ -204,12 +235,15 @@ impl StreamState {
         let loaded = LoadedStream::of(streams, &**engine, &envelope.stream)?;
         admit_event(loaded.checkpoint(), &log_id, &envelope, continuity)
             .map_err(FoldError::Refused)?;
-        let Envelope { stream, seq, epoch, hash: claimed, event, .. } = envelope;
+        let Envelope { stream, seq, epoch, hash: claimed, event, shared, .. } = envelope;
         let to = Checkpoint { log_id, epoch, seq };
         let cached_before = loaded.visible.cached();
         let mut draft = Draft::new(&mut loaded.visible, &**engine, rows, hash_key);
         match event {
-            Event::Applied(applied) => draft.fold(PreparedChange::whole(seq, applied))?,
+            Event::Applied(applied) => draft.fold(match shared {
+                Some(shared) => PreparedChange::shared(seq, applied, shared),
+                None => PreparedChange::whole(seq, applied),
+            })?,
             Event::Removed(removed) => draft.fold(PreparedChange::Removed(removed))?,
             Event::Head => {}
         }

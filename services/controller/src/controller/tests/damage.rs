@@ -30,6 +30,7 @@ async fn goes_on(world: &World) {
         timings: world.timings,
         group_events: GROUP_EVENTS,
         sole_writer: true,
+        shares_objects: true,
         metrics: ControllerMetrics::new(&Registry::new()).expect("a fresh registry"),
     };
     let Ok(controller) = Controller::start(dependencies).await else { return };

@@ -4,7 +4,6 @@ use std::sync::{Condvar, Mutex};
 
 use headwater_event::RecordKey;
 use headwater_event::record::Heartbeat;
-use headwater_log::{CatchUpTarget, start_cursors};
 use headwater_store::{Durability, Engine, EngineError, KeyValue, Range, Read, WriteBatch};
 
 use super::*;
@@ -29,21 +28,12 @@ impl World {
 
     /// The signs of life in the log, by epoch: whether each says that it is the last.
     async fn signs(&self) -> Vec<(WriterEpoch, bool)> {
-        let cursors = start_cursors(&self.downstream).await.expect("readable");
-        let mut ends = CatchUpTarget::ahead_of(&self.downstream, &cursors).await.expect("readable");
-        let mut reader = self.downstream.read(cursors).await.expect("readable");
         let mut signs = Vec::new();
-        while !ends.is_reached() {
-            let batch = reader.next().await.expect("readable");
-            for StoredRecord { record, .. } in &batch.records {
-                let Ok(RecordKey::Heartbeat(epoch)) = RecordKey::decode(&record.key) else {
-                    continue;
-                };
-                let value = record.value.as_deref().expect("a value");
-                let sign: Heartbeat = serde_json::from_slice(value).expect("JSON");
-                signs.push((epoch, sign.released));
-            }
-            ends.pass(&batch.cursor);
+        for StoredRecord { record, .. } in records_of(&self.downstream).await {
+            let Ok(RecordKey::Heartbeat(epoch)) = RecordKey::decode(&record.key) else { continue };
+            let value = record.value.as_deref().expect("a value");
+            let sign: Heartbeat = serde_json::from_slice(value).expect("JSON");
+            signs.push((epoch, sign.released));
         }
         signs
     }

@@ -1,7 +1,6 @@
 //! Terminations leave the upstream log when their pods are gone.
 
 use headwater_event::upstream::encode_termination_removed;
-use headwater_log::{CatchUpTarget, start_cursors};
 use headwater_store::{Batch, Durability, Free, Table, TableId};
 
 use super::*;
@@ -12,17 +11,9 @@ impl World {
     /// node `a`, in order; `None` for a tombstone.
     async fn logged_terminations(&self, pod: &str) -> Vec<Option<Bytes>> {
         let key = format!("node/a d/podtermination/{pod}");
-        let cursors = start_cursors(&self.upstream).await.expect("readable");
-        let mut ends = CatchUpTarget::ahead_of(&self.upstream, &cursors).await.expect("readable");
-        let mut reader = self.upstream.read(cursors).await.expect("readable");
-        let mut values = Vec::new();
-        while !ends.is_reached() {
-            let batch = reader.next().await.expect("readable");
-            let of_pod = batch.records.iter().filter(|stored| stored.record.key == key);
-            values.extend(of_pod.map(|stored| stored.record.value.clone()));
-            ends.pass(&batch.cursor);
-        }
-        values
+        let records = records_of(&self.upstream).await.into_iter();
+        let of_pod = records.filter(|stored| stored.record.key == key);
+        of_pod.map(|stored| stored.record.value).collect()
     }
 
     /// Node `a` reports that the containers of `d/pod/POD` have stopped.

@@ -20,6 +20,7 @@ use crate::fold::Fold;
 
 mod damaged;
 mod heads;
+mod shared_objects;
 
 /// Long enough to be worth a patch.
 const OBJECT_BYTES: usize = 100;
@@ -88,6 +89,7 @@ impl Model {
             time_ms: 0,
             hash: self.hash,
             traceparent: None,
+            shared: None,
             event,
         });
     }

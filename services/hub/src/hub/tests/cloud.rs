@@ -108,7 +108,8 @@ impl TestCloud {
             None => Event::Removed(Removed { uid: format!("uid of {key}"), key }),
         };
         let replaces = held.map(|held| ObjectHash::of(&held.object));
-        let draft = Draft { stream: stream.clone(), event, replaces, traceparent: None };
+        let draft =
+            Draft { stream: stream.clone(), event, replaces, traceparent: None, is_shared: false };
         self.writer.append(vec![draft]).await.expect("appended");
         while self.writer.in_flight() > 0 {
             let outcomes = self.follower.next().await.expect("readable").outcomes;

@@ -1,0 +1,96 @@
+//! Drafts what a group of changes has to append.
+
+use headwater_event::{Applied, EntryKey, ObjectHash, StreamId};
+use headwater_log::Draft;
+use headwater_object::payload::same_payload;
+use headwater_store::EngineError;
+use headwater_view::EntrySummary;
+
+use super::difference::difference;
+use super::intake::Intake;
+use super::writable_log::WritableLog;
+use crate::interest::EntryId;
+
+/// Drafts the differences of entries. The entries of an object that many nodes use follow each
+/// other: the object is unpacked and compared once, and their drafts have the same bytes in memory.
+pub(super) struct EntryDifferences<'p> {
+    intake: &'p Intake,
+    log: &'p WritableLog,
+    /// An object that more nodes use is shared; `None`: none is.
+    users_max: Option<usize>,
+    /// The object of the last entry.
+    desired: Option<DesiredObject>,
+    /// The last desired and published object that were compared, and whether they are the same.
+    compared: Option<([ObjectHash; 2], bool)>,
+}
+
+/// An object as it should be published.
+#[derive(Clone)]
+struct DesiredObject {
+    applied: Applied,
+    hash: ObjectHash,
+    is_shared: bool,
+}
+
+impl<'p> EntryDifferences<'p> {
+    /// Compares the objects of `intake` with the entries of `log`. With `shares_objects`, the log
+    /// has an object once in a partition if two nodes or more of each partition use it on average.
+    pub(super) fn new(intake: &'p Intake, log: &'p WritableLog, shares_objects: bool) -> Self {
+        let users_max = shares_objects.then(|| log.partitions());
+        Self { intake, log, users_max, desired: None, compared: None }
+    }
+
+    /// The event that makes an entry what it should be; `None`: it is so already.
+    ///
+    /// # Errors
+    /// When the published entry cannot be read.
+    pub(super) fn draft(&mut self, entry: &EntryId) -> Result<Option<Draft>, EngineError> {
+        let EntryId { stream, key } = entry;
+        let published = self.log.entry_summary(stream, key)?;
+        let desired = self.desired(stream, key);
+        let hash = desired.as_ref().map(|desired| desired.hash);
+        let is_shared = desired.as_ref().is_some_and(|desired| desired.is_shared);
+        let applied = desired.map(|desired| desired.applied);
+        let has_object = |applied: &Applied, published: &EntrySummary| {
+            let Some(hash) = hash else { return Ok(false) };
+            self.is_same_object(entry, applied, [hash, published.object_hash])
+        };
+        let draft = difference(entry, applied, published.as_ref(), has_object)?;
+        Ok(draft.map(|draft| Draft { is_shared, ..draft }))
+    }
+
+    fn desired(&mut self, stream: &StreamId, key: &EntryKey) -> Option<DesiredObject> {
+        if !self.intake.is_desired(stream, key) {
+            return None;
+        }
+        if self.desired.as_ref().is_none_or(|desired| desired.applied.key != *key) {
+            self.desired = self.intake.desired(stream, key).map(|applied| {
+                let hash = ObjectHash::of(&applied.object);
+                let users = self.intake.users_count(key);
+                let is_shared = self.users_max.is_some_and(|users_max| users > users_max);
+                DesiredObject { applied, hash, is_shared }
+            });
+        }
+        self.desired.clone()
+    }
+
+    fn is_same_object(
+        &mut self,
+        entry: &EntryId,
+        applied: &Applied,
+        hashes: [ObjectHash; 2],
+    ) -> Result<bool, EngineError> {
+        let [desired, published] = hashes;
+        if desired == published {
+            return Ok(true);
+        }
+        if let Some((_, is_same)) = self.compared.filter(|(compared, _)| *compared == hashes) {
+            return Ok(is_same);
+        }
+        let published = self.log.entry(&entry.stream, &entry.key)?;
+        let is_same =
+            published.is_some_and(|published| same_payload(&applied.object, &published.object));
+        self.compared = Some((hashes, is_same));
+        Ok(is_same)
+    }
+}
