@@ -6,12 +6,12 @@ use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use headwater_event::record::{Claim, LogMetadata};
 use headwater_event::{
-    Cursor, EventHeader, LeaderEpoch, LogId, Offset, Partition, Seq, StateHash, StreamId, TopicId,
-    WriterEpoch,
+    BodyHeader, Cursor, Event, EventHeader, LeaderEpoch, LogId, ObjectHash, Offset, Partition, Seq,
+    StateHash, StreamId, TopicId, WriterEpoch,
 };
 use headwater_log::acceptance::Outcome;
-use headwater_log::value::{ValueEncoder, decode_value};
-use headwater_log::{Acceptance, Batch, FoldRange, Record, StoredRecord};
+use headwater_log::value::{ValueEncoder, decode_reference, decode_value, encode_reference};
+use headwater_log::{Acceptance, Batch, FoldRange, MemoryBodies, Record, StoredRecord};
 use uuid::Uuid;
 
 /// Partitions of the log that is read.
@@ -20,8 +20,11 @@ const PARTITIONS: u32 = 2;
 /// Records of one input: more find nothing that fewer would not.
 const RECORDS_MAX: usize = 64;
 
-/// An object in a record's value.
+/// An object in a record's value, or a reference to a body.
 pub fn value(bytes: &[u8]) {
+    if let Ok(Some(number)) = decode_reference(bytes) {
+        assert_eq!(encode_reference(number), bytes, "a reference has two encodings");
+    }
     let Ok(object) = decode_value(&Bytes::copy_from_slice(bytes)) else { return };
     let again = decode_value(&ValueEncoder::new().encode(&object));
     assert_eq!(again, Ok(object), "a value that was read is written as another");
@@ -45,6 +48,7 @@ fn accept(input: &mut Unstructured<'_>) -> Result<()> {
     };
     let ranges = (0..PARTITIONS).map(|partition| FoldRange { start: start(partition), high });
     let mut acceptance = Acceptance::fold(log_metadata, ranges.collect(), input.arbitrary()?, 0);
+    let mut bodies = MemoryBodies::default();
     let mut last: BTreeMap<StreamId, (WriterEpoch, Seq)> = BTreeMap::new();
     for _ in 0..RECORDS_MAX {
         if input.is_empty() {
@@ -61,8 +65,14 @@ fn accept(input: &mut Unstructured<'_>) -> Result<()> {
         };
         let cursor = Cursor { next: offset.next(), ..start(partition.0) };
         let batch = Batch { records: vec![recorded], cursor, high };
-        for outcome in acceptance.accept_batch(&batch, input.arbitrary()?) {
+        let now_ms = input.arbitrary()?;
+        let outcomes = acceptance.accept_batch_with(&batch, now_ms, &mut bodies);
+        for outcome in outcomes.unwrap_or_else(|never| match never {}) {
             if let Outcome::Accepted(event) = outcome {
+                if let (Some(shared), Event::Applied(applied)) = (event.shared, &event.event) {
+                    let hash = ObjectHash::of(&applied.object);
+                    assert_eq!(shared.object_hash, hash, "a body has another object");
+                }
                 let at = (event.epoch, event.seq);
                 let before = last.insert(event.stream, at);
                 assert!(before.is_none_or(|before| at > before), "an event came twice");
@@ -96,7 +106,7 @@ fn record(input: &mut Unstructured<'_>, log_metadata: &LogMetadata) -> Result<Re
     let epoch = number(input)? % 4;
     let uuid = log_metadata.log_id.uuid;
     let stream = *input.choose(&["cluster", "node/a", "node/b", "node/!"])?;
-    let (key, value) = match input.arbitrary::<u8>()? % 8 {
+    let (key, value) = match input.arbitrary::<u8>()? % 11 {
         0 => (format!("!log {uuid}"), json(serde_json::json!(log_metadata))),
         1 => {
             let claim = Claim { epoch: WriterEpoch(epoch), writer: uuid, address: None };
@@ -107,6 +117,19 @@ fn record(input: &mut Unstructured<'_>, log_metadata: &LogMetadata) -> Result<Re
         4 => (format!("{stream} !head"), json(serde_json::json!({}))),
         5 => (format!("{stream} ns/pod/a"), None),
         6 => (format!("{stream} ns/pod/a"), json(serde_json::json!({}))),
+        7 => (format!("{stream} ns/pod/a"), Some(encode_reference(number(input)?.max(1)))),
+        8 => (format!("!body {epoch} {}", number(input)?), None),
+        9 => {
+            let object = Bytes::from_static(b"{}");
+            let header = BodyHeader {
+                uid: "u".to_owned(),
+                resource_version: "1".to_owned(),
+                object_hash: ObjectHash::of(&object),
+            };
+            let key = format!("!body {epoch} {}", number(input)?).into();
+            let header = header.encode().into();
+            return Ok(Record { key, value: Some(object), header, traceparent: None });
+        }
         _ => {
             let (key, value) = (some_bytes(input)?, some_bytes(input)?);
             let header = some_bytes(input)?;

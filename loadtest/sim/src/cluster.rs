@@ -115,7 +115,9 @@ impl Cluster {
         if is_deleting {
             return;
         }
-        let (config, secret) = (frame.below(OTHERS), frame.below(OTHERS));
+        // The pods of all nodes often name the same ConfigMap.
+        let config = if frame.happens(500) { 0 } else { frame.below(OTHERS) };
+        let secret = frame.below(OTHERS);
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": self.metadata(&name, before.as_ref()),
             "spec": {
