@@ -205,45 +205,48 @@ impl Interest {
         }
     }
 
-    /// Whether a published entry of a stream is what it should be now.
-    pub(crate) fn is_published(
-        &self,
-        stream: &StreamId,
-        key: &EntryKey,
-        published: &EntrySummary,
-    ) -> bool {
-        match key.resource() {
-            Some(object) => self.objects.get(object).is_some_and(|object| {
-                *object.digest() == published.object_hash
-                    && *object.head.uid() == *published.uid
-                    && self.is_desired(stream, key)
-            }),
-            None => self.desired(stream, key).is_some_and(|applied| {
-                ObjectHash::of(&applied.object) == published.object_hash
-                    && applied.uid == published.uid
-            }),
-        }
-    }
-
     /// Every stream that should have entries.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
         std::iter::once(StreamId::Cluster).chain(self.nodes.keys().map(StreamId::node))
     }
 
-    /// Every entry that should exist, in an order in which they may be published: what a pod
-    /// names before the pod.
-    pub fn entries(&self) -> Vec<EntryId> {
-        let shared = self.objects.keys().filter(|key| is_shared(key));
-        let mut entries: Vec<EntryId> = shared
-            .map(|key| EntryId { stream: StreamId::Cluster, key: key.clone().into() })
-            .collect();
-        for (node, interest) in &self.nodes {
-            entries.push(EntryId { stream: StreamId::node(node), key: EntryKey::Streams });
-            let mut uses: Vec<&ResourceKey> = interest.uses.keys().collect();
-            uses.sort_by_key(|key| (key.kind() == "pod", *key));
-            entries.extend(uses.into_iter().map(|key| entry_of(node, key)));
+    /// The entries that `stream` should have and that `published` lacks or has otherwise, in an order
+    /// in which they may be published: what a pod names before the pod. Those that it should have
+    /// leave `published`.
+    pub(crate) fn take_differing(
+        &self,
+        stream: &StreamId,
+        published: &mut HashMap<EntryKey, EntrySummary>,
+    ) -> Vec<EntryId> {
+        let keys: Box<dyn Iterator<Item = &ResourceKey>> = match stream {
+            StreamId::Cluster => Box::new(self.objects.keys().filter(|key| is_shared(key))),
+            StreamId::Node(node) => match self.nodes.get(node) {
+                Some(interest) => Box::new(interest.uses.keys()),
+                None => return Vec::new(),
+            },
+        };
+        let mut differing = Vec::new();
+        for resource in keys {
+            let Some(object) = self.objects.get(resource) else { continue };
+            let key = EntryKey::from(resource.clone());
+            if published.remove(&key).is_none_or(|published| !object.is_published_as(&published)) {
+                differing.push(EntryId { stream: stream.clone(), key });
+            }
         }
-        entries
+        differing.sort_by(|a, b| {
+            let is_pod =
+                |entry: &EntryId| entry.key.resource().is_some_and(|key| key.kind() == "pod");
+            (is_pod(a), &a.key).cmp(&(is_pod(b), &b.key))
+        });
+        if self.is_desired(stream, &EntryKey::Streams) {
+            let is_published = published
+                .remove(&EntryKey::Streams)
+                .is_some_and(|published| published.object_hash == ObjectHash::of(SHARED_STREAMS));
+            if !is_published {
+                differing.insert(0, EntryId { stream: stream.clone(), key: EntryKey::Streams });
+            }
+        }
+        differing
     }
 
     /// How many objects there are.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use headwater_event::ObjectHash;
 use headwater_object::patch::{apply_patch, create_patch};
 use headwater_object::{Object, ObjectHead};
+use headwater_view::EntrySummary;
 use serde_json::Value;
 
 /// The payload of an object. Cheap to clone.
@@ -64,6 +65,11 @@ impl PackedObject {
     /// The BLAKE3 hash of the payload.
     pub(crate) fn digest(&self) -> &ObjectHash {
         self.payload.digest()
+    }
+
+    /// Whether a published entry is this object.
+    pub(crate) fn is_published_as(&self, published: &EntrySummary) -> bool {
+        *self.digest() == published.object_hash && *self.head.uid() == *published.uid
     }
 
     /// The object.

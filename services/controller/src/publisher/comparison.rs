@@ -1,6 +1,6 @@
 //! The comparison of what should be published with what is published.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use headwater_event::{EntryKey, StreamId};
 use headwater_log::Draft;
@@ -37,17 +37,12 @@ impl Publisher {
         }
         // Desired entries come first, so that nothing vanishes before its replacement is there.
         let (mut compared, mut undesired) = (HashSet::new(), Vec::new());
-        for desired in self.intake.entries().chunk_by(|a, b| a.stream == b.stream) {
-            let [first, ..] = desired else { continue };
-            let mut published = published_entries(&*engine, &first.stream).await?;
-            let differs = |entry: &&EntryId| {
-                let published = published.remove(&entry.key);
-                published.is_none_or(|published| !self.intake.is_published(entry, &published))
-            };
-            let differing: Vec<EntryId> = desired.iter().filter(differs).cloned().collect();
+        for stream in self.intake.streams() {
+            let mut published = published_entries(&*engine, &stream).await?;
+            let differing = self.intake.take_differing(&stream, &mut published);
             self.publish_entries(log, &differing).await?;
-            undesired.extend(entries_of(&first.stream, published));
-            compared.insert(first.stream.clone());
+            undesired.extend(entries_of(&stream, published));
+            compared.insert(stream);
         }
         for stream in log.streams() {
             if !compared.contains(&stream) {
@@ -136,8 +131,8 @@ impl Publisher {
 async fn published_entries(
     engine: &dyn Engine,
     stream: &StreamId,
-) -> Result<BTreeMap<EntryKey, EntrySummary>, PublishError> {
-    let mut published = BTreeMap::new();
+) -> Result<HashMap<EntryKey, EntrySummary>, PublishError> {
+    let mut published = HashMap::new();
     let mut after = None;
     loop {
         let chunk = StreamReader::new(engine).summaries(stream, after.as_ref(), COMPARE_CHUNK)?;
@@ -154,7 +149,7 @@ async fn published_entries(
 
 fn entries_of(
     stream: &StreamId,
-    published: BTreeMap<EntryKey, EntrySummary>,
+    published: HashMap<EntryKey, EntrySummary>,
 ) -> impl Iterator<Item = EntryId> {
     let stream = stream.clone();
     published.into_keys().map(move |key| EntryId { stream: stream.clone(), key })

@@ -62,9 +62,10 @@ impl IdentityMap {
         self.adopted_from = Some(own);
     }
 
-    /// Whether published UIDs are to be adopted before anything is compared.
+    /// Whether published UIDs are to be adopted before anything is compared. UIDs that no source
+    /// assigns are the same for every controller.
     pub(super) fn must_adopt(&self) -> bool {
-        self.must_adopt
+        self.must_adopt && !self.assignments.is_empty()
     }
 
     /// The object of a source, under the identity that counts.

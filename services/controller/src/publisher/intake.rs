@@ -1,5 +1,7 @@
 //! Applies the events of the sources to the interest, and names the entries that may have changed.
 
+use std::collections::HashMap;
+
 use headwater_event::{Applied, EntryKey, NodeName, ResourceKey, StreamId};
 use headwater_view::EntrySummary;
 use tokio::sync::{mpsc, watch};
@@ -143,14 +145,18 @@ impl Intake {
         key.resource().map_or(0, |key| self.interest.read().users_count(key))
     }
 
-    /// Whether a published entry is what it should be now.
-    pub(super) fn is_published(&self, entry: &EntryId, published: &EntrySummary) -> bool {
-        self.interest.read().is_published(&entry.stream, &entry.key, published)
+    /// Every stream that should have entries.
+    pub(super) fn streams(&self) -> Vec<StreamId> {
+        self.interest.read().streams().collect()
     }
 
-    /// Every entry that should exist, in an order in which they may be published.
-    pub(super) fn entries(&self) -> Vec<EntryId> {
-        self.interest.read().entries()
+    /// The entries of a stream that have to change; see [`crate::interest::Interest::take_differing`].
+    pub(super) fn take_differing(
+        &self,
+        stream: &StreamId,
+        published: &mut HashMap<EntryKey, EntrySummary>,
+    ) -> Vec<EntryId> {
+        self.interest.read().take_differing(stream, published)
     }
 
     /// Notes the writer whose objects the sources found at their start.
