@@ -135,6 +135,13 @@ pub(crate) const ROWS: &[Row] = &[
                 creates and updates, a thousand at once, coming back, idleness, memory, kills.",
         measure: rows::kubeedge::measure,
     },
+    Row {
+        number: 18,
+        name: "fleet",
+        about: "The cloud half with the log of a large fleet on Kafka: restarts with and without \
+                its disk, a take-over, memory, a long answer, and an object of every node.",
+        measure: rows::fleet::measure,
+    },
 ];
 
 impl Row {

@@ -5,6 +5,7 @@ pub(crate) mod apply;
 pub(crate) mod bootstrap;
 pub(crate) mod crash;
 pub(crate) mod crowd;
+pub(crate) mod fleet;
 pub(crate) mod kubeedge;
 pub(crate) mod memory;
 pub(crate) mod metasync;

@@ -13,7 +13,7 @@
 //! | [`testbed`] | a target with its edges, on which one load runs after the other |
 //! | `edges`, `hops` | the edges of a run; the slow links before the first of them |
 //! | `echo`, `picture` | the statuses of light edges, and their return to the cloud |
-//! | [`socket`], `metrics` | requests to a part: its operator API and its metrics |
+//! | [`socket`], [`metrics`] | requests to a part: its operator API and its metrics |
 //! | `lock` | a lock that ignores poisoning |
 //! | [`correctness`] | whether a run was right, from what is on disk |
 //! | [`disks`] | the databases that a node leaves behind |
@@ -42,7 +42,7 @@ pub mod latency;
 pub mod light;
 mod lock;
 pub mod machine;
-mod metrics;
+pub mod metrics;
 pub mod object;
 pub mod pacer;
 mod picture;

@@ -5,23 +5,37 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// How long an answer may take that is waited for.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
+pub const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// The sums of all samples of each of the metrics `names` at `address`; `None`: it has none.
 ///
 /// # Errors
 /// No answer arrives `within` that time.
-pub(crate) fn sums<const N: usize>(
+pub fn sums<const N: usize>(
     address: SocketAddr,
     names: [&str; N],
     within: Duration,
 ) -> io::Result<[Option<f64>; N]> {
+    let answer = get(address, "/metrics", within)?;
+    Ok(names.map(|name| sum_in(&answer, name)))
+}
+
+/// Whether the part at `address` is ready.
+///
+/// # Errors
+/// No answer arrives `within` that time.
+pub fn is_ready(address: SocketAddr, within: Duration) -> io::Result<bool> {
+    Ok(get(address, "/readyz", within)?.starts_with("HTTP/1.1 200 "))
+}
+
+fn get(address: SocketAddr, path: &str, within: Duration) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, within)?;
     stream.set_read_timeout(Some(within))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(names.map(|name| sum_in(&answer, name)))
+    Ok(answer)
 }
 
 fn sum_in(text: &str, name: &str) -> Option<f64> {

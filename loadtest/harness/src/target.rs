@@ -36,6 +36,8 @@ const ANY_PORT: &str = "127.0.0.1:0";
 pub(crate) const UP: &str = "up";
 pub(crate) const CONTROLLER: &str = "controller";
 pub(crate) const HUB: &str = "hub";
+/// The second controller of a cluster.
+pub const STANDBY: &str = "standby";
 pub(crate) const BROKER: &str = "broker";
 
 /// What a run runs on, and where that is.
@@ -326,6 +328,29 @@ impl Target {
         self.parts.get(part).map(|part| part.ask(args))
     }
 
+    /// Starts a second controller of a cluster, with an objects socket of its own. Returns the socket,
+    /// which the controller opens once it is a standby.
+    ///
+    /// # Errors
+    /// When the target has no Kafka.
+    pub fn start_standby(&mut self) -> Result<PathBuf, Failure> {
+        let brokers = self.brokers().ok_or_else(|| missing(BROKER))?;
+        let socket = self.folder.path().join("standby.sock");
+        let objects = socket.display().to_string();
+        let kafka = ["--kafka", &brokers, "--kafka-set", "topic.replication.factor=1"];
+        self.add(STANDBY, &[&["controller", "--objects", &objects][..], &kafka].concat());
+        Ok(socket)
+    }
+
+    /// Stops a part in order, as a service manager does.
+    ///
+    /// # Errors
+    /// When there is no such part.
+    pub fn stop_part(&mut self, part: &str) -> Result<(), Failure> {
+        self.parts.get_mut(part).ok_or_else(|| missing(part))?.stop();
+        Ok(())
+    }
+
     /// The output of a part so far.
     pub fn said(&self, part: &str) -> String {
         self.parts.get(part).map(Part::output).unwrap_or_default()
@@ -350,7 +375,7 @@ impl Target {
     }
 
     /// The data directory of a part.
-    pub(crate) fn data(&self, part: &str) -> PathBuf {
+    pub fn data(&self, part: &str) -> PathBuf {
         self.folder.path().join(part)
     }
 

@@ -1,5 +1,6 @@
 //! A bare consumer of rdkafka's, with the settings of the log's own.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use headwater_kafka::KafkaSettings;
@@ -12,6 +13,7 @@ use rdkafka::{Offset, TopicPartitionList};
 /// The consumer.
 pub(crate) struct BareConsumer {
     consumer: BaseConsumer,
+    partitions: usize,
 }
 
 /// Where it begins.
@@ -43,7 +45,27 @@ impl BareConsumer {
                 .tried("naming a partition")?;
         }
         consumer.assign(&list).tried("reading a topic")?;
-        Ok(Self { consumer })
+        Ok(Self { consumer, partitions: list.count() })
+    }
+
+    /// Reads to the end of every partition, and returns the number of records. To be called once.
+    ///
+    /// # Errors
+    /// When the topic cannot be read, or nothing comes within `wait`.
+    pub(crate) fn read_to_end(&self, wait: Duration) -> Result<u64, Failure> {
+        let mut ended = BTreeSet::new();
+        let mut records = 0;
+        while ended.len() < self.partitions {
+            match self.consumer.poll(wait) {
+                Some(Ok(_)) => records += 1,
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    ended.insert(partition);
+                }
+                Some(Err(error)) => return Err(error).tried("reading a topic"),
+                None => return Err(Failure::of("the topic cannot be read to its end")),
+            }
+        }
+        Ok(records)
     }
 
     /// The next record's value, if one comes within `wait`.
