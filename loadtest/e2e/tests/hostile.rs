@@ -9,6 +9,8 @@ mod folder;
 mod frames;
 #[path = "hostile/messages.rs"]
 mod messages;
+#[path = "hostile/namespace.rs"]
+mod namespace;
 #[path = "hostile/objects.rs"]
 mod objects;
 #[path = "hostile/peers.rs"]

@@ -1,8 +1,9 @@
 //! The keys of resources and of entries in a stream's state.
 //!
-//! A resource key has KubeEdge's form `<namespace>/<type>/<name>`, with `null` as the namespace of
-//! a cluster-scoped object. An entry key is a resource key or one of the few reserved keys, which
-//! begin with `!`.
+//! A resource key has KubeEdge's form `<namespace>/<type>/<name>`. The type decides the scope: an
+//! object of one of the [`CLUSTER_SCOPED_TYPES`] is in no namespace, and its key has `null` in that
+//! place. For every other type, known or not, `null` is a namespace like any other. An entry key is
+//! a resource key or one of the few reserved keys, which begin with `!`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +11,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The namespace of an object without one, as KubeEdge writes it (`models.NullNamespace`).
+/// What a key has in place of a namespace if its type has none, as KubeEdge writes it
+/// (`models.NullNamespace`). It is also the legal name of a namespace.
 pub const NULL_NAMESPACE: &str = "null";
+
+/// The types whose objects are in no namespace, of all types that keys name. A type that is not in
+/// the table is namespaced. A type must be in the table before the first key of it is written,
+/// because its row changes what such keys mean.
+pub const CLUSTER_SCOPED_TYPES: [&str; 4] =
+    ["certificatesigningrequest", "node", "persistentvolume", "volumeattachment"];
 
 /// The key of the reserved entry with the streams of a node, in the node's private stream.
 pub const STREAMS_KEY: &str = "!streams";
@@ -43,6 +51,14 @@ pub enum KeyError {
         /// The text.
         text: String,
     },
+    /// The type is namespaced, and there is no namespace.
+    #[error("{kind} {name} has no namespace; name it, because a {kind} is in one")]
+    NoNamespace {
+        /// The type.
+        kind: String,
+        /// The object's name.
+        name: String,
+    },
     /// The text is longer than [`KEY_BYTES_MAX`].
     #[error("the key has {bytes} bytes; at most {KEY_BYTES_MAX} are allowed")]
     TooLong {
@@ -52,24 +68,26 @@ pub enum KeyError {
 }
 
 impl ResourceKey {
-    /// Makes a key from its parts. `None` or an empty namespace means cluster-scoped.
+    /// Makes a key from its parts. `None` and an empty namespace mean the same.
     ///
     /// # Errors
-    /// A part is empty, or contains `/`, white space or a control character.
+    /// A namespaced type has no namespace; a part is empty, or contains `/`, white space or a
+    /// control character.
     pub fn new(namespace: Option<&str>, kind: &str, name: &str) -> Result<Self, KeyError> {
-        let namespace = match namespace {
-            None | Some("") => NULL_NAMESPACE,
+        let namespace = match namespace.filter(|namespace| !namespace.is_empty()) {
             Some(namespace) => namespace,
+            None if is_cluster_scoped(kind) => NULL_NAMESPACE,
+            None => {
+                return Err(KeyError::NoNamespace { kind: kind.to_owned(), name: name.to_owned() });
+            }
         };
         format!("{namespace}/{kind}/{name}").parse()
     }
 
-    /// The namespace; `None` for a cluster-scoped object.
+    /// The namespace; `None` for an object of a cluster-scoped type.
     pub fn namespace(&self) -> Option<&str> {
-        match &self.text[..self.type_at - 1] {
-            NULL_NAMESPACE => None,
-            namespace => Some(namespace),
-        }
+        let namespace = &self.text[..self.type_at - 1];
+        (namespace != NULL_NAMESPACE || !is_cluster_scoped(self.kind())).then_some(namespace)
     }
 
     /// The type, lower-case singular: `pod`, `configmap`.
@@ -97,6 +115,11 @@ impl ResourceKey {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+}
+
+/// Whether objects of the type are in no namespace.
+fn is_cluster_scoped(kind: &str) -> bool {
+    CLUSTER_SCOPED_TYPES.contains(&kind)
 }
 
 impl FromStr for ResourceKey {
@@ -237,6 +260,27 @@ mod tests {
     }
 
     #[test]
+    fn the_type_decides_the_scope_and_null_is_a_namespace() {
+        for kind in ["pod", "podstatus", "secret", "unheard-of"] {
+            let key: ResourceKey = format!("null/{kind}/x").parse().expect("well-formed");
+            assert_eq!(key.namespace(), Some("null"), "{key}");
+            assert_eq!(ResourceKey::new(Some("null"), kind, "x"), Ok(key));
+            for none in [None, Some("")] {
+                let refused = ResourceKey::new(none, kind, "x").expect_err("no namespace");
+                assert!(matches!(refused, KeyError::NoNamespace { .. }), "{refused}");
+            }
+        }
+        for kind in CLUSTER_SCOPED_TYPES {
+            let key: ResourceKey = format!("null/{kind}/x").parse().expect("well-formed");
+            assert_eq!(key.namespace(), None, "{key}");
+            assert_eq!(ResourceKey::new(None, kind, "x"), Ok(key));
+        }
+        // Such an object does not exist, but its key remains distinct from that of the node.
+        let foreign: ResourceKey = "shop/node/x".parse().expect("well-formed");
+        assert_eq!(foreign.namespace(), Some("shop"));
+    }
+
+    #[test]
     fn malformed_keys_are_refused() {
         for bad in ["", "a", "a/b", "a/b/c/d", "/b/c", "a//c", "a/b/", "a/b/c d", "!a/b/c"] {
             assert!(bad.parse::<ResourceKey>().is_err(), "{bad:?}");
@@ -249,9 +293,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_survive_text(ns in "[a-z0-9-]{1,20}", kind in "[a-z]{1,12}", name in "[a-z0-9.-]{1,40}") {
+        fn keys_survive_text(
+            ns in "(null|default|[a-z0-9-]{1,20})",
+            kind in "(pod|secret|node|persistentvolume|[a-z]{1,12})",
+            name in "[a-z0-9.-]{1,40}",
+        ) {
             let key = ResourceKey::new(Some(&ns), &kind, &name).expect("well-formed");
+            prop_assert_eq!(key.as_str(), format!("{ns}/{kind}/{name}"), "today's form");
             prop_assert_eq!(key.as_str().parse::<ResourceKey>(), Ok(key.clone()));
+            prop_assert_eq!(ResourceKey::new(key.namespace(), key.kind(), key.name()), Ok(key.clone()));
+            let scope = if is_cluster_scoped(&kind) && ns == "null" { None } else { Some(&*ns) };
+            prop_assert_eq!(key.namespace(), scope);
             let entry = EntryKey::from(key);
             prop_assert_eq!(entry.as_str().parse::<EntryKey>(), Ok(entry.clone()));
         }

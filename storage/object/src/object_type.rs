@@ -13,7 +13,8 @@ pub struct ObjectType {
     pub kind: &'static str,
     /// Group and version served by every supported cluster: `v1`, `discovery.k8s.io/v1`.
     pub api_version: &'static str,
-    /// Whether objects of the type live in a namespace.
+    /// Whether objects of the type live in a namespace. Keys agree by the table
+    /// [`CLUSTER_SCOPED_TYPES`](headwater_event::key::CLUSTER_SCOPED_TYPES).
     pub namespaced: bool,
     /// Whether the log carries objects of the type to the edges.
     pub replicated: bool,
@@ -94,6 +95,8 @@ pub fn group(api_version: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use headwater_event::ResourceKey;
+
     use super::*;
 
     #[test]
@@ -113,6 +116,14 @@ mod tests {
             assert_eq!(ObjectType::named(text).map(|t| t.name), Some(name), "{text}");
         }
         assert_eq!(ObjectType::named("deploy"), None);
+    }
+
+    #[test]
+    fn a_key_has_the_scope_of_its_type() {
+        for object_type in &OBJECT_TYPES {
+            let key: ResourceKey = format!("null/{}/x", object_type.name).parse().expect("a key");
+            assert_eq!(key.namespace().is_some(), object_type.namespaced, "{key}");
+        }
     }
 
     #[test]

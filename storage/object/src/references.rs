@@ -19,8 +19,7 @@ pub struct Reference {
 
 /// Returns the references of the object at `key`, each once, in the order of keys.
 pub fn references(key: &ResourceKey, object: &Value) -> Vec<Reference> {
-    let mut found =
-        ReferenceSet { namespace: key.namespace().unwrap_or("default"), keys: BTreeMap::new() };
+    let mut found = ReferenceSet { namespace: key.namespace(), keys: BTreeMap::new() };
     match key.kind() {
         "pod" => found.pod(key.name(), &object["spec"]),
         "persistentvolumeclaim" => {
@@ -46,8 +45,8 @@ const CSI_NODE_SECRETS: [&str; 3] =
     ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
 struct ReferenceSet<'a> {
-    /// The namespace of a name without one.
-    namespace: &'a str,
+    /// The namespace of a name without one: that of the object.
+    namespace: Option<&'a str>,
     keys: BTreeMap<ResourceKey, bool>,
 }
 
@@ -69,7 +68,7 @@ impl ReferenceSet<'_> {
             .into_iter()
             .find_map(|field| field.as_str().filter(|name| !name.is_empty()))
             .unwrap_or("default");
-        self.add_text(Some(self.namespace), "serviceaccount", account, account != "default");
+        self.add_text(self.namespace, "serviceaccount", account, account != "default");
     }
 
     fn pod_volume(&mut self, pod: &str, volume: &Value) {
@@ -88,7 +87,7 @@ impl ReferenceSet<'_> {
         if let (true, Some(volume)) = (volume["ephemeral"].is_object(), volume["name"].as_str()) {
             // The claim of a generic ephemeral volume is named after its pod.
             let claim = format!("{pod}-{volume}");
-            self.add_text(Some(self.namespace), "persistentvolumeclaim", &claim, true);
+            self.add_text(self.namespace, "persistentvolumeclaim", &claim, true);
         }
         for kind in SECRET_REF_VOLUMES {
             self.named("secret", &volume[kind]["secretRef"]["name"], true);
@@ -130,7 +129,7 @@ impl ReferenceSet<'_> {
     }
 
     fn named(&mut self, kind: &str, name: &Value, required: bool) {
-        self.add(Some(self.namespace), kind, name, required);
+        self.add(self.namespace, kind, name, required);
     }
 
     fn add(&mut self, namespace: Option<&str>, kind: &str, name: &Value, required: bool) {

@@ -33,6 +33,12 @@ impl Bench {
         Self { running, manifests, edits: Cell::new(0), _folder: folder }
     }
 
+    /// Writes a manifest of one object.
+    pub(crate) fn write(&self, name: &str, object: &Value) {
+        let path = self.manifests.join(format!("{name}.json"));
+        fs::write(path, object.to_string()).expect("written");
+    }
+
     /// A change made now arrives at its node; nothing has panicked, and memory is in bounds.
     pub(crate) fn goes_on(&self, after: &str) {
         let edit = self.edits.get() + 1;

@@ -318,7 +318,7 @@ fn text(chance: &mut Chance) -> String {
 }
 
 fn text_below(chance: &mut Chance, characters: u64) -> String {
-    const USUAL: [&str; 30] = [
+    const USUAL: [&str; 32] = [
         "",
         "",
         "pod",
@@ -335,6 +335,8 @@ fn text_below(chance: &mut Chance, characters: u64) -> String {
         "default/pod/good",
         "default/podstatus/good",
         "default/pod",
+        "null/pod",
+        "*/pod",
         "null/node/node-1",
         "default/secret/absent",
         "{\"uid\":\"u\",\"status\":{}}",

@@ -59,6 +59,26 @@ fn wanted(interest: &Interest, stream: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_pod_of_the_namespace_null_brings_no_secret_of_the_default_namespace_to_its_node() {
+    let metadata = |namespace: &str, name: &str| json!({"name": name, "namespace": namespace, "uid": format!("{namespace}-{name}")});
+    let token = |namespace: &str| {
+        object("Secret", "token", json!({"metadata": metadata(namespace, "token")}))
+    };
+    let mut interest = Interest::new();
+    let node = "a".parse().expect("ok");
+    interest.declare(&node);
+    interest.apply(token("default"));
+    let spec = json!({
+        "nodeName": "a",
+        "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "token"}}]}],
+    });
+    interest.apply(object("Pod", "p", json!({"metadata": metadata("null", "p"), "spec": spec})));
+    assert_eq!(wanted(&interest, "node/a"), ["null/pod/p"]);
+    interest.apply(token("null"));
+    assert_eq!(wanted(&interest, "node/a"), ["null/pod/p", "null/secret/token"]);
+}
+
+#[test]
 fn a_node_gets_its_streams_its_node_and_its_pods() {
     let mut interest = Interest::new();
     assert_eq!(text(&interest.declare(&"a".parse().expect("ok"))), ["node/a !streams"]);

@@ -12,6 +12,9 @@
 //! | connection | any | a check; the connection state is read-only |
 //! | meta sync | any | the pod status snapshot is derived now |
 //! | action, action result, volume operations | any | a refusal: the node has no executor |
+//!
+//! A query of `<namespace>/<type>` reads all objects of the type in the namespace, `*/<type>` those
+//! of every namespace.
 
 use std::fmt;
 
@@ -22,6 +25,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::meta::routing::{CloudQuery, Group, OperationSource, Route, cloud_query, route};
+
+/// What a query has in place of a namespace if it means every one. No namespace has this name.
+const EVERY_NAMESPACE: &str = "*";
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +248,8 @@ fn resource(text: &str) -> Result<Resource, OperationError> {
     }
     // With a valid name the two parts become a key, whose parser checks them.
     let key: ResourceKey = format!("{text}/x").parse().map_err(malformed)?;
-    let namespace = key.namespace().map(str::to_owned);
+    let namespace = key.namespace().filter(|namespace| *namespace != EVERY_NAMESPACE);
+    let namespace = namespace.map(str::to_owned);
     Ok(Resource::All { namespace, kind: key.kind().to_owned() })
 }
 

@@ -40,7 +40,8 @@ async fn a_status_is_taken_once_and_of_known_pods_only() {
     }
     let found = bench.meta.objects("operator", "d/podstatus/web").await;
     assert_eq!(found[0].object.as_ref(), br#"{"phase":"Running"}"#);
-    assert_eq!(bench.meta.objects("operator", "null/podstatus").await.len(), 1);
+    assert_eq!(bench.meta.objects("operator", "*/podstatus").await.len(), 1);
+    assert!(bench.meta.objects("operator", "null/podstatus").await.is_empty(), "a namespace");
     assert!(
         !bench.meta.done("edged", Verb::MetaSync, "", "").await,
         "the node has reported already"
@@ -79,7 +80,8 @@ async fn a_query_reads_the_view_first_and_the_cloud_where_it_must() {
     let found = meta.objects("edged", "d/configmap/c").await;
     assert_eq!((found[0].uid.as_str(), found[0].object.as_ref()), ("u2", &b"{}"[..]));
     assert_eq!(meta.objects("edged", "d/configmap").await.len(), 1);
-    assert_eq!(meta.objects("edged", "null/configmap").await.len(), 2, "of every namespace");
+    assert_eq!(meta.objects("edged", "*/configmap").await.len(), 2, "of every namespace");
+    assert!(meta.objects("edged", "null/configmap").await.is_empty(), "of a namespace `null`");
     assert_eq!(meta.objects("edged", "d/service/web").await[0].uid, "u4");
     assert_eq!(meta.refused("edged", Verb::Query, "d/pod/nobody", "").await, Code::NotFound);
 

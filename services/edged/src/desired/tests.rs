@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::pod::namespace;
 
 fn event(kind: Kind, key: &str, object: serde_json::Value) -> WatchEvent {
     let object = local::Object {
@@ -100,6 +101,26 @@ fn a_malformed_event_is_refused_and_a_named_pod_that_cannot_be_read_is_not_absen
     assert!(matches!(desired.apply(bad), Err(DesiredError::Key(_))));
     take(&mut desired, [plain(Kind::InitDone, true)]);
     assert_eq!(names(&desired), ["a"], "the former pod stays");
+}
+
+#[test]
+fn a_pod_of_the_namespace_null_stays_in_it() {
+    let mut desired = desired();
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "null", "uid": "1"}, "spec": {"containers": []},
+    });
+    let secret = json!({"metadata": {"name": "s"}});
+    take(
+        &mut desired,
+        [
+            event(Kind::Apply, "null/pod/web", object),
+            event(Kind::Apply, "default/secret/s", secret),
+        ],
+    );
+    let key = "null/pod/web".parse().expect("a key");
+    let pod = desired.pods()[&key].pod.decode();
+    assert_eq!(namespace(&pod), "null");
+    assert!(desired.objects().secret(namespace(&pod), "s").is_none());
 }
 
 #[test]

@@ -35,6 +35,23 @@ fn a_config_map_volume() {
 }
 
 #[test]
+fn a_pod_of_the_namespace_null_names_objects_of_that_namespace() {
+    let spec = json!({
+        "imagePullSecrets": [{"name": "pull"}],
+        "volumes": [{"secret": {"secretName": "s"}}, {"persistentVolumeClaim": {"claimName": "c"}}],
+    });
+    let named: Vec<String> =
+        of("null/pod/web", json!({ "spec": spec })).into_iter().map(|(key, _)| key).collect();
+    let expected = [
+        "null/persistentvolumeclaim/c",
+        "null/secret/pull",
+        "null/secret/s",
+        "null/serviceaccount/default",
+    ];
+    assert_eq!(named, expected);
+}
+
+#[test]
 fn a_secret_volume() {
     let spec =
         |optional| json!({"volumes": [{"secret": {"secretName": "s", "optional": optional}}]});

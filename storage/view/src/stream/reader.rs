@@ -30,7 +30,7 @@ pub enum Selection<'a> {
     All,
     /// Those of one type, lower-case singular: one range; nothing else is read.
     Kind(&'a str),
-    /// Those of one type in one namespace (`null`: cluster-scoped): one range as well.
+    /// Those of one type in one namespace (`null` for a cluster-scoped type): one range as well.
     KindIn(&'a str, &'a str),
 }
 

@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_survive_storage(ns in "[a-z0-9-]{1,9}", kind in "[a-z]{1,9}", name in "[a-z0-9.-]{1,9}", generation: u32) {
+        fn keys_survive_storage(ns in "(null|[a-z0-9-]{1,9})", kind in "(node|[a-z]{1,9})", name in "[a-z0-9.-]{1,9}", generation: u32) {
             let prefix = RowKey::generation(&stream(), generation);
             let key: EntryKey = format!("{ns}/{kind}/{name}").parse().expect("well-formed");
             let row = prefix.entry(&key);

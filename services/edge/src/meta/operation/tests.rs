@@ -164,6 +164,14 @@ fn a_query_names_one_object_or_all_of_a_type() {
         planned("edged", Verb::Query, "null/node", ""),
         Ok(Plan::List { namespace: None, kind: "node".to_owned() })
     );
+    assert_eq!(
+        planned("edged", Verb::Query, "*/secret", ""),
+        Ok(Plan::List { namespace: None, kind: "secret".to_owned() })
+    );
+    assert_eq!(
+        planned("edged", Verb::Query, "null/secret", ""),
+        Ok(Plan::List { namespace: Some("null".to_owned()), kind: "secret".to_owned() })
+    );
 }
 
 #[test]
